@@ -1,10 +1,6 @@
 import type { World } from '../base/world.ts';
 
-/**
- * Waits for `work`, but no longer than `limitMs`; what comes later is dropped.
- *
- * @param expired makes the error of a wait that was too long
- */
+/** Waits for `work` at most `limitMs`; a later result is dropped. @param expired makes the error of the time-out */
 export function bounded<Value>(
   world: World,
   work: Promise<Value>,
@@ -17,16 +13,13 @@ export function bounded<Value>(
   });
 }
 
-/** Waits for `work` to end, in whatever way, but no longer than `limitMs`. @returns whether it succeeded in time */
+/** @returns whether `work` succeeded within `limitMs` */
 export function within(world: World, work: Promise<unknown>, limitMs: number): Promise<boolean> {
   const succeeded = work.then(() => true);
   return bounded(world, succeeded, limitMs, () => new Error('too late')).catch(() => false);
 }
 
-/**
- * Waits for `work`. If it takes longer than `afterMs`, `look` has its say as well, once: an error that it finds ends
- * the waiting.
- */
+/** Waits for `work`. If it takes longer than `afterMs`, `look` runs once: an error that it finds ends the wait. */
 export function unlessFirst<Value>(
   world: World,
   work: Promise<Value>,
@@ -43,7 +36,7 @@ export function unlessFirst<Value>(
   });
 }
 
-/** Whether so many of the answers are yes; resolves as soon as that is known. One that fails is a no. */
+/** Whether this many answers are true; resolves as soon as that is known. A failed one counts as false. */
 export function areSo(answers: readonly Promise<boolean>[], countMin: number): Promise<boolean> {
   return new Promise((resolve) => {
     let yes = 0;

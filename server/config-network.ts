@@ -2,23 +2,22 @@ import { type Address, addressFormat } from './address.ts';
 import { ConfigurationError } from './configuration-error.ts';
 import type { TlsFiles } from './security/tls-material.ts';
 
-/** Where an option was given, and what it says; null where it was not given. */
+/** Where an option was given, and its value; null if it was not given. */
 export type Given = { readonly label: string; readonly value: string } | null;
 
-/** What protects this server from those who can reach it. */
+/** What protects this server from other hosts on its network. */
 export interface NetworkGuards {
   readonly tls: TlsFiles | null;
-  /** File with the tokens of clients; null where clients need none. */
+  /** File with the tokens of clients; null if clients need none. */
   readonly tokens: string | null;
   readonly insecureNetwork: boolean;
-  /** Further names in the `Host` of requests, `*.NAME` for all below one. */
+  /** Further names in the `Host` of requests, `*.NAME` for all subdomains. */
   readonly hostNames: readonly string[];
 }
 
-/** All addresses of a machine. */
 const WILDCARDS: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 
-/** @throws ConfigurationError unless all three files of TLS are named, or none */
+/** @throws ConfigurationError unless all three files of TLS are given, or none */
 export function readTlsFiles(cert: Given, key: Given, ca: Given): TlsFiles | null {
   const files = { cert, key, ca };
   const missing = (['cert', 'key', 'ca'] as const).filter((name) => files[name] === null);
@@ -31,7 +30,7 @@ export function readTlsFiles(cert: Given, key: Given, ca: Given): TlsFiles | nul
   return { cert: cert.value, key: key.value, ca: ca.value };
 }
 
-/** Tokens are secrets, and servers know each other by certificates. @throws ConfigurationError where there is no TLS for them */
+/** Tokens are secrets, and servers authenticate by certificates. @throws ConfigurationError without TLS */
 export function readTokens(tokens: Given, tls: TlsFiles | null): string | null {
   if (tokens !== null && tls === null) {
     throw new ConfigurationError(
@@ -41,7 +40,6 @@ export function readTokens(tokens: Given, tls: TlsFiles | null): string | null {
   return tokens?.value ?? null;
 }
 
-/** @throws ConfigurationError where one is no name of a host */
 export function readHostNames(given: Given): string[] {
   if (given === null) return [];
   return given.value.split(',').map((part) => {
@@ -54,9 +52,9 @@ export function readHostNames(given: Given): string[] {
 }
 
 /**
- * Whoever reaches a server without TLS and tokens may do everything: leaving the own machine takes both, or a word.
- *
- * @param addresses where this server listens, and where servers are found
+ * Without TLS and tokens, any host that reaches a server has full access: addresses other than loopback need both, or
+ * an explicit option.
+ * @param addresses where this server listens, and the servers' addresses
  * @throws ConfigurationError that says how to get both
  */
 export function refuseOpenNetwork(id: string, addresses: readonly Address[], guards: NetworkGuards): void {
@@ -64,7 +62,7 @@ export function refuseOpenNetwork(id: string, addresses: readonly Address[], gua
   if (guards.insecureNetwork || missing.length === 0) return;
   const open = addresses.find(({ host }) => !isLoopback(host));
   if (open === undefined) return;
-  // Nobody finds a machine at those.
+  // A wildcard is no address that others can connect to.
   const found = WILDCARDS.has(open.host) ? 'NAME-OR-ADDRESS-OF-THIS-MACHINE' : open.host;
   throw new ConfigurationError(
     `Cannot use address ${addressFormat(open)}: it leaves this machine, and without ${missing.join(' and ')} whoever ` +
@@ -79,7 +77,6 @@ export function refuseOpenNetwork(id: string, addresses: readonly Address[], gua
   );
 }
 
-/** @returns what whoever is on the network does not meet, in words */
 export function missingGuards({ tls, tokens }: Pick<NetworkGuards, 'tls' | 'tokens'>): string[] {
   return [...(tls === null ? ['TLS'] : []), ...(tokens === null ? ['tokens'] : [])];
 }

@@ -1,6 +1,6 @@
 import { editDistance } from '../base/edit-distance.ts';
 
-/** The options of a server, in the order of its help. What a value must look like, `config.ts` says. */
+/** The options of a server, in the order of its help; `config.ts` parses the values. */
 export const OPTIONS = [
   {
     name: 'id',
@@ -237,22 +237,21 @@ export const OPTIONS = [
 
 export type OptionName = (typeof OPTIONS)[number]['name'];
 
-/** Where the value of an option was found: how messages call the place, and the texts given there. */
+/** Where the value of an option was found: a label for messages, and the texts. */
 export interface OptionSource {
   readonly label: string;
   readonly texts: readonly string[];
 }
 
-/** @returns name of the environment variable of an option */
 export function optionEnv(name: OptionName): string {
   return name === 'peer' ? 'LEASEHOLD_PEERS' : `LEASEHOLD_${name.toUpperCase().replaceAll('-', '_')}`;
 }
 
-/** @returns `: did you mean …?` with the nearest of `names`, or nothing where none is near */
+/** @returns `: did you mean …?` with the nearest of `names`, or an empty text */
 export function suggestion(given: string, names: readonly string[], prefix: string, distanceMax = 3): string {
   const near = names
     .map((name) => ({ name, distance: editDistance(given, name) }))
-    // A short word is near to every other short word; half of it must be right.
+    // Short words are near to each other: at least half of the word must match.
     .filter(({ name, distance }) => distance <= Math.min(distanceMax, name.length / 2))
     .toSorted((a, b) => a.distance - b.distance)[0];
   const [longer] = names.filter((name) => given.length >= 3 && name.startsWith(given));

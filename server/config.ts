@@ -18,15 +18,15 @@ import { OPTIONS, type OptionName, type OptionSource, optionEnv, suggestion } fr
 import { ConfigurationError } from './configuration-error.ts';
 import { DIRECT_WRITES_MODES, type DirectWritesMode } from './storage/direct-writes.ts';
 
-/** Catalogs of more servers than this agree more slowly and are hardly safer. */
+/** A larger catalog agrees more slowly and is hardly safer. */
 const CATALOG_MEMBERS_MAX = 5;
 
-/** Lease over clock skew: below, too much of each lease is lost to the uncertainty of clocks. */
+/** With a smaller ratio, too much of each lease is lost to the uncertainty of clocks. */
 const LEASE_PER_SKEW_MIN = 10;
 
 const LEASE_MS_MIN = 1_000;
 const LEASE_MS_MAX = 600_000;
-/** A file that nobody uses keeps its primary for so many leases: renewing costs messages, electing anew a few milliseconds. */
+/** How long an unused file keeps its primary: renewals cost messages, an election a few milliseconds. */
 const LEASE_IDLE_LEASES = 3;
 const OPERATION_TIMEOUT_MS_DEFAULT = 15_000;
 const SCRUB_EVERY_MS_DEFAULT = 7 * 86_400_000;
@@ -40,30 +40,26 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 
 const LEASE_ALGORITHMS: readonly LeaseAlgorithm[] = ['flease', 'paxoslease'];
 
-/** What a server is told at its start. All relations between the values hold. */
+/** A server's validated configuration. */
 export interface ServerConfig extends NetworkGuards {
   readonly id: ServerId;
   readonly cluster: string;
-  /** Where this server accepts connections. */
   readonly listen: Address;
-  /** Where each server of the cluster is to be found by the others, this one included. */
+  /** The address at which other servers reach each server, this one included. */
   readonly peers: ReadonlyMap<ServerId, Address>;
-  /** Base URLs of the same servers. */
   readonly urls: ReadonlyMap<ServerId, string>;
-  /** Base URLs of servers of a running cluster, which say who the others are; none where `peers` does. */
+  /** Base URLs of servers of a running cluster, which list the others; empty if `peers` does. */
   readonly join: readonly string[];
-  /** What fails together with this server; null where nobody said. */
+  /** The failure domain of this server; null if it was not given. */
   readonly zone: string | null;
-  /** The data folder, as it was given. */
   readonly data: string;
   /** t_max: length of a lease. */
   readonly leaseMs: number;
-  /** Longest lease under a name, t_max of the names' own lease host. */
+  /** t_max of named leases. */
   readonly namedLeaseMaxMs: number;
   readonly leaseAlgorithm: LeaseAlgorithm;
-  /** ε: most that two servers' lease clocks differ by. */
+  /** ε: maximal difference of two servers' lease clocks. */
   readonly clockSkewMaxMs: number;
-  /** Servers that hold the catalog, in the order of their ids. */
   readonly catalogMembers: readonly ServerId[];
   readonly operationTimeoutMs: number;
   readonly gcGraceMs: number;
@@ -72,29 +68,23 @@ export interface ServerConfig extends NetworkGuards {
   readonly scrubBytesPerS: number;
   /** `Infinity` for no bound. */
   readonly catchUpBytesPerS: number;
-  /** Whether large contents are written past the page cache. */
   readonly directWrites: DirectWritesMode;
-  /** A damaged data folder is put aside and filled anew. */
   readonly rebuild: boolean;
-  /** A server that is out of reach for so long is replaced. */
+  /** A server that is unreachable for this long is replaced. */
   readonly replaceAfterMs: number;
-  /** Replicas are compared with those of others this often. */
   readonly compareEveryMs: number;
   readonly logLevel: LogLevel;
-  /** Requests that one client may make in a second; `Infinity` for no bound. */
+  /** Per client; `Infinity` for no bound. */
   readonly clientRequestsPerS: number;
-  /** Requests that one client may have under way at a time. */
+  /** Concurrent requests per client. */
   readonly clientRequestsOpen: number;
-  /** Connections from one address. */
   readonly addressConnections: number;
 }
 
 /**
- * Reads the configuration: a flag wins over the environment, the environment over the file, the
- * file over the default. Pure, but for what `readFile` does.
- *
- * @param argv what follows `leasehold server`
- * @param readFile gives the text of the configuration file, or throws
+ * Reads the configuration: a flag overrides the environment, the environment the file, the file the default. Pure,
+ * except for `readFile`.
+ * @param argv the arguments after `leasehold server`
  * @throws ConfigurationError
  */
 export function readConfig(
@@ -110,8 +100,8 @@ export function readConfig(
 }
 
 /**
- * Hash of everything that all servers must share for the protocols to be safe: how leases are negotiated,
- * and who is in the catalog, since two opinions on that would be two majorities.
+ * Hash of everything that all servers must share for the protocols to be safe: the parameters of leases, and the
+ * catalog's members, because two different sets would have two majorities.
  */
 export function paramsHash(
   config: Pick<
@@ -129,7 +119,7 @@ export function paramsHash(
   return createHash('sha256').update(shared).digest('hex').slice(0, 16);
 }
 
-/** @returns the options of which all servers need the same value, with their values */
+/** @returns the options that need the same value on all servers */
 export function sharedSettings(
   config: Pick<ServerConfig, 'leaseMs' | 'clockSkewMaxMs' | 'namedLeaseMaxMs' | 'leaseAlgorithm'>,
 ): Readonly<Record<string, string>> {
@@ -141,7 +131,6 @@ export function sharedSettings(
   };
 }
 
-/** @returns the text of `leasehold server --help` */
 export function serverHelp(): string {
   const lines = OPTIONS.map(({ name, value, help, fallback }) => {
     const left = `--${name}${value === null ? '' : ` ${value}`}`;
@@ -170,7 +159,6 @@ Three servers on one machine, this is the first:
 `;
 }
 
-/** @returns the table of options in `docs/configuration.md` */
 export function configurationTable(): string {
   const rows = OPTIONS.map((option) => {
     const { name, value, help, fallback } = option;
@@ -226,12 +214,12 @@ function readEnvironment(env: Readonly<Record<string, string | undefined>>): Map
     if (text === undefined || !label.startsWith('LEASEHOLD_') || ofClients.includes(label)) continue;
     const name = names.get(label);
     if (name === undefined) {
-      // Other programs may have variables of their own, but a slip of the pen is not one of them.
+      // Other programs may have such variables, but not with a name that is nearly an option's.
       const hint = suggestion(label, [...names.keys()], '', 2);
       if (hint !== '') throw new ConfigurationError(`Unknown environment variable ${label}${hint}`);
       continue;
     }
-    // Set but empty is how compose files and service managers leave a variable out.
+    // Compose files and service managers leave a variable out by setting it empty.
     if (text === '') continue;
     const texts = name === 'peer' ? text.split(',').map((part) => part.trim()) : [text];
     found.set(name, { label, texts: texts.filter((part) => part !== '') });
@@ -293,7 +281,6 @@ function peersOfTable(value: unknown, label: string): string[] {
   return Object.entries(value).map(([id, address]) => `${id}=${String(address)}`);
 }
 
-/** Turns texts into values and holds them against each other. */
 function assemble(source: (name: OptionName) => OptionSource | undefined): ServerConfig {
   const text = (name: OptionName): { label: string; value: string } | null => {
     const found = source(name);
@@ -362,7 +349,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     namedLeaseMaxMs,
     leaseAlgorithm: readLeaseAlgorithm(text('lease-algorithm')),
     clockSkewMaxMs,
-    // Whoever joins is told them.
+    // A joining server gets them from the cluster.
     catalogMembers: join.length > 0 ? [] : readCatalogMembers(text('catalog-members'), peers),
     operationTimeoutMs,
     gcGraceMs: duration('gc-grace', 3_600_000),
@@ -397,7 +384,6 @@ function readId(given: Given): ServerId {
   return value;
 }
 
-/** Holds a length of leases against the clock skew. */
 function checkLease(name: 'lease' | 'named-lease-max', leaseMs: number, clockSkewMaxMs: number): void {
   if (leaseMs < LEASE_MS_MIN || leaseMs > LEASE_MS_MAX) {
     throw new ConfigurationError(
@@ -484,7 +470,6 @@ function readBoolean(given: Given): boolean {
   }
 }
 
-/** Host and port; null where `text` has no such form. */
 function addressParse(text: string): Address | null {
   const match = /^(?:\[([0-9A-Fa-f:.%a-z]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})$/.exec(text);
   if (match === null) return null;
@@ -494,7 +479,7 @@ function addressParse(text: string): Address | null {
   return { host: six ?? name ?? '', port };
 }
 
-/** @param listen where a server listens that joins a cluster: it need not name itself among the peers */
+/** @param listen address of a joining server, which need not list itself among the peers */
 function readPeers(source: OptionSource | undefined, id: ServerId, listen: Given): Map<ServerId, Address> {
   if ((source === undefined || source.texts.length === 0) && listen !== null) {
     const address = addressParse(listen.value);
@@ -542,11 +527,10 @@ function readPeers(source: OptionSource | undefined, id: ServerId, listen: Given
       `Server ${id} is not among the servers ${[...peers.keys()].join(', ')}: add --peer ${id}=HOST:PORT, or correct --id`,
     );
   }
-  // In one order everywhere, whatever order the options had.
+  // The same order on all servers.
   return new Map([...peers].toSorted(([a], [b]) => serverIdCompare(a, b)));
 }
 
-/** @param scheme by which servers of this cluster are reached */
 function readJoin(given: Given, scheme: 'http' | 'https'): string[] {
   if (given === null) return [];
   return given.value.split(',').map((part) => {
@@ -579,7 +563,7 @@ function readListen(given: Given, own: Address, id: ServerId): Address {
       `Cannot use ${given.label} "${given.value}": write HOST:PORT, such as 127.0.0.1:7401, with a port from 1 to 65535`,
     );
   }
-  // A forwarder may stand between another host's address and this one, but not within one host.
+  // A forwarder may translate between two hosts' addresses, but not within one host.
   const sameHost = listen.host === own.host || (isLoopback(listen.host) && isLoopback(own.host));
   if (sameHost && addressFormat(listen) !== addressFormat(own)) {
     throw new ConfigurationError(

@@ -1,4 +1,4 @@
-/** The configuration cannot be used. The message names option, value, why, and what to do; exit code 2. */
+/** An invalid configuration. The message has the option, its value, the reason, and what to do; exit code 2. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';
 }

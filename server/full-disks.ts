@@ -4,13 +4,13 @@ import type { Timer, World } from '../base/world.ts';
 import { MalformedError } from '../wire/bytes.ts';
 import type { DiskReserve } from './storage/reserve.ts';
 
-/** The call by which a server tells the others that its disk is full, or is not any more. */
+/** Notifies the other servers that this server's disk is full, or is not any more. */
 export const DISK_CALL = 'disk';
 
 const CALL_MS = 2_000;
-/** A server looks so often whether its disk is full, whoever fills it, and while it is says so again. */
+/** How often a server checks its disk, and repeats the notification while it is full. */
 const REPEAT_MS = 1_000;
-/** What was said is believed for so long. */
+/** A notification is valid for this time. */
 const BELIEVED_MS = 5 * REPEAT_MS;
 const HAS_ROOM = 0;
 const IS_FULL = 1;
@@ -22,13 +22,13 @@ export interface FullDisksParts {
   peers(): Iterable<ServerId>;
   isConnected(server: ServerId): boolean;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
-  /** Whether this server's own disk is nearly full has changed. Absent where nobody listens. */
+  /** Called when this server's own disk becomes nearly full, or has space again. */
   changed?(isLow: boolean): void;
 }
 
 /**
- * Which servers have no room. A primary must know of its backups: what they cannot store no majority has, and whoever
- * writes would wait for it in vain instead of being told why.
+ * The servers without free space. A primary has to know its full backups: an operation that they cannot store gets no
+ * majority, and its writer would wait in vain instead of getting the reason.
  */
 export class FullDisks {
   readonly #parts: FullDisksParts;
@@ -40,17 +40,17 @@ export class FullDisks {
     parts.reserve.changed = (isLow) => this.#changed(isLow);
   }
 
-  /** Whether the server, another one, said so of late. */
+  /** Whether another server has recently reported a full disk. */
   isFull(server: ServerId): boolean {
     return this.#parts.world.nowMs() < (this.#untilMs.get(server) ?? -Infinity);
   }
 
-  /** Whether this server or any other has no room. */
+  /** Whether this server or another one has no free space. */
   get isAnyFull(): boolean {
     return this.#parts.reserve.isLow || [...this.#untilMs.keys()].some((server) => this.isFull(server));
   }
 
-  /** Answers another server's call. @throws MalformedError */
+  /** @throws MalformedError */
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
     const [said] = payload;
     if (payload.length !== 1 || (said !== HAS_ROOM && said !== IS_FULL)) {
@@ -61,7 +61,7 @@ export class FullDisks {
     return new Uint8Array(0);
   }
 
-  /** To be called when the other servers can be. */
+  /** To be called when the other servers can be called. */
   start(): void {
     this.#look();
     this.#timer = this.#parts.world.every(REPEAT_MS, () => this.#look()).unref();

@@ -51,43 +51,42 @@ import type {
 } from './services.ts';
 import { type Shown, ShownFiles } from './shown-files.ts';
 
-/** What is found is looked for so often, each time in another epoch of the catalog. */
+/** Attempts of a durable query, each in another epoch of the catalog. */
 const LOOKS_MAX = 8;
 const LOOK_RETRY_MS = 500;
-/** A command that a loss of power takes before its flush is executed so often in all. */
+/** Attempts of a command that a loss of power takes before its flush. */
 const LOSSES_MAX = 3;
 
 export interface GatewayOptions {
   readonly world: World;
   readonly services: Services;
   readonly metrics?: MetricsRegistry;
-  /** How other servers are reached; absent where everything is in the clear. */
+  /** Absent without TLS. */
   readonly tls?: PeerTls | null;
-  /** Absent: sockets of this machine. */
+  /** Default: sockets of this machine. */
   readonly machine?: Machine;
 }
 
 export interface WriteOptions extends CallOptions {
-  /** What the file must be just before the write. */
+  /** The expected state just before the write. */
   readonly guard?: WriteGuard;
 }
 
 export interface ShownOptions extends CallOptions {
-  /** The contents as this snapshot of the file's volume shows them. */
+  /** Read the contents as this snapshot of the file's volume shows them. */
   readonly snapshot?: number | undefined;
-  /** Refused with `precondition-failed` if the contents are of another version. */
+  /** Contents of another version are refused with `precondition-failed`. */
   readonly asOf?: ContentVersion | undefined;
 }
 
 export interface ReadOptions extends ShownOptions {
-  /** Any replica may answer, with whatever it holds. */
+  /** Any replica may answer, with its own state. */
   readonly stale?: boolean;
 }
 
 /**
- * What a server does for a client: it answers what it can, and takes everything else to the server
- * that can. A primary that is unknown, away or just being elected is waited for, with the same
- * request id in every attempt, until the operation time-out.
+ * Serves a client's request: answers it here, or forwards it to the server that can. It waits for a primary that is
+ * unknown, unreachable or being elected, with the same request id in every attempt, until the operation time-out.
  */
 export class Gateway {
   readonly world: World;
@@ -120,19 +119,19 @@ export class Gateway {
     this.#countForward = (server) => forwards?.add(1, { to: server });
   }
 
-  /** An operation of the catalog that has happened, the latest that is known without asking; null where none is. */
+  /** The latest operation of the catalog that is known without a request; null if none is. */
   get catalogSeq(): number | null {
     return this.catalogPosition.seq;
   }
 
-  /** As `catalogSeq`, and the newest epoch of the catalog that is known without asking; 0 where none is. */
+  /** As `catalogSeq`, with the newest known epoch of the catalog; 0 if none is. */
   get catalogPosition(): CatalogPosition {
     const { catalog, status } = this.services;
     const { primary, seq, epoch } = catalog.status();
     return primary === status.id ? { seq, epoch } : this.peers.catalogPosition;
   }
 
-  /** As the epoch of `catalogPosition`, never less than before. */
+  /** The epoch of `catalogPosition`; it never decreases. */
   get catalogEpoch(): number {
     return this.#noteCatalogEpoch();
   }
@@ -142,12 +141,12 @@ export class Gateway {
     return this.#catalogEpoch;
   }
 
-  /** A number for a session of a client that lives in this server. */
+  /** A number for a session of a client inside this server. */
   drawSession(): number {
     return drawIncarnation(this.world);
   }
 
-  /** To be called when the transport loses a peer: requests forwarded to it go another way at once. */
+  /** To be called when the transport loses a peer: requests forwarded to it are rerouted at once. */
   peerDisconnected(server: ServerId): void {
     this.peers.disconnected(server);
   }
@@ -158,8 +157,8 @@ export class Gateway {
   }
 
   /**
-   * Executes a command of the catalog. Without a `request` from a client it gets one of this
-   * server's own, so that every retry on the way carries the same.
+   * Executes a command of the catalog. Without a client's `request`, it gets one of this server's own, so that every
+   * retry has the same.
    */
   async command<C extends Command>(
     command: C,
@@ -176,8 +175,8 @@ export class Gateway {
   }
 
   /**
-   * As `command`. What it changes survives a loss of power of all servers when it resolves: where such a loss takes the command before
-   * its flush, the command is executed once more.
+   * As `command`; resolves when the changes survive a loss of power of all servers. If such a loss takes the command
+   * before its flush, it is executed again.
    */
   async durably<C extends Command>(command: C, request?: RequestName): Promise<CommandResults[C['kind']]> {
     const covered = async (result: CommandResults[C['kind']], { session, number }: RequestName) => {
@@ -198,9 +197,8 @@ export class Gateway {
   }
 
   /**
-   * Executes a command under a name of this server.
-   *
-   * @param done what is made of the result. The name is in use until then, so that the catalog remembers the command for as long
+   * Executes a command with a request name of this server.
+   * @param done uses the result. The name is in use until then, so that the catalog remembers the command for as long
    */
   async #ownCommand<C extends Command, Value>(
     command: C,
@@ -216,8 +214,8 @@ export class Gateway {
         return await done(await this.#execute(command, name, options, trail), name);
       } catch (error) {
         if (!(error instanceof ServiceError) || error.code !== 'session-expired') throw error;
-        // Our session was idle for so long that the catalog forgot it. A command that was refused in
-        // every attempt has certainly not happened and may begin anew under another name.
+        // The catalog forgot our idle session. A command that was refused in every attempt certainly had no effect, and
+        // may be repeated with another name.
         this.#names.abandon(name.session);
         if (trail.ambiguous || sessions === 2) throw forgotten(error, trail, `"${command.kind}" happened`);
       } finally {
@@ -226,15 +224,15 @@ export class Gateway {
     }
   }
 
-  /** Answers a query of the catalog. Live files' attributes are what their primaries know. */
+  /** Answers a query of the catalog, with the primaries' attributes of live files. */
   async query<Q extends Query>(query: Q, options: CallOptions = {}): Promise<QueryResults[Q['kind']]> {
     const result = await this.#catalogQuery(query, options);
-    // The server that a client asked merges; a forwarded query is about what the catalog has.
+    // The client's own server merges attributes of live files; a forwarded query gets the catalog's.
     if (options.forwarded === true) return result;
     return (await this.#withLive(result, options)) as QueryResults[Q['kind']];
   }
 
-  /** As `query`, for a client that remembers what is granted to its session. */
+  /** As `query`, for a client with a cache session. */
   async queryRemembered<Q extends Query>(
     query: Q,
     session: number,
@@ -258,7 +256,7 @@ export class Gateway {
     return { ...answer, result: merged as QueryResults[Q['kind']] | null };
   }
 
-  /** Renews a client's session of remembering, and brings what it has to forget. */
+  /** Renews a client's cache session, and returns its recalls. */
   async cache(request: CacheRequest, options: CallOptions = {}): Promise<CacheAnswer> {
     return this.router.route(
       {
@@ -271,7 +269,7 @@ export class Gateway {
     );
   }
 
-  /** What was changed in a directory, or below it; waits for it, as long as the request says. */
+  /** Changes in a directory, or below it; waits for some as long as the request says. */
   async changes(request: ChangesRequest, options: CallOptions = {}): Promise<ChangesAnswer> {
     return this.router.route(
       {
@@ -284,21 +282,19 @@ export class Gateway {
     );
   }
 
-  /** Like `query`, but as the catalog has it: the primaries of live files are not asked. */
+  /** As `query`, with the catalog's own attributes of live files. */
   async queryCatalog<Q extends Query>(query: Q, options: CallOptions = {}): Promise<QueryResults[Q['kind']]> {
     return this.#catalogQuery(query, options);
   }
 
-  /** All commands answered so far survive power loss of every server when it resolves. */
+  /** Resolves when all commands answered so far survive a loss of power of all servers. */
   async flushCatalog(options: CallOptions = {}): Promise<void> {
     await this.flushCommands([], options);
   }
 
   /**
-   * Looks at the catalog; what is found survives a loss of power of all servers when it resolves. A loss before the flush may take
-   * it, and begins another epoch of the catalog: then it is looked for anew.
-   *
-   * @param isFound whether there is something to flush
+   * Queries the catalog; what is found survives a loss of power of all servers when it resolves. A loss before the
+   * flush may take it, and begins another epoch of the catalog: then the query is repeated.
    */
   async findDurably<Found>(
     look: () => Promise<Found>,
@@ -317,10 +313,8 @@ export class Gateway {
   }
 
   /**
-   * As `flushCatalog`.
-   *
-   * @param answered commands that are to be covered
-   * @returns those that are not, for the catalog does not have them; a primary of an earlier release does not look for them
+   * As `flushCatalog`. @param answered commands to be covered
+   * @returns those that the catalog does not have; a primary of an earlier release does not check
    */
   async flushCommands(
     answered: readonly AnsweredCommands[],
@@ -332,7 +326,7 @@ export class Gateway {
         action: 'flush the catalog',
         local: async () => {
           const answer = await this.services.catalog.flush(answered);
-          // Where this server is not its primary any more, other servers may have answered with earlier epochs alone.
+          // If this server is no longer primary, other servers may know only earlier epochs.
           this.#noteCatalogEpoch();
           return answer;
         },
@@ -349,7 +343,7 @@ export class Gateway {
     );
   }
 
-  /** Bytes from `offset` on, fewer than `length` at the end of the file; all of one state. */
+  /** Fewer than `length` bytes at the end of the file; all bytes are of one state. */
   async read(file: FileId, offset: number, length: number, options: ReadOptions = {}): Promise<FileRead> {
     const { snapshot, asOf, ...rest } = options;
     if (snapshot !== undefined) {
@@ -364,7 +358,7 @@ export class Gateway {
       {
         cell: file,
         action: `read file ${file}`,
-        // What is outdated tells an outdated primary.
+        // A stale answer may name an earlier primary.
         teaches: !stale,
         local: () => (stale ? files.readStale(file, offset, length) : files.read(file, offset, length, asOf)),
         remote: async (server, timeoutMs) => {
@@ -383,7 +377,7 @@ export class Gateway {
     );
   }
 
-  /** As `read`, where bytes are on this server's disk; no other server is asked. @see FileService.locate */
+  /** As `read`, for bytes on this server's disk; no other server is asked. @see FileService.locate */
   async locate(
     file: FileId,
     offset: number,
@@ -421,7 +415,7 @@ export class Gateway {
     );
   }
 
-  /** Bytes at several places, as one operation: all of them are there, or none. */
+  /** Writes bytes at several offsets atomically. */
   async writeParts(
     file: FileId,
     request: ChangeRequest,
@@ -499,11 +493,10 @@ export class Gateway {
   }
 
   /**
-   * Copies a piece of a file, which may be the same, to the beginning of what is asked for: as much as one operation takes. The
-   * primary of the destination reads it as any client would. A request is one operation, so that it may be repeated;
-   * `offset` of the result is how far the copy came, and whoever wants more asks again, under another number.
-   *
-   * @throws ServiceError `bad-request` where the two ranges overlap
+   * Copies from the beginning of a range, as much as one operation takes; the files may be the same. The destination's
+   * primary reads the source like a client. A request is one operation, so it may be repeated; `offset` of the result
+   * is how far the copy came, and the caller continues with another number.
+   * @throws ServiceError `bad-request` if the two ranges overlap
    */
   async copy(
     file: FileId,
@@ -530,9 +523,9 @@ export class Gateway {
     );
   }
 
-  /** A hole as a whole, however long; of data, what lies before the next hole, as far as one operation takes it. */
+  /** A whole hole, however long, or data up to the next hole, limited to one operation. */
   async #copyPiece(from: FileId, offset: number, length: number, snapshot?: number): Promise<CopyPiece> {
-    // Half of the time is for what is done with it.
+    // The write gets the other half.
     const options = { timeoutMs: this.services.status.operationTimeoutMs / 2, snapshot };
     const data = await this.extent(from, offset, 'data', options);
     const end = Math.min(data.sizeBytes, offset + length);
@@ -545,7 +538,7 @@ export class Gateway {
     return bytes.length === 0 ? { kind: 'end' } : { kind: 'data', bytes };
   }
 
-  /** All acknowledged operations survive power loss of every server when it resolves. */
+  /** Resolves when all acknowledged operations survive a loss of power of all servers. */
   async flush(
     file: FileId,
     options: CallOptions = {},
@@ -561,7 +554,7 @@ export class Gateway {
     );
   }
 
-  /** The file changes no more, and can be read at each of its servers that is in reach, when it resolves. */
+  /** Resolves when the file can no longer change, and each of its reachable servers can answer reads. */
   async seal(file: FileId, options: CallOptions = {}, expected?: ContentVersion): Promise<FileState> {
     const guard = expected === undefined ? '' : guardText({ contents: expected }).replace('&', '?');
     return this.#fileCall(
@@ -573,7 +566,7 @@ export class Gateway {
     );
   }
 
-  /** The catalog has size, modification time and version when it resolves. */
+  /** Resolves when the catalog has size, modification time and version. */
   async settle(file: FileId, options: CallOptions = {}): Promise<FileState> {
     return this.#fileCall(
       file,
@@ -597,7 +590,7 @@ export class Gateway {
     );
   }
 
-  /** What a snapshot shows of a file is known to the catalog. */
+  /** The catalog knows the state of a file in a snapshot. */
   async #stateShown(file: FileId, { attributes }: Shown): Promise<FileState> {
     const { sizeBytes, modifiedNs, contents } = attributes;
     const { epoch, seq } = contents;
@@ -613,7 +606,7 @@ export class Gateway {
     };
   }
 
-  /** The file's lease and replicas as its primary sees them; the file is opened if nobody has. */
+  /** The file's lease and replicas as its primary sees them; a file without a primary gets one. */
   async standing(file: FileId, options: CallOptions = {}): Promise<FileStanding> {
     return this.#fileCall(
       file,
@@ -629,20 +622,18 @@ export class Gateway {
     );
   }
 
-  /** Sets a lock at the file's primary, or gives it back. */
   async lock(file: FileId, order: LockOrder, options: CallOptions = {}): Promise<LockGrant> {
     const { since, heard, ...body } = order;
     return this.#fileCall(
       file,
       `lock file ${file}`,
       () => this.services.files.lock(file, order, options.holder ?? null),
-      // Servers believe each other for whom a request is.
+      // Servers trust each other about the holder.
       jsonRequest(`/v1/data/${file}/locks${queryText({ holder: options.holder, since, ...heard })}`, body),
       options,
     );
   }
 
-  /** Tells the file's primary that a client lives, and which locks it has. */
   async renewLocks(file: FileId, claim: LockClaim, options: CallOptions = {}): Promise<LockRenewal> {
     const { since, heard, ...body } = claim;
     return this.#fileCall(
@@ -667,7 +658,7 @@ export class Gateway {
     );
   }
 
-  /** Moves a file's replicas. What takes longer than the call goes on; asking again waits for the same. */
+  /** A move that takes longer than the call continues; a repeated call waits for it. */
   async changeMembers(file: FileId, members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
     const view = await this.#fileCall(
       file,
@@ -680,7 +671,6 @@ export class Gateway {
     return view;
   }
 
-  /** Moves the catalog's replicas. */
   async changeCatalogMembers(members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
     return this.router.route(
       {
@@ -693,7 +683,7 @@ export class Gateway {
     );
   }
 
-  /** An answer of the catalog's primary names its latest operation. */
+  /** Any answer of the catalog's primary contains its latest operation. */
   async #askCatalogSeq(options: CallOptions): Promise<void> {
     await this.#catalogQuery({ kind: 'sweeps' }, options);
   }
@@ -713,7 +703,7 @@ export class Gateway {
       {
         cell: CATALOG_CELL,
         action: `execute "${command.kind}"`,
-        // Whoever asks another server asks that one to write, too: it becomes the primary then.
+        // The client's own server becomes the creating server, because the client is likely to write through it.
         local: () =>
           options.forwarded === true
             ? this.services.catalog.execute(request)
@@ -724,7 +714,7 @@ export class Gateway {
       trail,
     );
     if ('attributes' in result) this.#remember(result.attributes);
-    // The service answers a command with the result of the command's kind.
+    // The result has the command's kind.
     return result as CommandResults[C['kind']];
   }
 
@@ -744,7 +734,10 @@ export class Gateway {
     return result as QueryResults[Q['kind']];
   }
 
-  /** Named with its contents, a modification time holds although the primary knows another one for them. */
+  /**
+   * A new modification time is bound to the newest contents, so that it stays valid against the primary's time for
+   * them.
+   */
   async #againstNewest<C extends Command>(command: C, options: CallOptions): Promise<C> {
     if (command.kind !== 'set-attributes') return command;
     if (command.modifiedNs === undefined || command.contents !== undefined) return command;
@@ -804,8 +797,8 @@ export class Gateway {
 }
 
 /**
- * Who is told that a session is forgotten begins anew. Where an attempt on the way may have had its effect, that would
- * do the same twice.
+ * A client that gets `session-expired` starts again with a new session. If an earlier attempt may have had an effect,
+ * that would execute it twice.
  */
 function forgotten(error: unknown, { ambiguous }: Trail, what: string): unknown {
   if (!ambiguous || !(error instanceof ServiceError) || error.code !== 'session-expired') return error;
@@ -822,7 +815,7 @@ function requestText(request: ChangeRequest): string {
   return `session=${session}&number=${number}&since=${since}&answered=${answered}${locks}`;
 }
 
-/** Read by `guardOf` of the data routes. */
+/** Parsed by `guardOf` of the data routes. */
 function guardText({ contents, sizeBytes, changedNs }: WriteGuard): string {
   const ifContents = contents === undefined ? '' : `&if-contents=${contents.epoch}-${contents.seq}`;
   const ifSize = sizeBytes === undefined ? '' : `&if-size=${sizeBytes}`;
@@ -837,7 +830,6 @@ function textOf(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8');
 }
 
-/** @returns a URL's query of what is given, or nothing */
 function queryText(given: Readonly<Record<string, string | number | undefined>>): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(given)) if (value !== undefined) query.set(name, `${value}`);

@@ -5,7 +5,7 @@ import type { Happenings } from './live/happenings.ts';
 import { SENTENCES } from './live/sentences.ts';
 import type { MetricsRegistry } from './metrics.ts';
 
-/** Values of the metric's label; mounts of another release may name others. */
+/** Values of the metric's label; mounts of another release may report others. */
 const OPERATIONS: ReadonlySet<string> = new Set(['unlink', 'create']);
 
 export interface LateErrorParts {
@@ -15,7 +15,10 @@ export interface LateErrorParts {
   readonly metrics: MetricsRegistry;
 }
 
-/** Operations that a mount had acknowledged and that the cluster had to drop: what mounts report becomes an event, a metric and a line of the log. */
+/**
+ * Turns mounts' reports of operations that they acknowledged, and the cluster had to drop, into events, a metric and
+ * log lines.
+ */
 export class LateErrorReports {
   readonly #parts: LateErrorParts;
   readonly #count: (operation: string) => void;

@@ -14,8 +14,8 @@ import { CHANNEL_LEASE, type Transport } from './transport/transport.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
 /**
- * Servers compete for a file only if clients ask them for it, which are seldom many: rather two that collide now and
- * then, and try again a moment later, than writes that wait for all whenever a primary died.
+ * Few servers compete for a file, because they do so only for clients' requests: rare collisions, with a quick retry,
+ * are better than a delay of all writes after each death of a primary.
  */
 const JITTERS_PER_LEASE = 400;
 const JITTER_MS_MAX = 5;
@@ -30,27 +30,27 @@ export interface LeaseDriverParts extends LeaseTiming {
   readonly log: Logger;
   readonly former?: FormerTiming;
   drawIncarnation(): Incarnation;
-  /** The transport, which is made after its handlers, of which this driver is one. */
+  /** A function, because the transport is created after its handlers, one of which is this driver. */
   transport(): Transport;
-  /** The view of a file whose members ever changed, as it is on disk; null for all others. */
+  /** The recorded view of a file whose members ever changed; null for all others. */
   knownView(cell: CellId): View | null;
   /** @see LeaseLinkParts.mayAcquire */
   readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
-  /** Own lease of `cell` until `untilMs` (the process clock), by `view` (0: told again); 0 when it is held no longer. */
+  /** The own lease is valid until `untilMs` (process clock), by `view` (0: repeated); 0 if it is lost. */
   changed(cell: CellId, untilMs: number, view: number): void;
-  /** Another server holds the lease of `cell` until `untilMs` (the process clock), as was heard. Absent where nobody listens. */
+  /** Another server's lease is valid until `untilMs` (process clock), as far as this server knows. */
   heard?(cell: CellId, holder: ServerId, untilMs: number): void;
-  /** The own clock was found out of bounds, and the lease layer begins anew. Absent where nobody listens. */
+  /** The own clock was out of bounds, and the lease layer restarts. */
   faulted?(): void;
   fatal(error: unknown): void;
 }
 
-/** Leases of files and of the catalog: what is wanted here, who holds it, and who waits for a change of that. */
+/** Leases of files and of the catalog: cells wanted here, their holders, and listeners for changes. */
 export class LeaseDriver {
   readonly #parts: LeaseDriverParts;
   readonly #link: LeaseLink;
   readonly #listeners = new Map<CellId, Set<() => void>>();
-  /** What is wanted here, for a lease layer that begins anew. */
+  /** To request them again after a restart of the lease layer. */
   readonly #opened = new Map<CellId, View>();
   #retired = false;
 
@@ -66,7 +66,7 @@ export class LeaseDriver {
       options: '--lease, --clock-skew or --lease-algorithm',
       send: (to, frame, deferrable) => parts.transport().send(to, CHANNEL_LEASE, frame, { deferrable }),
       news: (action) => this.#news(action),
-      // The host has said of each lease that it is lost.
+      // The host has reported each lease as lost.
       faulted: () => parts.faulted?.(),
       begun: () => {
         for (const [cell, view] of this.#opened) this.open(cell, view);
@@ -74,25 +74,25 @@ export class LeaseDriver {
     });
   }
 
-  /** This server wants the cell to have a holder, and is willing to be it. */
+  /** This server wants the cell to have a holder, and may become it. */
   open(cell: CellId, view: View): void {
     if (!viewVoters(view).includes(this.#parts.self)) return;
     this.#opened.set(cell, view);
     this.#link.step({ kind: 'open', cell, ...this.#viewOf(view), handicapMs: 0 });
   }
 
-  /** The members of the cell change: the lease goes by the new view, and is given up where this server is out. */
+  /** The members of the cell changed: the lease uses the new view, and is released if this server is no member. */
   follow(cell: CellId, view: View): void {
     if (!this.#opened.has(cell)) this.#link.step({ kind: 'view', cell, ...this.#viewOf(view) });
     else if (viewVoters(view).includes(this.#parts.self)) this.open(cell, view);
-    // A primary that is out gives its lease back when it has stopped.
+    // A primary that is no member releases its lease once it has stopped.
     else if (!this.view(cell).own) {
       this.close(cell);
       this.#link.step({ kind: 'view', cell, ...this.#viewOf(view) });
     }
   }
 
-  /** The holder is about to give the lease back, and has chosen this server, which wants the cell, to be the next. */
+  /** The holder is about to release the lease, and has chosen this server, which wants the cell, as the next. */
   succeed(cell: CellId, from: ServerId): void {
     this.#link.step({ kind: 'succeed', cell, from });
   }
@@ -102,12 +102,12 @@ export class LeaseDriver {
     this.#link.step({ kind: 'close', cell });
   }
 
-  /** The connection to a peer is gone: leases need not wait for its answers. */
+  /** A peer disconnected: leases need not wait for its answers. */
   disconnected(peer: ServerId): void {
     this.#link.step({ kind: 'away', peer });
   }
 
-  /** The replica has stopped acting as primary. */
+  /** To be called once the replica has stopped acting as primary. */
   release(cell: CellId): void {
     this.#link.step({ kind: 'release', cell });
   }
@@ -124,17 +124,15 @@ export class LeaseDriver {
     return this.#link.host.clockFault;
   }
 
-  /** @see LeaseLink.isClockSound */
   isClockSound(): boolean {
     return this.#link.isClockSound();
   }
 
-  /** The server is about to end: it wants no lease any more. */
+  /** The server is about to end: it requests no more leases. */
   retire(): void {
     this.#retired = true;
   }
 
-  /** Whether this server takes part in leases at this moment; see `assertUsable`. */
   isUsable(): boolean {
     return !this.#retired && !this.clockFault && this.recoveringMs() <= 0;
   }
@@ -157,7 +155,7 @@ export class LeaseDriver {
     }
   }
 
-  /** How far each peer's lease clock is ahead of ours, where that is known: the truth lies within offset ± error. */
+  /** How far each peer's lease clock is ahead of ours, if known: the true value is within offset ± error. */
   clockOffsets(): Record<string, { offsetMs: number; errorMs: number }> {
     const offsets: Record<string, { offsetMs: number; errorMs: number }> = {};
     for (const peer of this.#parts.peers) {
@@ -168,7 +166,6 @@ export class LeaseDriver {
     return offsets;
   }
 
-  /** How often each mark of the lease layer was reached since the start. */
   marks(): ReadonlyMap<LeaseMark, number> {
     return this.#link.marks();
   }
@@ -177,7 +174,7 @@ export class LeaseDriver {
     return this.#link.host.cellCount;
   }
 
-  /** Calls back when anything about the cell's lease changes, until the returned function is called. */
+  /** @returns what to call to unsubscribe */
   onChange(cell: CellId, listener: () => void): () => void {
     const listeners = this.#listeners.get(cell) ?? new Set();
     listeners.add(listener);
@@ -207,7 +204,7 @@ export class LeaseDriver {
     });
   }
 
-  /** A frame of a peer. Malformed ones are logged and dropped. */
+  /** Logs and drops malformed frames. */
   receive(from: ServerId, payload: Uint8Array): void {
     this.#link.receive(from, payload);
   }
@@ -232,7 +229,7 @@ export class LeaseDriver {
         return;
       case 'answered':
       case 'claimed':
-        // Clients claim no cells of files; a peer that says so is not heard.
+        // Clients claim no cells of files; such a message is ignored.
         return;
       default:
         unreachable(action);
@@ -244,8 +241,8 @@ export class LeaseDriver {
   }
 
   /**
-   * Whoever is out by a view still votes by the one before, in which both sets do: the new view may not have come to
-   * anybody else. Where it has, a majority of its own members refuses the one before.
+   * A server that is no member of a view still votes by the one before, in which both sets vote: the new view may not
+   * have reached any other server. If it has, a majority of its own members refuses the one before.
    */
   #viewOf({ number, members, joint }: View): KnownView {
     if (

@@ -11,21 +11,21 @@ import { MalformedError } from '../wire/bytes.ts';
 import type { Clock } from './clock.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
-/** How often the wall clock is compared with the lease clock, and peers without other news are told ours. */
+/** How often the wall clock is compared with the lease clock, and idle peers get our clock. */
 export const CLOCK_CHECK_MS = 1_000;
-/** The part of ε by which the wall clock may move against the lease clock before the lease layer begins anew. */
+/** The part of ε by which the wall clock may move against the lease clock before the lease layer restarts. */
 const WALL_DRIFT_SHARE = 0.25;
-/** A machine whose clocks seem to differ by this may have slept; less is the grain of its boot clock. */
+/** A larger difference means that the machine slept; a smaller one is the boot clock's resolution. */
 const SLEPT_MS = 40;
-/** Clocks that move less than this between two checks keep still. */
+/** Clocks that move less than this between two checks are stable. */
 const STILL_MS = 15;
 
-/** Messages of a frame that the host is given at a time: few enough that what they leave behind dies young. */
+/** Messages of a frame per step of the host: few enough that their garbage is collected young. */
 const SLICE_MESSAGES = 128;
-/** A frame that has grown to this leaves before the turn is over, so that its receiver can begin. */
+/** A frame of this size is sent before the end of the tick, so that its receiver can begin. */
 const FRAME_BYTES_MAX = 64 * 1024;
 
-/** What a host says that is not for the link itself. */
+/** Actions of a host that are not for the link itself. */
 export type LeaseNews = Exclude<LeaseAction, { readonly kind: 'send' | 'trace' }>;
 
 interface OutgoingFrame {
@@ -33,22 +33,19 @@ interface OutgoingFrame {
   deferrable: boolean;
 }
 
-/** What an earlier life of this server with other timing left behind. */
+/** Leases of an earlier process of this server with other timing. */
 export interface FormerTiming {
-  /** How long it would have been silent after a start: what it gave out may run for so long. In milliseconds. */
+  /** The silence of that process after a start, in milliseconds: its leases may be valid for so long. */
   readonly silenceMs: number;
-  /** The silence after this start is over: nothing of that runs any more. */
+  /** The silence after this start is over: none of those leases is valid any more. */
   over(): void;
 }
 
-/** Remembers durably up to which reading of its lease clock a server may have voted. */
+/** Records durably up to which reading of its lease clock a server may have voted. */
 export interface ClockMemory {
-  /** The latest such reading of earlier lives of this server; −Infinity where there is none. */
+  /** The latest such reading of earlier processes of this server; −Infinity if there is none. */
   readonly formerMs: number;
-  /**
-   * @returns the reading, no smaller than this one, up to which votes are covered now
-   * @throws what the disk refuses with
-   */
+  /** @returns the reading, at least this one, up to which votes are covered now @throws the disk's error */
   cover(leaseClockMs: number): number;
 }
 
@@ -60,38 +57,38 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
-  /** Options that a peer must share, for the message that it does not. */
+  /** Options that peers must share, for the error message. */
   readonly options: string;
-  /** Absent where no earlier life of this server had other timing. */
+  /** Absent if no earlier process of this server had other timing. */
   readonly former?: FormerTiming;
-  /** Absent where ballots need not rise when the clock is set back. */
+  /** Absent if ballots need not increase when the clock is set back. */
   readonly clockMemory?: ClockMemory;
-  /** Absent where members of cells never change. */
+  /** Absent if members of cells never change. */
   readonly knownView?: (cell: CellId) => KnownView | null;
-  /** Number of the view that all cells go by, which is on disk. Absent where each cell has a view of its own. */
+  /** The recorded number of the view of all cells. Absent if each cell has a view of its own. */
   readonly view?: () => number;
   /** @see LeaseConfig.jitterMaxMs */
   readonly jitterMaxMs?: number;
   /**
-   * Whether this server votes for a peer that does not hold the cell. Where it does not, the peer's READ and WRITE are dropped, as a
-   * network may; while the peer holds the cell it renews, and its own votes count. Absent where every member may hold every cell.
+   * Whether this server votes for a peer that does not hold the cell. If not, the peer's READ and WRITE are dropped, as
+   * a network may do; while the peer holds the cell, it may renew, and its own votes count. Absent if every member may
+   * hold every cell.
    */
   readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
   drawIncarnation(): Incarnation;
-  /** @param deferrable it may leave a moment later */
   send(to: ServerId, frame: Uint8Array, deferrable: boolean): void;
   news(action: LeaseNews): void;
-  /** All that the host knew is void: a clock fault. */
+  /** A clock fault voids everything that the host knew. */
   faulted(): void;
-  /** After a clock fault a new host is there, which knows nothing yet. */
+  /** After a clock fault a new, empty host has started. */
   begun(): void;
   fatal(error: unknown): void;
 }
 
 /**
- * A lease host in the world: frames of many cells to one peer leave together at the end of a turn, one timer serves
- * all cells. Keeps the offset between the process clock, which never steps, and the lease clock, which begins anew
- * from the wall clock after a clock fault.
+ * Connects a lease host to the network and clocks: frames of many cells to one peer leave together at the end of a
+ * tick, one timer serves all cells. It keeps the offset between the process clock, which never steps, and the lease
+ * clock, which restarts from the wall clock after a clock fault.
  */
 export class LeaseLink {
   readonly #parts: LeaseLinkParts;
@@ -121,17 +118,16 @@ export class LeaseLink {
     this.#scheduleWake();
   }
 
-  /** For questions; whatever changes it goes through `step`. */
+  /** For queries only; changes go through `step`. */
   get host(): LeaseHost {
     return this.#host;
   }
 
-  /** Lease clock, in milliseconds. */
   nowMs(): number {
     return this.#parts.clock.nowMs() + this.#offsetMs;
   }
 
-  /** A moment of the lease clock on the process clock. */
+  /** Converts a time of the lease clock to the process clock. */
   processMs(leaseMs: number): number {
     return leaseMs - this.#offsetMs;
   }
@@ -140,27 +136,24 @@ export class LeaseLink {
     return this.#host.recoveringMs(this.nowMs());
   }
 
-  /** By how much the lease clock is behind a reading at which this server may have voted before it was set back. */
+  /** How far the lease clock is behind a reading at which this server may have voted before it was set back. */
   clockBehindMs(): number {
     return Math.max(0, this.#formerClockMs - this.nowMs());
   }
 
   /**
-   * Whether nothing has befallen the clock that leases are measured by, at this very moment. In Flease the
-   * wall clock stands where the lease clock expects it: it does not after it was set, nor after the machine
-   * slept, when the monotonic clock stood still and a lease may be over without its clock showing it.
-   * PaxosLease knows no wall clock, but sleep it does.
+   * Whether the clock that measures leases is valid now. In Flease the wall clock has to agree with the lease clock: it
+   * does not after it was set, nor after the machine slept, when the monotonic clock stood still and a lease may be
+   * over unnoticed. PaxosLease uses no wall clock, but needs to detect sleep.
    */
   isClockSound(): boolean {
     return !this.#host.clockFault && this.#clockMovedMs() <= this.#clockMovedMaxMs;
   }
 
-  /** How often each mark of the lease layer was reached since the start. */
   marks(): ReadonlyMap<LeaseMark, number> {
     return this.#marks;
   }
 
-  /** A frame of a peer. Malformed ones are logged and dropped. */
   receive(from: ServerId, payload: Uint8Array): void {
     try {
       const frame = new LeaseFrameReader(payload);
@@ -177,7 +170,7 @@ export class LeaseLink {
     }
   }
 
-  /** Messages of a peer, without the questions by which it would acquire cells that it may not have. */
+  /** A peer's messages without those by which it would acquire cells that it may not have. */
   #admitted(from: ServerId, messages: readonly LeaseMessage[]): readonly LeaseMessage[] {
     const { mayAcquire } = this.#parts;
     const isRefused = ({ kind, cell }: LeaseMessage): boolean => {
@@ -194,8 +187,8 @@ export class LeaseLink {
   }
 
   /**
-   * This server votes in the place of one whose lease clock has shown that reading. Its own shows as much, within ε,
-   * unless it was set back: then the lease layer begins anew, and waits until it does.
+   * This server votes instead of another one whose lease clock has shown this reading. Its own clock shows as much,
+   * within ε, unless it was set back: then the lease layer restarts, and waits until it does.
    */
   succeed(clockMs: number): void {
     if (clockMs <= this.nowMs() + this.#parts.clockSkewMaxMs) return;
@@ -208,7 +201,7 @@ export class LeaseLink {
     this.#flush();
   }
 
-  /** How far clocks that should go together have come apart since the host began, in milliseconds. */
+  /** How far clocks that should agree have diverged since the host began, in milliseconds. */
   #clockMovedMs(): number {
     const { algorithm, clock } = this.#parts;
     return algorithm === 'flease'
@@ -260,7 +253,7 @@ export class LeaseLink {
     );
   }
 
-  /** @returns whether the host may vote at this reading of the clock; if not, all its leases end */
+  /** @returns whether the host may vote at this reading; if not, all its leases end */
   #cover(nowMs: number): boolean {
     const { clockMemory, log } = this.#parts;
     try {
@@ -305,7 +298,7 @@ export class LeaseLink {
       this.#outgoing.set(to, frame);
     }
     frame.writer.add(message);
-    // What was decided is news to those who do not hold the lease, and want it no sooner than it ends.
+    // A LEARN is not urgent: its receivers do not hold the lease, and want it only when it ends.
     frame.deferrable &&= message.kind === 'learn';
     if (frame.writer.sizeBytes >= FRAME_BYTES_MAX) {
       this.#outgoing.delete(to);
@@ -341,9 +334,9 @@ export class LeaseLink {
   }
 
   /**
-   * A wall clock that moves against the lease clock was set, or the machine slept: either clock may
-   * be the wrong one. All leases end; once the clocks have gone together for a while, the lease layer
-   * begins anew with the silence of a restart. An empty frame lets peers compare clocks.
+   * If the wall clock moves against the lease clock, it was set, or the machine slept: either clock may be wrong. All
+   * leases end; once the clocks agree for a while, the lease layer restarts with the silence of a restart. An empty
+   * frame lets peers compare clocks.
    */
   #checkClock(): void {
     const { log, peers } = this.#parts;

@@ -6,21 +6,20 @@ import type { Attributes } from '../wire/catalog-api.ts';
 import { contentVersionCompare } from '../wire/content-version.ts';
 import type { FileState } from '../wire/http-api.ts';
 
-/** Live files of one listing whose primaries are asked at the same time. */
+/** Primaries of live files that are asked at the same time for one listing. */
 const LISTING_PARALLEL = 16;
-/** How long all of one listing's primaries together may take to answer. */
+/** Time-out for all primaries of one listing together. */
 const LISTING_MERGE_MS = 1000;
 
-/** What answers tell of inodes. */
 interface Told {
   readonly attributes: Attributes;
   readonly entries: readonly { readonly attributes: Attributes }[];
 }
 
-/** Asks a file's primary. @param timeoutMs instead of the operation time-out */
+/** @param timeoutMs instead of the operation time-out */
 export type AskState = (file: FileId, timeoutMs?: number) => Promise<FileState>;
 
-/** What the catalog answered to a query or a command, with what the primaries of live files know instead of what the catalog was last told. */
+/** Replaces the catalog's attributes of live files in an answer by those of their primaries. */
 export async function withLiveStates<Result extends Partial<Told>>(
   result: Result,
   ask: AskState,
@@ -33,8 +32,8 @@ export async function withLiveStates<Result extends Partial<Told>>(
 }
 
 /**
- * What is known of a live file. A modification time that was set by hand stays in force against the
- * contents it was set on; the size is always the primary's.
+ * A modification time that was set explicitly is valid for the contents it was set on; the size is always the
+ * primary's.
  */
 export function attributesWithState(attributes: Attributes, state: FileState): Attributes {
   const newer = contentVersionCompare(state.contents, attributes.contents) > 0;
@@ -42,10 +41,10 @@ export function attributesWithState(attributes: Attributes, state: FileState): A
   return {
     ...others,
     sizeBytes: state.sizeBytes,
-    // Holes that were not counted are none: who copies must not take data for a hole.
+    // Uncounted holes are reported as none: a copy must not take data for a hole.
     ...(state.holeBytes !== undefined && { holeBytes: state.holeBytes }),
     modifiedNs: newer ? state.modifiedNs : attributes.modifiedNs,
-    // A change of contents is one of the status as well, as the catalog will know once the file is settled.
+    // A change of contents changes ctime as well, as the catalog will record when the file is settled.
     changedNs: newer ? laterNs(state.modifiedNs, attributes.changedNs) : attributes.changedNs,
     contents: newer ? state.contents : attributes.contents,
   };
@@ -57,8 +56,8 @@ async function merged(attributes: Attributes, ask: AskState, timeoutMs?: number)
 }
 
 /**
- * A listing names many files and promises less than a stat of one: what a primary does not say
- * within a short time is taken from the catalog.
+ * A listing promises less than a stat of one file: if a primary does not answer in time, the catalog's attributes are
+ * used.
  */
 async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
   entries: readonly Entry[],
@@ -83,7 +82,7 @@ async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
       }
     }
   };
-  // The workers share one iterator: each live entry is taken by the first that is free.
+  // The workers share one iterator: each live entry is taken by the first free worker.
   await Promise.all(Array.from({ length: Math.min(LISTING_PARALLEL, live.length) }, worker));
   return told;
 }

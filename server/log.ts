@@ -5,13 +5,13 @@ import type { ServerConfig } from './config.ts';
 import { errorCode } from './storage/failures.ts';
 import { traceFields } from './trace-context.ts';
 
-/** How often, and after how many milliseconds, a line is offered again to a pipe whose reader is behind. */
+/** Retries of a write to a full pipe, and the pause before each. */
 const RETRIES_MAX = 10;
 const RETRY_AFTER_MS = 10;
 
 /**
- * The log of a server: one JSON object a line, to standard error unless told otherwise. Written
- * synchronously, so that the last words of a process that ends are not lost.
+ * The log of a server: one JSON object a line, to standard error by default. Written synchronously, so that the last
+ * lines of a process are not lost.
  */
 export function createLogger(
   config: Pick<ServerConfig, 'id' | 'cluster' | 'logLevel'>,
@@ -31,16 +31,15 @@ export function createLogger(
 }
 
 /**
- * Writes lines to a file descriptor as they come. A line that cannot be written is lost and ends neither a
- * request nor the server: the full disk that it tells about may be its own. Pino's own destination throws the
- * error at whoever logs, and waits without end for room when the line is a fatal one. Where the reader of a pipe stands still, as a
- * pager does, lines are lost, and counted, rather than that the server stands still with it.
+ * Writes lines to a file descriptor. A line that cannot be written is lost, and fails neither a request nor the server:
+ * it may be about the very disk that is full. Pino's own destination throws the error at the caller, and waits forever
+ * for space for a fatal line. If the reader of a pipe stops, as a pager does, lines are dropped and counted; the server
+ * does not wait.
  */
 export function logDestination(fd: number, world: World): DestinationStream {
   const out = withoutWaiting(fd);
   let cut = false;
   let lost = 0;
-  /** @returns whether all of it was written */
   const put = (line: string, retriesMax: number): boolean => {
     const bytes = Buffer.from(cut ? `\n${line}` : line);
     let written = 0;
@@ -57,7 +56,7 @@ export function logDestination(fd: number, world: World): DestinationStream {
       cut = false;
       return true;
     } catch {
-      // Nobody is left to tell. What comes next begins a line of its own.
+      // There is no place to report this. The next line begins on a line of its own.
       cut ||= written > 0;
       return false;
     }
@@ -65,19 +64,19 @@ export function logDestination(fd: number, world: World): DestinationStream {
   return {
     write(line) {
       if (lost > 0 && put(lostLine(lost, timeOf(world)), 0)) lost = 0;
-      // Whoever has not read for so long is waited for no more until there is room.
+      // A reader that was too slow is not waited for again until there is space.
       if (lost > 0 || !put(line, RETRIES_MAX)) lost += 1;
     },
   };
 }
 
-/** @returns a descriptor of the same pipe that refuses what does not fit instead of waiting; `fd` itself where it is none */
+/** @returns a non-blocking descriptor of the same pipe; `fd` itself if it is no pipe */
 function withoutWaiting(fd: number): number {
   try {
     if (!fstatSync(fd).isFIFO()) return fd;
     return openSync(`/proc/self/fd/${fd}`, constants.O_WRONLY | constants.O_NONBLOCK);
   } catch (error) {
-    // Closed, or another user's: then it is as it is.
+    // Closed, or another user's: it is used as it is.
     if (errorCode(error) === '') throw error;
     return fd;
   }
@@ -92,16 +91,14 @@ function lostLine(lines: number, time: string): string {
   return `${JSON.stringify({ level: 'warn', time, lines, msg })}\n`;
 }
 
-/** What ends a process when its own code has failed. */
 export interface Mortal {
   on(event: 'uncaughtException' | 'unhandledRejection', listener: (error: unknown) => void): unknown;
   exit(code: number): void;
 }
 
 /**
- * Ends the process with exit code 1, and a line in the log, at the first error that nobody caught,
- * a failed assertion above all: restarting is safe, going on is not.
- *
+ * Ends the process with exit code 1 and a log line at the first uncaught error, in particular a failed assertion:
+ * restarting is safe, continuing is not.
  * @returns does the same with an error that was caught and must not be survived
  */
 export function endOnFatal(log: Logger, mortal: Mortal = process): (error: unknown) => void {

@@ -10,23 +10,20 @@ import { type Descriptors, ownDescriptors } from './shortages.ts';
 import { PeerTransport, type PeerTransportOptions } from './transport/peer-transport.ts';
 import type { ClusterTransport } from './transport/transport.ts';
 
-/** What a server uses of the machine that it runs on, besides its clocks and its disk. A simulation has one of its own. */
+/** What a server uses of its machine besides clocks and disk; replaced in simulations. */
 export interface Machine {
-  /** Identity of this boot: another one shows that what was not synced may be lost. Absent: as the system says. */
+  /** Identity of this boot: a new one shows that unsynced data may be lost. Default: the system's. */
   readonly bootId?: string;
-  /** A folder that ends with the boot. Absent: as the system has it. */
+  /** A folder that is lost with the boot. Default: the system's. */
   readonly memoryFolder?: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** What the process has open; null where the system does not say. */
+  /** Null if the system does not report it. */
   descriptors(): Promise<Descriptors | null>;
-  /** Makes the transport between this server and its peers, which `start` lets dial. */
+  /** Connects to peers after `start`. */
   peerTransport(options: PeerTransportOptions): ClusterTransport;
   /**
-   * Makes connections to the HTTP face of a peer.
-   *
    * @param peer null before this server knows which server has the URL: any server of the cluster may answer there
-   * @param url its base URL
-   * @param tls null where servers speak in the clear
+   * @param tls null without TLS
    * @param use exchanges share a bounded number of connections; each stream has one of its own
    */
   peerHttp(
@@ -35,28 +32,27 @@ export interface Machine {
     tls: PeerTls | null,
     use?: 'exchanges' | 'streams',
   ): HttpChannel;
-  /** @throws the error of listening where a server cannot listen there */
+  /** @throws the error of listening */
   assertFree(address: Address): Promise<void>;
-  /** Resolves when requests come in; @throws the error of listening. */
+  /** Resolves when requests are accepted; @throws the error of listening. */
   listen(app: FastifyInstance, options: FastifyListenOptions): Promise<unknown>;
 }
 
 /**
- * Connections to one peer. They are made as needed; so many, because a file without a majority keeps
- * its requests waiting and must not keep other files' requests from being forwarded.
+ * Connections to one peer, opened on demand. There are many, because requests for a file without a majority wait, and
+ * must not block other files' requests.
  */
 const CONNECTIONS_MAX = 64;
-/** An exchange ends by its own time-out; this one only lets no attempt stay for ever. */
+/** An exchange has its own time-out; this one only bounds an attempt to connect. */
 const CONNECT_MS_MAX = 10_000;
 
-/** Sockets of this machine. */
 export const systemMachine: Machine = {
   environment: process.env,
   descriptors: ownDescriptors,
   peerTransport: (options) => new PeerTransport(options),
   peerHttp: (peer, url, tls, use = 'exchanges') =>
     poolOf(
-      // What the catalog remembers of a server may be from before the cluster had certificates.
+      // The catalog's URL of a server may be from before the cluster had certificates.
       tls === null || peer === null ? url : url.replace(/^http:/, 'https:'),
       peer === null ? tls?.connectorByHost(CONNECT_MS_MAX) : tls?.connectorTo(peer, CONNECT_MS_MAX),
       use === 'exchanges' ? CONNECTIONS_MAX : null,
@@ -70,7 +66,7 @@ export const systemMachine: Machine = {
   listen: (app, options) => app.listen(options),
 };
 
-/** The time-outs of undici are off: each exchange has its own, and it covers everything. */
+/** The time-outs of undici are off: each exchange has its own, which covers everything. */
 function poolOf(origin: string, connect: Connector | undefined, connections: number | null): HttpChannel {
   const pool = new Pool(origin, {
     ...(connect === undefined ? {} : { connect }),

@@ -7,18 +7,13 @@ import { endOnSignals } from './orderly-end.ts';
 import { Server } from './server.ts';
 import { FolderError } from './storage/folder-error.ts';
 
-/** Exit code for what only an operator can change: usage, configuration, a damaged data folder. */
+/** Exit code for errors that need an operator: usage, configuration, a damaged data folder. */
 const EXIT_USAGE = 2;
-/** Exit code for what ends by itself: a later start may succeed. */
+/** Exit code for temporary errors: a later start may succeed. */
 const EXIT_TEMPORARY = 5;
-/** The address is in use, or not there yet. */
 const LISTEN_TEMPORARY: ReadonlySet<string> = new Set(['EADDRINUSE', 'EADDRNOTAVAIL']);
 
-/**
- * Runs a server until it is ended by SIGINT or SIGTERM.
- *
- * @param argv what follows `leasehold server`
- */
+/** Runs a server until SIGINT or SIGTERM. @param argv the arguments after `leasehold server` */
 export async function runServer(argv: readonly string[]): Promise<void> {
   if (argv.includes('--help') || argv.includes('-h')) {
     process.stdout.write(serverHelp());
@@ -54,7 +49,7 @@ export async function runServer(argv: readonly string[]): Promise<void> {
     return;
   }
   server.measureProcess();
-  // Before anybody is told that it is there: without a listener, the signal ends a process.
+  // Before the log says that the server listens: without a handler, the signal ends a process.
   process.on('SIGHUP', () => server.reload());
   endOnSignals(surroundings, () => server.stop());
   log.info({ id: config.id, listen: config.listen, data: config.data }, 'server listens');
@@ -62,7 +57,6 @@ export async function runServer(argv: readonly string[]): Promise<void> {
 
 function refuse(message: string, exitCode = EXIT_USAGE): void {
   process.stderr.write(`leasehold: ${message}\n`);
-  // Nothing keeps the process: what was opened is closed again.
   process.exit(exitCode);
 }
 

@@ -7,21 +7,19 @@ import {
 } from '@prometheus-io/client';
 import type { World } from '../base/world.ts';
 
-/** Names and values of a metric's dimensions, few and bounded: never a path or a file id. */
+/** Label names and values of a metric, few and bounded: never a path or a file id. */
 export type Labels = Readonly<Record<string, string>>;
 
 export interface Counter {
   add(amount?: number, labels?: Labels): void;
 }
 
-/** How long something took, in seconds. */
 export interface Durations {
   observe(seconds: number, labels?: Labels): void;
-  /** @returns observes the time since this call, when it is called */
+  /** @returns a callback that observes the time since this call */
   begin(labels?: Labels): () => void;
 }
 
-/** One measured value, or several that differ in their labels. */
 export type Sample = number | Iterable<readonly [Labels, number]>;
 
 type MetricType = 'counter' | 'gauge';
@@ -35,7 +33,7 @@ const DURATION_BUCKETS_S = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 ];
 
-/** What one server counts, in the text form that Prometheus reads (version 0.0.4). */
+/** A server's metrics, in the text format of Prometheus (version 0.0.4). */
 export class MetricsRegistry {
   readonly #world: World;
   readonly #library = new Registry();
@@ -44,7 +42,7 @@ export class MetricsRegistry {
     this.#world = world;
   }
 
-  /** A number that only grows; its name ends in `_total`. */
+  /** The name ends in `_total`. */
   counter(name: string, help: string, labelNames: readonly string[] = []): Counter {
     const counter = new LibraryCounter({
       ...this.#config(name, 'counter', help),
@@ -53,7 +51,7 @@ export class MetricsRegistry {
     return { add: (amount = 1, labels = {}) => counter.inc(labels, amount) };
   }
 
-  /** A histogram; its name ends in `_duration_seconds`. */
+  /** The name ends in `_duration_seconds`. */
   durations(name: string, help: string, labelNames: readonly string[] = []): Durations {
     const histogram = new LibraryHistogram({
       ...this.#config(name, 'histogram', help),
@@ -70,7 +68,7 @@ export class MetricsRegistry {
     };
   }
 
-  /** A metric that is read when somebody asks for it. `read` must be quick and must not throw. */
+  /** A metric that is read at each scrape. `read` must be quick and must not throw. */
   observe(
     type: MetricType,
     name: string,
@@ -101,8 +99,8 @@ export class MetricsRegistry {
   }
 
   /**
-   * Adds what every process has: CPU, memory, descriptors, delay of the event loop, collections. For a process that is one
-   * server's alone: what samples the event loop goes on until the process ends.
+   * Adds the metrics of the process: CPU, memory, descriptors, event loop, collections. Only for a process with one
+   * server: the sampling does not end before the process.
    */
   addProcess(): void {
     collectDefaultMetrics({

@@ -1,15 +1,11 @@
 import type { Surroundings } from './surroundings.ts';
 
-/** Those that ask a process to end. Each comes once or more often: from a terminal, a service manager, and a launcher. */
+/** Signals that ask a process to end; terminals, service managers and launchers may send each repeatedly. */
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGQUIT', 'SIGUSR2'] as const;
-/** An orderly end that takes longer than this is waited for no longer, in milliseconds. */
+/** Time-out of an orderly end, in milliseconds. */
 const END_MS_MAX = 15_000;
 
-/**
- * Ends the process in good order at the first such signal, with exit code 0; the same signal again changes nothing.
- *
- * @param stop rejects where that is impossible
- */
+/** Ends the process in good order at the first of these signals, with exit code 0; later ones are ignored. */
 export function endOnSignals({ world, log, fatal }: Surroundings, stop: () => Promise<void>): void {
   let isEnding = false;
   const end = (signal: NodeJS.Signals): void => {

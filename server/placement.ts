@@ -2,28 +2,26 @@ import { hash } from 'node:crypto';
 import type { ServerId } from '../base/ids.ts';
 import type { ServerInfo } from '../wire/catalog-api.ts';
 
-/** A disk with less than this part free takes no new replicas while there are others. */
+/** A disk with a smaller free part gets no new replicas while there are others. */
 export const NEARLY_FULL = 0.05;
 
-/** A server that may hold a replica. */
 export interface Candidate {
   readonly id: ServerId;
-  /** What fails together; empty: nothing else fails with this server. */
+  /** Failure domain; empty if no other server is in it. */
   readonly zone: string;
   readonly freeBytes: number;
-  /** 0 where the server has not said yet how much room it has. */
+  /** 0 until the server has reported its disk. */
   readonly totalBytes: number;
   readonly reachable: boolean;
-  /** It has told the catalog which store it has: what it holds is known to be there from the beginning. */
+  /** The catalog knows its storage id, so it is known to hold its replicas from the beginning. */
   readonly registered: boolean;
 }
 
 /**
- * Chooses servers: those in reach and registered first, of these the ones with room, of these the ones whose zone has fewest
- * replicas, of these by chance in proportion to the free space. The same arguments give the same servers.
- *
- * @param seed what tells this choice from others, so that replicas spread
- * @param zones those of the replicas that are there already, one for each
+ * Chooses servers in this order: reachable and registered, not nearly full, fewest replicas in their zone, then at
+ * random in proportion to the free space. Deterministic.
+ * @param seed differs between choices, so that replicas spread
+ * @param zones of the existing replicas, one for each
  * @returns `count` different servers, or all there are
  */
 export function chooseServers(
@@ -58,7 +56,7 @@ export function chooseServers(
   return chosen;
 }
 
-/** Whether servers that were chosen before are by now worse than those that would be chosen: away, gone, or nearly full. */
+/** Whether a member has become worse than the servers that would be chosen now: unreachable, gone, or nearly full. */
 export function isOutdated(members: readonly ServerId[], candidates: readonly Candidate[]): boolean {
   const tiers = new Map(candidates.map((candidate) => [candidate.id, tierOf(candidate)]));
   const worst = (servers: readonly ServerId[]): number =>
@@ -72,7 +70,7 @@ function tierOf(candidate: Candidate): number {
   return isNearlyFull(candidate) ? 1 : 0;
 }
 
-/** A server without a label fails alone. */
+/** A server without a zone is one of its own. */
 export function zoneOf({ id, zone }: Pick<Candidate, 'id' | 'zone'>): string {
   return zone === '' ? `server ${id}` : zone;
 }
@@ -82,8 +80,8 @@ export function isNearlyFull({ freeBytes, totalBytes }: Candidate): boolean {
 }
 
 /**
- * Weighted rendezvous hashing: the one with most luck wins with a chance in proportion to its weight.
- * A server that has not said how much room it has counts as the roomiest.
+ * Weighted rendezvous hashing: the probability of the largest value is proportional to the weight. A server that has
+ * not reported its disk counts as the one with most space.
  */
 function luckOf({ id, freeBytes, totalBytes }: Candidate, seed: number, typicalBytes: number): number {
   const weight = totalBytes === 0 ? typicalBytes : Math.max(1, freeBytes);
@@ -92,12 +90,11 @@ function luckOf({ id, freeBytes, totalBytes }: Candidate, seed: number, typicalB
 }
 
 export interface PlacementParts {
-  /** Servers that the configuration names: they may hold replicas before they have registered. */
+  /** They may hold replicas before they have registered. */
   readonly configured: readonly ServerId[];
   isConnected(server: ServerId): boolean;
 }
 
-/** Which servers hold a new file, as the catalog's primary sees it. */
 export class Placement {
   readonly #parts: PlacementParts;
   #turn = 0;
@@ -106,12 +103,10 @@ export class Placement {
     this.#parts = parts;
   }
 
-  /** @returns `replicas` different servers, or all that may hold any */
   choose(replicas: number, servers: readonly ServerInfo[]): ServerId[] {
     return chooseServers(replicas, this.candidates(servers), this.#turn++);
   }
 
-  /** @see isOutdated */
   isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean {
     return isOutdated(members, this.candidates(servers));
   }

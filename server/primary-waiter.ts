@@ -8,11 +8,11 @@ import type { Clock } from './clock.ts';
 import type { LeaseDriver } from './lease-driver.ts';
 import type { ReplicaDriver } from './replica-driver.ts';
 
-/** Without a majority in reach for this long, nobody is kept waiting for one. */
+/** Requests do not wait for a majority that has been unreachable for this long. */
 const PATIENCE_MS = 1_000;
-/** What was seen longer ago than this says nothing about the time between. */
+/** An older observation says nothing about the time since. */
 const FORGOTTEN_MS = 1_000;
-/** A connection may have come or gone without a change of lease or role: this often somebody looks. */
+/** Connections may change without a change of lease or role: they are checked this often. */
 const LOOK_MS = 100;
 
 export interface PrimaryWaiterParts {
@@ -22,24 +22,25 @@ export interface PrimaryWaiterParts {
   readonly lease: LeaseDriver;
   readonly operationTimeoutMs: number;
   isConnected(server: ServerId): boolean;
-  /** Whether another server has said of late that it has no room. */
   isDiskFull?(server: ServerId): boolean;
 }
 
-/** A primary that said it would let go has so long to do it. */
+/** A primary that announced its release has this long to do it. */
 const ENDING_MS_MAX = 1_000;
 
-/** Since when no majority was in reach, and when that was last seen. */
+/** Since when no majority was reachable, and when that was last observed. */
 interface Alone {
   readonly sinceMs: number;
   readonly seenMs: number;
 }
 
-/** Waits, within bounds, until a replica of this server is primary, or says who is or why nobody can be. */
+/**
+ * Waits, within bounds, until a replica of this server is primary; otherwise it reports the primary, or why there can
+ * be none.
+ */
 export class PrimaryWaiter {
   readonly #parts: PrimaryWaiterParts;
   readonly #alone = new WeakMap<ReplicaDriver, Alone>();
-  /** Primaries that are about to let go, and until when that is waited for. */
   readonly #endings = new WeakMap<ReplicaDriver, { readonly holder: ServerId; readonly untilMs: number }>();
 
   constructor(parts: PrimaryWaiterParts) {
@@ -48,10 +49,10 @@ export class PrimaryWaiter {
 
   /**
    * @param subject for messages: "file 12"
-   * @param competes whether this server shall try to get the lease, and for as long only as it is asked
-   * @param isEnough what is waited for; by itself, that the replica leads
-   * @throws ServiceError `not-primary` (naming the primary, if there is one; also where the replica here has failed, which
-   *   others may not have), `no-majority`, `recovering` or `clock-fault`
+   * @param competes whether this server requests the lease, only during this call
+   * @param isEnough the awaited condition; by default, that the replica is primary
+   * @throws ServiceError `not-primary` (with the primary, if there is one; also if the replica here has failed, which
+   * another may not have), `no-majority`, `recovering` or `clock-fault`
    */
   async primary(
     driver: ReplicaDriver,
@@ -75,7 +76,7 @@ export class PrimaryWaiter {
         throw new ServiceError('not-primary', `The replica of ${subject} has failed on this server`);
       lease.assertUsable();
       const nowMs = clock.nowMs();
-      // The members may have changed while this waited.
+      // The members may have changed during the wait.
       const { view } = driver;
       if (!viewVoters(view).includes(self))
         throw new ServiceError('not-primary', `This server holds no replica of ${subject} any more`);
@@ -89,12 +90,12 @@ export class PrimaryWaiter {
     }
   }
 
-  /** The lease's holder is about to let go of it: whoever asks here meanwhile waits for what comes then. */
+  /** The holder is about to release the lease: requests that arrive here meanwhile wait for the next primary. */
   expectEnd(driver: ReplicaDriver, holder: ServerId): void {
     this.#endings.set(driver, { holder, untilMs: this.#parts.clock.nowMs() + ENDING_MS_MAX });
   }
 
-  /** Nobody waits longer than the operation time-out, whatever the other servers do. */
+  /** Bounds the wait by the operation time-out, whatever the other servers do. */
   bounded<Value>(work: Promise<Value>, view: View, subject: string): Promise<Value> {
     return bounded(this.#parts.world, work, this.#parts.operationTimeoutMs, () =>
       this.noMajority(view, subject),
@@ -120,7 +121,7 @@ export class PrimaryWaiter {
     return ending?.holder === holder && this.#parts.clock.nowMs() < ending.untilMs;
   }
 
-  /** @returns for how long no majority has been connected, as far as somebody looked */
+  /** @returns for how long no majority has been connected, as far as was observed */
   #aloneMs(driver: ReplicaDriver, view: View, nowMs: number): number {
     const isThere = (member: ServerId): boolean =>
       member === this.#parts.self || this.#parts.isConnected(member);
@@ -141,7 +142,7 @@ export class PrimaryWaiter {
     );
   }
 
-  /** What has a place in the order before they say so is stored there when there is room again. */
+  /** They store ordered operations once they have space again. */
   #full(view: View): ServerId[] {
     const { self, isConnected, isDiskFull = () => false } = this.#parts;
     return viewVoters(view).filter((member) => member !== self && isConnected(member) && isDiskFull(member));

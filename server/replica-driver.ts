@@ -16,25 +16,22 @@ import { encodeStateRequest, STATE_CALL } from './state-call.ts';
 import type { Subject } from './subject.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
-/** A state transfer that gets no answer for this long is given up and begun again. */
+/** A state transfer without an answer for this long is aborted and restarted. */
 const FETCH_TIMEOUT_MS = 10_000;
-/** Where there is no room for another one's state, there will hardly be any at the next heartbeat. */
+/** A full disk is unlikely to have space at the next heartbeat. */
 const NO_ROOM_PAUSE_MS = 1_000;
 
-/** Nobody waits longer for replicas to move, which may go on all the same. */
+/** Longest wait for a move of replicas, which may continue afterwards. */
 const CHANGE_MS_MAX = 10 * 60_000;
 
-/**
- * Epochs of the catalog are numbered from 1 by whoever leads it; of a file, 1 is for who has made it, and others begin
- * behind that.
- */
+/** Epochs of the catalog begin at 1. Those of a file begin at 2: 1 is reserved for the server that created it. */
 const CATALOG_CANDIDATES_FROM = 1;
 export const FILE_CANDIDATES_FROM = 2;
 
-/** The part of a state that any replica may answer for. */
+/** The part of a state that any replica may serve. */
 const OBJECTS = 'objects';
 
-/** What a driver needs of the server around it. */
+/** What a driver needs from the server. */
 export interface ReplicaSurroundings {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
@@ -42,34 +39,33 @@ export interface ReplicaSurroundings {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
-  /** The lease clock can be trusted at this very moment. */
+  /** Whether the lease clock is valid now. */
   isClockSound(): boolean;
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
   readonly readLeaseMs: number;
-  /** @see ReplicaConfig.startGuardUntilMs: as far as earlier lives are concerned, and earlier cores in this one */
+  /** @see ReplicaConfig.startGuardUntilMs: for earlier processes, and earlier cores in this one */
   startGuardUntilMs(file: FileId): number;
   readonly retainedBytesMax: number;
-  /** An operation is submitted here; what is returned is called when it is committed. */
+  /** Called when an operation is submitted; the result is called when it is committed. */
   commitBegins(file: FileId): () => void;
   send(to: ServerId, file: FileId, message: ReplicaMessage, deferrable: boolean): void;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
-  /** Shared by all replicas that catch up with others here. */
+  /** Shared by all replicas that catch up here. */
   readonly catchUpPace: { take(bytes: number): Promise<void> };
-  /** Other servers vote on the file from now on. */
+  /** The file's voters have changed. */
   viewChanged(file: FileId, view: View): void;
-  /** This server leads the file from now on. */
+  /** This server is primary of the file now. */
   led(file: FileId): void;
-  /** The replica stopped of itself: the members are others now, or what it would lead from cannot be brought here. */
+  /** The replica stopped by itself: the members changed, or its base cannot be fetched. */
   ledOut(file: FileId): void;
-  /** A core reports that something happened to it: one of its closed list of marks. */
+  /** A core reports one of its closed list of marks. */
   marked(replica: Pick<ReplicaDriver, 'file' | 'epoch' | 'isFirstLed'>, mark: string, detail: string): void;
-  /** A core broke one of its own invariants: the process must not go on. */
+  /** A core broke one of its own invariants: the process must stop. */
   fatal(error: unknown): void;
 }
 
-/** Answer to a submitted operation. */
 export interface Committed {
   readonly seq: number;
   readonly result: Uint8Array;
@@ -81,8 +77,8 @@ interface Waiter<Value> {
 }
 
 /**
- * Runs one replica core: its actions become frames, disk writes and answers, and their completions
- * become its events. Holds no rule of the protocol itself.
+ * Runs one replica core: turns its actions into frames, disk writes and answers, and their completions into events. It
+ * has no rule of the protocol itself.
  */
 export class ReplicaDriver {
   readonly file: FileId;
@@ -94,16 +90,16 @@ export class ReplicaDriver {
   readonly #changes = new Map<number, Waiter<View>>();
   readonly #roleListeners = new Set<() => void>();
   readonly #advanceListeners = new Set<() => void>();
-  /** Until when the cores before this one were bound. */
+  /** Until when the earlier cores were bound. */
   #boundBeforeMs = -Infinity;
   #nextTicket = 1;
   #wakeAtMs = Infinity;
   #closed = false;
-  /** Orders of the core that are being carried out: what they leave on the disk, a new core would not know. */
+  /** Disk writes and calls in progress: a new core would not know their effects. */
   #ordersUnderWay = 0;
-  /** The end of what waits for a change of view to be synced. */
+  /** Resolves when the changes of view in progress are synced. */
   #syncing: Promise<void> | null = null;
-  /** Why the last fetch was in vain: told once. */
+  /** Why the last fetch failed: logged once. */
   #fetchFailure: string | null = null;
   #stepping = false;
   readonly #queued: ReplicaEvent[] = [];
@@ -117,7 +113,7 @@ export class ReplicaDriver {
     this.#scheduleWake();
   }
 
-  /** Lease clock reading of the last use by a client or a peer; whoever looks for idle replicas compares it. */
+  /** Lease clock reading of the last use by a client or a peer, to find idle replicas. */
   usedAtMs = 0;
 
   status(): ReturnType<Replica['status']> {
@@ -128,7 +124,7 @@ export class ReplicaDriver {
     return this.#core.role;
   }
 
-  /** By which the replica goes; cheaper than its status, which looks at each peer. */
+  /** Cheaper than `status`, which examines each peer. */
   get view(): View {
     return this.#core.view;
   }
@@ -137,44 +133,44 @@ export class ReplicaDriver {
     return this.#core.epoch;
   }
 
-  /** The replicas as this server, if it is the primary, sees them now; who is not connected is unreachable at once. */
+  /** The replicas as this primary sees them; a disconnected one is unreachable at once. */
   peers(isConnected: (server: ServerId) => boolean): PeerStatus[] {
     return this.status().peers.map((peer) =>
       isConnected(peer.server) ? peer : { ...peer, state: 'unreachable' },
     );
   }
 
-  /** @see Replica.boundUntilMs. What earlier cores were bound by counts, too. */
+  /** @see Replica.boundUntilMs. Includes what bound earlier cores. */
   get boundUntilMs(): number {
     return Math.max(this.#boundBeforeMs, this.#core.boundUntilMs);
   }
 
-  /** @see Replica.isFree */
   get isFree(): boolean {
     return !this.#closed && this.#core.isFree(this.#around.clock.nowMs());
   }
 
-  /** Whether this server is the primary at this very moment. */
+  /** Whether this server is the primary now. */
   get leads(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.leads(this.#around.clock.nowMs());
   }
 
-  /** Whether operations get their place here: as `leads`, and a little earlier for a file that was made here; or without a lease. @see Replica.orders */
+  /**
+   * Whether operations get their position here: as the primary, a little earlier for a file created here, or without a
+   * lease. @see Replica.orders
+   */
   get orders(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.orders(this.#around.clock.nowMs());
   }
 
-  /** Whether, as far as the epoch that is led from here was told, no primary led the file before. */
+  /** Whether, as far as this epoch knows, the file had no primary before. */
   get isFirstLed(): boolean {
     return this.#core.isFirstLed;
   }
 
-  /** @see Replica.resumable */
   get resumable(): Position | null {
     return this.#core.resumable;
   }
 
-  /** @see Replica.inheritedFrom */
   get inheritedFrom(): Epoch | null {
     return this.#core.inheritedFrom;
   }
@@ -185,8 +181,8 @@ export class ReplicaDriver {
   }
 
   /**
-   * May this server answer a read that depends on operation `dependsOnSeq`, as the primary or by a read lease?
-   * Evaluated at use. Where it may not, what would allow it is asked for.
+   * Whether this server may answer a read that depends on operation `dependsOnSeq`, as the primary or by a read lease.
+   * Evaluated at use. A missing right is requested.
    */
   readGate(dependsOnSeq: number): ReturnType<Replica['readGate']> {
     if (this.#closed) return 'not-primary';
@@ -200,23 +196,22 @@ export class ReplicaDriver {
   }
 
   /**
-   * For how long, at least, only this server answers: what it lets others believe for so long no later primary
-   * can outdate. 0 where it is not the primary.
+   * For how long, at least, only this server answers: no later primary can outdate what clients cache for so long. 0 if
+   * it is not the primary.
    */
   servesForMs(): number {
     return this.leads ? this.#core.servesForMs(this.#around.clock.nowMs()) : 0;
   }
 
   /**
-   * Somebody may believe for so long what this primary told: it ends its primaryship, in order, no sooner.
-   *
-   * @param durationMs −Infinity where nobody believes anything any more
+   * Clients may cache answers of this primary for this long: it ends its epoch in good order no sooner.
+   * @param durationMs −Infinity once no client has a cache any more
    */
   noteBelief(durationMs: number): void {
     this.#core.noteBelief(this.#around.clock.nowMs() + durationMs);
   }
 
-  /** Calls back at each change of role, until the returned function is called. */
+  /** @returns what to call to unsubscribe */
   onRole(listener: () => void): () => void {
     this.#roleListeners.add(listener);
     return () => this.#roleListeners.delete(listener);
@@ -224,8 +219,7 @@ export class ReplicaDriver {
 
   /**
    * Waits until reads that depend on `dependsOnSeq` of `epoch` may be answered here.
-   *
-   * @throws ServiceError `not-primary` where this server is, or comes to be, no primary of `epoch`
+   * @throws ServiceError `not-primary` if this server is not, or no longer, primary of `epoch`
    */
   async committed(epoch: Epoch, dependsOnSeq: number): Promise<void> {
     for (;;) {
@@ -242,9 +236,8 @@ export class ReplicaDriver {
   }
 
   /**
-   * Waits until all that was ordered here without a lease is committed.
-   *
-   * @throws ServiceError `not-primary` where that is not so, and will not be known here
+   * Waits until everything that was ordered here without a lease is committed.
+   * @throws ServiceError `not-primary` if it is not, and this server will not learn it
    */
   async committedAll(): Promise<void> {
     while (this.resumable === null) {
@@ -255,7 +248,7 @@ export class ReplicaDriver {
     }
   }
 
-  /** The commit point or the role moved, or what reads were allowed by may be over: that ends without a word. */
+  /** Resolves when the commit point or the role moved, or a read lease may have ended, which is not reported. */
   change(): Promise<void> {
     return new Promise((resolve) => {
       const timer = this.#around.world.after(this.#around.readLeaseMs, () => done());
@@ -271,10 +264,9 @@ export class ReplicaDriver {
   }
 
   /**
-   * Moves the replicas to these servers; see `change-members` in the core.
-   *
-   * @returns the view when the change is complete
-   * @throws ServiceError `not-primary`, `busy` (another change is under way) or `unknown`
+   * Moves the replicas to these servers; see `change-members` in the core. Resolves with the view when the change is
+   * complete.
+   * @throws ServiceError `not-primary`, `busy` (another change is in progress) or `unknown`
    */
   changeMembers(members: readonly ServerId[]): Promise<View> {
     if (this.#closed) return Promise.reject(this.#closedError());
@@ -300,10 +292,9 @@ export class ReplicaDriver {
   }
 
   /**
-   * Submits an operation to the order of writes. `sequenced` is called, in the same step, if the
-   * operation got a place of its own (and not if it is the retry of a known request).
-   *
-   * @returns the committed place and result
+   * Submits an operation to the order of writes. `sequenced` is called, in the same step, if the operation got a
+   * position of its own (not for a retry of a known request).
+   * @returns the committed position and result
    * @throws ServiceError `not-primary`, `session-expired` (both: certainly not done) or `unknown`
    */
   submit(operation: Operation, sequenced?: () => void): Promise<Committed> {
@@ -322,7 +313,7 @@ export class ReplicaDriver {
     });
   }
 
-  /** @throws ServiceError `unknown` where the epoch ends first */
+  /** @throws ServiceError `unknown` if the epoch ends first */
   flush(): Promise<void> {
     if (this.#closed) return Promise.reject(this.#closedError());
     const ticket = this.#nextTicket++;
@@ -342,8 +333,8 @@ export class ReplicaDriver {
   }
 
   /**
-   * A failed replica begins anew from what the disk holds, in the same process: perhaps there is room
-   * now. It acknowledged nothing that is not there, and chooses a larger epoch than it promised.
+   * Restarts a failed replica from the disk's state, in the same process: there may be space now. It acknowledged
+   * nothing that is not there, and chooses a larger epoch than it promised.
    */
   renew(): void {
     assert(
@@ -356,7 +347,7 @@ export class ReplicaDriver {
     this.#scheduleWake();
   }
 
-  /** @param boundUntilMs what the cores before this one were bound by */
+  /** @param boundUntilMs until when the earlier cores were bound */
   #begin(boundUntilMs: number): Replica {
     const around = this.#around;
     const nowMs = around.clock.nowMs();
@@ -381,7 +372,6 @@ export class ReplicaDriver {
     );
   }
 
-  /** Feeds the core one event and carries out what it orders. */
   step(event: ReplicaEvent): void {
     if (this.#closed) return;
     // An action's completion may arrive while the actions of the step before are still carried out.
@@ -405,7 +395,7 @@ export class ReplicaDriver {
     this.#scheduleWake();
   }
 
-  /** Forgets the core; what is on disk stays. Whoever waits here is told to ask again. */
+  /** Drops the core; the disk keeps its state. Waiting calls fail, to be repeated. */
   close(): void {
     this.#closed = true;
     this.subject.abandon();
@@ -418,13 +408,12 @@ export class ReplicaDriver {
     this.#notify(this.#roleListeners);
   }
 
-  /** Nobody waits here, and nothing is under way to the disk: another driver may take the replica over. */
+  /** No call waits here, and no write is in progress: another driver may take over the replica. */
   get idle(): boolean {
     const waiting = this.#tickets.size + this.#flushes.size + this.#changes.size;
     return waiting === 0 && this.#ordersUnderWay === 0;
   }
 
-  /** What keeps the replica from being idle, in words. */
   get underWay(): string[] {
     const counts = {
       operations: this.#tickets.size,
@@ -435,18 +424,18 @@ export class ReplicaDriver {
     return Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []));
   }
 
-  /** Closed: whoever finds this out asks the host for the replica again. */
+  /** A caller that finds it closed asks the host for the replica again. */
   get closed(): boolean {
     return this.#closed;
   }
 
   /** Answers a peer that fetches this replica's state for `epoch`. */
   async serve(epoch: Epoch, method: string, payload: Uint8Array): Promise<Uint8Array> {
-    // An object is named by its exact version: it is the same in every epoch.
+    // The request has the object's exact version: it is the same in every epoch.
     if (method === OBJECTS) return this.subject.serve(method, payload);
     this.#assertPromised(epoch);
     const answer = await this.subject.serve(method, payload);
-    // Whatever was read while another epoch was promised belongs to no base.
+    // What was read while another epoch was promised belongs to no base.
     this.#assertPromised(epoch);
     return answer;
   }
@@ -457,7 +446,7 @@ export class ReplicaDriver {
     }
   }
 
-  /** A store that is over fails the replica, at whichever action it is asked; it breaks no invariant. */
+  /** A failed store fails the replica, at whatever action; it breaks no invariant. */
   #carryOut(action: ReplicaAction): void {
     try {
       this.#perform(action);
@@ -491,7 +480,7 @@ export class ReplicaDriver {
       }
       case 'begin': {
         const { epoch, sessions } = action;
-        // The store does both in this order, so that what it has installed it has promised.
+        // The store executes them in this order, so that an installed epoch is always promised.
         const begun = [this.subject.promise(epoch), this.subject.install(epoch, 0, sessions, false)];
         this.#durably(
           Promise.all(begun).then(() => undefined),
@@ -572,12 +561,12 @@ export class ReplicaDriver {
     for (const listener of [...listeners]) listener();
   }
 
-  /** A change of view is synced before it, or anything after it, counts as applied. */
+  /** A change of view is synced before it, or a later operation, counts as applied. */
   #viewSynced(work: Promise<void>, hasView: boolean): Promise<void> {
     if (!hasView && this.#syncing === null) return work;
     const before = this.#syncing ?? Promise.resolve();
     const synced = before.then(() => work).then(() => (hasView ? this.subject.flush() : undefined));
-    // Whoever waits for it hears of a failure; that another waits for it, too, is no failure of its own.
+    // `synced` reports a failure of `work`; this avoids an unhandled rejection.
     work.catch(() => undefined);
     this.#syncing = synced;
     const over = (): void => {
@@ -611,7 +600,7 @@ export class ReplicaDriver {
       this.#around.fatal(error);
       return;
     }
-    // What was ordered before it failed comes to the same end, and is no news.
+    // Earlier actions end in the same failure, which is logged once.
     if (this.role !== 'failed')
       this.#around.log.error({ file: this.file, err: error }, 'replica fails: its disk refused');
     this.step({ kind: 'storage-failed', reason: error instanceof Error ? error.message : String(error) });

@@ -27,13 +27,12 @@ import {
 } from './transport/transport.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
-/** Number of the view in which a file is made. */
 const FIRST_VIEW = 1;
 
-/** Files of which it is remembered where an epoch of this process has ended; the others get a primary before they are changed. */
+/** Files with a known end of an epoch of this process; others get a primary before a change. */
 const ENDED_MAX = 100_000;
 
-/** Operations that a primary keeps for replicas that lag, per file. */
+/** Operations that a primary keeps for lagging replicas, in bytes per file. */
 const RETAINED_BYTES_MAX = 16 * 1024 * 1024;
 
 function unmeasured(): void {}
@@ -52,31 +51,31 @@ export interface ReplicaHostParts {
   readonly silentMs: number;
   /** @see ReplicaConfig.readLeaseMs */
   readonly readLeaseMs: number;
-  /** What a primary may have been promised by an earlier life of this server lasts no longer than this, in milliseconds. */
+  /** Promises of an earlier process of this server to a primary last no longer than this, in milliseconds. */
   readonly startGuardMs: number;
-  /** How fast replicas here catch up with others, all together; `Infinity` for no bound. */
+  /** For all replicas that catch up here, together; `Infinity` for no bound. */
   readonly catchUpBytesPerSecond: number;
-  /** How far a store that has no replica of the file can be believed never to have had one. */
+  /** The trust that a store without a replica of the file never had one. */
   trustOfNew(file: FileId): NewTrust;
-  /** Remembers, synced, that a replica of the file may be here: `trustOfNew` is not `intact` once that is gone with the power. */
+  /**
+   * Records durably that a replica of the file may be here: if it is lost with the power, `trustOfNew` is not `intact`.
+   */
   holds(file: FileId): void;
-  /** @see ReplicaSurroundings.commitBegins; absent where nobody measures */
+  /** @see ReplicaSurroundings.commitBegins */
   commitBegins?(file: FileId): () => void;
   viewChanged(file: FileId, view: View): void;
   led(file: FileId): void;
   ledOut(file: FileId): void;
-  /** Another server goes by that view, as a request of it says. Absent where nobody listens. */
+  /** A request shows the view of another server. */
   viewStated?(file: FileId, here: View, there: View, server: ServerId): void;
-  /** @see ReplicaSurroundings.marked. Absent where nobody listens. */
   marked?: ReplicaSurroundings['marked'];
-  /** The lease clock can be trusted at this very moment. */
+  /** Whether the lease clock is valid now. */
   isClockSound(): boolean;
-  /** The transport, which is made after its handlers, of which this host is one. */
+  /** A function, because the transport is created after its handlers, one of which is this host. */
   transport(): Transport;
   fatal(error: unknown): void;
 }
 
-/** By whom and where files are borne. */
 export interface BirthPlace {
   readonly epoch: Epoch;
   readonly view: View;
@@ -84,27 +83,26 @@ export interface BirthPlace {
 }
 
 /**
- * All replicas of this server that are in use: the catalog's and those of files. Brings messages
- * and lease changes to them, makes an empty replica where a view names this server, and answers
- * fetches of their state.
+ * All replicas of this server that are in use: the catalog's and those of files. It delivers messages and lease
+ * changes, creates an empty replica if a view names this server, and answers fetches of their state.
  */
 export class ReplicaHost {
   readonly #parts: ReplicaHostParts;
   readonly #around: ReplicaSurroundings;
   readonly #drivers = new Map<FileId, ReplicaDriver>();
-  /** Being removed from the store: nobody takes them into use. */
+  /** Being removed from the store: they must not be loaded. */
   readonly #leaving = new Set<FileId>();
-  /** Being made with their first operations: nobody takes them into use. */
+  /** Being created with their first operations: they must not be loaded. */
   readonly #bearing = new Map<FileId, Promise<unknown>>();
-  /** Files not in use: where an epoch of this process has ended, by which it may go on ordering (docs/design/mount.md, "A small change of a file at rest"). */
+  /** Unloaded files: the end of an epoch of this process, which it may resume (docs/design/mount.md). */
   readonly #ended = new LruMap<FileId, Position>(ENDED_MAX);
-  /** Objects of files that are damaged here, as far as somebody met them. */
+  /** Objects known to be damaged here. */
   readonly #damaged = new Map<FileId, Set<number>>();
-  /** Of files in use: it never changes, and is told while the store may not be asked any more. */
+  /** Of loaded files: it never changes, and is needed even after the store failed. */
   readonly #objectBytes = new Map<FileId, number>();
-  /** Files not in use, whose last replica here is bound for a while. */
+  /** Unloaded files whose last replica here is bound for a while. */
   readonly #boundUntilMs = new Map<FileId, number>();
-  /** The views of subjects here whose members ever changed. */
+  /** The views of subjects whose members ever changed. */
   readonly #changed = new Map<FileId, View>();
   #encoded: ({ readonly message: ReplicaMessage } & ReturnType<typeof encodeReplicaPieces>) | null = null;
 
@@ -157,12 +155,10 @@ export class ReplicaHost {
     return driver;
   }
 
-  /** Whether there is a replica of it on this server. */
   has(file: FileId): boolean {
     return this.#drivers.has(file) || this.#parts.store.record(file) !== null;
   }
 
-  /** @returns the replica if it is in use, else null */
   loaded(file: FileId): ReplicaDriver | null {
     return this.#drivers.get(file) ?? null;
   }
@@ -171,7 +167,7 @@ export class ReplicaHost {
     return [...this.#drivers.values()];
   }
 
-  /** @returns the replica, taken into use; its record must exist */
+  /** Loads the replica if necessary; its record must exist. */
   load(file: FileId): ReplicaDriver {
     const loaded = this.#drivers.get(file);
     if (loaded !== undefined) return loaded;
@@ -181,13 +177,13 @@ export class ReplicaHost {
     driver.usedAtMs = this.#parts.clock.nowMs();
     this.#drivers.set(file, driver);
     this.#objectBytes.set(file, this.#parts.store.attributes(file).objectBytes);
-    // Once: of what is ordered now, nothing may be ordered a second time in another way.
+    // Once: an epoch must not be resumed twice from the same position.
     const place = this.#ended.get(file);
     if (place !== undefined && this.#ended.delete(file)) driver.step({ kind: 'ended', place });
     return driver;
   }
 
-  /** Known for as long as the process lives: a replica that failed on it would, begun anew, fail on it again. */
+  /** Kept as long as the process lives: a restarted replica would fail again on the same object. */
   #damagedOf(file: FileId): Set<number> {
     const known = this.#damaged.get(file) ?? new Set();
     this.#damaged.set(file, known);
@@ -195,9 +191,8 @@ export class ReplicaHost {
   }
 
   /**
-   * Makes replicas of files that nobody knows of yet, with their first operations. May be repeated.
-   *
-   * @returns of each, null where it is stored here, and a loss of power that takes it away is noticed; else why it is not
+   * Creates replicas of files that no client knows yet, with their first operations. May be repeated.
+   * @returns for each, null if it is stored here, and a loss of power that takes it will be noticed; else the error
    */
   async bear(births: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
     const { store } = this.#parts;
@@ -205,8 +200,9 @@ export class ReplicaHost {
     const underWay = births.flatMap(({ file }) => this.#bearing.get(file) ?? []);
     if (underWay.length > 0) await Promise.allSettled(underWay);
     const free = births.filter(({ file }) => this.#mayBear(file, view));
-    // Nobody makes one anew then that would vote as if nothing had been here: so it need not be synced. That goes for servers that are not
-    // needed for a majority, too: who has borne a file has them acknowledge what he orders behind it.
+    // Because of this record, a replica that is created anew after a loss of power does not vote as if there had been
+    // none: so no sync is needed. This includes backups beyond the majority, because the creating server has them
+    // acknowledge later operations.
     for (const { file } of births) this.#parts.holds(file);
     const storing = free.length === 0 ? Promise.resolve([]) : store.bear(free, epoch, view, objectBytes);
     for (const { file } of free) this.#bearing.set(file, storing);
@@ -223,13 +219,16 @@ export class ReplicaHost {
     });
   }
 
-  /** Resolves when no replica of the file is being made here by a birth. */
+  /** Resolves when no replica of the file is being created here with contents. */
   async bearingEnded(file: FileId): Promise<void> {
     const storing = this.#bearing.get(file);
     if (storing !== undefined) await Promise.allSettled([storing]);
   }
 
-  /** A file that this process has borne has its name: it may be gone on with by the epoch of its birth. To be called once. */
+  /**
+   * The directory entry of a file that this process created exists: it may resume the epoch of the creation. To be
+   * called once.
+   */
   named(file: FileId): void {
     const { store, self, incarnation } = this.#parts;
     if (store.record(file) === null) return;
@@ -239,12 +238,14 @@ export class ReplicaHost {
     else driver.step({ kind: 'ended', place });
   }
 
-  /** Whether changes of a file that is not in use may be ordered here at once, as far as is known without taking its replica into use. */
+  /**
+   * Whether changes of an unloaded file may be ordered here at once, as far as is known without loading its replica.
+   */
   isResumable(file: FileId): boolean {
     return this.#ended.has(file) && !this.#isBarred(file);
   }
 
-  /** @returns null where the file was stored here before, by the same birth, and nothing came since; else why it is not borne here */
+  /** @returns null if the same creation stored the file here before, and nothing came since; else the error */
   #borneBefore(file: FileId, epoch: Epoch, seq: number): Error | null {
     const { store } = this.#parts;
     const here = this.#drivers.has(file) ? null : store.record(file);
@@ -257,7 +258,7 @@ export class ReplicaHost {
     return null;
   }
 
-  /** While one is borne here nothing else is heard of it: what the disk has would not be what a core takes it for. */
+  /** During a creation other messages about the file are ignored: its core would misinterpret the disk's state. */
   #mayBear(file: FileId, view: View): boolean {
     const { self, store, departed } = this.#parts;
     if (this.#drivers.has(file) || this.#isBarred(file) || departed.view(file) !== null) return false;
@@ -268,12 +269,11 @@ export class ReplicaHost {
     return this.#leaving.has(file) || this.#bearing.has(file);
   }
 
-  /** @returns the replica, made empty if there is none yet */
   create(file: FileId, view: View, objectBytes: number): ReplicaDriver {
     this.#assertStaying(file);
     if (this.#parts.store.record(file) === null) {
       const { store, departed } = this.#parts;
-      // One that was removed here would not know what it acknowledged before.
+      // A replica that was removed here has forgotten what it acknowledged.
       const trust = departed.view(file) === null ? this.#parts.trustOfNew(file) : 'lost';
       store.create(file, view, objectBytes, trust);
       this.#noteView(file, view);
@@ -281,7 +281,7 @@ export class ReplicaHost {
     return this.load(file);
   }
 
-  /** What the replica promised others binds the next one of the file, too. */
+  /** The replica's promises bind the next one of the file, too. */
   unload(driver: ReplicaDriver): void {
     if (this.#drivers.get(driver.file) === driver) {
       const place = driver.resumable;
@@ -299,14 +299,13 @@ export class ReplicaHost {
     if (driver.boundUntilMs > nowMs) this.#boundUntilMs.set(driver.file, driver.boundUntilMs);
   }
 
-  /** Whether the replica would promise anything to anybody. @see Replica.isFree */
+  /** Whether the replica is bound by no promise to a primary. @see Replica.isFree */
   isFree(file: FileId): boolean {
     const driver = this.#drivers.get(file);
     if (driver !== undefined) return driver.isFree;
     return !this.#isBarred(file) && this.#parts.clock.nowMs() >= this.#around.startGuardUntilMs(file);
   }
 
-  /** Removes a replica and its contents for good. */
   async remove(file: FileId): Promise<void> {
     this.#leaving.add(file);
     try {
@@ -321,12 +320,12 @@ export class ReplicaHost {
     }
   }
 
-  /** Own lease: this server may act as primary of `file` until `untilMs`; 0 when no longer. */
+  /** This server may act as primary of `file` until `untilMs`; 0 if no longer. */
   leaseChanged(file: FileId, untilMs: number, view: number): void {
     this.#drivers.get(file)?.step({ kind: 'lease', untilMs, view });
   }
 
-  /** @returns the view of a file whose members ever changed, as it is on disk here; null for all others */
+  /** @returns the recorded view of a file whose members ever changed; null for all others */
   knownView(file: FileId): View | null {
     const here = this.#changed.get(file) ?? null;
     const departed = this.#parts.departed.view(file);
@@ -343,7 +342,7 @@ export class ReplicaHost {
     for (const driver of this.all()) driver.step({ kind: 'connected', peer });
   }
 
-  /** A frame of a peer. Malformed ones are logged and dropped, and those for which the store has no room. */
+  /** Logs and drops malformed frames, and those for which the store has no space. */
   receive(from: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void {
     try {
       if (channel === CHANNEL_REPLICA_VIEW) {
@@ -357,7 +356,7 @@ export class ReplicaHost {
       if (error instanceof MalformedError) {
         this.#parts.log.warn({ from, reason: error.message }, 'a malformed replica message was dropped');
       } else if (error instanceof ServiceError) {
-        // The sender repeats what matters; the store's failures are told where its work is waited for.
+        // The sender repeats what matters; the store's failures are reported to those who wait for its work.
         this.#parts.log.info({ from, reason: error.message }, 'a replica message was dropped');
       } else {
         throw error;
@@ -365,7 +364,6 @@ export class ReplicaHost {
     }
   }
 
-  /** Answers a peer's fetch of a replica's state. */
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
     if (method !== STATE_CALL) throw new MalformedError(`Call "${method}" is unknown`);
     const request = decodeStateRequest(payload);
@@ -392,21 +390,21 @@ export class ReplicaHost {
     const { file, message } = decodeReplicaMessage(frame, tail);
     const driver = this.#drivers.get(file) ?? this.#admit(file, message, objectBytes);
     if (driver === null) return;
-    // What a primary hears from its backups is no use of the file, or it would never be idle.
+    // Answers of backups do not count as use of the file, or it would never be idle.
     if (messageView(message) !== null) driver.usedAtMs = this.#parts.clock.nowMs();
     driver.step({ kind: 'message', from, message });
   }
 
-  /** A replica not in use is taken into use; one that does not exist is made where the view names this server. */
+  /** Loads a replica, or creates it if the view names this server. */
   #admit(file: FileId, message: ReplicaMessage, objectBytes: number | null): ReplicaDriver | null {
     if (file === CATALOG_CELL || this.#isBarred(file)) return null;
     if (this.#parts.store.record(file) !== null) return this.load(file);
     const view = messageView(message);
     if (view === null || objectBytes === null) return null;
-    // A member, or one that is to become a member and begins by learning the state.
+    // A member, or a server that is to become one and starts by fetching the state.
     const votes = viewVoters(view).includes(this.#parts.self);
     if (!votes && message.kind !== 'install') return null;
-    // By that view this server was a member once. Whoever still goes by it gets no vote from here.
+    // In that view this server was a member once: a server that still uses it gets no vote here.
     const departed = this.#parts.departed.view(file);
     if (votes && departed !== null && view.number <= departed.number) return null;
     return this.create(file, view, objectBytes);
@@ -419,7 +417,7 @@ export class ReplicaHost {
   }
 
   #send(to: ServerId, file: FileId, message: ReplicaMessage, isSpare: boolean): void {
-    // Heartbeats find out when it is back; nothing is put into bytes for nobody.
+    // Nothing is encoded for a disconnected peer; heartbeats find out when it returns.
     if (!this.#parts.transport().isConnected(to)) return;
     const deferrable = isSpare && this.#areAllConnected(file);
     const { frame, tail } = this.#piecesOf(file, message);
@@ -432,7 +430,7 @@ export class ReplicaHost {
     this.#parts.transport().send(to, CHANNEL_REPLICA_VIEW, payload, { deferrable });
   }
 
-  /** Where one of the replicas is away, the one that could be spared is needed. */
+  /** If a replica is unreachable, the backup beyond the majority is needed. */
   #areAllConnected(file: FileId): boolean {
     const driver = this.#drivers.get(file);
     if (driver === undefined) return false;
@@ -440,7 +438,7 @@ export class ReplicaHost {
     return viewVoters(driver.view).every((server) => server === self || transport().isConnected(server));
   }
 
-  /** An operation goes to every backup as the same message: it is put into bytes once. */
+  /** An operation is the same message for every backup: it is encoded once. */
   #piecesOf(file: FileId, message: ReplicaMessage): ReturnType<typeof encodeReplicaPieces> {
     if (this.#encoded?.message !== message) {
       this.#encoded = { message, ...encodeReplicaPieces(file, message) };

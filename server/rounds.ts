@@ -3,14 +3,14 @@ import type { Timer, World } from '../base/world.ts';
 export interface RoundsParts {
   readonly world: Pick<World, 'every'>;
   readonly periodMs: number;
-  /** Asked once a period: whether a round begins now. Absent: each time. */
+  /** Called once a period: whether to run a round now. Default: always. */
   isDue?(): boolean;
   work(): Promise<void>;
-  /** A round did not end, as while the catalog has no primary. */
+  /** A round failed, for example because the catalog has no primary. */
   failed(error: unknown): void;
 }
 
-/** Background work in rounds: one at a time, and what a round leaves undone is the next one's. */
+/** Background work in rounds, one at a time; the next round does what one leaves undone. */
 export class Rounds {
   readonly #parts: RoundsParts;
   readonly #timer: Timer;
@@ -23,12 +23,12 @@ export class Rounds {
     });
   }
 
-  /** No further round begins by itself; one that is under way ends. */
+  /** Starts no further rounds; one in progress ends. */
   close(): void {
     this.#timer.cancel();
   }
 
-  /** One round. Returns at once where an earlier one is under way. */
+  /** Runs one round. Returns at once if one is in progress. */
   async run(): Promise<void> {
     if (this.#busy) return;
     this.#busy = true;

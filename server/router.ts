@@ -10,33 +10,33 @@ import { type Round, RouteCourse, type Trail } from './route-course.ts';
 import type { Services } from './services.ts';
 
 export interface CallOptions {
-  /** Came from a peer that forwarded it: is answered from here or not at all, so that no request goes in circles. */
+  /** A peer forwarded it: it is answered here or fails, so that no request goes in circles. */
   readonly forwarded?: boolean;
-  /** Token or certificate whose request it is; absent where nobody is asked who he is. */
+  /** Token or certificate of the client; absent without authentication. */
   readonly holder?: string;
-  /** Instead of the server's operation time-out. */
+  /** Default: the server's operation time-out. */
   readonly timeoutMs?: number;
-  /** The client whose command it is, if it remembers what it is told. */
+  /** The command's client, if it has a cache. */
   readonly cacheOwner?: CacheOwner;
-  /** A command is about a file as its primary knows it, and so is the answer. @see CommandBody */
+  /** The command and its answer use the primary's attributes of a file. @see CommandBody */
   readonly live?: boolean;
-  /** A query is answered after directories that it is about were recalled from whom they are delegated to. */
+  /** Delegations of the queried directories are recalled first. */
   readonly exact?: boolean;
 }
 
-/** Where a file is ordered, as far as this server knows, and what this server is to it. */
+/** The primary of a file, as far as this server knows, and this server's role. */
 export interface Whereabouts {
   readonly primary: ServerId | null;
   readonly epoch: number;
   readonly role: 'primary' | 'backup' | 'none';
 }
 
-/** A request that one server of several can answer, and it is not known which. */
+/** A request that one of several servers can answer, and it is not known which. */
 export interface Call<Result> {
   readonly cell: CellId;
   /** For messages: "Cannot <action>: …". */
   readonly action: string;
-  /** False where nothing is to be concluded from the answer. */
+  /** False if the answer does not show the primary. */
   readonly teaches?: boolean;
   local(): Promise<Result>;
   remote(server: ServerId, timeoutMs: number): Promise<Result>;
@@ -46,12 +46,12 @@ export interface RouterOptions {
   readonly world: World;
   readonly services: Services;
   readonly metrics?: MetricsRegistry;
-  /** Asks the catalog who holds a file; what it says is for `remember`. */
+  /** Asks the catalog for the file's members; its answer goes to `remember`. */
   readonly askWhere: (file: FileId, timeoutMs: number) => Promise<unknown>;
 }
 
 const PACE: Pace = { firstMs: 10, largestMs: 200, spread: [0.5, 1.5] };
-/** No more members are in a round than it has servers, each of which is asked once. */
+/** A round asks each server once, so its number of members is bounded. */
 const ELSEWHERE_IN_ROUND: RetryOutcome = {
   kind: 'elsewhere',
   movesMax: Number.POSITIVE_INFINITY,
@@ -59,12 +59,12 @@ const ELSEWHERE_IN_ROUND: RetryOutcome = {
 };
 const HINTS_MAX = 50_000;
 const MEMBERS_MAX = 50_000;
-/** A service keeps its own time-out and explains itself; only one that does not is cut off, this much later. */
+/** A service has its own time-out and a better error; this slack lets it report that first. */
 const LOCAL_SLACK_MS = 100;
 /** While a member of the file waits for an election, it asks all other members in every so many rounds. */
 const ROUNDS_BETWEEN_WALKS = 4;
 
-/** Answers that leave hope for another server, or for the same one a little later. */
+/** Answers after which another server, or the same one a little later, may succeed. */
 const ELSEWHERE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'not-primary',
   'unknown',
@@ -75,8 +75,8 @@ const ELSEWHERE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 ]);
 
 /**
- * Takes each call to the server that can answer it. A primary that is unknown, away or just being elected is waited for,
- * with the same call in every attempt, until the operation time-out.
+ * Routes each call to the server that can answer it. It waits for a primary that is unknown, unreachable or being
+ * elected, with the same call in every attempt, until the operation time-out.
  */
 export class Router {
   readonly #world: World;
@@ -86,7 +86,7 @@ export class Router {
   readonly #countRetry: () => void;
   readonly #primaries = new LruMap<CellId, { readonly server: ServerId; readonly epoch: number }>(HINTS_MAX);
   readonly #members = new LruMap<FileId, readonly ServerId[]>(MEMBERS_MAX);
-  /** This server leads nothing any more: all that it is asked for goes to others. */
+  /** This server is primary of nothing any more: all requests go to others. */
   #retired = false;
   #closing = false;
   #calls = 0;
@@ -104,37 +104,34 @@ export class Router {
     this.#countRetry = () => retries?.add();
   }
 
-  /** From now on every call is taken to other servers. */
   retire(): void {
     this.#retired = true;
   }
 
-  /** Resolves when no call is under way. */
   async drained(): Promise<void> {
     if (this.#calls > 0) await new Promise<void>((resolve) => this.#drained.push(resolve));
   }
 
-  /** Nobody is waited for any more. */
+  /** Ends all waits. */
   close(): void {
     this.#closing = true;
   }
 
-  /** The file is about to be led by that server. */
+  /** The server is about to become primary of the file. */
   expect(file: FileId, server: ServerId): void {
     this.#primaries.set(file, { server, epoch: this.#primaries.peek(file)?.epoch ?? 0 });
   }
 
-  /** These servers hold the file. */
   remember(file: FileId, members: readonly ServerId[]): void {
     this.#members.set(file, members);
   }
 
-  /** The catalog's primary as far as is known here; asks nobody. */
+  /** As far as this server knows; sends no request. */
   catalogPrimary(): ServerId | null {
     return this.#services.catalog.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null;
   }
 
-  /** What is known here about the file's primary; asks nobody. */
+  /** As far as this server knows; sends no request. */
   whereabouts(file: FileId): Whereabouts {
     const standing = this.#services.files.standing(file);
     const members = standing?.view.members ?? this.#members.peek(file) ?? [];
@@ -147,9 +144,8 @@ export class Router {
   }
 
   /**
-   * Rounds of attempts: this server first, then whoever is said to be the primary, then the other
-   * members. Between rounds a short wait; each server is asked once a round, so that two servers that
-   * name each other cost no busy loop.
+   * Rounds of attempts: this server first, then the presumed primary, then the other members, with a short wait between
+   * rounds.
    */
   async route<Result>(call: Call<Result>, options: CallOptions, trail: Trail | null = null): Promise<Result> {
     this.#calls++;
@@ -163,7 +159,7 @@ export class Router {
 
   async #rounds<Result>(call: Call<Result>, options: CallOptions, trail: Trail | null): Promise<Result> {
     const world = this.#world;
-    // Durations are taken from the monotonic clock alone: the lease clock may be set anew at any time.
+    // The lease clock may restart at any time, so durations use the monotonic clock.
     const deadlineMs = world.nowMs() + (options.timeoutMs ?? this.#services.status.operationTimeoutMs);
     const retry = new Retry({ deadlineMs, pace: PACE, lastWait: 'cut' }, () => world.random());
     const course = new RouteCourse(trail);
@@ -188,12 +184,12 @@ export class Router {
       if (nowMs < deadlineMs || nowMs - beganMs > PACE.largestMs)
         for (const silent of last.details.unreachable ?? []) round.silent.add(silent);
       if (this.#primaries.peek(call.cell)?.server === server) this.#primaries.delete(call.cell);
-      // A member that is fit hears of the election's outcome by itself; others have to ask around.
+      // A healthy member learns the election's outcome by itself; other servers have to ask the members.
       if (server === this.#self) round.walks ||= last.code !== 'not-primary' || !this.#isMember(call.cell);
       const failedAtMs = world.nowMs();
       const isOver = failedAtMs >= deadlineMs || this.#closing;
       const other = isOver ? null : await this.#nextOf(call, last, round, deadlineMs);
-      // A server that looked for a majority and found none has waited for it already.
+      // A server that found no majority has waited for it already.
       const isFinal = last.code === 'no-majority' || this.#areAll(call.cell, course.full);
       const step =
         other !== null
@@ -246,17 +242,17 @@ export class Router {
     if (!walks) return null;
     const known = this.#knownMembers(call.cell);
     const members = known.length > 0 ? known : await this.#askMembers(call.cell, deadlineMs);
-    // Where nobody is primary yet, whoever is asked first becomes it: files spread over their members.
+    // Without a primary, the first server that is asked becomes it: files spread over their members.
     for (let step = 0; step < members.length; step++) {
       const member = members[(call.cell + step) % members.length] as ServerId;
       if (usable(member)) return member;
     }
-    // All were asked, and none is the primary: perhaps the file has moved to others since.
+    // None of the members is the primary: the file may have moved.
     this.#members.delete(call.cell);
     return null;
   }
 
-  /** Whether these are all servers in reach that could answer. */
+  /** Whether these are all reachable servers that could answer. */
   #areAll(cell: CellId, servers: ReadonlyMap<ServerId, number>): boolean {
     if (servers.size === 0) return false;
     const isThere = (server: ServerId) => server === this.#self || this.#services.status.isConnected(server);
@@ -275,7 +271,7 @@ export class Router {
     return this.#members.get(cell) ?? [];
   }
 
-  /** @throws ServiceError `not-found` where the catalog knows no such file: nobody will answer for it */
+  /** @throws ServiceError `not-found` if the catalog has no such file */
   async #askMembers(file: FileId, deadlineMs: number): Promise<readonly ServerId[]> {
     if (file === CATALOG_CELL) return [];
     const timeoutMs = Math.max(1, deadlineMs - this.#world.nowMs());
@@ -293,7 +289,7 @@ export class Router {
       (server) => server !== this.#self && !this.#services.status.isConnected(server),
     );
     const unreachable = [...new Set([...away, ...silent])].filter((server) => server !== this.#self).sort();
-    // Only what certainly did not happen may be told as that.
+    // `no-space` means that the change certainly did not happen.
     if (last?.code === 'no-space' && trail?.ambiguous !== true) return last;
     const code = last?.code === 'recovering' || last?.code === 'clock-fault' ? last.code : 'no-majority';
     const retryAfterMs = last?.details.retryAfterMs;
@@ -314,7 +310,7 @@ export class Router {
   }
 }
 
-/** The server that the answer names as the primary; a backup answers reads, too. */
+/** A backup answers reads, too, and names the primary. */
 function primaryIn(result: unknown): ServerId | null {
   if (typeof result !== 'object' || result === null) return null;
   if ('primary' in result && typeof result.primary === 'string') {

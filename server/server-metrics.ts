@@ -16,7 +16,7 @@ export interface MeasuredParts {
   readonly conflicts: Pick<ViewConflicts, 'current'>;
 }
 
-/** Registers what this server counts besides its HTTP answers. */
+/** Registers this server's metrics other than those of HTTP. */
 export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredParts): void {
   const { host, lease, transport, scrubber, repairer, conflicts } = parts;
   metrics.observe(

@@ -16,14 +16,14 @@ import { setAside } from './storage/set-aside.ts';
 import type { Surroundings } from './surroundings.ts';
 import { silencesOf } from './timing.ts';
 
-/** An orderly end waits this long for files, and for the catalog, to be given back; their leases end anyway. */
+/** Longest wait for the release of files, and of the catalog; their leases end anyway. */
 const RELEASE_MS_MAX = 2_000;
-/** Calls of the router under way when this server ends have so long to be answered by others; requests have longer. */
+/** Longest wait for calls of the router in progress, which other servers answer; requests have longer. */
 const CALLS_MS_MAX = 300;
-/** Clients that are asked to forget before an orderly end; those that do not answer are waited out by whoever comes next. */
+/** Longest wait for clients to drop their caches; the catalog's next primary waits for the rest. */
 const FORGET_MS_MAX = 500;
 
-/** What lets another attempt of a start succeed, by the error of the one before. @returns false where nothing was done */
+/** Actions that let a failed start succeed, by error code. @returns false if nothing was done */
 const REMEDIES: Partial<
   Record<FolderErrorCode, (config: ServerConfig, error: FolderError, log: Logger) => boolean>
 > = {
@@ -43,8 +43,8 @@ const REMEDIES: Partial<
 };
 
 /**
- * One server: storage, cores, drivers, services and faces, put together. `start` resolves when it
- * listens; whether it can serve yet, `/readyz` tells.
+ * One server, composed of storage, cores, drivers, services and HTTP. `start` resolves when it listens; `/readyz` shows
+ * whether it can serve yet.
  */
 export class Server {
   readonly #world: World;
@@ -55,11 +55,9 @@ export class Server {
     this.#parts = parts;
   }
 
-  /**
-   * @throws FolderError where the data folder is not to be used, or the error of listening
-   */
+  /** @throws FolderError if the data folder must not be used, or the error of listening */
   static async start(config: ServerConfig, surroundings: Surroundings): Promise<Server> {
-    // A folder may be damaged on a disk that is full: each remedy helps once.
+    // A damaged folder may be on a full disk: each remedy is tried once.
     const tried = new Set<FolderErrorCode>();
     for (;;) {
       try {
@@ -93,12 +91,15 @@ export class Server {
     }
   }
 
-  /** For a process that is this server's alone: its metrics tell of the process, too. */
+  /** For a process with this server only: adds the metrics of the process. */
   measureProcess(): void {
     this.#parts.metrics.addProcess();
   }
 
-  /** Reads certificates and tokens again; no connection ends by it but of who is revoked, and no lease. @returns whether all were good */
+  /**
+   * Reads certificates and tokens again. Only connections of revoked clients end, and no lease does. @returns whether
+   * all were good
+   */
   reload(): boolean {
     return this.#parts.security.reload();
   }
@@ -108,7 +109,7 @@ export class Server {
     return this.#parts.idle.inUse();
   }
 
-  /** Gives all leases back and ends; what cannot be finished is left to the next start. */
+  /** Releases all leases and ends; what cannot be finished is left to the next start. */
   async stop(): Promise<void> {
     const {
       app,
@@ -134,7 +135,7 @@ export class Server {
       security,
     } = this.#parts;
     const world = this.#world;
-    // Requests are answered until all is handed over, by the servers that take over.
+    // Requests are answered, by the servers that take over, until everything is handed over.
     drain.begin();
     security.close();
     hub.close();
@@ -148,7 +149,7 @@ export class Server {
     scrubber.close();
     lease.retire();
     gateway.router.retire();
-    // Files first: whoever comes to lead one may ask the catalog something, which must not be between two primaries then.
+    // Files first: their next primaries may ask the catalog, which must have a primary then.
     await idle.releaseAll(RELEASE_MS_MAX);
     const catalog = host.loaded(CATALOG_CELL);
     if (catalog !== null && catalog.role === 'active') {
@@ -162,7 +163,7 @@ export class Server {
     await drain.finish();
     named.close();
     await within(world, gateway.router.drained(), CALLS_MS_MAX);
-    // The HTTP server waits for the peers' connections, which are the transport's to end.
+    // The HTTP server waits for the peers' connections, which the transport has to end.
     const ending = app.close();
     await gateway.close();
     await transport.close();

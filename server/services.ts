@@ -33,70 +33,62 @@ import type {
 import type { FileLocations } from '../wire/locations.ts';
 import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal, LocksHeld } from '../wire/lock-api.ts';
 
-/** Who is to lead the files that commands make: told of each once by `making`, then by one of the others. */
+/** The creating server of files that commands create: gets each by `making`, then by one of the others. */
 export interface Maker {
-  /** The file will be there once others have the command. */
+  /** The file will exist once a majority has the command. */
   making(attributes: Attributes): void;
-  /** It is there, and nobody knows of it yet. */
+  /** It exists, and no client knows of it yet. */
   made(attributes: Attributes): void;
-  /** It is not there, or that is not known. */
+  /** It does not exist, or that is unknown. */
   unmade(attributes: Attributes): void;
 }
 
 /**
- * What this server itself can do, as the HTTP face sees it. Nothing here forwards: where another
- * server has to be asked, the call fails with `ServiceError` `not-primary`, whose `details.primary`
- * names it if it is known (absent: not known yet, ask again shortly). Other failures: `no-majority`
- * with `details.unreachable`, `recovering`, `clock-fault`, `busy`, `unknown`, and those of the operation.
- * Every call ends within the server's operation time-out.
+ * This server's own services, as HTTP uses them. They forward nothing: if another server has to be asked, the call
+ * fails with `ServiceError` `not-primary`; `details.primary` names it if it is known (absent: ask again shortly). Other
+ * failures: `no-majority` with `details.unreachable`, `recovering`, `clock-fault`, `busy`, `unknown`, and those of the
+ * operation. Every call ends within the operation time-out. Calls of the catalog are served by its primary.
  */
 export interface CatalogService {
   /**
-   * Executes a command as the catalog's primary; resolves when a majority has it. A command of operators (volumes, servers,
-   * snapshots, counts of replicas) then also survives power loss of every server.
-   *
-   * @param maker told before that where this very call makes a file
+   * Executes a command; resolves when a majority has it. A command of operators (volumes, servers, snapshots, counts of
+   * replicas) then also survives a loss of power of all servers.
+   * @param maker called before that if this very call creates a file
    */
   execute(request: CommandRequest, maker?: Maker): Promise<CommandResults[Command['kind']]>;
   /**
-   * Answers from committed state, as the catalog's primary. Live files' attributes are as the catalog has them.
-   *
-   * @param exact a directory that is delegated to a client is recalled before
+   * Answers from committed state, with the catalog's attributes of live files.
+   * @param exact recall the directory first, if it is delegated to a client
    */
   query(query: Query, exact?: boolean): Promise<QueryResults[Query['kind']]>;
   /**
-   * As `query` with `exact`, for a client that remembers the answer.
-   *
-   * @param session as `cache` answered it
-   * @param delegate the directory that is asked about is delegated to the session
+   * As `query` with `exact`, for a client that caches the answer.
+   * @param delegate delegate the queried directory to the session
    */
   queryRemembered(
     query: Query,
     session: number,
     delegate?: boolean,
   ): Promise<RememberedAnswer<QueryResults[Query['kind']]>>;
-  /** Renews a client's session of remembering, as the catalog's primary; resolves when there is something to forget, or after a while. */
+  /** Renews a client's cache session; resolves when it has recalls, or after a while. */
   cache(request: CacheRequest): Promise<CacheAnswer>;
-  /** What was changed in a directory, or below it, as the catalog's primary; resolves when there is something to tell, or after a while. */
+  /** Changes in a directory, or below it; resolves when there are some, or after a while. */
   changes(request: ChangesRequest): Promise<ChangesAnswer>;
   /**
-   * All commands answered so far survive power loss of every server when it resolves. As the catalog's primary.
-   *
-   * @param answered commands that are to be among them
-   * @returns those of `answered` that are not
+   * Resolves when all commands answered so far survive a loss of power of all servers. @returns those of `answered`
+   * that are lost
    */
   flush(answered?: readonly AnsweredCommands[]): Promise<FlushAnswer>;
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };
-  /** Moves the catalog's replicas to `members`, as the catalog's primary; resolves with the final view. @see FileService.changeMembers */
+  /** Moves the catalog's replicas; resolves with the final view. @see FileService.changeMembers */
   changeMembers(members: readonly ServerId[]): Promise<View>;
 }
 
-/** Lease and replicas of one file as this server sees them. */
 export interface FileStanding {
   readonly view: View;
   readonly primary: ServerId | null;
   readonly epoch: number;
-  /** Role of this server. */
+  /** Of this server. */
   readonly role: 'primary' | 'backup' | 'none';
   readonly lease: { readonly holder: ServerId | null; readonly remainingMs: number };
   /** Known at the primary only, else empty. */
@@ -107,56 +99,54 @@ export interface FileStanding {
 export interface FileRead {
   readonly bytes: Uint8Array;
   readonly state: FileState;
-  /** Who answered: the primary, another replica by itself, or one that this server asked. */
+  /** Answered by the primary, by another replica, or by a server that this one asked. */
   readonly served: Served;
-  /** For how long at most this may have been outdated, in milliseconds: 0 unless a stale answer was asked for. */
+  /** How outdated this may be, in milliseconds: 0 unless a stale answer was requested. */
   readonly ageMs: number;
 }
 
-/** Where the bytes that a read would answer lie on this server's disk. */
+/** Positions on this server's disk of the bytes that a read would return. */
 export interface FileLocated extends Pick<FileRead, 'state' | 'served'> {
-  /** Null where there is no disk. */
+  /** Null if there is no disk. */
   readonly locations: FileLocations | null;
 }
 
-/** Bytes `from` to before `to`, which become a hole; the file is made to reach to `to` where it `grows`. */
+/** Bytes `from` to before `to`; if it `grows`, the file is extended to `to`. */
 export interface Hole {
   readonly from: number;
   readonly to: number;
   readonly grows: boolean;
 }
 
-/** What is to be copied at a time. */
 export type CopyPiece =
   | { readonly kind: 'data'; readonly bytes: Uint8Array }
   | { readonly kind: 'hole'; readonly length: number }
   | { readonly kind: 'end' };
 
-/** A change of a file, once. */
+/** A change of a file, executed once. */
 export interface ChangeRequest extends RequestId {
-  /** It is refused where the client has lost its locks on the file. */
+  /** The change is refused if the client has lost its locks on the file. */
   readonly under?: LocksHeld;
 }
 
-/** Contents of files whose primary this server is, or becomes by being asked. */
+/** Contents of files. This server becomes primary if a call needs that and there is none. */
 export interface FileService extends Maker {
   /**
    * Shorter than `length` at the end of the file. All bytes are of one state.
-   *
    * @param asOf contents of another version are refused with `precondition-failed`
    */
   read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead>;
   /**
-   * As `read`, for whoever reads this server's disk itself: where the bytes are, for `LOCATIONS_HELD_MS`. `not-primary` where this server
-   * would have to ask anybody before it may answer.
+   * As `read`, for a process that reads this server's disk: positions that stay valid for `LOCATIONS_HELD_MS`.
+   * `not-primary` if this server would have to ask another one before it may answer.
    */
   locate(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileLocated>;
-  /** What the replica here holds, however old. `not-primary` where there is none. */
+  /** The state of the replica here, however old. `not-primary` if there is none. */
   readStale(file: FileId, offset: number, length: number): Promise<FileRead>;
   /**
-   * Bytes at an offset, or behind the last one. At most `WRITE_BYTES_MAX`. Acknowledged by a majority when it resolves.
-   *
-   * @param guard what the file must be just before; a write that was done already is answered once more, whatever it is now
+   * At most `WRITE_BYTES_MAX` bytes. Acknowledged by a majority when it resolves.
+   * @param guard the expected state just before the write; a repeated write gets its first answer, whatever the state
+   * is now
    */
   write(
     file: FileId,
@@ -165,16 +155,16 @@ export interface FileService extends Maker {
     bytes: Uint8Array,
     guard?: WriteGuard,
   ): Promise<WriteResult>;
-  /** Bytes at several places, as one operation. `offset` of the result is that of the first. */
+  /** One operation. `offset` of the result is that of the first part. */
   writeParts(file: FileId, request: ChangeRequest, parts: readonly WritePart[]): Promise<WriteResult>;
   truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult>;
-  /** Makes a hole. `offset` of the result is where it ends. Acknowledged by a majority when it resolves. */
+  /** `offset` of the result is the hole's end. Acknowledged by a majority when it resolves. */
   punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult>;
-  /** Where data or a hole begins, not before `offset`; as a read, it is answered by who may answer one. */
+  /** Where data or a hole begins, not before `offset`; answered under the same authorities as a read. */
   extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent>;
   /**
-   * Writes to `toOffset` what `read` brings from elsewhere, as one operation; `read` is not asked where the request was carried
-   * out before. `offset` of the result is how far the copy came: `toOffset` where there was nothing left to be copied.
+   * Writes to `toOffset` what `read` returns, as one operation; `read` is not called for a repeated request. `offset`
+   * of the result is how far the copy came: `toOffset` at the end of the source.
    */
   copy(
     file: FileId,
@@ -183,36 +173,35 @@ export interface FileService extends Maker {
     read: () => Promise<CopyPiece>,
   ): Promise<WriteResult>;
   /**
-   * All acknowledged operations survive power loss of every server when it resolves.
-   *
-   * @param unsynced changes that the caller made before: the answer says whether one of them is gone
+   * Resolves when all acknowledged operations survive a loss of power of all servers.
+   * @param unsynced earlier changes of the caller: the answer says whether one of them is lost
    */
   flush(file: FileId, unsynced?: readonly AcknowledgedRequest[]): Promise<FlushResult>;
   /**
-   * Seals a file of policy `read-only`: from now on it changes no more, and any replica that has the seal answers
-   * reads by itself. Resolves when a majority has it synced, and all replicas in reach have it. May be repeated.
+   * Seals a file of policy `read-only`: it changes no more, and any replica with the final seal answers reads by
+   * itself. Resolves when a majority has the seal durably, and all reachable replicas have it. May be repeated.
    */
   seal(file: FileId, expected?: ContentVersion): Promise<FileState>;
-  /** Tells the catalog size, modification time and version; resolves when the catalog has them. */
+  /** Reports size, modification time and version to the catalog; resolves when the catalog has them. */
   settle(file: FileId): Promise<FileState>;
   state(file: FileId): Promise<FileState>;
-  /** As `state`, from the primary: this server becomes it if nobody is. */
+  /** As `state`, from the primary: this server becomes it if there is none. */
   lead(file: FileId): Promise<FileState>;
   /**
-   * Moves the file's replicas to `members`: those that are new learn the contents first, then a joint view
-   * leads over. Resolves with the final view; at once where it has these members already. A change that was
-   * begun and not finished is finished by whoever is primary next.
+   * Moves the file's replicas to `members`: new ones fetch the contents first, then a joint view makes the transition.
+   * Resolves with the final view; at once if the members are these already. The next primary completes an unfinished
+   * change.
    */
   changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
   /**
-   * Sets a lock, or gives it back. Waits for it as long as the request says, and no longer than the service can.
-   * `locked` where another has it, `deadlock`, `lock-limit`, and `busy` while locks are claimed from a new primary.
+   * Waits for the lock as long as the request says, within the service's bounds. `locked` if another client has it,
+   * `deadlock`, `lock-limit`, and `busy` while locks are claimed from a new primary.
    */
   lock(file: FileId, order: LockOrder, holder: string | null): Promise<LockGrant>;
-  /** A client lives, and has these locks. Claims those that it had from the primary before. */
+  /** A client is alive, and has these locks. Claims those that it had from the primary before. */
   renewLocks(file: FileId, body: LockClaim, holder: string | null): Promise<LockRenewal>;
   locks(file: FileId): Promise<LockList>;
-  /** What is known here without asking anybody; opens nothing. Null where this server never heard of the file. */
+  /** Known without a request; loads nothing. Null if this server has no replica of the file. */
   standing(file: FileId): FileStanding | null;
 }
 
@@ -223,12 +212,12 @@ export interface StatusService {
   /** Base URLs of all servers, this one included. */
   readonly urls: ReadonlyMap<ServerId, string>;
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
-  /** How long one client request may take in all, forwarding and retries included, in milliseconds. */
+  /** Time-out of one client request in all, forwarding and retries included, in milliseconds. */
   readonly operationTimeoutMs: number;
   isConnected(server: ServerId): boolean;
 }
 
-/** What a server can do by itself; the gateway adds its peers. */
+/** A server's own services; the gateway adds its peers. */
 export interface Services {
   readonly catalog: CatalogService;
   readonly files: FileService;

@@ -3,13 +3,12 @@ import type { Logger } from 'pino';
 import type { Timer, World } from '../base/world.ts';
 
 const CHECK_MS = 2_000;
-/** From this part of what there is a shortage begins, and below that it ends. */
+/** A shortage begins at this part of the limit, and ends below `ENDS`. */
 const BEGINS = 0.9;
 const ENDS = 0.8;
-/** A refusal counts as a shortage for so long. */
+/** A refusal counts as a shortage for this time. */
 const REFUSED_MS = 60_000;
 
-/** What a process has open, and how many descriptors it may have. */
 export interface Descriptors {
   readonly open: number;
   readonly max: number;
@@ -18,18 +17,16 @@ export interface Descriptors {
 export interface ShortagesParts {
   readonly world: World;
   readonly log: Logger;
-  /** Connections that there are, and that there may be. */
   readonly connections: () => { readonly count: number; readonly max: number; readonly refused: number };
-  /** Null where it is not known. */
+  /** Null if unknown. */
   readonly descriptors: () => Promise<Descriptors | null>;
   readonly changed: (shortages: readonly string[]) => void;
   readonly nowMs: () => number;
 }
 
-/** Whether connections or descriptors run out: a server that refuses clients is to be seen in its status and its events. */
+/** Detects that connections or descriptors run out, for the server's status and events. */
 export class Shortages {
   readonly #parts: ShortagesParts;
-  /** By what runs out. */
   #current: ReadonlyMap<string, string> = new Map();
   #refused = 0;
   #refusedMs = Number.NEGATIVE_INFINITY;
@@ -80,14 +77,13 @@ export class Shortages {
   }
 }
 
-/** @returns what this process has open; null where the system does not say */
 export async function ownDescriptors(): Promise<Descriptors | null> {
   const max = await descriptorsMax();
   if (max === null) return null;
   return { open: (await readdir('/proc/self/fd')).length, max };
 }
 
-/** @returns how many descriptors this process may have; null where the system does not say, or has no bound */
+/** Null if the system does not report it, or has no limit. */
 async function descriptorsMax(): Promise<number | null> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const max = Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);

@@ -4,12 +4,11 @@ import type { FileId } from '../base/ids.ts';
 import type { Attributes, ContentVersion } from '../wire/catalog-api.ts';
 import type { CallOptions } from './router.ts';
 
-/** Files of snapshots of which it is remembered where their contents are. */
 const KNOWN_MAX = 10_000;
-/** The contents move once at the most while somebody reads: from the file itself to the one that preserves them. */
+/** The contents move at most once during a read: from the file itself to the one that preserves them. */
 const ATTEMPTS_MAX = 3;
 
-/** Where contents are that a snapshot shows, and of which version they are. */
+/** The file that has the contents of a file in a snapshot, and their version. */
 export interface Shown {
   readonly attributes: Attributes;
   readonly source: FileId;
@@ -17,21 +16,21 @@ export interface Shown {
 }
 
 /**
- * Reads what snapshots show of files. As long as a file has not changed since, its own contents are the snapshot's; then another file has them.
- * Whoever reads says which version he means, and is refused by a file that has moved on: then the catalog is asked again.
+ * Reads files of snapshots. Until a file changes, its own contents are the snapshot's; then another file preserves
+ * them. A read has the expected version, and a file that has changed refuses it: then the catalog is asked again.
  */
 export class ShownFiles {
   readonly #ask: (file: FileId, snapshot: number, options: CallOptions) => Promise<Attributes>;
   readonly #known = new LruMap<string, Shown>(KNOWN_MAX);
 
-  /** @param ask asks the catalog how the snapshot shows the file */
+  /** @param ask asks the catalog for the file's attributes in the snapshot */
   constructor(ask: (file: FileId, snapshot: number, options: CallOptions) => Promise<Attributes>) {
     this.#ask = ask;
   }
 
   /**
-   * @param read what is to be done with the contents; `precondition-failed` from it means that the file has moved on
-   * @throws ServiceError `integrity` where nobody has the contents any more
+   * @param read uses the contents; `precondition-failed` from it means that the file has changed
+   * @throws ServiceError `integrity` if no file has the contents any more
    */
   async use<Result>(
     file: FileId,
@@ -46,7 +45,7 @@ export class ShownFiles {
       try {
         return await read(shown);
       } catch (error) {
-        // Also where the snapshot was removed, and with it what preserved the contents.
+        // Also after the removal of the snapshot, and of the preserving file with it.
         const code = error instanceof ServiceError ? error.code : null;
         if (code !== 'precondition-failed' && code !== 'not-found') throw error;
         this.#known.delete(key);

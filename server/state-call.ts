@@ -3,10 +3,8 @@ import { readEpoch, readFileId, writeEpoch } from '../replica/codec.ts';
 import type { Epoch } from '../replica/epoch.ts';
 import { ByteReader, ByteWriter } from '../wire/bytes.ts';
 
-/** The call between servers by which a replica fetches another's state. */
 export const STATE_CALL = 'state';
 
-/** One request of a state transfer: which replica, for which epoch, and what of it. */
 export interface StateRequest {
   readonly file: FileId;
   readonly epoch: Epoch;
@@ -24,7 +22,6 @@ export function encodeStateRequest(
   return writeEpoch(writer, epoch).text(method).bytes(payload).finish();
 }
 
-/** @throws MalformedError */
 export function decodeStateRequest(bytes: Uint8Array): StateRequest {
   const reader = new ByteReader(bytes);
   const file = readFileId(reader);

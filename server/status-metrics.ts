@@ -16,13 +16,12 @@ export interface StatusMeasuredParts {
   readonly lease: Pick<LeaseDriver, 'clockOffsets'>;
   readonly store: Pick<FileStore, 'space'>;
   readonly membership: Pick<StatusOfMembership, 'registered' | 'lag'>;
-  /** As far as is known here. */
   catalogPrimary(): ServerId | null;
-  /** As the catalog's primary knows them; none elsewhere. */
+  /** Only at the catalog's primary; elsewhere none. */
   volumes(): readonly VolumeInfo[];
 }
 
-/** Registers how this server is, and what it knows of the others: what alerts go by. */
+/** Registers this server's state, and what it knows of the others, for alerts. */
 export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMeasuredParts): void {
   const { status, lease, store, membership } = parts;
   metrics.observe(
@@ -98,7 +97,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   metrics.observe('gauge', 'leasehold_lag_bytes', 'What those replicas lack, as far as it is known', () => {
     return membership.lag().bytes;
   });
-  // A disk that has failed tells nothing: then these have no value.
+  // A failed disk reports nothing: then these have no value.
   const space = async (read: 'freeBytes' | 'totalBytes'): Promise<[Labels, number][]> => {
     if (status.state() === 'storage-failed') return [];
     return [[{}, (await store.space())[read]]];
@@ -112,7 +111,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   registerVolumeMetrics(metrics, () => parts.volumes());
 }
 
-/** Volumes are few, and people name them for others to see: so their names may be labels. */
+/** Volumes are few, and their names are public: so they may be labels. */
 function registerVolumeMetrics(metrics: MetricsRegistry, volumes: () => readonly VolumeInfo[]): void {
   const each = (
     name: string,

@@ -12,11 +12,10 @@ import type { ReplicaHost } from './replica-host.ts';
 import type { StatusService } from './services.ts';
 import type { FileStore } from './storage/store.ts';
 
-/** What this server knows of its part among the others. */
 export interface StatusOfMembership {
   state(): ServerState;
   registered(): boolean;
-  /** Null where this server is not the catalog's primary. */
+  /** Null if this server is not the catalog's primary. */
   moving(): Moving | null;
   lag(): ReplicaLag;
 }
@@ -32,32 +31,32 @@ export interface StatusServiceParts {
   readonly lease: LeaseDriver;
   readonly named: Pick<NamedLeaseDriver, 'claimCount' | 'recoveringMs' | 'voterCount'>;
   readonly store: FileStore;
-  /** Absent where no servers come and go. */
+  /** Absent if servers do not come and go. */
   readonly membership?: StatusOfMembership;
   /** Why the disk is not used any more; null while it is. */
   failure(): string | null;
-  /** It is to hold the catalog, and has no replica of it that counts; absent where the catalog does not move. */
+  /** Whether it is to hold the catalog, and has no replica that counts. */
   lacksCatalogReplica?(): boolean;
-  /** What this server has too little of, in words; absent where nobody watches. */
+  /** What this server has too little of, in words. */
   shortages?(): readonly string[];
-  /** Files that were found to have two member sets for one view. Absent where nothing compares them. */
+  /** Files that were found to have two member sets for one view. */
   viewConflicts?(): readonly ViewConflict[];
-  /** Null while no scrubber is there. */
+  /** Null while there is no scrubber. */
   scrub(): Promise<ScrubStatus> | null;
   isConnected(server: ServerId): boolean;
-  /** Null where it is not known, absent where there is none. */
+  /** Null if unknown, absent if there is none. */
   readonly disk?: string | null;
 }
 
-/** Who is behind for less is not told of: somebody always is a moment behind (decision 26). */
+/** A replica that has lagged for a shorter time is not reported: some always do (decision 26). */
 const BEHIND_TOLD_MS = 1_000;
 
-/** Damaged objects in one status; `GET /v1/scrub` tells all. */
+/** Damaged objects in one status; `GET /v1/scrub` lists all. */
 const UNREPAIRABLE_TOLD_MAX = 100;
 
 export const VERSION = versionOf(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 
-/** What this server knows of itself, for `GET /v1/status/self`. */
+/** For `GET /v1/status/self`. */
 export class LocalStatusService implements StatusService {
   readonly id: ServerId;
   readonly cluster: string;
@@ -81,7 +80,6 @@ export class LocalStatusService implements StatusService {
     return server === this.id || this.#parts.isConnected(server);
   }
 
-  /** What this server can do at this moment. */
   state(): 'serving' | 'recovering' | 'clock-fault' | 'storage-failed' {
     const { lease } = this.#parts;
     if (this.#parts.failure() !== null) return 'storage-failed';
@@ -89,14 +87,14 @@ export class LocalStatusService implements StatusService {
     return lease.recoveringMs() > 0 ? 'recovering' : 'serving';
   }
 
-  /** Files that are led from here, and of which a replica is away, or behind for longer than a moment. */
+  /** Files with their primary here, of which a replica is unreachable, or has lagged for long. */
   underReplicated(): FileId[] {
     return this.#primaries()
       .filter((driver) => driver.peers((server) => this.isConnected(server)).some(isMissed))
       .map((driver) => driver.file);
   }
 
-  /** Members of the catalog that are here and do not come along; known to its primary. */
+  /** Connected members of the catalog that do not catch up; known to its primary. */
   #catalogBehind(): ServerId[] {
     const driver = this.#parts.host.loaded(CATALOG_CELL);
     if (driver?.leads !== true) return [];
@@ -106,7 +104,6 @@ export class LocalStatusService implements StatusService {
       .map(({ server }) => server);
   }
 
-  /** This server is a member of the catalog, and has no replica of it that counts. */
   lacksCatalogReplica(): boolean {
     return this.#parts.lacksCatalogReplica?.() ?? false;
   }
@@ -170,7 +167,7 @@ export class LocalStatusService implements StatusService {
   }
 }
 
-/** Who only comes to hold the file is none of its replicas yet. */
+/** A learner is no replica of the file yet. */
 function isMissed({ role, state, behindMs }: PeerStatus): boolean {
   if (role === 'learner') return false;
   return state === 'unreachable' || (state === 'catching-up' && behindMs >= BEHIND_TOLD_MS);

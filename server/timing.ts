@@ -6,35 +6,35 @@ import type { Silences } from './storage/data-folder.ts';
 /** Heartbeats of a primary in one lease. */
 const HEARTBEATS_PER_LEASE = 10;
 const HEARTBEAT_MS_MAX = 500;
-/** The same for a file on which nothing is under way. */
+/** The same for an idle file. */
 const QUIET_HEARTBEATS_PER_LEASE = 1;
 /** A replica that missed this many heartbeats is reported unreachable. */
 const HEARTBEATS_MISSED = 4;
-/** A backup's right to answer reads, which is as long as a write waits for one that died. */
+/** A backup's right to answer reads; a write waits for so long for a backup that died. */
 const READ_LEASES_PER_LEASE = 4;
 const READ_LEASE_MS_MAX = 1_000;
 /**
- * Whoever holds a lock lives on through a fail-over, which takes about a lease, and through a second one where the next primary
- * fails at once: at least five sixths of a lock lease are left at any moment.
+ * A lock survives a failover, which takes about a lease, and a second one if the next primary fails at once: at least
+ * five sixths of a lock lease are left at any moment.
  */
 const LOCK_LEASE_LEASES = 3;
-/** The longest that a client believes what it was told without a word from the catalog's primary. */
+/** Longest validity of a client's cache without a message from the catalog's primary. */
 const CACHE_LEASE_MS_MAX = 5_000;
 
-/** What a server's replicas, locks and clients' caches have of time, all in milliseconds. */
+/** Times of replicas, locks and caches, in milliseconds. */
 export interface Timing {
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
-  /** A replica of which nothing was heard for so long counts as unreachable. */
+  /** A replica without messages for this long counts as unreachable. */
   readonly silentMs: number;
   readonly readLeaseMs: number;
-  /** A replica that was started anew keeps off from what an earlier life may have promised for so long. */
+  /** A restarted replica honors what an earlier process may have promised for this long. */
   readonly startGuardMs: number;
   readonly lockLeaseMs: number;
   readonly cacheLeaseMsMax: number;
 }
 
-/** @param former the silences that an earlier life of this server, perhaps with other timing, would have kept */
+/** @param former the silences of an earlier process of this server, perhaps with other timing */
 export function timingOf({ leaseMs }: ServerConfig, former: Silences): Timing {
   const heartbeatMs = Math.min(HEARTBEAT_MS_MAX, leaseMs / HEARTBEATS_PER_LEASE);
   const quietHeartbeatMs = leaseMs / QUIET_HEARTBEATS_PER_LEASE;
@@ -49,7 +49,7 @@ export function timingOf({ leaseMs }: ServerConfig, former: Silences): Timing {
   };
 }
 
-/** How long this server says nothing about leases after its next start, when it may have forgotten some. */
+/** How long this server is silent in the lease layer after its next start, when it may have forgotten leases. */
 export function silencesOf({ leaseMs, namedLeaseMaxMs, clockSkewMaxMs }: ServerConfig): Silences {
   return {
     filesMs: leaseSilenceMs({ leaseMs, clockSkewMaxMs }),

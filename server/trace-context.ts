@@ -3,19 +3,19 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { World } from '../base/world.ts';
 
 /**
- * W3C Trace Context, as OpenTelemetry sends it: a request that is part of a trace carries its number from server to server, and what is
- * logged on the way names it. Servers keep no spans and send none: their logs say what they did, when, and for whom.
+ * W3C Trace Context, as OpenTelemetry sends it: a request of a trace carries its id from server to server, and log
+ * lines contain it. Servers keep and send no spans.
  */
 export interface TraceContext {
-  /** 32 hexadecimal digits, the same wherever the request goes. */
+  /** 32 hexadecimal digits, the same at all servers. */
   readonly traceId: string;
-  /** 16 of them: what the sender calls its part of the work. */
+  /** 16 hexadecimal digits: the sender's span. */
   readonly parentId: string;
-  /** What this server calls its own part. */
+  /** This server's span. */
   readonly spanId: string;
-  /** Who began the trace wants to see it. */
+  /** The trace is to be recorded. */
   readonly sampled: boolean;
-  /** What other tools added; passed on as it came. */
+  /** Of other tools; forwarded unchanged. */
   readonly state: string | null;
 }
 
@@ -26,7 +26,7 @@ const SAMPLED = 1;
 
 const current = new AsyncLocalStorage<TraceContext>();
 
-/** @returns the context that a request brings; null where it has none, or one that is malformed */
+/** Null if there is no valid context. */
 export function traceOf(headers: IncomingHttpHeaders, world: World): TraceContext | null {
   const { traceparent, tracestate } = headers;
   const match = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null;
@@ -43,17 +43,14 @@ export function traceOf(headers: IncomingHttpHeaders, world: World): TraceContex
   };
 }
 
-/** Does `work`, and all that follows from it, as a part of the trace. */
 export function withinTrace(trace: TraceContext, work: () => void): void {
   current.run(trace, work);
 }
 
-/** The trace that what runs now is a part of; null for none. */
 export function currentTrace(): TraceContext | null {
   return current.getStore() ?? null;
 }
 
-/** @returns the headers with which a request goes on to another server */
 export function traceHeaders(): Record<string, string> {
   const trace = currentTrace();
   if (trace === null) return {};
@@ -62,7 +59,7 @@ export function traceHeaders(): Record<string, string> {
   return state === null ? { traceparent } : { traceparent, tracestate: state };
 }
 
-/** What each line of the log says of the trace, by the names that OpenTelemetry has for logs. */
+/** The trace's fields of each log line, with OpenTelemetry's names. */
 export function traceFields(): Record<string, string> {
   const trace = currentTrace();
   return trace === null ? {} : { trace_id: trace.traceId, span_id: trace.spanId, parent_id: trace.parentId };

@@ -7,14 +7,14 @@ interface Entry {
   readonly wake: () => void;
 }
 
-/** Node's timers hold at most this many milliseconds. */
+/** The limit of Node's timers. */
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;
 /** Wake-ups come up to this much late, in milliseconds. */
 const GRID_MS = 5;
 
 /**
- * One timer for many sleepers: a binary heap of wake-ups by lease clock. A sleeper that changed its
- * mind is woken all the same and looks for itself; timers trigger work here and never define validity.
+ * One timer for many wake-ups: a binary heap by lease clock. A wake-up that is no longer needed comes all the same, and
+ * its receiver checks; timers trigger work here and never define validity.
  */
 export class WakeQueue {
   readonly #world: World;
@@ -45,7 +45,7 @@ export class WakeQueue {
     const first = this.#heap[0];
     if (first === undefined || (this.#timer !== null && this.#timerAtMs <= first.atMs)) return;
     this.#timer?.cancel();
-    // On a grid, so that what is due about the same time is done in one turn and shares its frames.
+    // On a grid, so that wake-ups of about the same time share a tick and its frames.
     const dueMs = Math.ceil(first.atMs / GRID_MS) * GRID_MS;
     const delayMs = Math.min(TIMEOUT_MS_MAX, Math.max(0, Math.ceil(dueMs - this.#clock.nowMs())));
     this.#timerAtMs = first.atMs;
@@ -55,7 +55,7 @@ export class WakeQueue {
   #fire(): void {
     this.#timer = null;
     const nowMs = this.#clock.nowMs();
-    // Whoever asks, while it is woken, for a time that is past waits for the next turn: it may not hold up the event loop.
+    // A wake-up for the past, requested during this loop, waits for the next tick: it must not block the event loop.
     const later = this.#order;
     for (;;) {
       const first = this.#heap[0];

@@ -18,42 +18,40 @@ import type {
 } from '../../wire/catalog-api.ts';
 import type { CatalogService, Maker } from '../services.ts';
 
-/** A replica of the catalog, ready to be used. */
 export interface CatalogReplica {
   readonly service: CatalogService;
   view(): View;
-  /** It has nothing yet, and may have lost what it acknowledged: it is no vote for what the catalog holds. */
+  /** It has nothing yet, and may have lost what it acknowledged: it does not count for what the catalog holds. */
   isLost(): boolean;
-  /** The call has met a damaged page, and nothing of it was done: the replica of another server is to serve it. */
+  /** The call met a damaged page and had no effect: another server's replica is to serve it. */
   isReplaced(error: unknown): boolean;
 }
 
 export interface CatalogHolderParts {
   readonly self: ServerId;
-  /** Who holds the catalog, by the newest view that this server has heard of. */
+  /** The members of the catalog, by the newest view that this server knows. */
   heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
-  /** The replica here is known to be out: nobody wants to lead with it. */
+  /** The replica here is known to be no member: it stops requesting the lease. */
   out(): void;
-  /** Opens the replica on this server's disk, making an empty one, which learns the rest, if there is none. */
+  /** Opens the replica on this server's disk, or creates an empty one, which fetches the rest. */
   open(): Promise<CatalogReplica>;
 }
 
 /**
- * The catalog as a server has it that may come to hold a replica, and may give it up again. Without one it refuses
- * everything with the names of those who have one.
+ * The catalog at a server that may get a replica, and lose it again. Without one, all calls fail with the names of the
+ * members.
  */
 export class CatalogHolder implements CatalogService {
   readonly #parts: CatalogHolderParts;
   #replica: CatalogReplica | null = null;
   #opening: Promise<CatalogReplica> | null = null;
-  /** Calls that wait for the replica here; void once it is known to be out. */
+  /** Calls that wait for the replica here; they fail once it is known to be no member. */
   readonly #waiting = new Set<(error: Error) => void>();
 
   constructor(parts: CatalogHolderParts) {
     this.#parts = parts;
   }
 
-  /** Has a replica here when it resolves. */
   async hold(): Promise<void> {
     this.#opening ??= this.#parts.open();
     try {
@@ -64,24 +62,22 @@ export class CatalogHolder implements CatalogService {
     }
   }
 
-  /** The view of the replica here; null where there is none. */
   view(): View | null {
     return this.#replica?.view() ?? null;
   }
 
-  /** A replica is here that takes part. */
   get votes(): boolean {
     return this.#replica !== null && this.#votes(this.#replica);
   }
 
-  /** This server is to hold a replica, and has none that counts. */
+  /** Whether this server is to hold a replica, and has none that counts. */
   get lacksReplica(): boolean {
     const { self, heardOf } = this.#parts;
     if (!(this.#replica === null ? heardOf().members.includes(self) : this.votes)) return false;
     return this.#replica?.isLost() ?? true;
   }
 
-  /** There may be news of who holds the catalog: where this server does not, nobody waits for it. */
+  /** The members may have changed: if this server is none, its waiting calls fail. */
   heard(): void {
     if (this.#replica === null || this.#votes(this.#replica)) return;
     this.#parts.out();
@@ -125,11 +121,13 @@ export class CatalogHolder implements CatalogService {
     const { members } = this.#parts.heardOf();
     if (replica === null) return { primary: null, epoch: 0, seq: 0, members };
     const status = replica.service.status();
-    // A replica that is out may never have heard who came after it.
+    // A replica that is no member may not know its successors.
     return this.#votes(replica) ? status : { ...status, primary: null, members };
   }
 
-  /** A replica that was away while the catalog moved does not know it; others may have told this server. */
+  /**
+   * A replica that was away during a change of members does not know it; other servers may have notified this server.
+   */
   #votes(replica: CatalogReplica): boolean {
     const { self } = this.#parts;
     const heard = this.#parts.heardOf();

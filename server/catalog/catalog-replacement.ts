@@ -6,7 +6,7 @@ import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { WakeQueue } from '../wake-queue.ts';
 
-/** So long a server with a damaged replica leaves the lease to others; then it serves what it can, if they could not. */
+/** A server with a damaged replica leaves the lease to others for this time; then it serves what it can. */
 const LEFT_TO_OTHERS_MS = 30_000;
 
 export interface CatalogReplacementParts {
@@ -15,13 +15,12 @@ export interface CatalogReplacementParts {
   readonly log: Logger;
   readonly lease: Pick<LeaseDriver, 'open' | 'close' | 'release'>;
   readonly driver: ReplicaDriver;
-  /** The replica is out of service, or is back. */
   tell(news: 'damaged' | 'replaced'): void;
 }
 
 /**
- * Takes a replica of the catalog out of service once a damaged page of its database was met. The replica fails, and gives the
- * lease back if it is the primary's. It begins anew as `damaged`, so that the next primary has it fetch a copy of the whole.
+ * Takes a replica of the catalog out of service once a damaged page was met. The replica fails, and releases the lease
+ * if it has it. It restarts as `damaged`, so that the next primary has it fetch a whole copy.
  */
 export class CatalogReplacement {
   readonly #parts: CatalogReplacementParts;
@@ -31,19 +30,18 @@ export class CatalogReplacement {
     this.#parts = parts;
   }
 
-  /** Other servers hold the catalog: what the replica here cannot read, they can. */
+  /** Other servers have the catalog, and can read what the replica here cannot. */
   get hasSource(): boolean {
     return viewVoters(this.#parts.driver.view).length > 1;
   }
 
-  /** The lease is left to others, or one of them has it, whose state is on its way. */
+  /** The lease is left to others, or one of them has it and sends its state. */
   get #isUnderWay(): boolean {
     const { driver, clock } = this.#parts;
     if (clock.nowMs() < this.#leftUntilMs) return true;
     return driver.role === 'backup' && driver.status().trust === 'damaged';
   }
 
-  /** A damaged page was met. */
   begin(reason: string): void {
     const { driver, lease, clock, wakes, log } = this.#parts;
     if (driver.closed || this.#isUnderWay) return;
@@ -65,7 +63,6 @@ export class CatalogReplacement {
     });
   }
 
-  /** Another replica's state is in the place of the damaged one. */
   end(): void {
     this.#parts.log.info('the damaged replica of the catalog is replaced');
     this.#parts.tell('replaced');

@@ -20,25 +20,23 @@ import { LocalCatalogService } from './catalog-service.ts';
 import { CatalogSubject } from './catalog-subject.ts';
 import { Recaller } from './recaller.ts';
 
-/** Inodes that one client, and all together, may believe: some hundred bytes each in the primary's memory. */
+/** Inodes granted to one client, and to all together: some hundred bytes each in the primary's memory. */
 const CACHE_SESSION_GRANTS_MAX = 50_000;
 const CACHE_GRANTS_MAX = 500_000;
 
-/** What a replica on this server's disk is opened with. */
 export interface CatalogDisk {
   readonly self: ServerId;
-  /** Who holds the catalog where the folder has none. */
+  /** The members of the catalog if the folder has none. */
   readonly members: readonly ServerId[];
   readonly world: World;
   readonly folder: DataFolder;
   readonly fileOps: FileOps;
-  /** Who holds the catalog, by the newest view that this server has heard of. */
+  /** The members of the catalog, by the newest view that this server knows. */
   heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
   diskFailed(reason: string): void;
 }
 
 export interface CatalogSeatParts extends CatalogDisk {
-  /** What the start has opened; null where it found nothing to open. */
   readonly store: CatalogStore | null;
   readonly cacheLeaseMsMax: number;
   readonly operationTimeoutMs: number;
@@ -49,21 +47,20 @@ export interface CatalogSeatParts extends CatalogDisk {
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   readonly placement: Placement;
-  /** The replica here is out of service because of a damaged page, or is back. */
+  /** The replica here is out of service because of a damaged page, or is in service again. */
   tell(news: 'damaged' | 'replaced'): void;
   drawSession(): number;
   isConnected(server: ServerId): boolean;
   /** @see CatalogServiceParts.commandsVersion */
   commandsVersion(server: ServerId): number | null;
-  /** Has a file's primary tell the catalog all that it knows. */
+  /** Has a file's primary report to the catalog all that it knows. */
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
 }
 
 /**
- * Opens the replica that this server has on its disk, or has as a member: of the newest view that it knows, or of the first one. A
- * member that has lost its disk begins with an empty replica, which counts for nothing until it is brought up to date.
- *
- * @returns null where there is none
+ * Opens the replica on this server's disk, or creates one in the newest known view if this server is a member. A member
+ * that has lost its disk starts with an empty replica, which does not count until it is caught up. @returns null if
+ * there is none
  */
 export async function openCatalogAtStart(disk: CatalogDisk): Promise<CatalogStore | null> {
   const { members, self, folder, heardOf } = disk;
@@ -77,7 +74,7 @@ function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
   return CatalogStore.open({
     world,
     folder: folder.path,
-    // Of a replica that is empty still.
+    // For a replica that is still empty.
     view: heard.members.includes(self) ? heard : { number: 1, members },
     startCounter: folder.startCounter,
     powerLossStart: folder.powerLossStart,
@@ -88,9 +85,9 @@ function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
   });
 }
 
-/** This server's place among those who hold the catalog: empty, or with a replica and all that serves from it. */
+/** This server as a possible member of the catalog: without a replica, or with one and all that serves from it. */
 export class CatalogSeat {
-  /** Serves the catalog here, or refuses with the names of those who do. */
+  /** Serves the catalog here, or refuses with the names of the members. */
   readonly service: CatalogHolder;
   readonly #parts: CatalogSeatParts;
   #store: CatalogStore | null;
@@ -107,23 +104,23 @@ export class CatalogSeat {
     });
   }
 
-  /** Null while this server holds no replica. */
+  /** Null while this server has no replica. */
   get store(): CatalogStore | null {
     return this.#store;
   }
 
-  /** Null while this server holds no replica. */
+  /** Null while this server has no replica. */
   get recaller(): Recaller | null {
     return this.#recaller;
   }
 
-  /** The volumes as the primary has them, where that is this server; else none. */
+  /** The volumes if this server is the catalog's primary; else none. */
   volumesAtPrimary(): readonly VolumeInfo[] {
     if (this.#store === null || this.service.status().primary !== this.#parts.self) return [];
     return this.#store.query({ kind: 'volumes' }).volumes;
   }
 
-  /** Holds the replica that the start has opened. */
+  /** Starts the replica that was opened at the start. */
   async sitDown(): Promise<void> {
     if (this.#store !== null) await this.service.hold();
   }
@@ -167,7 +164,7 @@ export class CatalogSeat {
       ...{ clock, wakes, log, lease, driver },
       tell: (news) => this.#parts.tell(news),
     });
-    // Whatever met the damage is in the middle of something.
+    // In the next step: the call that met the damage has not finished.
     store.damage.watch((reason) =>
       world.soon(() => (reason === null ? replacement.end() : replacement.begin(reason))),
     );

@@ -40,15 +40,15 @@ import { needsBarrier, WriteBarrier } from './write-barrier.ts';
 /** Commands in one batch, which is one operation and one transaction. */
 const BATCH_MAX = 256;
 /**
- * Characters of the JSON of one batch's commands. Whatever UTF-8 makes of them, at most three bytes of each, fits one
- * message between servers; a batch that did not would never reach a backup, and hold up all commands after it.
+ * Characters of the JSON of one batch. In UTF-8, with at most three bytes each, it fits one message between servers; a
+ * larger batch would never reach a backup, and block all commands after it.
  */
 const BATCH_CHARS_MAX = 2 * 1024 * 1024;
-/** Commands that wait for a batch; more are refused with `busy`. */
+/** Waiting commands; more are refused with `busy`. */
 const QUEUE_MAX = 4_096;
 /**
- * Commands of operators. They are answered when they survive loss of power of all servers, whatever client sends them. All
- * other commands are answered once a majority has applied them; `flush` makes them durable.
+ * Commands of operators, answered when they survive loss of power of all servers. All others are answered once a
+ * majority has applied them; `flush` makes them durable.
  */
 const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'volume-create',
@@ -65,10 +65,10 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'set-replicas',
   'set-voters',
 ]);
-/** Commands that servers of this release give by themselves; none of them came before plans. */
+/** Commands that servers of this release send on their own; they have been sent only since there are plans. */
 const UNASKED: ReadonlySet<Command['kind']> = new Set(['plan-members', 'void-inodes']);
 type CommandResult = CommandResults[Command['kind']];
-/** Commands whose answers tell the times of the directories in which they have changed names. */
+/** Commands whose answers contain the times of the directories that they have changed. */
 const TIMED = [
   'unlink',
   'unlink-files',
@@ -84,13 +84,13 @@ const TIMED = [
 ] as const;
 type TimedKind = (typeof TIMED)[number];
 
-/** Leads nothing. */
+/** Creates no files. */
 const NOBODY: Maker = { making: () => undefined, made: () => undefined, unmade: () => undefined };
 
 interface Waiting {
   readonly request: CommandRequest;
   readonly chars: number;
-  /** What it was found to change while clients still believed in what was there. */
+  /** Changes for which it had to recall caches. */
   readonly blocked: BlockedChange[];
   readonly maker: Maker;
   resolve(result: CommandResult): void;
@@ -100,34 +100,33 @@ interface Waiting {
 export interface CatalogServiceParts extends PrimaryWaiterParts {
   readonly driver: ReplicaDriver;
   readonly subject: CatalogSubject;
-  /** Who may believe what without asking. */
   readonly recaller: Recaller;
-  /** Which servers hold a new file of a volume with that many replicas. */
+  /** The servers for a new file of a volume with this number of replicas. */
   placement(replicas: number, servers: readonly ServerInfo[]): ServerId[];
-  /** Up to which version a server knows what commands mean; null while it is away. */
+  /** The version of commands that a server knows; null while it is disconnected. */
   commandsVersion(server: ServerId): number | null;
-  /** Has a file's primary tell the catalog all that it knows. */
+  /** Has a file's primary report to the catalog all that it knows. */
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
   readonly metrics?: MetricsRegistry;
-  /** How many servers can hold replicas. */
+  /** The number of servers that can hold replicas. */
   capacity?(servers: readonly ServerInfo[]): number;
 }
 
-/** The namespace as this server, one of the catalog's members, can serve it. */
+/** The namespace at this server, one of the catalog's members. */
 export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
   readonly #waiter: PrimaryWaiter;
   readonly #barrier: WriteBarrier;
   readonly #answered: Counter | undefined;
   #queue: Waiting[] = [];
-  /** Commands that the barrier holds. */
+  /** Held by the barrier. */
   #held: Waiting[] = [];
-  /** Commands that wait until clients have forgotten what they change; others go on meanwhile. */
+  /** Number of commands that wait for recalls; other commands continue meanwhile. */
   #recalling = 0;
   #executing = false;
-  /** Up to which version members of the catalog knew commands, in this life of the server. Their disks do not serve an earlier release. */
+  /** The version of commands that members were seen with. Their disks do not serve an earlier release afterwards. */
   readonly #seenVersions = new Map<ServerId, number>();
-  /** Members that the catalog is about to have. */
+  /** New members in changes of the catalog's members that are in progress. */
   readonly #changes = new Set<readonly ServerId[]>();
 
   constructor(parts: CatalogServiceParts) {
@@ -179,13 +178,15 @@ export class LocalCatalogService implements CatalogService {
     );
   }
 
-  /** Servers report holes without being asked to: while a member may run a release that does not know of them, no member keeps them. */
+  /**
+   * Servers report holes on their own: while a member may run a release that does not know them, no member keeps them.
+   */
   #asUnderstood(command: Command): Command {
     if (command.kind !== 'settle') return command;
     return this.#notUpgraded(HOLES_VERSION).length === 0 ? command : withoutHoles(command);
   }
 
-  /** A member that could not execute it would be lost for the catalog: while one is known, it is upgraded first. */
+  /** A member that cannot execute a command would be lost: while such a member is known, the command is refused. */
   #assertUnderstood(command: Command): void {
     const version = commandVersion(command);
     if (version === 1) return;
@@ -200,8 +201,8 @@ export class LocalCatalogService implements CatalogService {
   }
 
   /**
-   * Members of the catalog that may run a release before plans. Servers plan without being asked to: a member that is away, and would have
-   * to be upgraded to return, counts as one of these, unless there were plans already.
+   * Members that may run a release before plans. Servers plan on their own: a disconnected member, which would have to
+   * be upgraded to return, counts as one, unless there were plans already.
    */
   #withoutPlans(): readonly ServerId[] {
     const older = this.#olderThan(PLANS_VERSION);
@@ -213,12 +214,12 @@ export class LocalCatalogService implements CatalogService {
     return begun ? [] : unknown;
   }
 
-  /** Members of the catalog that were not seen with the version of commands: also those that are away, and may run an earlier release. */
+  /** Members not seen with the version: also those that are disconnected, and may run an earlier release. */
   #notUpgraded(version: number): readonly ServerId[] {
     return viewVoters(this.#view).filter((member) => this.#seenVersion(member) < version);
   }
 
-  /** @returns the version of commands with which the server was last seen, in this life of this one; 0 where it was not */
+  /** @returns the version of commands that the server was last seen with; 0 if it was not since this process started */
   #seenVersion(server: ServerId): number {
     const { self, commandsVersion } = this.#parts;
     if (server === self) return COMMANDS_VERSION;
@@ -227,7 +228,7 @@ export class LocalCatalogService implements CatalogService {
     return this.#seenVersions.get(server) ?? 0;
   }
 
-  /** Members of the catalog that are known to run a release before the version of commands. */
+  /** Members that are known to run a release before the version. */
   #olderThan(version: number): readonly ServerId[] {
     const { self, commandsVersion } = this.#parts;
     return viewVoters(this.#view).filter((member) => {
@@ -240,7 +241,7 @@ export class LocalCatalogService implements CatalogService {
     await this.#primary();
     const { driver, subject, recaller } = this.#parts;
     if (exact) await this.#bounded(recaller.told(query, null, false));
-    // What a primary applies last is committed: nothing that is seen waits for anybody.
+    // The primary applies only committed batches: no reader waits for others.
     await this.#bounded(driver.committed(driver.epoch, 0));
     return subject.query(query);
   }
@@ -281,7 +282,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** What is missing is looked for before the flush, which fails where the epoch ends meanwhile: what is there is covered by it. */
+  /** Checked before the flush, which fails if the epoch ends meanwhile: the flush covers what is there. */
   async flush(answered: readonly AnsweredCommands[] = []): Promise<FlushAnswer> {
     await this.#primary();
     const { driver, subject } = this.#parts;
@@ -293,14 +294,14 @@ export class LocalCatalogService implements CatalogService {
     return found;
   }
 
-  /** @throws ServiceError `precondition-failed` where one of them was removed from the cluster */
+  /** @throws ServiceError `precondition-failed` if one of them was removed from the cluster */
   async changeMembers(members: readonly ServerId[]): Promise<View> {
     await this.#primary();
     const { driver, subject } = this.#parts;
     const { servers } = subject.query({ kind: 'servers', counts: false }) as QueryResults['servers'];
     const out = servers.find(({ id, state }) => state === 'out' && members.includes(id as ServerId));
     if (out !== undefined) throw new ServiceError('precondition-failed', `Server ${out.id} is removed`);
-    // From here to the first step of the change nothing is awaited: no removal comes between.
+    // Nothing is awaited from here to the first step of the change: no removal comes between.
     this.#changes.add(members);
     try {
       return await driver.changeMembers(members);
@@ -309,7 +310,9 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** A server that holds the catalog, or is to hold it, is not removed: the catalog would have a member that is gone for good. */
+  /**
+   * A member of the catalog, or a server that is to become one, is not removed: it would be lost for good as a member.
+   */
   #removalRefusal(command: Command): ServiceError | null {
     if (command.kind !== 'server-remove' || command.dead) return null;
     const { id } = command;
@@ -335,23 +338,23 @@ export class LocalCatalogService implements CatalogService {
     return this.#parts.driver.leads;
   }
 
-  /** Resolves where this server is the catalog's primary; waits for a coming election, within bounds. */
+  /** Resolves if this server is the catalog's primary; waits for an election, within bounds. */
   #primary(): Promise<void> {
     return this.#waiter.primary(this.#parts.driver, 'the catalog', false);
   }
 
-  /** A batch may be executed in the turn in which this resolves, if this server is still the primary. */
+  /** Resolves when a batch may be executed in the same tick, if this server is still the primary. */
   async #ready(): Promise<void> {
     const { driver, subject } = this.#parts;
     for (;;) {
       await subject.ready();
-      // A change of members has a place in the order, too: a batch is not executed before it is applied.
+      // A change of members has a position in the order, too: a batch is not executed before it is applied.
       if (!driver.leads || driver.orderedSeq === driver.status().seq) return;
       await driver.change();
     }
   }
 
-  /** One batch at a time: while one is replicated, the next one gathers. */
+  /** One batch at a time: while one is replicated, the next one collects. */
   async #pump(): Promise<void> {
     if (this.#executing) return;
     this.#executing = true;
@@ -378,7 +381,7 @@ export class LocalCatalogService implements CatalogService {
     this.#queue = goes;
   }
 
-  /** As many commands as fit one operation, at least one where any are left; one that needs the barrier by itself. */
+  /** As many commands as fit one operation, at least one if there are any; one that needs the barrier by itself. */
   #takeBatch(): Waiting[] {
     let count = 0;
     let chars = 0;
@@ -420,21 +423,21 @@ export class LocalCatalogService implements CatalogService {
     const changes = batch.map((waiting, place) => changeOf(waiting, execution.touched[place]));
     if (this.#setAside(batch, changes)) return;
     const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
-    // Nobody comes to believe, while the batch is replicated, what it is going to change.
+    // While the batch is replicated, no client is granted what it changes.
     this.#parts.recaller.block(all);
     const making = batch.map((waiting, place) => madeBy(waiting, execution.outcomes[place], changes[place]));
-    // Whoever is to lead them asks for that in the frames in which the batch leaves.
+    // The lease requests of the creating server leave in the same frames as the batch.
     for (const [place, { maker }] of batch.entries())
       for (const file of making[place] ?? []) maker.making(file);
     try {
       if (execution.body !== null) {
         const submitted = driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
-        // Behind the frames in which it leaves: the others execute it meanwhile.
+        // After the frames of the batch are sent: the backups execute it meanwhile.
         this.#parts.world.soon(() => subject.prepare());
         await submitted;
       }
     } catch (error) {
-      // Whether a coming primary finds the batch at some replica is not known: the same requests will tell.
+      // It is unknown whether a later primary finds the batch at some replica: retries of the requests find out.
       subject.abandon();
       for (const [place, waiting] of batch.entries()) {
         for (const file of making[place] ?? []) waiting.maker.unmade(file);
@@ -457,7 +460,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** Sessions that hold grants learn of reads, which recall nothing. */
+  /** Reports reads, which recall nothing, to sessions with grants. */
   #noted(command: Command): void {
     if (command.kind !== 'note-accesses') return;
     const inodes = command.accesses.map(({ inode }) => inode);
@@ -465,10 +468,9 @@ export class LocalCatalogService implements CatalogService {
   }
 
   /**
-   * What is told beside what a retry is told. A directory that was made this very moment, of which nobody has heard, is delegated to
-   * its maker, if that is wanted. Attributes that a client has changed are granted to it.
-   *
-   * @param changes of all commands of the batch, in the order in which they were executed; the command's is at `place`
+   * Additions to the answer that a retry does not get. A new directory, which no other client knows, is delegated to
+   * its creator on request. Attributes that a client has changed are granted to it.
+   * @param changes of all commands of the batch, in order; the command's is at `place`
    */
   #told(
     { request: { command, cache } }: Waiting,
@@ -477,7 +479,7 @@ export class LocalCatalogService implements CatalogService {
     result: CommandResult,
     nowNs: bigint,
   ): CommandResult {
-    // A retry is answered with what was made before, and touches nothing.
+    // A retry is answered with the earlier result, and changes nothing.
     if (changes[place]?.inodes.length === 0) return result;
     if (command.kind === 'set-attributes') {
       const { attributes } = result as CommandResults['set-attributes'];
@@ -493,11 +495,9 @@ export class LocalCatalogService implements CatalogService {
   }
 
   /**
-   * Commands that change what clients still believe are undone, and executed anew when all have forgotten it; the rest
-   * of the batch is executed anew at once. So no transaction is open while a client is waited for, and nobody waits
-   * for a client but who changes what it believes.
-   *
-   * @returns whether there were such commands
+   * Undoes commands that change what clients have cached, until all of them have acknowledged the recall; the rest of
+   * the batch is executed again at once. So no transaction is open during a recall, and only commands that need a
+   * recall wait for clients. @returns whether there were such commands
    */
   #setAside(batch: readonly Waiting[], changes: readonly BlockedChange[]): boolean {
     const { recaller, subject } = this.#parts;
@@ -565,8 +565,8 @@ export class LocalCatalogService implements CatalogService {
 }
 
 /**
- * @returns the file that a command has made, if it has: a retry of what was done before has touched nothing. A reserved number was given
- *   out before, and whoever bears files by it may have used the first epoch already
+ * @returns the file that a command has created; none for a retry, which touches nothing, and none for a reserved
+ * number, whose owner may have used the first epoch for it already
  */
 function madeBy(
   { request: { command } }: Waiting,

@@ -23,25 +23,24 @@ import type { AskSource, FetchedState, Subject } from '../subject.ts';
 /** Bytes of the log, or of a copy of the catalog, in one answer. */
 const PIECE_BYTES = 1024 * 1024;
 
-/** A batch that was executed at the primary: its body, if there is anything to replicate, and what to answer. */
+/** A batch executed at the primary; the body is null if there is nothing to replicate. */
 export interface Execution {
   readonly body: Uint8Array | null;
   readonly outcomes: readonly Outcome[];
-  /** For each request, in their order, the inodes of which it has written something. */
+  /** The inodes that each request has written, in their order. */
   readonly touched: readonly (readonly number[])[];
 }
 
 /**
- * The catalog as the subject of a replica. Its primary executes a batch inside a transaction that
- * stays open until the others of a majority have the batch; so its own readers see nothing that may
- * vanish, and a batch without a majority is rolled back.
+ * The catalog as the subject of a replica. Its primary executes a batch in a transaction that stays open until a
+ * majority has the batch: readers see nothing that may vanish, and a batch without a majority is rolled back.
  */
 export class CatalogSubject implements Subject {
   readonly appliesAtPrimary = 'last';
   readonly #store: CatalogStore;
   #executed: Uint8Array | null = null;
   #staged: StagedCatalog | null = null;
-  /** Number of the present fetch: what an earlier one brings is not kept. */
+  /** An earlier fetch's result is discarded. */
   #fetch = 0;
 
   constructor(store: CatalogStore) {
@@ -60,7 +59,6 @@ export class CatalogSubject implements Subject {
     return this.#store.query(query);
   }
 
-  /** The latest operations' changes. */
   get changes(): CatalogChanges {
     return this.#store.changes;
   }
@@ -69,15 +67,12 @@ export class CatalogSubject implements Subject {
     return this.#store.changesBelow(directory, recursive, changes);
   }
 
-  /** Resolves when a batch may be executed, which is to be in the same turn. */
+  /** Resolves when a batch may be executed in the same tick. */
   ready(): Promise<void> {
     return this.#store.ready();
   }
 
-  /**
-   * Executes a batch at the primary. If it has a body, the transaction is open until the operation
-   * with this body is applied, or abandoned.
-   */
+  /** If the batch has a body, its transaction is open until the operation with this body is applied or abandoned. */
   execute(requests: readonly CommandRequest[], context: CommandContext): Execution {
     assert(!this.#store.inTransaction, 'One batch is executed at a time');
     this.#store.begin();
@@ -87,7 +82,10 @@ export class CatalogSubject implements Subject {
     return execution;
   }
 
-  /** To be called while the others execute the batch: what its commit takes besides, in the transaction that is open, if it is still. */
+  /**
+   * To be called while the backups execute the batch: writes the rest of the commit into the open transaction, if there
+   * is one.
+   */
   prepare(): void {
     if (this.#executed !== null) this.#store.prepare();
   }
@@ -111,7 +109,8 @@ export class CatalogSubject implements Subject {
   }
 
   /**
-   * The log behind the own last operation where the source has it and the own state is whole, else a copy of the whole.
+   * Fetches the log after the local last operation, if the source has it and the local state is undamaged; else a whole
+   * copy.
    */
   async fetch(ask: AskSource): Promise<FetchedState> {
     const turn = ++this.#fetch;
@@ -194,7 +193,7 @@ export class CatalogSubject implements Subject {
       await ask('snapshot-end', named);
       return staged;
     } catch (error) {
-      // SQLite copies pages without looking at them: the source may not know that one of its own is damaged.
+      // SQLite copies pages without checking them: the source may not know that one of its own is damaged.
       if (error instanceof DamagedCopy) await ask('snapshot-damaged', named);
       throw error;
     }

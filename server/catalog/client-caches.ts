@@ -3,7 +3,7 @@ import { RecentMap } from '../../base/recent-map.ts';
 import { DRIFT_MAX } from '../../replica/guard.ts';
 import type { CacheOwner, HeldDelegation, NotedRead } from '../../wire/catalog-api.ts';
 
-/** A recall that was sent and not acknowledged, and when it was decided. */
+/** A recall that is not acknowledged, and when it was decided. */
 interface Recall {
   readonly inode: number;
   readonly sinceMs: number;
@@ -13,7 +13,7 @@ interface Session {
   readonly id: number;
   readonly client: number;
   untilMs: number;
-  /** Inodes that the client may believe, the oldest grant first; with the number of the recall under way, or 0. */
+  /** Cached inodes, the oldest grant first, with the number of the recall in progress, or 0. */
   readonly grants: RecentMap<number, number>;
   /** Not acknowledged yet, by number, in ascending order. */
   readonly recalls: Map<number, Recall>;
@@ -21,82 +21,76 @@ interface Session {
   readonly reads: Map<number, { readonly number: number; readonly read: NotedRead }>;
   /** Of the last recall or read. */
   lastNumber: number;
-  /** Recalls and reads up to here were given to the client at least once. */
+  /** Recalls and reads up to this number were sent at least once. */
   deliveredThrough: number;
 }
 
-/** A directory that is granted to one session alone. */
 interface Delegation {
   readonly session: Session;
-  /** Of all delegations of this primary, each has another number. */
+  /** Unique among all delegations of this primary. */
   readonly generation: number;
 }
 
-/** What a client asks and says with each poll. */
 export interface CachePoll {
-  /** Drawn by the client, the same for its whole life. */
+  /** Drawn by the client, constant for its lifetime. */
   readonly client: number;
-  /** As the primary named it; null at first. */
+  /** The primary's number; null at first. */
   readonly session: number | null;
-  /** A session of its own of which the client believes nothing any more, and never will. */
+  /** A session of this client whose cache it has dropped for good. */
   readonly left?: number;
-  /** The client believes nothing any more of what recalls up to this number took back. */
+  /** The client has dropped what recalls up to this number took back. */
   readonly acked: number;
-  /** False: the client does not name its session in its commands, and none begins. @see CacheOwner.under */
+  /** False: the client does not put its session into its commands, and none begins. @see CacheOwner.under */
   readonly fenced?: boolean;
 }
 
 export interface CachePolled {
-  /** Null where no session can be had at the moment. */
+  /** Null if the client cannot have a session now. */
   readonly session: number | null;
-  /** What is granted may be believed for so long, counted from before the poll was sent; 0: not any longer than before. */
+  /** The cache is valid for this time from before the poll was sent; 0: no extension. */
   readonly validMs: number;
-  /** Inodes to be forgotten, reads to be learned, and the number to acknowledge then. */
+  /** Inodes to drop, reads to learn, and the number to acknowledge then. */
   readonly recalls: readonly number[];
   readonly reads?: readonly NotedRead[];
   readonly through: number;
 }
 
-/** A change that waits for clients to forget, or that is being replicated: its inodes are granted to nobody. */
+/** A change that waits for recalls or is being replicated: its inodes are granted to no client. */
 export interface BlockedChange {
   readonly inodes: readonly number[];
-  /** Who asked for the change; null for a client that remembers nothing. */
+  /** The client that requested the change; null for one without a cache. */
   readonly owner: CacheOwner | null;
 }
 
 export interface ClientCachesOptions {
-  /** The longest that a client believes without a word from here; the longest that a silent one holds a change up. */
+  /** Longest validity of a cache without a renewal; also the longest that a silent client delays a change. */
   readonly leaseMsMax: number;
-  /** Inodes granted to one client. */
   readonly sessionGrantsMax: number;
-  /** Inodes granted to all clients together. */
   readonly grantsMax: number;
-  /** Draws a number for a session that no other primary has drawn. */
+  /** Draws a session number that no other primary has drawn. */
   draw(): number;
 }
 
-/** Recalls in one answer. */
 const RECALLS_PER_ANSWER = 5_000;
-/** Reads that wait for a client's acknowledgement. Inodes of further ones are recalled. */
+/** Unacknowledged reads of one client. Inodes of further ones are recalled. */
 const READS_MAX = 1_000;
-/** Grants beyond the bound while recalls are under way; then nothing more is granted. */
+/** Grants beyond the bound while recalls are in progress; beyond that nothing is granted. */
 const OVERHANG = 1.25;
 
 /**
- * Who may believe what without asking: the catalog's primary grants inodes to clients and calls them back
- * before it changes them [Gray and Cheriton, leases for file caches]. A grant covers the attributes of the
- * inode, the names in it if it is a directory, and, as long as it is not live, the contents of a file.
+ * The cache grants of clients: the catalog's primary grants inodes to clients and recalls them before it changes them
+ * [Gray and Cheriton, leases for file caches]. A grant covers the inode's attributes, a directory's entries, and the
+ * contents of a file that is not live.
  *
- * Nothing of this is replicated. What is granted ends with the session, and a session with a duration that is never
- * longer than what is left of this primary's own right to answer reads: a later primary need not know of it.
+ * Grants are not replicated. They end with the session, whose duration never exceeds this primary's own right to answer
+ * reads: a later primary need not know of them.
  *
- * A change is made when no other client is granted what it touches: each has acknowledged a recall or its session is over.
- * From the first look until the change is committed, or certainly not made here, nobody is granted its inodes anew.
+ * A change is executed when no other client has a grant of what it touches: each has acknowledged a recall, or its
+ * session is over. From the first check until the change is committed, or certainly not made here, its inodes are
+ * granted to no client. A new access time needs no recall: clients learn it with their next poll.
  *
- * An access time is no such change: who is granted the inode learns the new one with its next poll, and nothing waits for that.
- *
- * A directory may be *delegated*: granted to one session and to no other [RFC 8881, 10.9, directory delegations]. Whoever else changes its
- * names, or itself, waits for the recall as ever, so that its holder may take names for free or given without asking.
+ * A directory may be *delegated*: granted to one session only [RFC 8881, 10.9, directory delegations]. Changes by other
+ * clients wait for the recall, so its holder may assume entries to be free or taken without a request.
  *
  * All times are readings of one monotonic clock, given by the caller.
  */
@@ -104,10 +98,9 @@ export class ClientCaches {
   readonly #options: ClientCachesOptions;
   readonly #sessions = new Map<number, Session>();
   readonly #holders = new Map<number, Set<Session>>();
-  /** Directories that are granted to one session alone. */
   readonly #delegated = new Map<number, Delegation>();
   #lastGeneration = 0;
-  /** How many changes keep an inode from being granted. */
+  /** The number of changes that block grants of an inode. */
   readonly #blocked = new Map<number, number>();
   #grants = 0;
   #expired = 0;
@@ -117,14 +110,13 @@ export class ClientCaches {
     this.#options = options;
   }
 
-  /** Sessions, inodes granted in all, and sessions that ended with recalls unanswered, since the start. */
+  /** Sessions, granted inodes, and sessions that ended with unanswered recalls since the start. */
   counts(): { readonly sessions: number; readonly grants: number; readonly expired: number } {
     return { sessions: this.#sessions.size, grants: this.#grants, expired: this.#expired };
   }
 
   /**
-   * A client is there, and has forgotten what recalls up to `acked` took back. Its session goes on, or begins.
-   *
+   * Renews or begins a client's session, and records that it has acknowledged recalls up to `acked`.
    * @param rightMs for how long this primary may certainly answer reads
    */
   poll(
@@ -139,19 +131,19 @@ export class ClientCaches {
     let known = session === null ? undefined : this.#sessions.get(session);
     if (known !== undefined && known.client !== client) known = undefined;
     if (known === undefined) {
-      // Of another session that it has it says nothing by that: the poll may be late, by way of a server that was stopped.
+      // This does not end another session of the client: the poll may be late, forwarded by a server that was paused.
       if (leaseMs <= 0 || this.#closed || !fenced)
         return { session: null, validMs: 0, recalls: [], through: 0 };
       known = this.#begin(client);
     }
-    // Nor is a session renewed while a member that obeys no fence may become the primary.
+    // Nor is a session renewed while a member that ignores fences may become the primary.
     if (this.#closed || !fenced) return { session: null, validMs: 0, recalls: [], through: 0 };
     this.#acknowledge(known, acked);
     let validMs = 0;
-    // An answer that was lost took its recalls with it: until they are acknowledged the session goes on no longer.
+    // A lost answer lost its recalls: until they are acknowledged the session is not extended.
     if (acked >= known.deliveredThrough) {
       const [oldest] = known.recalls.values();
-      // A client that acknowledges, but never all of it, holds no change up for longer than a silent one.
+      // A client that never acknowledges all recalls delays a change no longer than a silent one.
       const boundMs = oldest === undefined ? leaseMs : oldest.sinceMs + this.#options.leaseMsMax - nowMs;
       validMs = Math.max(0, Math.min(leaseMs, boundMs));
       known.untilMs = Math.max(known.untilMs, nowMs + validMs * (1 + DRIFT_MAX));
@@ -159,13 +151,13 @@ export class ClientCaches {
     return { ...this.take(known.id), session: known.id, validMs: validMs * (1 - DRIFT_MAX) };
   }
 
-  /** @returns what a session is to forget and to learn, and the number by which it acknowledges that */
+  /** @returns what a session is to drop and to learn, and the number to acknowledge */
   take(id: number): Pick<CachePolled, 'recalls' | 'reads' | 'through'> {
     const session = this.#sessions.get(id);
     if (session === undefined) return { recalls: [], through: 0 };
     const numbered = [...session.recalls].slice(0, RECALLS_PER_ANSWER);
     const isWhole = numbered.length === session.recalls.size;
-    // What is acknowledged by its number leaves nothing before it.
+    // An acknowledged number covers everything before it.
     const last = isWhole ? session.lastNumber : (numbered.at(-1)?.[0] ?? 0);
     const reads = [...session.reads.values()].filter(({ number }) => number <= last).map(({ read }) => read);
     session.deliveredThrough = Math.max(session.deliveredThrough, last);
@@ -176,27 +168,22 @@ export class ClientCaches {
     };
   }
 
-  /** Whether there is something that a session has to forget or to learn, or it is over. */
+  /** Whether a session has something to drop or to learn, or is over. */
   hasNews(id: number, nowMs: number): boolean {
     const session = this.#sessions.get(id);
     if (session === undefined || nowMs >= session.untilMs || this.#closed) return true;
     return session.recalls.size + session.reads.size > 0;
   }
 
-  /** Whether the inode is granted to anybody. */
   isGranted(inode: number): boolean {
     return this.#holders.has(inode);
   }
 
-  /**
-   * A read has made the access time of an inode later.
-   *
-   * @returns sessions that have news
-   */
+  /** An inode's access time has increased. @returns sessions to notify */
   noted(read: NotedRead, nowMs: number): number[] {
     const told: number[] = [];
     for (const session of this.#holders.get(read.inode) ?? []) {
-      // Who forgets it asks anew.
+      // A client that drops the inode asks again.
       if (session.grants.get(read.inode) !== 0) continue;
       session.reads.delete(read.inode);
       if (session.reads.size < READS_MAX)
@@ -208,9 +195,8 @@ export class ClientCaches {
   }
 
   /**
-   * To be called in the same turn in which the answer to a client is read from committed state.
-   *
-   * @returns those of `inodes` that the client must not believe; null where nothing is granted to it
+   * To be called in the tick in which the answer is read from committed state.
+   * @returns those of `inodes` that the client must not cache; null if nothing is granted to it
    */
   grant(id: number, inodes: Iterable<number>, nowMs: number): number[] | null {
     const session = this.#sessions.get(id);
@@ -222,9 +208,8 @@ export class ClientCaches {
   }
 
   /**
-   * Grants a directory to one session alone. To be called in the same turn in which the answer that tells of it is read.
-   *
-   * @returns the generation of the delegation; null while another client is granted anything of it, or while it is being changed
+   * Delegates a directory to one session. To be called in the tick in which the answer is read.
+   * @returns the generation of the delegation; null while another client has a grant of it, or it is being changed
    */
   delegate(id: number, inode: number, nowMs: number): number | null {
     const session = this.#sessions.get(id);
@@ -237,33 +222,31 @@ export class ClientCaches {
     return generation;
   }
 
-  /**
-   * Whether a session holds a delegation, also while it is being recalled. To be called in the tick in which a fenced command is executed.
-   */
+  /** Also true during a recall. To be called in the tick in which a fenced command is executed. */
   holds(id: number, { inode, generation }: HeldDelegation, nowMs: number): boolean {
     const held = this.#delegated.get(inode);
     return held?.session.id === id && held.generation === generation && nowMs < held.session.untilMs;
   }
 
-  /** @returns whether a directory is delegated to another session than this one; null: to any */
+  /** Whether a directory is delegated to another session than `but`; null: to any. */
   isDelegated(inode: number, but: number | null): boolean {
     const held = this.#delegated.get(inode);
     return held !== undefined && held.session.id !== but;
   }
 
-  /** As a change by the client of the session, which has forgotten the inode by itself; null: by one that remembers nothing. */
+  /** A change by the session's client, which has dropped the inode itself; null: by a client without a cache. */
   changeBy(id: number | null, inode: number): BlockedChange {
     const session = id === null ? undefined : this.#sessions.get(id);
     return { inodes: [inode], owner: session === undefined ? null : ownerOf(session, inode) };
   }
 
-  /** @returns whether some client, the change's own left out where it has forgotten by itself, may believe what changes */
+  /** Whether a client has cached what changes, except the change's own client if it has dropped it. */
   isHeld({ inodes, owner }: BlockedChange, nowMs: number): boolean {
     this.#expire(nowMs);
     return inodes.some((inode) => this.#othersOf(inode, owner).length > 0);
   }
 
-  /** From here on nobody is granted what changes, until `release`. */
+  /** No client is granted what changes, until `release`. */
   block({ inodes }: BlockedChange): void {
     for (const inode of inodes) this.#blocked.set(inode, (this.#blocked.get(inode) ?? 0) + 1);
   }
@@ -278,11 +261,7 @@ export class ClientCaches {
     }
   }
 
-  /**
-   * Asks clients to forget what changes; to be blocked before.
-   *
-   * @returns sessions that have news
-   */
+  /** Recalls what changes, which is blocked before. @returns sessions to notify */
   recall({ inodes, owner }: BlockedChange, nowMs: number): number[] {
     const told = new Set<number>();
     for (const inode of inodes) {
@@ -294,13 +273,13 @@ export class ClientCaches {
     return [...told];
   }
 
-  /** @returns when, at the latest, nobody may believe any more what changes */
+  /** @returns the latest time at which a client may have cached what changes */
   heldUntilMs({ inodes, owner }: BlockedChange): number {
     const holders = inodes.flatMap((inode) => this.#othersOf(inode, owner));
     return Math.max(-Infinity, ...holders.map(({ untilMs }) => untilMs));
   }
 
-  /** Nothing is granted any more, and clients are told to forget all. Whether all have is seen in `counts`. */
+  /** Grants nothing any more; clients are to drop everything. `counts` shows whether all have. */
   close(): void {
     this.#closed = true;
   }
@@ -335,7 +314,7 @@ export class ClientCaches {
   #grantOne(session: Session, inode: number): boolean {
     if (this.#blocked.has(inode) || this.isDelegated(inode, session.id)) return false;
     const recall = session.grants.get(inode);
-    // Whether the client asked before or after it forgot cannot be known here.
+    // Unknown whether the client asked before or after it dropped the inode.
     if (recall !== undefined && recall !== 0) return false;
     if (recall === undefined) {
       const { sessionGrantsMax, grantsMax } = this.#options;
@@ -353,7 +332,7 @@ export class ClientCaches {
     return true;
   }
 
-  /** Takes the oldest grants back where there are too many. */
+  /** Recalls the oldest grants beyond the bounds. */
   #bound(session: Session, nowMs: number): void {
     const { sessionGrantsMax, grantsMax } = this.#options;
     const surplus = Math.max(session.grants.size - sessionGrantsMax, this.#grants - grantsMax);
@@ -376,7 +355,7 @@ export class ClientCaches {
   #othersOf(inode: number, owner: CacheOwner | null): Session[] {
     const holders = this.#holders.get(inode);
     if (holders === undefined) return [];
-    // Grants of another session of the same client may be of after it has stopped waiting for the command.
+    // Another session of the same client may have grants from after it stopped waiting for the command.
     const own = owner?.forgets.includes(inode) ? owner.under : undefined;
     return [...holders].filter(({ id, client }) => id !== own || client !== owner?.client);
   }

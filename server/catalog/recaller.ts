@@ -15,9 +15,9 @@ import type { MetricsRegistry } from '../metrics.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import { type BlockedChange, ClientCaches, type ClientCachesOptions } from './client-caches.ts';
 
-/** A poll waits for something to forget for this part of the session's duration. */
+/** A poll waits for recalls for this part of the session's duration. */
 const POLLS_PER_LEASE = 3;
-/** A change that clients held up for longer is worth a line in the log. */
+/** Longer waits for clients are logged. */
 const SLOW_MS = 1_000;
 
 type Answer = QueryResults[Query['kind']];
@@ -30,13 +30,13 @@ export interface RecallerParts {
   readonly metrics?: MetricsRegistry;
 }
 
-/** Brings clients to forget what is about to change, and waits for them; the rules are those of `ClientCaches`. */
+/** Recalls caches before changes, and waits for the clients; `ClientCaches` has the rules. */
 export class Recaller {
   readonly #parts: RecallerParts;
   readonly #caches: ClientCaches;
-  /** Polls that wait for something to forget, by session. */
+  /** Waiting polls, by session. */
   readonly #polls = new Map<number, () => void>();
-  /** Changes that wait for clients, each with what makes it look again. */
+  /** Callbacks of changes that wait for clients. */
   readonly #changes = new Set<() => void>();
   readonly #countRecalled: (changes: number, waitedMs: number) => void;
 
@@ -58,7 +58,7 @@ export class Recaller {
       waited?.add(waitedMs / 1000);
     };
     metrics?.observe('gauge', 'leasehold_cache_sessions', 'Clients that remember what they are told', () => {
-      // Where clients come no more and nothing changes, nothing else ends what is over.
+      // Without polls and changes, nothing else ends expired sessions.
       this.isHeld({ inodes: [], owner: null });
       return this.#caches.counts().sessions;
     });
@@ -79,8 +79,7 @@ export class Recaller {
   }
 
   /**
-   * Renews a session, then waits until it has something to forget; to be called where the primary may answer reads.
-   *
+   * Renews a session, then waits until it has recalls; to be called while the primary may answer reads.
    * @param isFenced every server that may become the primary obeys fences, as far as is known; else no session begins
    */
   async poll({ session, ...request }: CacheRequest, isFenced: boolean): Promise<CacheAnswer> {
@@ -89,7 +88,7 @@ export class Recaller {
     const poll = { ...request, fenced, session: session ?? null };
     const polled = { ...this.#caches.poll(poll, world.nowMs(), driver.servesForMs()), fenced: true };
     this.#lookAgain();
-    // All sessions end no later than their duration from now, and none is there that has said that it forgot.
+    // All sessions end within their duration from now; there is none if all have acknowledged.
     driver.noteBelief(this.#caches.counts().sessions === 0 ? -Infinity : polled.validMs * BELIEF_MARGIN);
     const id = polled.session;
     if (id === null || id !== session || polled.validMs === 0 || this.#caches.hasNews(id, world.nowMs()))
@@ -98,34 +97,29 @@ export class Recaller {
     return { ...polled, ...this.#caches.take(id) };
   }
 
-  /**
-   * Answers a client that remembers, in one turn.
-   *
-   * @param ask reads from committed state
-   */
+  /** Answers a client with a cache session, in one tick. @param ask reads from committed state */
   answer(query: Query, session: number, ask: (query: Query) => Answer): RememberedAnswer<Answer> {
     const result = presentOrNull(query, ask);
     const refused = this.#caches.grant(session, inodesOf(query, result), this.#parts.world.nowMs());
     return { result, granted: refused === null ? null : { session, refused } };
   }
 
-  /** As `answer`: nothing of it is granted but the directory that is asked about, which is delegated where that can be. */
+  /** As `answer`, but grants only the queried directory, which is delegated if possible. */
   answerDelegating(query: Query, session: number, ask: (query: Query) => Answer): RememberedAnswer<Answer> {
     const result = presentOrNull(query, ask);
     const inode = directoryOf(query);
     return { result, granted: null, ...(inode === null ? {} : this.delegate(session, inode)) };
   }
 
-  /** Grants what a command of a session's client has left of an inode. To be called in the tick in which that is committed. */
+  /** Grants the result of a command to its client. To be called in the tick in which it is committed. */
   grants(session: number | undefined, { inode, live }: Pick<Attributes, 'inode' | 'live'>): boolean {
     if (session === undefined || live) return false;
     return this.#caches.grant(session, [inode], this.#parts.world.nowMs())?.length === 0;
   }
 
   /**
-   * Reads have made access times later: each session that holds a grant of the inode learns of it with its next poll.
-   *
-   * @param ask reads from committed state
+   * Reads have increased access times: each session with a grant of the inode learns it with its next poll. @param ask
+   * reads from committed state
    */
   noted(inodes: Iterable<number>, ask: (query: Query) => Answer): void {
     const nowMs = this.#parts.world.nowMs();
@@ -139,13 +133,13 @@ export class Recaller {
     for (const session of told) this.#polls.get(session)?.();
   }
 
-  /** @returns the session, where the directory is delegated to it; nothing where that cannot be */
+  /** @returns the session if the directory is delegated to it; else nothing */
   delegate(session: number, inode: number): Pick<RememberedAnswer<unknown>, 'delegated' | 'generation'> {
     const generation = this.#caches.delegate(session, inode, this.#parts.world.nowMs());
     return generation === null ? {} : { delegated: session, generation };
   }
 
-  /** @returns why a command must not be executed at this moment, if its fence does not stand */
+  /** @returns why a command must not be executed now, if its fence is lost */
   refusal({ under = 0, fence = [] }: Partial<CacheOwner> = {}): ServiceError | null {
     const nowMs = this.#parts.world.nowMs();
     const lost = fence.find((held) => !this.#caches.holds(under, held, nowMs));
@@ -157,11 +151,10 @@ export class Recaller {
   }
 
   /**
-   * Resolves when a question may be answered from committed state: what a client, to which the directory is delegated, has made
-   * in it before the question is part of that.
-   *
-   * @param session of whoever asks, whose own names need not be; null for a client that remembers nothing
-   * @param delegate the directory is to be delegated to that session: others forget it also where they only believe what is there
+   * Resolves when a query may be answered from committed state, which then includes earlier changes of a client to
+   * which the directory is delegated.
+   * @param session of the caller, whose own changes need not be included; null for a client without a cache
+   * @param delegate the directory is to be delegated to that session: plain grants of others are recalled, too
    */
   async told(query: Query, session: number | null, delegate: boolean): Promise<void> {
     const inode = directoryOf(query);
@@ -188,7 +181,7 @@ export class Recaller {
     this.#caches.release(change);
   }
 
-  /** Resolves when no client, but the change's own, believes any more what changes; that is at the end of its session at the latest. */
+  /** Resolves when no client but the change's own has cached what changes, at the latest when the sessions end. */
   async forgotten(change: BlockedChange): Promise<void> {
     const { world, log } = this.#parts;
     const beganMs = world.nowMs();
@@ -202,12 +195,12 @@ export class Recaller {
       log?.warn({ inodes: change.inodes, waitedMs }, 'a change waited for a silent client');
   }
 
-  /** Nothing is granted any more; resolves when all clients have forgotten, or their sessions are over. */
+  /** Stops granting; resolves when all clients have dropped their caches, or their sessions are over. */
   async close(): Promise<void> {
     this.#caches.close();
     this.#endPolls();
     for (;;) {
-      // Looking at nothing in particular still ends what is over.
+      // This call ends expired sessions.
       this.isHeld({ inodes: [], owner: null });
       if (this.#caches.counts().sessions === 0) return;
       await this.#progress(CLOSING_LOOK_MS);
@@ -215,7 +208,7 @@ export class Recaller {
   }
 
   #news(session: number, waitMs: number): Promise<void> {
-    // One poll of a session waits: one that came later knows more of what the client has forgotten.
+    // Only one poll of a session waits: a later one has newer acknowledgments.
     this.#polls.get(session)?.();
     return new Promise((resolve) => {
       const done = (): void => {
@@ -249,11 +242,11 @@ export class Recaller {
   }
 }
 
-/** Sessions are told a duration that is a little shorter than the one that is waited for here. */
+/** Clients get a duration that is a little shorter than the one that this server waits. */
 const BELIEF_MARGIN = 1.03;
 const CLOSING_LOOK_MS = 100;
 
-/** @returns null for a name that is not there, in a directory that is */
+/** @returns null if the directory exists, but not the entry */
 function presentOrNull(query: Query, ask: (query: Query) => Answer): Answer | null {
   try {
     return ask(query);
@@ -266,7 +259,7 @@ function presentOrNull(query: Query, ask: (query: Query) => Answer): Answer | nu
   }
 }
 
-/** @returns the read that an inode had last; null where the inode is gone, which its client may have removed itself */
+/** Null if the inode is gone, which its client may have removed itself. */
 function readOf(inode: number, ask: (query: Query) => Answer): NotedRead | null {
   try {
     const found = ask({ kind: 'attributes', inode });
@@ -279,7 +272,7 @@ function readOf(inode: number, ask: (query: Query) => Answer): NotedRead | null 
   }
 }
 
-/** The directory whose names, or whose own attributes, are asked for. */
+/** The directory whose entries or attributes are queried. */
 function directoryOf(query: Query): number | null {
   switch (query.kind) {
     case 'lookup':
@@ -292,10 +285,10 @@ function directoryOf(query: Query): number | null {
   }
 }
 
-/** What has to stay as it is for an answer to stay true. Of live files the catalog knows too little. */
+/** The inodes that an answer depends on. Live files are excluded: the catalog knows too little of them. */
 function inodesOf(query: Query, result: Answer | null): number[] {
   const inodes: number[] = [];
-  // What a snapshot shows never changes, and is not what the inode is now.
+  // A snapshot never changes, and is not the inode's current state.
   if ('snapshot' in query && query.snapshot !== undefined) return inodes;
   if (query.kind === 'lookup') inodes.push(query.parent);
   if (query.kind === 'list') inodes.push(query.inode);

@@ -4,14 +4,15 @@ import type { World } from '../../base/world.ts';
 import { stillLive } from '../../catalog/commands/attributes.ts';
 import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
 
-/** Part of the time of an operation that files have to be settled in. */
+/** Part of the operation time-out in which files have to be settled. */
 const SETTLE_SHARE = 0.6;
-/** Files that are settled at a time. */
 const SETTLING_MAX = 64;
-/** Time before a file is settled again, in milliseconds. */
 const AGAIN_MS = 50;
 
-/** A command that is executed only while no file of its scope is live: none of a volume, or not the one of which flags are set. */
+/**
+ * A command that is executed only while no file of its scope is live: none of the volume, or not the file whose flags
+ * are set.
+ */
 export type BarrierCommand = Extract<Command, { kind: 'snapshot-create' | 'set-flags' }>;
 /** The name of a volume, or the number of an inode. */
 type Scope = string | number;
@@ -22,9 +23,9 @@ export interface WriteBarrierParts {
   nowMs(): number;
   /** Reads from committed state, at the catalog's primary. */
   query<Q extends Query>(query: Q): QueryResults[Q['kind']];
-  /** The primary of a file reports to the catalog all that it knows, which ends its mark; its next change asks the catalog first. */
+  /** Has a file's primary report all that it knows, which ends its mark; its next change asks the catalog first. */
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
-  /** Commands that were held may continue. */
+  /** Held commands may continue. */
   released(): void;
 }
 
@@ -43,14 +44,15 @@ export function needsBarrier(command: Command): command is BarrierCommand {
 }
 
 /**
- * Quiesces files for a command: while the barrier of its scope is up, no file of the scope becomes live, and those that are live are settled.
- * A snapshot is of one moment by that (decision 0043): changes that were acknowledged before are in the catalog, and later ones ask the
- * catalog first. Flags hold for all changes: a primary orders no change without a mark (`open-for-write`), and the next mark is given under
- * the new flags, also to a change that is executed late, or by an earlier primary.
+ * Quiesces files for a command: while the barrier of its scope is up, no file of the scope becomes live, and live ones
+ * are settled. So a snapshot is of one moment (decision 0043): the catalog has all changes acknowledged before, and
+ * later ones ask the catalog first. Flags hold for all changes: a primary orders no change without a mark
+ * (`open-for-write`), and the next mark is set under the new flags, also for a late change, or one of an earlier
+ * primary.
  */
 export class WriteBarrier {
   readonly #parts: WriteBarrierParts;
-  /** Scopes with a barrier, and how many commands each of them has. */
+  /** Scopes with a barrier, and the number of commands of each. */
   readonly #scopes = new Map<Scope, number>();
 
   constructor(parts: WriteBarrierParts) {
@@ -62,8 +64,8 @@ export class WriteBarrier {
   }
 
   /**
-   * Whether a command has to wait, because a file of a scope with a barrier would become live. The primary of a live file may have its mark
-   * again: its settling waits for changes that are under way.
+   * Whether a command has to wait, because it would make a file of a scope with a barrier live. The primary of a live
+   * file may get its mark again: its settling waits for changes in progress.
    */
   holds(command: Command): boolean {
     if (!this.isUp) return false;
@@ -88,7 +90,7 @@ export class WriteBarrier {
     }
   }
 
-  /** To be called in the tick in which the command is executed, by itself. @throws FilesLive */
+  /** To be called in the tick in which the command is executed. @throws FilesLive */
   assertStill(command: BarrierCommand): void {
     const live = this.#liveFiles(command);
     if (live.length > 0) throw new FilesLive(live);
@@ -96,7 +98,7 @@ export class WriteBarrier {
 
   /**
    * @param execute executes the command, once, unless files are live then
-   * @throws ServiceError where a file cannot be settled in time; the command was not executed then
+   * @throws ServiceError if a file cannot be settled in time; the command was not executed then
    */
   async pass<Result>(command: BarrierCommand, execute: () => Promise<Result>): Promise<Result> {
     const { nowMs, operationTimeoutMs, world } = this.#parts;

@@ -10,26 +10,24 @@ import { MalformedError } from '../../wire/bytes.ts';
 import type { ReplicaLag } from '../../wire/http-api.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
 
-/** The call by which a server asks another where its replicas stand. */
 export const POSITIONS_CALL = 'positions';
 
-/** Files in one call. */
 const PAGE = 1_000;
 const CALL_MS = 10_000;
-/** A peer that comes into reach is compared after a moment: it may be about to leave again. */
+/** A newly connected peer is compared after this pause: it may disconnect again soon. */
 const SETTLE_MS = 2_000;
-/** While replicas lag, the next comparison comes sooner. */
+/** The next comparison is earlier while replicas lag. */
 const LAGGING_PERIOD_MS = 30_000;
-/** Between looks whether those that were found behind still are: at first, and at the most. */
+/** Pauses between checks of the replicas that lagged: the first, and the longest. */
 const LOOK_MS = 500;
 const LOOK_MS_MAX = 5_000;
-/** Who is behind for less is not told of: somebody always is a moment behind (decision 26). */
+/** A replica that has lagged for a shorter time is not reported: some always do (decision 26). */
 const TOLD_MS = 1_000;
-/** Files that are opened at the same time so that their primaries bring all replicas up, and the pause after each. */
+/** Files that are opened at the same time so that their primaries catch all replicas up, and the pause after each. */
 const OPEN_PARALLEL = 2;
 const OPEN_PAUSE_MS = 50;
 
-/** Servers of earlier releases send no view, and pass over it. */
+/** Earlier releases send no view, and ignore it. */
 type Asked = readonly [
   file: number,
   counter: number,
@@ -42,15 +40,14 @@ type Asked = readonly [
 interface AskedReplica {
   readonly file: FileId;
   readonly position: Position;
-  /** Absent where it has joint members, or was not told. */
+  /** Absent for joint members, or if it was not sent. */
   readonly view?: View;
 }
-/** A replica that is behind: where it stands, or null where there is none. */
+/** A replica that lags: its last operation, or null if there is none. */
 type Behind = readonly [file: number, seq: number | null];
 
-/** A peer's replica as it was found. */
 interface BehindReplica {
-  /** Where the one here stood: who has come so far is not behind any more. */
+  /** Position of the local replica: one that reaches it lags no longer. */
   readonly position: Position;
   readonly versions: number;
   readonly bytes: number;
@@ -64,30 +61,30 @@ export interface AntiEntropyParts {
   readonly everyMs: number;
   readonly settleMs?: number;
   readonly toldMs?: number;
-  /** Files with a replica here, in ascending order. */
+  /** In ascending order. */
   list(after: FileId, countMax: number): readonly FileId[];
   record(file: FileId): ReplicaRecord | null;
-  /** Number of the view by which the file's replica was removed here; 0 where none was. */
+  /** Number of the view that removed the file's replica here; 0 if none did. */
   departedView(file: FileId): number;
   sizeBytes(file: FileId): number;
   readonly conflicts: Pick<ViewConflicts, 'compare'>;
-  /** In use here: whoever is its primary knows where its replicas stand, and sends what they lack. */
+  /** In use here: its primary catches up its replicas. */
   isInUse(file: FileId): boolean;
-  /** Servers in reach, without this one. */
+  /** Connected servers without this one. */
   peers(): readonly ServerId[];
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
-  /** Its contents never change: a client has sealed it, or it preserves contents of another file. */
+  /** A client has sealed it, or it preserves contents of another file. */
   isFinal(file: FileId): boolean;
-  /** Whether the catalog names no servers for the file. */
+  /** Whether the catalog lists no servers for the file. */
   isWithoutServers(file: FileId): Promise<boolean>;
-  /** Uses the file as a client would, so that it has a primary. */
+  /** Uses the file like a client, so that it gets a primary. */
   open(file: FileId): Promise<unknown>;
 }
 
 /**
- * Finds replicas that fell behind while nobody used their files: a server that was away comes back, and of what was
- * written meanwhile only files in use are sent to it. Each server compares its replicas with those of the others
- * and opens files of which another's replica is behind its own; becoming primary brings all replicas up.
+ * Finds replicas that lag while their files are unused: a server that was away gets only the changes of files in use.
+ * Each server compares its replicas with those of the others, and opens files whose other replica lags behind its own;
+ * the new primary catches up all replicas.
  */
 export class AntiEntropy {
   readonly #parts: AntiEntropyParts;
@@ -103,7 +100,7 @@ export class AntiEntropy {
     this.#schedule();
   }
 
-  /** What was found when peers were compared, and has not come along since. */
+  /** Replicas found to lag that have not caught up since. */
   lag(): ReplicaLag {
     const beforeMs = this.#parts.world.nowMs() - (this.#parts.toldMs ?? TOLD_MS);
     const told = [...this.#behind.values()].flatMap((replicas) => [...replicas.values()]);
@@ -116,7 +113,7 @@ export class AntiEntropy {
     const timer = this.#parts.world.after(this.#parts.settleMs ?? SETTLE_MS, () => {
       this.#due.delete(peer);
       void this.#inTurn(() => this.compare(peer)).then(() => {
-        // Where something is left, the next comparison is not so far away any more.
+        // If something is left, the next comparison is earlier.
         if (this.#isAnyBehind) this.#schedule();
       });
     });
@@ -136,7 +133,7 @@ export class AntiEntropy {
     const behind: Behind[] = [];
     for (const { file, position, view } of decodeAsked(payload)) {
       const record = this.#parts.record(file);
-      // By a later view this server is no member: it lacks nothing.
+      // In a later view this server is no member: it lacks nothing.
       if (record === null && view !== undefined && view.number <= this.#parts.departedView(file)) continue;
       if (record === null) behind.push([file, null]);
       else if (view !== undefined && this.#parts.conflicts.compare(file, record.view, view, from)) continue;
@@ -145,13 +142,13 @@ export class AntiEntropy {
     return Buffer.from(JSON.stringify(behind));
   }
 
-  /** Whether a server holds all of a file that is in a state. */
+  /** Whether a server has everything of a file up to a position. */
   async holds(server: ServerId, file: FileId, position: Position): Promise<boolean> {
     const behind = await this.#ask(server, [{ file, position }]);
     return behind.length === 0;
   }
 
-  /** Whether a server's replica stands exactly at a position: it holds all of it, and lacks what would come next. */
+  /** Whether a server's replica has exactly this position: everything up to it, and no next operation. */
   async isAt(server: ServerId, file: FileId, position: Position): Promise<boolean> {
     const next = { ...position, seq: position.seq + 1 };
     const [found, ...more] = await this.#ask(server, [
@@ -161,7 +158,7 @@ export class AntiEntropy {
     return found !== undefined && more.length === 0;
   }
 
-  /** Compares all replicas that this server and `peer` both should have, and opens the files of those behind. */
+  /** Compares all replicas that this server and `peer` both should have, and opens the files of those that lag. */
   async compare(peer: ServerId): Promise<void> {
     const { self, record, sizeBytes, isInUse, list, log } = this.#parts;
     const before = this.#behind.get(peer);
@@ -174,9 +171,9 @@ export class AntiEntropy {
       const asked = page.flatMap((file) => {
         if (isInUse(file)) return [];
         const own = record(file);
-        // What was never written is nowhere behind.
+        // A file that was never written does not lag.
         if (own === null || own.installed.counter === 0) return [];
-        // A replica left here by members that have changed says nothing about theirs.
+        // A replica that was left over by a change of members says nothing about the members' replicas.
         const voters = viewVoters(own.view);
         if (!voters.includes(self) || !voters.includes(peer)) return [];
         return [{ file, position: positionOf(own), seq: own.seq, view: own.view }];
@@ -205,7 +202,7 @@ export class AntiEntropy {
     return [...this.#behind.values()].some((replicas) => replicas.size > 0);
   }
 
-  /** Looks from time to time who has come along, also while others are still being opened. */
+  /** Checks periodically which replicas have caught up, also while others are still being opened. */
   #lookIn(pauseMs: number): void {
     this.#lookTimer?.cancel();
     this.#lookTimer = this.#parts.world.after(pauseMs, () => {
@@ -218,7 +215,7 @@ export class AntiEntropy {
     });
   }
 
-  /** Those that were found first are opened first: where one page of them has come along, there is another. */
+  /** Files are opened in the order in which they were found: once one page has caught up, the next is checked. */
   async #look(peer: ServerId): Promise<void> {
     const replicas = this.#behind.get(peer);
     while (replicas !== undefined && replicas.size > 0 && !this.#closed) {
@@ -231,7 +228,7 @@ export class AntiEntropy {
     }
   }
 
-  /** Whether there is such a file still, and the server is to have a replica of it. */
+  /** Whether the file still exists, and the server is to have a replica of it. */
   #isOf(file: FileId, server: ServerId): boolean {
     const record = this.#parts.record(file);
     return record !== null && viewVoters(record.view).includes(server);
@@ -256,7 +253,7 @@ export class AntiEntropy {
     }
   }
 
-  /** One comparison at a time, so that a cluster that starts is not flooded. */
+  /** One comparison at a time, so that a starting cluster is not flooded. */
   #inTurn(work: () => Promise<void>): Promise<void> {
     this.#working = this.#working.then(() => this.#attempt(work));
     return this.#working;
@@ -275,7 +272,7 @@ export class AntiEntropy {
   async #openAll(files: readonly FileId[]): Promise<void> {
     const waiting = files.values();
     const worker = async (): Promise<void> => {
-      // The workers share one iterator: each file is taken by the first that is free.
+      // The workers share one iterator: each file is taken by the first free worker.
       for (const file of waiting) {
         if (this.#closed) return;
         await this.#attempt(() => this.#open(file));
@@ -285,7 +282,10 @@ export class AntiEntropy {
     await Promise.all(Array.from({ length: OPEN_PARALLEL }, worker));
   }
 
-  /** A file that is to preserve contents has no primary while a majority may be without it: until the catalog names its servers. */
+  /**
+   * A file that is to preserve contents gets no primary while a majority may lack it: until the catalog lists its
+   * servers.
+   */
   async #open(file: FileId): Promise<void> {
     const { isFinal, isWithoutServers, open } = this.#parts;
     if (isFinal(file) && (await isWithoutServers(file)))

@@ -19,19 +19,18 @@ export interface ClusterPlanParts {
   readonly tls: PeerTls | null;
 }
 
-/** With whom a server is to work, found out before anything else begins. */
+/** The servers that a server works with, determined at its start. */
 export interface ClusterPlan {
-  /** As it was given; with the cluster's own values where the server joins one. */
+  /** The given one; with the cluster's own values if the server joins one. */
   readonly config: ServerConfig;
   readonly bootstrap: Bootstrap;
   readonly known: KnownServers;
 }
 
 /**
- * A server that was told all others goes by that; one that joins asks them, once, and goes by what it remembers
- * from then on.
- *
- * @throws ConfigurationError where the cluster to be joined is another one, or does not want this server
+ * A server that was configured with all others uses that; one that joins asks them, once, and then uses what it
+ * recorded.
+ * @throws ConfigurationError if the cluster is another one, or refuses this server
  */
 export async function planCluster(config: ServerConfig, parts: ClusterPlanParts): Promise<ClusterPlan> {
   const { folder, world, log } = parts;
@@ -41,7 +40,7 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
   const found = readRemembered(file);
   const before = found?.cluster === cluster ? found : null;
   const joins = config.join.length > 0;
-  // Others look for a server where it said that it is; one that moved has to tell them, and they would not hear it.
+  // Others connect to the recorded address; a server that moved has to join again to report its new one.
   const isWhereItWas = before?.servers.some(({ id, url }) => id === self && url === selfUrl) === true;
   const remembered = joins && !isWhereItWas ? await join(config, selfUrl, parts) : before;
   const bootstrap =
@@ -59,15 +58,14 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
 }
 
 /**
- * A server with other settings could not work with the others: the server exits before the catalog registers it.
- *
+ * A server with other settings could not work with the others: it exits before the catalog registers it.
  * @throws ConfigurationError that names each option that differs, with both values
  */
 function assertSameSettings(config: ServerConfig, cluster: ClusterServers): void {
   const { catalogMembers } = bootstrapOf(cluster);
   if (paramsHash({ ...config, catalogMembers }) === cluster.paramsHash) return;
   const own = sharedSettings(config);
-  // Servers of earlier releases do not say what they have.
+  // Earlier releases do not send their settings.
   const theirs = cluster.settings ?? {};
   const differences = Object.entries(theirs)
     .filter(([option, value]) => own[option] !== value)

@@ -9,7 +9,6 @@ import { ConfigurationError } from '../configuration-error.ts';
 import { drawIncarnation } from '../incarnation.ts';
 import { isClusterServers } from './known-servers.ts';
 
-/** Between two attempts to find a server that answers. */
 const RETRY_MS = 1_000;
 const ANSWER_MS = 20_000;
 
@@ -22,24 +21,21 @@ export interface JoinParts {
   readonly join: readonly string[];
   readonly world: World;
   readonly log: Logger;
-  /** Makes connections to a server of the cluster by its base URL. */
   channelTo(url: string): HttpChannel;
-  /** @throws ConfigurationError where this server cannot work with the cluster: then it is not registered */
+  /** @throws ConfigurationError if this server cannot work with the cluster: then it is not registered */
   accepts(servers: ClusterServers): void;
 }
 
-/** What a server that joined was told. */
 export interface Joined {
   readonly servers: ClusterServers;
-  /** This server as the catalog has it now. */
+  /** This server, as the catalog has it now. */
   readonly registered: ServerInfo;
 }
 
 /**
- * Asks a running cluster to be let in: first who is there, then to be registered, so that the others dial this
- * server and accept its connections. Tries again until somebody answers.
- *
- * @throws ConfigurationError where the cluster is another one, or has removed this server
+ * Joins a running cluster: gets the list of servers, then has this server registered, so that the others connect to it
+ * and accept its connections. Repeats until a server answers.
+ * @throws ConfigurationError if the cluster is another one, or has removed this server
  */
 export async function joinCluster(parts: JoinParts): Promise<Joined> {
   for (let attempt = 0; ; attempt++) {

@@ -7,7 +7,10 @@ import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { flushDirectory } from '../storage/file-ops.ts';
 
-/** With whom a cluster began: the same on all servers, for good. Names are leased among these, and their catalog is the first. */
+/**
+ * The servers that a cluster began with: the same on all servers, for good. They are the first voters of names, and of
+ * the catalog.
+ */
 export interface Bootstrap {
   readonly urls: ReadonlyMap<ServerId, string>;
   readonly catalogMembers: readonly ServerId[];
@@ -21,7 +24,7 @@ export interface CatalogPlace {
 
 const FIRST_VIEW = 1;
 
-/** A moment of the catalog: what was told in a later one is newer. */
+/** Orders lists of servers by the catalog's epoch and operation. */
 export type CatalogMoment = readonly [epoch: number, seq: number];
 
 export interface KnownServersParts {
@@ -29,13 +32,13 @@ export interface KnownServersParts {
   readonly selfUrl: string;
   readonly cluster: string;
   readonly paramsHash: string;
-  /** By option, what must be the same on all servers. */
+  /** Settings that must be the same on all servers, by option. */
   readonly settings: Readonly<Record<string, string>>;
   readonly bootstrap: Bootstrap;
-  /** Addresses that this server was told itself: they hold whatever the catalog says. */
+  /** Addresses from this server's own configuration: they override the catalog's. */
   readonly configured: ReadonlyMap<ServerId, string>;
   readonly world: World;
-  /** Where the list outlives this process. */
+  /** The list is kept here across restarts. */
   readonly file: string;
   readonly log: Logger;
 }
@@ -43,9 +46,8 @@ export interface KnownServersParts {
 type KnownServer = ClusterServers['servers'][number];
 
 /**
- * What this server knows of the others without asking anybody: where they are, and whether they are in. It is told
- * by the catalog, remembers it on disk, and so finds the others even where it was never configured with them and
- * the catalog has no majority.
+ * What this server knows of the others without a request: their addresses and states. The catalog reports it, and it is
+ * kept on disk, so that this server finds the others even without configuration and without a majority of the catalog.
  */
 export class KnownServers {
   /** Base URLs of all servers that take part, this one included. Changes in place. */
@@ -69,12 +71,12 @@ export class KnownServers {
     this.#update();
   }
 
-  /** Who holds the catalog, by the newest view of it that was heard of here. */
+  /** The newest view of the catalog that this server knows. */
   get catalogView(): CatalogPlace {
     return this.#catalogView;
   }
 
-  /** `in` also where the catalog has never heard of the server. */
+  /** `in` also for a server that the catalog does not have. */
   stateOf(server: ServerId): ServerState {
     return this.#servers.find(({ id }) => id === server)?.state ?? 'in';
   }
@@ -83,16 +85,13 @@ export class KnownServers {
     return this.stateOf(this.#parts.self) !== 'in';
   }
 
-  /** Calls back after each change, until the returned function is called. */
+  /** @returns what to call to unsubscribe */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /**
-   * @param catalogView null where nothing was said of it
-   * @param moment null where it is not known; then the list is taken as the newest
-   */
+  /** @param catalogView null if unknown @param moment null if unknown; then the list counts as the newest */
   take(
     servers: readonly KnownServer[],
     catalogView: CatalogPlace | null,
@@ -107,8 +106,9 @@ export class KnownServers {
   }
 
   /**
-   * What another server knows, which may be older: adds servers that are unknown here, and follows a newer view of the catalog. A
-   * member of the catalog whose disk was replaced finds the other members by it, also while the catalog waits for just that.
+   * Merges another server's list, which may be older: adds unknown servers, and follows a newer view of the catalog. A
+   * member of the catalog whose disk was replaced finds the other members this way, even while the catalog waits for
+   * it.
    */
   learn({ servers, ...rest }: ClusterServers): void {
     const unknown = servers.filter(({ id }) => !this.#servers.some((known) => known.id === id));
@@ -118,8 +118,8 @@ export class KnownServers {
   }
 
   /**
-   * Whether there is such a server. A server that has just joined may be known to the catalog alone: its list is taken over then.
-   *
+   * Whether the cluster has this server. If it is unknown here, it may have just joined: then the catalog's list is
+   * adopted.
    * @param listed the servers as the catalog has them now
    */
   async find(server: ServerId, listed: () => Promise<readonly ServerInfo[]>): Promise<boolean> {
@@ -136,7 +136,7 @@ export class KnownServers {
     if (changed) for (const listener of [...this.#listeners]) listener();
   }
 
-  /** What a server is told that wants to join, or that asks who is there. */
+  /** For a server that joins, or asks for the servers. */
   describe(): ClusterServers {
     const { cluster, paramsHash, settings, bootstrap } = this.#parts;
     return {
@@ -150,7 +150,7 @@ export class KnownServers {
     };
   }
 
-  /** @returns whether anything is different now */
+  /** @returns whether anything changed */
   #update(): boolean {
     const { self, selfUrl, configured, bootstrap } = this.#parts;
     const before = JSON.stringify([[...this.urls], this.stateOf(self)]);
@@ -176,13 +176,13 @@ export class KnownServers {
       writeWhole(file, text, world.randomBytes(8).toString('hex'));
       this.#written = text;
     } catch (error) {
-      // It is only a help for the next start.
+      // The file only helps the next start.
       log.warn({ err: error, file }, 'the list of servers could not be written');
     }
   }
 }
 
-/** @returns what an earlier life of this server wrote down; null where there is nothing that can be used */
+/** @returns what an earlier process recorded; null if there is nothing usable */
 export function readRemembered(file: string): ClusterServers | null {
   let value: unknown;
   try {
@@ -194,7 +194,7 @@ export function readRemembered(file: string): ClusterServers | null {
   return isClusterServers(value) ? value : null;
 }
 
-/** Whether `value` is what `describe` gives, as far as others rely on it. */
+/** Whether `value` has what others need of a `describe`. */
 export function isClusterServers(value: unknown): value is ClusterServers {
   if (typeof value !== 'object' || value === null) return false;
   const { cluster, paramsHash, bootstrap, catalogMembers, catalogView, servers } = value as Record<
@@ -240,12 +240,11 @@ function isKnownServer(value: unknown): value is KnownServer {
   );
 }
 
-/** What others need to know of a server. */
 export function knownServerOf({ id, url, zone, state }: ServerInfo): KnownServer {
   return { id, url, zone, state };
 }
 
-/** After a crash there is the old text or the new one. @param unique names the new one while it is written */
+/** Replaces the file atomically. @param unique suffix of the temporary file */
 function writeWhole(file: string, text: string, unique: string): void {
   const fresh = `${file}.${unique}`;
   const fd = openSync(fresh, 'w', 0o600);

@@ -32,16 +32,16 @@ import { Registrar } from './registrar.ts';
 import { Steward } from './steward.ts';
 import { VOTERS_CALL, VotersKeeper } from './voters-keeper.ts';
 
-/** The catalog's primary tells another server who the servers are. */
+/** Sends the list of servers from the catalog's primary. */
 const SERVERS_CALL = 'servers';
-/** What a server knows of the others, told to each that it is connected with anew. */
+/** Sends a server's own list to each newly connected peer. */
 const KNOWN_SERVERS_CALL = 'known-servers';
-/** The catalog's primary asks a server to get ready for a replica of the catalog. */
+/** Asks a server to prepare a replica of the catalog. */
 const HOLD_CATALOG_CALL = 'hold-catalog';
 const CALL_MS = 10_000;
-/** While this server is drained, files that it had to open all the same are offered to others this often. */
+/** While this server is drained, files that it had to open anyway are offered to others this often. */
 const HAND_OVER_MS = 5_000;
-/** One move of a file, or of the catalog. It goes on if it takes longer. */
+/** For one move of a file, or of the catalog. It continues if it takes longer. */
 const CHANGE_MS = 60_000;
 
 export interface MembershipParts {
@@ -59,15 +59,13 @@ export interface MembershipParts {
   readonly idle: IdleFiles;
   readonly transport: ClusterTransport;
   readonly conflicts: ViewConflicts;
-  /** Of named leases. */
   readonly named: NamedLeaseDriver;
-  /** The servers with which the cluster began. */
   readonly founders: readonly ServerId[];
-  /** The catalog has seen another data folder of this server after this one: this one must not go on. */
+  /** The catalog has seen another data folder of this server after this one: this process must stop. */
   replaced(): void;
 }
 
-/** This server among the others: what it tells them, and what it does because they come and go. */
+/** This server as one of the cluster: reports to the other servers, and reactions to their changes. */
 export class Membership {
   readonly #parts: MembershipParts;
   readonly #registrar: Registrar;
@@ -75,7 +73,7 @@ export class Membership {
   readonly #voters: VotersKeeper;
   readonly #antiEntropy: AntiEntropy;
   readonly #handOverTimer: Timer;
-  /** What the others were told last, by this server as the catalog's primary; and who has heard it. */
+  /** The last list that was announced by this server as the catalog's primary; and the peers that have it. */
   #announced = '';
   readonly #heard = new Set<ServerId>();
 
@@ -170,7 +168,6 @@ export class Membership {
     this.#antiEntropy.close();
   }
 
-  /** The catalog knows this server and its store. */
   get registered(): boolean {
     return this.#registrar.registered;
   }
@@ -198,24 +195,21 @@ export class Membership {
     this.#antiEntropy.connected(peer);
   }
 
-  /** @returns whether `peer` holds all of a file that is in a state */
   holds(peer: ServerId, file: FileId, position: Parameters<AntiEntropy['holds']>[2]): Promise<boolean> {
     return this.#antiEntropy.holds(peer, file, position);
   }
 
-  /** @returns whether the replica of `peer` stands exactly at a position */
   isAt(peer: ServerId, file: FileId, position: Parameters<AntiEntropy['isAt']>[2]): Promise<boolean> {
     return this.#antiEntropy.isAt(peer, file, position);
   }
 
-  /** Where the replica of a peer is; null where it has none. */
   async placeAt(peer: ServerId, file: FileId): Promise<ReplicaPlace | null> {
     return decodePlace(
       await this.#parts.transport.call(peer, REPLICA_PLACE_CALL, encodePlaceRequest(file), CALL_MS),
     );
   }
 
-  /** Answers a peer's call; null where it is none of membership's. */
+  /** Answers a peer's call; null if it is for another part. */
   serve(from: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> | null {
     switch (method) {
       case POSITIONS_CALL:
@@ -246,7 +240,7 @@ export class Membership {
     return server === this.#parts.config.id || this.#parts.transport.isConnected(server);
   }
 
-  /** The transport goes by what is known now; a server that turned to draining hands over what it serves. */
+  /** Updates the transport's peers; a server that began draining hands over its files. */
   #follow(): void {
     const { known, transport, config } = this.#parts;
     for (const peer of transport.peers) if (!known.urls.has(peer)) transport.removePeer(peer);
@@ -258,7 +252,10 @@ export class Membership {
     this.#handOver();
   }
 
-  /** A member that has no replica of the catalog, because its disk was replaced or it heard late, gets one. */
+  /**
+   * A member without a replica of the catalog, because its disk was replaced or it learned of its membership late, gets
+   * one.
+   */
   #holdCatalog(): void {
     const { known, catalog, config, log } = this.#parts;
     if (catalog.view() !== null || !known.catalogView.members.includes(config.id)) return;
@@ -273,7 +270,7 @@ export class Membership {
     void idle.handOver((driver) => this.yieldTo(driver.view) !== null);
   }
 
-  /** Who shall be primary of a file instead of this server; null where it may be. */
+  /** The server that is to be primary of a file instead of this one; null if this one may be. */
   yieldTo(view: View): ServerId | null {
     const { known, config } = this.#parts;
     if (!known.isDraining) return null;
@@ -283,7 +280,7 @@ export class Membership {
     return others.find((member) => known.stateOf(member) === 'in') ?? null;
   }
 
-  /** New holders get ready first, then the catalog moves. */
+  /** New members prepare first, then the catalog moves. */
   async #changeCatalogMembers(members: readonly ServerId[]): Promise<View> {
     const { transport, gateway, config, catalog } = this.#parts;
     const before = catalog.status().members;
@@ -347,7 +344,6 @@ function decodeList(payload: Uint8Array): ClusterServers {
   return list;
 }
 
-/** Host and port of a base URL. */
 export function addressOf(url: string): Address {
   const { hostname, port, protocol } = new URL(url);
   const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;

@@ -7,11 +7,10 @@ import type { StoreSpace } from '../storage/store.ts';
 import type { KnownServers } from './known-servers.ts';
 import { knownServerOf } from './known-servers.ts';
 
-/** After a failed attempt. */
 const RETRY_MS = 1_000;
-/** How often a server looks whether the catalog still has it right. */
+/** How often a server checks its entry in the catalog. */
 const PERIOD_MS = 60_000;
-/** A change of free space by this part of the disk is worth a command of the catalog. */
+/** A change of free space by this part of the disk is reported. */
 const SPACE_STEP = 0.01;
 
 type RegisterCommand = Extract<Command, { kind: 'server-register' }>;
@@ -27,17 +26,17 @@ export interface RegistrarParts {
   readonly known: KnownServers;
   readonly periodMs?: number;
   space(): Promise<StoreSpace>;
-  /** Is told once for each store from which file on nothing can have been on a disk before it. */
+  /** Called with the first file id that no earlier disk of this server can have had. */
   bornAt(file: FileId): void;
-  /** The catalog has seen another data folder of this server after this one: this one must not go on. */
+  /** The catalog has seen another data folder of this server after this one: this process must stop. */
   replaced(): void;
   command(command: RegisterCommand): Promise<CommandResults['server-register']>;
   query(query: ServersQuery): Promise<QueryResults['servers']>;
 }
 
 /**
- * Tells the catalog that this server is there, and how much room it has; learns who the others are. A command is
- * given only where the catalog has something wrong: an idle cluster writes nothing.
+ * Registers this server and its free space in the catalog, and learns the other servers. It sends a command only if the
+ * catalog's entry is wrong: an idle cluster writes nothing.
  */
 export class Registrar {
   readonly #parts: RegistrarParts;
@@ -54,7 +53,6 @@ export class Registrar {
     void this.#turn();
   }
 
-  /** The catalog has this store's number now. */
   get registered(): boolean {
     return this.#registered;
   }

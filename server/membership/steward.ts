@@ -16,50 +16,48 @@ import {
   wantedMembers,
 } from './wanted-members.ts';
 
-/** Files that are moved at the same time. */
 const PARALLEL = 4;
-/** Files looked at in one query, and inodes scanned by one. */
+/** Files of one query. */
 const PAGE = 500;
-/** How often the steward looks whether there is something to do. */
 const PERIOD_MS = 1_000;
-/** All files are counted anew this often, whatever happened. */
+/** All files are counted again this often. */
 const COUNT_PERIOD_MS = 600_000;
-/** Disks that differ by no more than this part are even. */
+/** Disks whose usage differs by no more than this part are even. */
 const REBALANCE_THRESHOLD = 0.2;
-/** Between two moves for the sake of evenness: servers tell their free space no more often. */
+/** Between two moves for balance: servers report their free space no more often. */
 const REBALANCE_PERIOD_MS = 120_000;
 const REBALANCE_FILES_MAX = 100;
-/** A file that could not be moved is left alone for so long, then for longer. */
+/** Pause before a file that could not be moved is tried again; it doubles. */
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 const RETRIES_REMEMBERED_MAX = 10_000;
-/** The steward takes up a plan for new members after so long: its primary has given it up, or the change takes long. */
+/**
+ * After this time the steward resumes a plan for new members: its primary has abandoned it, or the change takes long.
+ */
 export const PLAN_MS = 120_000;
-/** So is one that names a server which leaves: the server is not removed before. */
+/** Shorter for a plan with a server that leaves: the server is not removed before. */
 const LEAVING_PLAN_MS = 5_000;
 
-/** Failures by which nothing is known against the move: it goes on, or somebody else is at it. */
+/** Failures that do not count against a move: it continues, or another server does it. */
 const UNFINISHED: ReadonlySet<string> = new Set(['unknown', 'busy']);
 
 export interface StewardParts {
   readonly world: World;
   readonly log: Logger;
-  /** A server that is out of the catalog's primary's reach for so long is replaced, in milliseconds. */
+  /** A server is replaced after it was unreachable from the catalog's primary for this long, in milliseconds. */
   readonly replaceAfterMs: number;
   readonly periodMs?: number;
   isCatalogPrimary(): boolean;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
-  /** Servers that may hold new replicas. */
   candidates(servers: readonly ServerInfo[]): readonly Candidate[];
   isConnected(server: ServerId): boolean;
   catalogMembers(): readonly ServerId[];
-  /** How many servers held the catalog in the beginning. */
+  /** The number of members that the catalog began with. */
   readonly catalogReplicasFirst: number;
   changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
   changeCatalogMembers(members: readonly ServerId[]): Promise<View>;
-  /** The catalog follows the file's view, if it has not yet. */
   followView(file: FileId, view: View): Promise<unknown>;
-  /** The list of servers as it is now, for all who are to know it. */
+  /** Sends the current list to all servers. */
   announce(servers: readonly ServerInfo[]): void;
 }
 
@@ -69,23 +67,22 @@ interface Retry {
 }
 
 interface SeenPlan {
-  /** As text. */
   readonly mark: string;
-  /** When it was found, or taken up last. */
+  /** When it was found, or last resumed. */
   readonly sinceMs: number;
 }
 
 /**
- * Sees to it that every file is where it should be. It runs at the catalog's primary and keeps nothing but
- * counters and pauses: what is to be done follows from the catalog, so that the next primary goes on.
+ * Moves replicas to the servers where they should be. It runs at the catalog's primary and keeps only counters and
+ * pauses: the work follows from the catalog, so that the next primary continues.
  *
- * Files on servers that are draining, out, or gone for long come first; then files with too few or too many
- * replicas; then the catalog itself; and if nothing else is to do, the fullest disk gives to the emptiest.
+ * Files on servers that are draining, out, or gone come first; then files with too few or too many replicas; then the
+ * catalog itself; and if nothing else is to do, the fullest disk gives files to the emptiest.
  */
 export class Steward {
   readonly #parts: StewardParts;
   readonly #rounds: Rounds;
-  /** Since when a server is out of reach. */
+  /** When servers became unreachable. */
   readonly #awaySinceMs = new Map<string, number>();
   readonly #retries = new Map<number, Retry>();
   readonly #current = new Set<number>();
@@ -93,9 +90,9 @@ export class Steward {
   #plans = new Map<number, SeenPlan>();
   #done = 0;
   #failed = 0;
-  /** Files that are still to be moved, as counted last. */
+  /** Files still to be moved, by the last count. */
   #left = 0;
-  /** What was the case when all files were counted last: volumes' factors and servers' states. */
+  /** Volumes' factors and servers' states at the last full count. */
   #counted = '';
   #countedMs = Number.NEGATIVE_INFINITY;
   #rebalancedMs = Number.NEGATIVE_INFINITY;
@@ -106,7 +103,7 @@ export class Steward {
       world: parts.world,
       periodMs: parts.periodMs ?? PERIOD_MS,
       work: async () => (parts.isCatalogPrimary() ? this.#look() : this.#forget()),
-      // A catalog that is being elected, most of the time: the next turn finds out.
+      // Mostly an election of the catalog's primary: the next round tries again.
       failed: (error) => parts.log.debug({ err: error }, 'replicas are looked after in the next turn'),
     });
   }
@@ -115,7 +112,7 @@ export class Steward {
     this.#rounds.close();
   }
 
-  /** Null where this server is not the catalog's primary. */
+  /** Null if this server is not the catalog's primary. */
   moving(): Moving | null {
     if (!this.#parts.isCatalogPrimary()) return null;
     const done = this.#done;
@@ -127,7 +124,7 @@ export class Steward {
     };
   }
 
-  /** Looks once, and moves what there is to move. Returns at once where an earlier turn is under way. */
+  /** Runs one round. Returns at once if an earlier one is in progress. */
   turn(): Promise<void> {
     return this.#rounds.run();
   }
@@ -150,7 +147,7 @@ export class Steward {
     if (moved === 0 && this.#left === 0 && this.#current.size === 0) this.#rest();
   }
 
-  /** The servers as they stand now; who is out of reach is so since this primary has seen it. */
+  /** The servers' current states; a server is unreachable since this primary noticed it. */
   standings(servers: readonly ServerInfo[]): ServerStanding[] {
     const { replaceAfterMs, isConnected } = this.#parts;
     const nowMs = this.#parts.world.nowMs();
@@ -189,7 +186,7 @@ export class Steward {
     }
   }
 
-  /** Looks through all files, if volumes or servers have changed since, or a long time ago. */
+  /** Scans all files, if volumes or servers have changed since the last scan, or it was long ago. */
   async #count(standings: readonly ServerStanding[]): Promise<number> {
     const { volumes } = await this.#parts.query({ kind: 'volumes' });
     const states = standings.map(({ id, state, reachable }) => [id, state, reachable]);
@@ -201,7 +198,7 @@ export class Steward {
     const moved = await this.#moveAll(this.#miscounted(), () => {
       unfinished = true;
     });
-    // What failed or was put off is looked for again, since nothing else would bring it back.
+    // Failed or postponed moves are scanned for again, because nothing else would find them.
     if (this.#failed === before && !unfinished) {
       this.#counted = now;
       this.#countedMs = nowMs;
@@ -221,7 +218,7 @@ export class Steward {
     }
   }
 
-  /** Files with a plan for new members that has not ended for long. */
+  /** Files with a plan for new members that has been open for long. */
   async *#planned(leaving: readonly ServerStanding[]): AsyncGenerator<PlacedFile> {
     const leave = new Set<string>(leaving.map(({ id }) => id));
     const found = new Map<number, SeenPlan>();
@@ -248,14 +245,14 @@ export class Steward {
   async #moveAll(files: AsyncGenerator<PlacedFile>, putOff: () => void = () => undefined): Promise<number> {
     let moved = 0;
     const worker = async (): Promise<void> => {
-      // The workers share one generator: each file is taken by the first that is free.
+      // The workers share one generator: each file is taken by the first free worker.
       for (let next = await files.next(); next.done !== true; next = await files.next()) {
         if (!this.#parts.isCatalogPrimary()) return;
         const file = next.value;
-        // Asked anew for each file: a campaign lasts, and servers come and go meanwhile.
+        // Queried again for each file: a scan takes long, and servers change meanwhile.
         const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
         const members = wantedMembers(holdingOf(file), this.standings(servers), file.wanted);
-        // That the members are to stay as they are ends a change that was planned.
+        // Confirming the current members ends a planned change.
         if (isSame(members, file.members) && file.planned === undefined) continue;
         const outcome = await this.#move(file.inode as FileId, members);
         if (outcome === 'moved') moved += 1;
@@ -293,7 +290,7 @@ export class Steward {
     }
   }
 
-  /** The catalog leaves servers that leave, and is on as many as it is to be where it can. */
+  /** Moves the catalog away from servers that leave, and to the wanted number of servers if possible. */
   async #moveCatalog(standings: readonly ServerStanding[]): Promise<void> {
     const members = this.#parts.catalogMembers();
     const inCount = standings.filter(({ state, gone }) => state === 'in' && !gone).length;
@@ -339,7 +336,7 @@ export class Steward {
     return moved;
   }
 
-  /** Nothing is left to do: the next campaign is counted from zero, and who looks sees how the last one ended. */
+  /** Nothing is left to do: drops retries that are long over. */
   #rest(): void {
     if (this.#retries.size === 0) return;
     const nowMs = this.#parts.world.nowMs();
@@ -348,7 +345,7 @@ export class Steward {
     }
   }
 
-  /** Another server is the catalog's primary: it begins from what the catalog says. */
+  /** Another server is the catalog's primary: it starts from the catalog's state. */
   #forget(): void {
     this.#awaySinceMs.clear();
     this.#retries.clear();

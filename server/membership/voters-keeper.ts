@@ -19,13 +19,11 @@ import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
 import { Rounds } from '../rounds.ts';
 import type { ServerStanding } from './wanted-members.ts';
 
-/**
- * The catalog's primary tells another server who votes on named leases; the answer says by which view that one goes.
- */
+/** Sends the voters on named leases from the catalog's primary to another server; the answer has that server's view. */
 export const VOTERS_CALL = 'voters';
 const PERIOD_MS = 1_000;
 const CALL_MS = 2_000;
-/** Servers that vote on one name, once voters have changed: as many as hold the catalog at the most. */
+/** Servers that vote on one name, once voters have changed: at most the catalog's members. */
 const VOTERS_PER_NAME = 5;
 /** A cluster that began with these survives the loss of one. */
 const FOUNDERS_ENOUGH = 3;
@@ -34,42 +32,38 @@ export interface VotersKeeperParts {
   readonly self: ServerId;
   readonly world: World;
   readonly log: Logger;
-  /** Of named leases. */
   readonly timing: LeaseTiming;
-  /** The servers with which the cluster began. */
   readonly founders: readonly ServerId[];
   readonly driver: Pick<NamedLeaseDriver, 'voters' | 'adopt' | 'isSilent' | 'clockMs'>;
   readonly periodMs?: number;
   isCatalogPrimary(): boolean;
-  /** Who holds the catalog; null while that changes. */
+  /** Null during a change. */
   catalogMembers(): readonly ServerId[] | null;
-  /** All servers as they stand now, by the catalog. */
   standings(): Promise<readonly ServerStanding[]>;
-  /** The view as the catalog has it at some moment after the call. */
+  /** As the catalog has it at some moment after the call. */
   query(): Promise<QueryResults['voters']>;
   command(command: CommandOf<'set-voters'>): Promise<unknown>;
-  /** All that was executed so far survives the loss of power of all servers. */
   flush(): Promise<void>;
-  /** Null while the server is away. */
+  /** Null while the server is disconnected. */
   commandsVersion(server: ServerId): number | null;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
 }
 
 /**
- * Sees to it that the servers that vote on named leases are those that hold the catalog, as these come and go. It runs
- * at the catalog's primary. The catalog says which view has which number; each server has the view on disk by which it
- * votes; `VotersChange` says when the next step is safe.
+ * Keeps the voters on named leases the same servers as the catalog's members. It runs at the catalog's primary. The
+ * catalog numbers the views; each server has the view by which it votes on disk; `VotersChange` decides when the next
+ * step is safe.
  */
 export class VotersKeeper {
   readonly #parts: VotersKeeperParts;
   readonly #rounds: Rounds;
-  /** Null where this server is not the catalog's primary. */
+  /** Null if this server is not the catalog's primary. */
   #change: VotersChange | null = null;
   /** Number of the view that is known to be durable. */
   #durable = 0;
-  /** Servers that said, since they were connected last, that they go by the view of that number. */
+  /** The view's number that a server has confirmed since it was last connected. */
   readonly #informed = new Map<ServerId, number>();
-  /** Servers with views that the catalog does not have; said once of each. */
+  /** Servers with views that the catalog does not have; logged once each. */
   readonly #strangers = new Set<ServerId>();
 
   constructor(parts: VotersKeeperParts) {
@@ -78,7 +72,7 @@ export class VotersKeeper {
       world: parts.world,
       periodMs: parts.periodMs ?? PERIOD_MS,
       work: () => (parts.isCatalogPrimary() ? this.#keep() : this.#follow()),
-      // A catalog that is being elected, most of the time: the next turn finds out.
+      // Mostly an election of the catalog's primary: the next round tries again.
       failed: (error) =>
         parts.log.debug({ err: error }, 'the voters of named leases are looked after in the next turn'),
     });
@@ -92,15 +86,14 @@ export class VotersKeeper {
     this.#informed.delete(peer);
   }
 
-  /** Looks once. Returns at once where an earlier turn is under way. */
+  /** Runs one round. Returns at once if an earlier one is in progress. */
   turn(): Promise<void> {
     return this.#rounds.run();
   }
 
   /**
-   * Answers `VOTERS_CALL`. A server with a new data folder does not rely on what it is sent, which may have been under
-   * way for long: its former self may have voted by a later view. It asks the catalog itself.
-   *
+   * Answers `VOTERS_CALL`. A server with a new data folder does not adopt the view from this message, which may be old:
+   * the server's former folder may have voted by a later view. It asks the catalog itself.
    * @throws MalformedError
    */
   serve(payload: Uint8Array): Uint8Array {
@@ -135,7 +128,7 @@ export class VotersKeeper {
     log.info({ view: next.number, voters: votersAll(next) }, 'the voters of named leases change');
   }
 
-  /** What servers are told has to last longer than they do. */
+  /** Flushed first: a view must be more durable than the servers that adopt it. */
   async #agreed(): Promise<VotersView> {
     const { founders, query, flush } = this.#parts;
     const { view } = await query();
@@ -146,7 +139,7 @@ export class VotersKeeper {
     return view;
   }
 
-  /** While voters change, all are asked again and again: one that was silent takes part some time. */
+  /** While voters change, all servers are asked repeatedly: a silent one takes part later. */
   async #tell(change: VotersChange, view: VotersView, standings: readonly ServerStanding[]): Promise<void> {
     const { self, call, log } = this.#parts;
     const payload = Buffer.from(JSON.stringify(view));
@@ -188,7 +181,7 @@ export class VotersKeeper {
     }
   }
 
-  /** @returns null where the voters are to stay for now */
+  /** @returns null if the voters are to stay for now */
   #wanted(view: VotersView, standings: readonly ServerStanding[]): VoterSet | null {
     const { founders, catalogMembers } = this.#parts;
     const present = standings.filter(({ state, gone }) => state !== 'out' && !gone);
@@ -210,7 +203,6 @@ export class VotersKeeper {
   }
 }
 
-/** For the catalog, which has texts for servers. */
 function votersCommand({ number, members, joint, clockMs }: VotersView): CommandOf<'set-voters'>['view'] {
   const set = ({ servers, perCell }: VoterSet) => ({ servers: [...servers], perCell });
   return { number, members: set(members), ...(joint === undefined ? {} : { joint: set(joint) }), clockMs };

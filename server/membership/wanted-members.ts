@@ -2,29 +2,25 @@ import type { ServerId } from '../../base/ids.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
 import { type Candidate, chooseServers, zoneOf } from '../placement.ts';
 
-/** A server as whoever moves replicas sees it. */
 export interface ServerStanding extends Candidate {
   readonly state: ServerState;
-  /** Out of reach for so long that its replicas are to be replaced. */
+  /** Unreachable for so long that its replicas are to be replaced. */
   readonly gone: boolean;
 }
 
-/** Where a file's replicas are. */
 export interface Holding {
   readonly inode: number;
   readonly members: readonly ServerId[];
 }
 
 /**
- * Which servers are to hold a file. Pure, so that it can be asked again at any time, by any primary of the
- * catalog, with the same answer as long as nothing has changed.
+ * The servers that are to hold a file. Pure: every primary of the catalog gets the same result as long as nothing has
+ * changed.
  *
- * Replicas stay where they are if they can. Those on servers that are draining, or gone, are replaced, and
- * stay where there is no other server to take them; those on servers that are out are given up, unless
- * nothing else is left.
- *
- * @param factor how many replicas there should be
- * @returns the members; the same ones, in the same order, where nothing is to do
+ * Replicas stay where they are if possible. Those on servers that are draining or gone are replaced, and stay if no
+ * other server can take them; those on servers that are out are dropped, unless no other is left.
+ * @param factor wanted number of replicas
+ * @returns the members; the same ones, in the same order, if nothing is to do
  */
 export function wantedMembers(
   file: Holding,
@@ -34,7 +30,7 @@ export function wantedMembers(
   const known = new Map(servers.map((server) => [server.id, server]));
   const isGood = (id: ServerId): boolean => {
     const server = known.get(id);
-    // Of a server that nobody has told us of, nothing bad is known.
+    // A server without an entry is assumed to be good.
     return server === undefined || (server.state === 'in' && !server.gone);
   };
   const staying = trimmed(file.members.filter(isGood), known, factor);
@@ -45,13 +41,13 @@ export function wantedMembers(
   );
   const added = chooseServers(factor - staying.length, free, file.inode, zones);
   const wanted = new Set([...staying, ...added]);
-  // What cannot be replaced is better than nothing, if there is hope that it answers.
+  // A replica that cannot be replaced is better than none, if its server may return.
   const hopeful = file.members
     .filter((id) => !wanted.has(id) && !isGood(id) && known.get(id)?.state !== 'out')
     .toSorted((a, b) => Number(known.get(b)?.reachable) - Number(known.get(a)?.reachable));
   for (const id of hopeful) if (wanted.size < factor) wanted.add(id);
   if (wanted.size === 0) return file.members;
-  // Those of before keep their order, so that an unchanged set is recognized.
+  // Old members keep their order, so that an unchanged set is recognized.
   const kept = file.members.filter((id) => wanted.has(id));
   return [...kept, ...[...wanted].filter((id) => !file.members.includes(id))];
 }
@@ -60,20 +56,18 @@ export function wantedMembers(
 const CATALOG_REPLICAS = [3, 5];
 
 interface CatalogServers {
-  /** How many held the catalog in the beginning. */
   readonly first: number;
-  /** How many hold it now. */
   readonly now: number;
-  /** Servers that are neither draining nor out, nor away for long. */
+  /** Servers that are neither draining nor out nor gone. */
   readonly inCount: number;
   /** Servers that are neither draining nor out. */
   readonly stayingCount: number;
 }
 
 /**
- * How many servers are to hold the catalog: as many as in the beginning, and where those were too few to survive a failure, as
- * many more as there are servers for. What has grown does not shrink: a server that is away for a time takes no replica with it. A server
- * that is drained does where no other can take it, as long as there are enough to survive a failure.
+ * The wanted number of the catalog's members: as many as in the beginning, or if those were too few to survive a
+ * failure, more as servers join. It does not shrink when a server is away for a time. It shrinks when a server is
+ * drained that no other can replace, as long as enough remain to survive a failure.
  */
 export function catalogReplicasWanted({ first, now, inCount, stayingCount }: CatalogServers): number {
   const [least = first] = CATALOG_REPLICAS;
@@ -82,7 +76,10 @@ export function catalogReplicasWanted({ first, now, inCount, stayingCount }: Cat
   return stayingCount >= least ? Math.min(wanted, stayingCount) : wanted;
 }
 
-/** @returns at most `count` of the servers: those out of reach go first, then who shares a zone, then the fullest */
+/**
+ * @returns at most `count` of the servers: unreachable ones are dropped first, then those that share a zone, then the
+ * fullest
+ */
 function trimmed(
   members: readonly ServerId[],
   known: ReadonlyMap<ServerId, ServerStanding>,
@@ -110,24 +107,19 @@ function trimmed(
   return left;
 }
 
-/** The part of a disk that is in use; null where the server has not said. */
+/** Null if the server has not reported it. */
 export function usedPart({ freeBytes, totalBytes }: Candidate): number | null {
   return totalBytes === 0 ? null : 1 - freeBytes / totalBytes;
 }
 
-/** A move that makes disks more even. */
 export interface Rebalance {
   readonly from: ServerId;
   readonly to: ServerId;
-  /** How much is to be moved at the most before room is looked at again. */
+  /** Limit of one move, before free space is compared again. */
   readonly bytesMax: number;
 }
 
-/**
- * From the fullest to the emptiest server, if they are further apart than `threshold` (a part of a disk).
- *
- * @returns null where the disks are even enough
- */
+/** From the fullest to the emptiest server, if they differ by more than `threshold` (a part of a disk); else null. */
 export function rebalanceOf(servers: readonly ServerStanding[], threshold: number): Rebalance | null {
   const usable = servers
     .filter(({ state, gone, reachable }) => state === 'in' && !gone && reachable)
@@ -140,16 +132,14 @@ export function rebalanceOf(servers: readonly ServerStanding[], threshold: numbe
   if (fullest === undefined || emptiest === undefined) return null;
   const apart = fullest.used - emptiest.used;
   if (apart <= threshold) return null;
-  // A quarter of the way: what others write meanwhile, and what was not registered yet, must not turn it around.
+  // A quarter of the difference: other writes, and unreported ones, must not reverse it.
   const bytesMax = Math.floor((apart / 4) * Math.min(fullest.server.totalBytes, emptiest.server.totalBytes));
   return { from: fullest.server.id, to: emptiest.server.id, bytesMax };
 }
 
 /**
- * A file's members after a move from the fullest to the emptiest server.
- *
- * @returns null where the file is not to be moved: it is not there, it is at the target already, or its
- *   replicas would come to be in fewer zones
+ * A file's members after a move between the two servers. Null if the file is not to be moved: it is not at the source,
+ * it is at the target already, or its replicas would be in fewer zones.
  */
 export function rebalancedMembers(
   file: Holding,

@@ -3,10 +3,9 @@ import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 
-/** The call between servers by which one asks another for the bytes of an object that is damaged on its own disk. */
+/** Asks another server for the bytes of an object that is damaged on this server's disk. */
 export const REPAIR_CALL = 'repair';
 
-/** One object in exactly one version. */
 export interface RepairRequest {
   readonly file: FileId;
   readonly entry: ObjectEntry;
@@ -23,7 +22,6 @@ export function encodeRepairRequest({ file, entry }: RepairRequest): Uint8Array 
     .finish();
 }
 
-/** @throws MalformedError */
 export function decodeRepairRequest(bytes: Uint8Array): RepairRequest {
   const reader = new ByteReader(bytes);
   const file = readFileId(reader);

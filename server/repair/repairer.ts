@@ -8,9 +8,9 @@ import type { DiskStore } from '../storage/disk-store.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 import { decodeRepairRequest, encodeRepairRequest, REPAIR_CALL } from './repair-call.ts';
 
-/** One object of one server is waited for so long, in milliseconds; then the next one is asked. */
+/** Longest wait for one object from one server, in milliseconds; then the next one is asked. */
 const ANSWER_MS_MAX = 3_000;
-/** Servers that do not answer, or are not connected, are asked again: so often, after so many milliseconds. */
+/** Servers that do not answer, or are not connected, are asked again: this often, after this pause. */
 const ATTEMPTS_MAX = 5;
 const RETRY_MS = 500;
 
@@ -23,16 +23,14 @@ export interface RepairerParts {
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
 }
 
-/** An object that is damaged here. */
 export interface DamagedObject {
   readonly file: FileId;
   readonly index: number;
 }
 
 /**
- * Finds the bytes of objects that are damaged on this server's disk at the other servers of the file's view, and
- * gives them the same help. Only the same version with the same checksum will do: an older one, or none, is
- * never put in its place.
+ * Fetches the bytes of damaged objects from other servers of the file's view, and serves such requests. Only the same
+ * version with the same checksum is accepted: a damaged object is never replaced by an older one.
  */
 export class Repairer {
   readonly #parts: RepairerParts;
@@ -43,24 +41,22 @@ export class Repairer {
     this.#parts = parts;
   }
 
-  /** Damaged objects whose bytes came from another server. */
   get fetchedCount(): number {
     return this.#fetchedCount;
   }
 
-  /** Times that a damaged object's bytes were to be had nowhere. */
   get failedCount(): number {
     return this.#failedCount;
   }
 
-  /** @returns the bytes of this version, checked, from the first server that has them; null where none does */
+  /** @returns the verified bytes of this version from the first server that has them; null if none does */
   async fetch(file: FileId, entry: ObjectEntry): Promise<Uint8Array | null> {
     const { self, store, isConnected, log } = this.#parts;
     const view = store.record(file)?.view;
     const members = new Set([...(view?.members ?? []), ...(view?.joint ?? [])]);
     members.delete(self);
     for (let attempt = 1; attempt <= ATTEMPTS_MAX && members.size > 0; attempt++) {
-      // Servers that start or elect are often back in a moment, and a failed read or replica is not.
+      // A short wait is cheaper than a failed read or replica: servers that start or elect often return soon.
       if (attempt > 1) await this.#parts.world.sleep(RETRY_MS);
       for (const server of members) {
         if (!isConnected(server)) continue;
@@ -81,7 +77,7 @@ export class Repairer {
     return null;
   }
 
-  /** Answers another server's `fetch`: the bytes, or nothing where they are not here, or damaged too. */
+  /** Answers another server's `fetch`: the bytes, or nothing if they are not here, or damaged too. */
   async serve(payload: Uint8Array): Promise<Uint8Array> {
     const { file, entry } = decodeRepairRequest(payload);
     const found = await this.#parts.store.inspect(file, entry);

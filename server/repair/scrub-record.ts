@@ -2,29 +2,28 @@ import fs from 'node:fs';
 import { errorCode } from '../storage/failures.ts';
 import type { DamagedObject } from './repairer.ts';
 
-/** What a scrubber remembers over restarts. Times are milliseconds since 1970. */
+/** A scrubber's progress, kept across restarts. Times are milliseconds since 1970. */
 export interface ScrubRecord {
-  /** Begin of the pass under way, or of the last one; null before the first. */
+  /** Start of the pass in progress, or of the last one; null before the first. */
   readonly startedMs: number | null;
-  /** End of the last pass; null while one is under way. */
+  /** End of the last pass; null while one is in progress. */
   readonly finishedMs: number | null;
-  /** The pass goes on behind this object of this file. */
+  /** The pass continues after this object of this file. */
   readonly file: number;
   readonly index: number;
   readonly objects: number;
   readonly bytes: number;
   readonly damaged: number;
   readonly repaired: number;
-  /** Objects that no server had whole, a bounded number of them. */
+  /** Objects that no server had undamaged, a bounded number of them. */
   readonly unrepairable: readonly DamagedObject[];
 }
 
-/** @returns the record of a server that never scrubbed: as if a pass had just ended */
+/** For a server that never scrubbed: as if a pass had just ended. */
 export function scrubRecordNew(nowMs: number): ScrubRecord {
   return { ...scrubRecordStart(nowMs), startedMs: null, finishedMs: nowMs };
 }
 
-/** @returns the record of a pass that begins now */
 export function scrubRecordStart(nowMs: number): ScrubRecord {
   return {
     startedMs: nowMs,
@@ -39,7 +38,7 @@ export function scrubRecordStart(nowMs: number): ScrubRecord {
   };
 }
 
-/** @returns null where there is none, or none that can be read: nothing but a pass is lost with it */
+/** Null if there is none, or it is unreadable: only a pass is lost with it. */
 export function scrubRecordRead(path: string): ScrubRecord | null {
   let value: unknown;
   try {
@@ -51,7 +50,7 @@ export function scrubRecordRead(path: string): ScrubRecord | null {
   return isRecord(value) ? value : null;
 }
 
-/** Replaces the record as a whole. It is not synced: after a loss of power an older one will do. */
+/** Replaces the record atomically. It is not synced: after a loss of power an older one suffices. */
 export function scrubRecordWrite(path: string, record: ScrubRecord): void {
   fs.writeFileSync(`${path}.new`, `${JSON.stringify(record)}\n`, { mode: 0o600 });
   fs.renameSync(`${path}.new`, path);

@@ -15,18 +15,17 @@ import {
   scrubRecordWrite,
 } from './scrub-record.ts';
 
-/** Entries of the index that are looked at in one turn. */
 const ENTRIES_PER_TURN = 256;
 const FILES_PER_TURN = 256;
-/** Shorter pauses are put together. */
+/** Shorter pauses are accumulated. */
 const PAUSE_MS_MIN = 10;
-/** The record is written after so much of a pass, in milliseconds. */
+/** The record is saved at this interval, in milliseconds. */
 const SAVE_MS = 2_000;
-/** Timers do not reach further than this, and a clock may be set meanwhile: so often the time is looked at. */
+/** Longest timer: timers have a limit, and the clock may be set meanwhile. */
 const LOOK_MS_MAX = 3_600_000;
-/** Paths are told again within this time, in milliseconds, though a file may have moved meanwhile. */
+/** Paths are cached for this time, in milliseconds, although a file may move meanwhile. */
 const PATHS_MS = 60_000;
-/** Objects that are remembered by name; the rest are only counted. */
+/** Objects that are listed; further ones are only counted. */
 const UNREPAIRABLE_MAX = 1_000;
 
 export interface ScrubberParts {
@@ -35,40 +34,39 @@ export interface ScrubberParts {
   readonly log: Logger;
   readonly store: Pick<DiskStore, 'list' | 'record' | 'entries' | 'inspect' | 'repair'>;
   readonly repairer: Pick<Repairer, 'fetch'>;
-  /** Where progress is remembered. */
   readonly recordFile: string;
-  /** A pass reads no more than this, in bytes per second. */
+  /** Limit of a pass, in bytes per second. */
   readonly bytesPerS: number;
-  /** From the end of one pass to the begin of the next, in milliseconds. */
+  /** From the end of one pass to the start of the next, in milliseconds. */
   readonly everyMs: number;
-  /** First path of each file that has one, as the catalog knows it now. */
+  /** First path of each file that has one, as the catalog has it now. */
   paths(files: readonly FileId[]): Promise<ReadonlyMap<FileId, string>>;
 }
 
 /**
- * Reads every object of every replica on this disk now and then, at a set pace, because a damaged one that
- * nobody reads is found only when the last whole copy is gone. What is damaged is repaired from another
- * replica with the same version. A pass that a restart interrupts goes on where it was.
+ * Reads every object of every replica on this disk periodically, at a limited rate: without reads, damage is found only
+ * when the last undamaged copy is lost. A damaged object is repaired from another replica with the same version. An
+ * interrupted pass continues after a restart.
  */
 export class Scrubber {
   readonly #parts: ScrubberParts;
   #record: ScrubRecord;
   #running = false;
   #retrying = false;
-  /** How often another server came back. */
+  /** How often another server has reconnected. */
   #returns = 0;
   #closed = false;
   #timer: Timer | null = null;
-  /** Paths as the catalog told them last: it reads all its names for that. */
+  /** Cached, because the catalog reads all its entries for a query. */
   #known: { atMs: number; asked: ReadonlySet<FileId>; paths: ReadonlyMap<FileId, string> } = {
     atMs: -Infinity,
     asked: new Set(),
     paths: new Map(),
   };
-  /** Ends the pause of the pass under way. */
+  /** Ends the pause of the pass in progress. */
   #wake: (() => void) | null = null;
   #savedMs = 0;
-  /** What was read is paid for by waiting; so much is owed as of then. */
+  /** Waiting time owed for what was read, as of `#pacedMs`. */
   #owedMs = 0;
   #pacedMs = 0;
   readonly #total = { objects: 0, bytes: 0, damaged: 0, repaired: 0, passes: 0 };
@@ -78,30 +76,30 @@ export class Scrubber {
     this.#record = scrubRecordRead(parts.recordFile) ?? scrubRecordNew(this.#wallMs());
   }
 
-  /** The other servers can be asked from now on: goes on with a pass that was interrupted, or waits for the next. */
+  /** The other servers are reachable: continues an interrupted pass, or waits for the next. */
   begin(): void {
     if (this.#record.finishedMs === null) this.#run();
     else this.#wait();
   }
 
-  /** What was counted since this server started. */
+  /** Counts since this server started. */
   get total(): { readonly [Name in 'objects' | 'bytes' | 'damaged' | 'repaired' | 'passes']: number } {
     return this.#total;
   }
 
-  /** Objects of the pass under way, or of the last one, that no server had whole. */
+  /** Objects of the pass in progress, or of the last one, that no server had undamaged. */
   get unrepairable(): readonly DamagedObject[] {
     return this.#record.unrepairable;
   }
 
-  /** Begins a pass now. One that is under way goes on. */
+  /** Starts a pass now, unless one is in progress. */
   start(): void {
     if (this.#running || this.#closed) return;
     this.#record = scrubRecordStart(this.#wallMs());
     this.#run();
   }
 
-  /** Another server came back: perhaps it has what could not be repaired. */
+  /** Another server reconnected: it may have what could not be repaired. */
   retry(): void {
     this.#returns++;
     this.#retry();
@@ -117,7 +115,7 @@ export class Scrubber {
       })
       .finally(() => {
         this.#retrying = false;
-        // Who came back in the meantime was not asked for what had been given up before.
+        // Servers that reconnected meanwhile were not asked for the earlier objects.
         if (this.#returns !== returns) this.#retry();
       });
   }
@@ -143,7 +141,7 @@ export class Scrubber {
     };
   }
 
-  /** Stops where it is; the next start of the server goes on from there. */
+  /** The next start of the server continues the pass. */
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
@@ -179,7 +177,7 @@ export class Scrubber {
         this.#save();
       })
       .catch((error: unknown) => {
-        // The store is over, or closed: the next start goes on.
+        // The store has failed, or is closed: the next start continues.
         log.warn({ err: error }, 'a pass of the scrubber was broken off');
       })
       .finally(() => {
@@ -207,7 +205,6 @@ export class Scrubber {
     const { store } = this.#parts;
     if (this.#record.file !== file) this.#record = { ...this.#record, file, index: -1 };
     for (;;) {
-      // Removed meanwhile.
       if (store.record(file) === null) return;
       const entries = store.entries(file, this.#record.index + 1, Number.MAX_SAFE_INTEGER, ENTRIES_PER_TURN);
       for (const entry of entries) {
@@ -238,7 +235,7 @@ export class Scrubber {
     this.#total.objects += objects;
     if (isDamaged) this.#total.damaged++;
     if (isRepaired) this.#total.repaired++;
-    // Only now, behind all that was waited for: what was left is looked at again meanwhile.
+    // After all waits: `#retryAll` may have changed the list meanwhile.
     const record = this.#record;
     const isLeft = isDamaged && !isRepaired && record.unrepairable.length < UNREPAIRABLE_MAX;
     this.#record = {
@@ -267,7 +264,7 @@ export class Scrubber {
       const others = this.#record.unrepairable.filter(
         (other) => other.file !== file || other.index !== left.index,
       );
-      // Another pass may have begun meanwhile, which has not come to this object.
+      // Another pass may have begun meanwhile, and not reached this object.
       if (others.length === this.#record.unrepairable.length) continue;
       const repaired = this.#record.repaired + (isDamaged ? 1 : 0);
       this.#record = { ...this.#record, repaired, unrepairable: others };
@@ -275,7 +272,7 @@ export class Scrubber {
     this.#save();
   }
 
-  /** @returns whether the object is whole now, or no longer what it was */
+  /** @returns whether the object is undamaged now, or has changed */
   async #repair(file: FileId, entry: ObjectEntry): Promise<boolean> {
     const { store, repairer } = this.#parts;
     const bytes = await repairer.fetch(file, entry);
@@ -283,7 +280,7 @@ export class Scrubber {
     return (await store.inspect(file, entry)) !== 'damaged';
   }
 
-  /** Waits as long as so many bytes take at the set pace; what is read in no time is waited for together. */
+  /** Waits as long as these bytes take at the limited rate; short waits are accumulated. */
   async #pace(bytes: number): Promise<void> {
     const nowMs = this.#parts.clock.nowMs();
     this.#owedMs = Math.max(0, this.#owedMs - (nowMs - this.#pacedMs));
@@ -311,7 +308,7 @@ export class Scrubber {
       this.#known = { atMs: nowMs, asked: new Set(files), paths };
       return paths;
     } catch (error) {
-      // Ids will do while the catalog is away.
+      // Ids suffice while the catalog is unavailable.
       if (!(error instanceof ServiceError)) throw error;
       return new Map();
     }
@@ -322,7 +319,7 @@ export class Scrubber {
     try {
       scrubRecordWrite(this.#parts.recordFile, this.#record);
     } catch (error) {
-      // A full disk: a restart begins further back.
+      // A full disk: a restart repeats a part of the pass.
       this.#parts.log.warn({ err: error }, "the scrubber's progress could not be written");
     }
   }
