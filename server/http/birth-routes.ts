@@ -44,7 +44,7 @@ export function birthRoutes(app: FastifyInstance, births: Births): void {
   });
 }
 
-/** @throws ServiceError `bad-request` unless the body is what `encodeBirths` makes */
+/** Decodes a body of `encodeBirths`. @throws ServiceError `bad-request` if it is malformed */
 export function birthsOf(body: unknown): BirthRequest {
   try {
     return decodeBirths(Buffer.isBuffer(body) ? body : Buffer.alloc(0));

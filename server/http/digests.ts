@@ -39,7 +39,7 @@ export function claimedDigests(headers: IncomingHttpHeaders): ClaimedDigest[] {
   return claims;
 }
 
-/** @throws ServiceError `bad-request` unless `text` is a digest of this algorithm in base64 */
+/** Parses a digest in base64. @throws ServiceError `bad-request` unless it fits the algorithm */
 export function claimOf(header: string, algorithm: string, text: string): ClaimedDigest {
   const value = Buffer.from(text, 'base64');
   if (value.length !== createHash(algorithm).digest().length || value.toString('base64') !== text) {

@@ -6,7 +6,7 @@ import type { CallOptions } from '../router.ts';
 
 const DECIMAL = /^(?:0|[1-9][0-9]{0,15})$/;
 
-/** @throws ServiceError `bad-request` unless `text` is a decimal integer from `minimum` to `maximum` */
+/** Parses a decimal integer from `minimum` to `maximum`. @throws ServiceError `bad-request` for other text */
 export function integerOf(
   text: unknown,
   name: string,

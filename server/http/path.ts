@@ -76,7 +76,7 @@ export function displayPath(path: FilePath): string {
   return JSON.stringify(`${path.volume}:/${path.names.join('/')}`);
 }
 
-/** @throws ServiceError `bad-request` for bytes that are not UTF-8, which the standard decoder would replace */
+/** Parses a query. @throws ServiceError `bad-request` for bytes that are not UTF-8, instead of replacing them */
 export function parseSearch(text: string): URLSearchParams {
   for (const [run] of text.matchAll(/(?:%[0-9a-f]{2})+/gi)) decodePercent(run, 'query');
   return new URLSearchParams(text);

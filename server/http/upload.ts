@@ -154,7 +154,9 @@ export class Uploads {
   }
 }
 
-/** Yields whole chunks, the last one shorter. `keepsRest`: also yields what a body that breaks off left. @throws */
+/**
+ * Yields whole chunks, the last one shorter. `keepsRest`: also yields the rest of a body that breaks off, then throws.
+ */
 export async function* chunksOf(
   body: AsyncIterable<Buffer>,
   chunkBytes: number,
@@ -183,7 +185,7 @@ export async function* chunksOf(
   if (partsBytes > 0) yield Buffer.concat(parts, partsBytes);
 }
 
-/** Does not destroy the body if the reader stops early: its connection must carry the answer. */
+/** Yields a body, and does not destroy it if its reader stops early: the connection must carry the answer. */
 export async function* receivedOf(body: Readable): AsyncGenerator<Buffer> {
   try {
     for await (const data of body.iterator({ destroyOnReturn: false })) yield data as Buffer;

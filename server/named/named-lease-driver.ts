@@ -287,7 +287,7 @@ export class NamedLeaseDriver {
     }
   }
 
-  /** True if both use first views, of different configurations. A peer in another view learns that elsewhere. */
+  /** True if both use first views, of different configurations. Later views differ only until peers get the newest. */
   #isOfOtherServers(hash: number): boolean {
     return hash !== LATER_VIEWS_HASH && this.#serversHash !== LATER_VIEWS_HASH;
   }

@@ -18,7 +18,7 @@ import type { VolumeScope } from './volume-scope.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Null before authentication, and on routes with role `open`. */
+    /** Null before authentication, and on an open route for a client without valid credentials. */
     principal: Principal | null;
   }
 }

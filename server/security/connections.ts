@@ -6,7 +6,7 @@ import type { Labels } from '../metrics.ts';
 import { addressKey } from './address.ts';
 import { serverBehind } from './certified.ts';
 
-/** Up to this multiple of its bound, an address is refused with an HTTP answer, which costs a handshake. */
+/** Up to this multiple of its bound an address gets an HTTP refusal, which costs a handshake; above it none. */
 const HARD = 2;
 /** Share of an address's bound for its unproven connections. */
 const UNPROVEN_OF_ADDRESS = 1 / 2;
@@ -137,7 +137,7 @@ function endOf({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress}|${remotePort}`;
 }
 
-/** Refuses requests of clients whose address has too many connections. Other servers have no bound. */
+/** Refuses requests of clients whose address has too many connections; other servers are exempt. */
 export function refuseSurplus(app: FastifyInstance, connections: Connections, world: World): void {
   app.addHook('onRequest', async ({ raw }, reply) => {
     if (!connections.isSurplus(raw.socket) || serverBehind(raw.socket, world.wallMs()) !== null) return;

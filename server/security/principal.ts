@@ -13,7 +13,7 @@ export type Principal =
 
 const BEARER = /^Bearer +([^\s]+) *$/i;
 
-/** @returns null without valid credentials. `tokens` is null if the server authenticates no client */
+/** Returns who sent the request; null without valid credentials. `tokens`: null if clients are not authenticated. */
 export function principalOf(
   request: FastifyRequest,
   tokens: TokenBook | null,

@@ -14,7 +14,7 @@ const NOTHING = Buffer.alloc(0);
 
 /** Largest first frame of a large message that is taken: it carries the record's header. */
 const HELD_BYTES_MAX = 4 * 1024;
-/** Payloads of at least this size are read into page-aligned memory, as large as the largest of them needs. */
+/** Payloads of at least this size are read into page-aligned buffers, which all have the largest payload's size. */
 const PAGES_BYTES_MIN = 2 * 1024 * 1024;
 
 /** [RFC 6455] 5.2 */
