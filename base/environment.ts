@@ -1,4 +1,4 @@
-/** Clients' environment variables. Servers accept them in their own environment; they are no typing errors there. */
+/** Clients' environment variables. A server's check for misspelled options accepts them. */
 export const CLIENT_VARIABLES = {
   servers: 'LEASEHOLD_SERVERS',
   ca: 'LEASEHOLD_CA',

@@ -96,7 +96,7 @@ export function isErrorCode(text: unknown): text is ErrorCode {
 export interface ErrorDetails {
   /** Ids of the servers that did not answer. */
   readonly unreachable?: readonly string[];
-  /** Id of the primary to ask; the refusing server's own id, for lack of space: no other server has space. */
+  /** Id of the primary to ask. If the server lacks space, its own id means that no other server has space. */
   readonly primary?: string;
   readonly retryAfterMs?: number;
   /** The holder of the requested lease. */

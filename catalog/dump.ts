@@ -1,6 +1,9 @@
 import { type CatalogDatabase, TABLE_KEYS } from './schema.ts';
 
-/** The whole catalog as text, one line per row: equal catalogs give equal lines, whatever their database files look like. */
+/**
+ * The whole catalog as text, one line per row. Equal catalogs give equal lines, whatever their database files
+ * contain.
+ */
 export function* dumpCatalog(db: CatalogDatabase): Generator<string> {
   for (const [table, key] of Object.entries(TABLE_KEYS)) {
     // BigInt, because rounding a time would hide a difference.

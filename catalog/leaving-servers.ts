@@ -1,4 +1,4 @@
-/** Refuses before replication, so that members of all releases execute the same commands to the same effect. */
+/** The catalog's primary refuses before replication, so that members of all releases execute the same commands. */
 import { ServiceError } from '../base/errors.ts';
 import { majority } from '../base/quorum.ts';
 import type { Command, CommandOf } from '../wire/catalog-api.ts';

@@ -9,7 +9,7 @@ export const SESSION_WINDOW = 128;
 export const SESSIONS_MAX = 10_000;
 /** Sessions forgotten at once, because finding the oldest is costly. */
 const SESSIONS_FORGOTTEN = 500;
-/** Lifetime of a session without a start, in milliseconds of the catalog's clock. A later retry counts as new. */
+/** Lifetime of a session without a start (`Idempotency-Key`, old clients), in milliseconds of the catalog's clock. */
 export const TIMED_SESSION_MS = 24 * 60 * 60_000;
 /** Limit of these; more are refused, because forgetting one early would execute its retry. */
 export const TIMED_SESSIONS_MAX = 250_000;

@@ -35,9 +35,9 @@ const PAST_ROW = `
   NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, 0 AS xattrs, p.source`;
 
 /**
- * Snapshots, and past rows that they show (decision 0043). Snapshots from `since` on see a row. Before the latest
- * snapshot's row changes, a copy goes to the past tables, which snapshots up to `until` see; the live row is seen
- * from the next snapshot on. So creating a snapshot touches no row, and versions of a row do not overlap.
+ * Snapshots, and past rows that they show (decision 0043). Snapshots from `since` on see a row. Before a row that the
+ * latest snapshot shows changes, a copy goes to the past tables, which snapshots up to `until` see; the live row is
+ * seen from the next snapshot on. So creating a snapshot touches no row, and versions of a row do not overlap.
  */
 export class SnapshotTables {
   readonly #statements: Statements;

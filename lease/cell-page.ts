@@ -3,7 +3,7 @@ export const PAGE_ROWS = 8192;
 
 const ROW_BYTES = 3 * 8 + 12 * 4 + 4 * 2 + 1;
 
-/** Columns of up to `PAGE_ROWS` rows in one buffer. A full page never moves: growing by copying idles as much again. */
+/** Columns of up to `PAGE_ROWS` rows in one buffer. A full page never moves: copies would leave memory idle. */
 export class CellPage {
   readonly rows: number;
   readonly cell: Float64Array;

@@ -44,7 +44,10 @@ export class ClientBidder implements Bidder {
     this.#rules = rules;
   }
 
-  /** A READ would void the holder's refreshes, so `look`, and `acquire` of a taken cell, first try a query. */
+  /**
+   * A READ would void the holder's refreshes, so `look`, and `acquire` of a taken cell, first try a query. If answers
+   * differ, or the cell is free, the next attempt uses READ.
+   */
   queriesFirst(accepted: Lease | null, nowMs: number): boolean {
     if (this.#queried) return false;
     this.#queried = true;

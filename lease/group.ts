@@ -8,7 +8,7 @@ export const VOTERS_MAX = 30;
 /** The members of a cell that this server was only asked about. */
 export const NO_MEMBERS: readonly ServerId[] = [];
 
-/** The voters of a cell in one view. During a change a majority needs both sets, so all majorities intersect. */
+/** The voters of a cell in one view. A majority needs both sets of a joint view: neighbouring views intersect. */
 export interface Group {
   readonly view: number;
   readonly voters: readonly ServerId[];

@@ -39,7 +39,10 @@ export type ReplicaEvent =
   | { readonly kind: 'submit'; readonly ticket: number; readonly operation: Operation }
   /** Make all committed operations survive power loss of a majority. Answer: `flushed`, `unknown` or `refused`. */
   | { readonly kind: 'flush'; readonly ticket: number }
-  /** Stop being primary after what is in flight, then `stopped`, and no reset with the present lease. */
+  /**
+   * Orderly stop: finish what is in flight, then `stopped`. No reset begins during the present lease, so the driver
+   * releases it after `stopped`.
+   */
   | { readonly kind: 'stop' }
   | { readonly kind: 'promised'; readonly epoch: Epoch }
   | { readonly kind: 'applied'; readonly epoch: Epoch; readonly seq: number }
@@ -103,7 +106,10 @@ export type ReplicaAction =
       /** False if nothing waits for it, so that it may be slowed down. */
       readonly urgent: boolean;
     }
-  /** In one synced transaction: contents := fetched, if any; installed := epoch, seq, view, sessions; store intact. */
+  /**
+   * In one synced transaction: contents := the fetched ones (if `fetched`), installed := epoch, seq, view, sessions;
+   * then event `installed`. The store is intact from then on.
+   */
   | {
       readonly kind: 'install';
       readonly epoch: Epoch;
@@ -152,7 +158,7 @@ export interface ReplicaConfig {
   readonly startGuardUntilMs: number;
   /** Smallest counter of a candidate's epoch; smaller ones belong to servers that create subjects. */
   readonly candidatesFrom: number;
-  /** A new subject starts with stores of which none is known to be the first (the catalog). */
+  /** The subject may start empty even if all its stores have the trust `lost`: a new catalog's have. */
   readonly mayBeginLost: boolean;
   /** A replica without messages for this long is reported unreachable, in milliseconds. */
   readonly silentMs: number;

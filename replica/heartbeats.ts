@@ -114,7 +114,7 @@ export class Heartbeats {
     const { countedView } = this.#members;
     const voters = viewVoters(countedView);
     if (lostSinceBeat === null || !voters.includes(peer.server)) return true;
-    // Another candidate could get its promise, and the others' promises after they confirmed.
+    // Without the lease, another candidate could get its promise, and the others' after they confirmed.
     if (!hasLease) return false;
     const confirms = (server: ServerId): boolean =>
       server === config.self || (peers.find(server)?.answeredBeat ?? 0) > lostSinceBeat;

@@ -5,7 +5,7 @@ import type { Answer } from './messages.ts';
 import { type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
 import { WriteOrder } from './write-order.ts';
 
-/** Without a lease, operations are abandoned at this heartbeat in a row without a commit. */
+/** Without a lease, operations are abandoned at this many heartbeats in a row without a commit. */
 const STALLED_HEARTBEATS = 2;
 
 /** A role in which this server orders operations. */

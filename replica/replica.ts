@@ -161,7 +161,7 @@ export class Replica {
     return this.role === 'active' && this.#parts.lease.isValid(nowMs);
   }
 
-  /** How long no other server can be primary, at least. The primary lets clients cache no longer, and notes it. */
+  /** The least time without another primary. The primary lets clients cache for no longer, and notes it. */
   servesForMs(nowMs: number): number {
     const order = this.#roles.primaryOrder;
     if (order === null) return 0;

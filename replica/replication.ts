@@ -125,8 +125,8 @@ export class Replication {
   }
 
   /**
-   * Peers beyond a majority of those that keep up, whose acks decide nothing. The same servers for every subject, so
-   * that messages share frames. One that falls behind the commit point is replaced.
+   * Peers beyond a majority of those that keep up: their acks decide nothing. The same servers for every subject, so
+   * that messages share frames. If one of the majority falls behind the commit point, another takes its place.
    */
   extraPeers(nowMs: number): ReadonlySet<ServerId> {
     const { peers, base, grants } = this.#context;

@@ -48,7 +48,7 @@ export function viewReached(
   return least;
 }
 
-/** View numbers per epoch: twice the member changes that fit. */
+/** View numbers per epoch: two for each change of members. */
 const VIEWS_PER_EPOCH = 65_536;
 
 /**

@@ -48,7 +48,9 @@ export interface BirthRequest {
 
 /** The outcome for one file. */
 export type BirthOutcome =
-  /** `renew`: a server of the reservation is away or nearly full; new files should use other numbers. */
+  /**
+   * `namedNs`: time of the commit and of its directory. `renew`: a reserved server is away or full; use new numbers.
+   */
   | {
       readonly kind: 'born';
       readonly attributes: Attributes;

@@ -141,7 +141,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     tables.inodes.settle(
       inode.id,
       file.sizeBytes,
-      // Older primaries count no holes; at most the size, so that a copy does not take data for a hole.
+      // Older primaries count no holes: 0, so that a copy takes no data for a hole.
       Math.min(file.holeBytes ?? 0, file.sizeBytes),
       takesTime ? modifiedNs : inode.modifiedNs,
       changedNs,
