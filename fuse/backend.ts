@@ -179,8 +179,8 @@ export interface FileSystemBackend {
   /** Whether requests have failed for so long that only necessary ones should be sent. */
   isAway(): boolean;
   /**
-   * Makes acknowledged changes of names and attributes survive a loss of power of all servers: of all clients, or those
-   * of this mount since the last call (at once if there are none).
+   * Makes changes of names and attributes survive a loss of power of all servers: those of all clients, or of this
+   * mount since the last call (then returns at once if there are none).
    */
   persistNames(scope: 'cluster' | 'mount'): Promise<void>;
   /** Whether new files of a directory are pending: its attributes are about to change. */

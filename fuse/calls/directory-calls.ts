@@ -43,7 +43,7 @@ export class DirectoryCalls {
     const page = await this.#listedPage(handle, offset, countMax);
     const inode = this.#directories.isNoted(handle) ? this.#directories.inodeOf(handle) : undefined;
     const attributes = inode === undefined ? undefined : inodes.cache.attributes.lastOf(inode);
-    // Unknown while a name in it is being changed here: the next listing records the access.
+    // Its attributes are unknown while a name in it changes: the next listing records the access.
     if (attributes !== undefined) accesses.read(attributes);
     return page;
   }

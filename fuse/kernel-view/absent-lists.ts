@@ -11,9 +11,9 @@ const OF_GENERATION = 5;
 const LOW = 2 ** 32;
 
 /**
- * Inodes without access control lists that the kernel just got, in memory of both threads: a program that lists files
- * has the kernel request the lists of each, and the reader thread can answer. The main thread writes; a newer inode
- * replaces an older one.
+ * Inodes without access control lists, of recent answers to the kernel, in memory of both threads: a program that lists
+ * files has the kernel request the lists of each, and the reader thread can answer. The main thread writes; a newer
+ * inode replaces an older one.
  */
 export class AbsentLists {
   readonly #words: Int32Array;

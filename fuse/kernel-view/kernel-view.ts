@@ -74,7 +74,7 @@ export class InodeView {
   }
 
   /**
-   * The kernel counts from when it takes up the answer, so it has to drop it if this process was stopped before that.
+   * The kernel counts from when it takes up the answer, which it has to drop if this process was stopped before.
    * @param put sends the answer with its times. @returns whether the kernel has accepted it
    * @param place the name that was looked up or created; null: created unlinked; absent: only attributes were requested
    */
@@ -215,8 +215,8 @@ function whole(ms: number): number {
 const OPENED_MAX = 50_000;
 
 /**
- * What a kernel that knows paths may have cached; it cannot be told to drop anything. It looks up each path before an
- * open, so the open can be refused to make it look up again.
+ * What a kernel that knows paths may have cached; the transport cannot have it drop anything. It looks up each path
+ * before an open, so the open can be refused to make it look up again.
  */
 export class PathView {
   readonly #world: World;

@@ -78,7 +78,7 @@ export class Answers {
       (value) => {
         const isAwaited = this.underWay.end(call);
         if (!isAwaited) {
-          // The caller got ETIMEDOUT.
+          // The caller got ETIMEDOUT or EINTR.
           late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
           return;
         }

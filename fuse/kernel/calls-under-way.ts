@@ -44,7 +44,7 @@ export class CallsUnderWay {
   readonly #waits = new Map<Set<CallUnderWay>, () => void>();
   #timer: Timer | undefined;
 
-  /** @param broken sends the answer of a call that is given up */
+  /** @param broken sends the answer of a call that is aborted */
   constructor(
     world: World,
     broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void,

@@ -7,7 +7,7 @@ import type { Send } from './replier.ts';
 import { Session } from './session.ts';
 import type { Signals } from './signals.ts';
 
-/** Between notices, until the kernel has taken up an answer. */
+/** Between repetitions of a notice, until the kernel has taken up an answer. */
 const UPTAKE_LOOK_MS = 2;
 
 /** The kernel as this process reaches it: /dev/fuse and /proc, or a model of both. */

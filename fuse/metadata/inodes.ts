@@ -79,7 +79,7 @@ export class Inodes {
   }
 
   async attributes(inode: number): Promise<Answered> {
-    // Enough after the kernel's own reads and writes: other clients' changes still show within the usual time.
+    // Enough for the kernel after its own reads and writes: changes of other clients show within the usual time.
     const known = this.cache.attributes.latest(inode) ?? this.#granted(inode);
     return this.present(known ?? (await this.ask(inode)));
   }

@@ -133,7 +133,7 @@ export class Listing {
   }
 }
 
-/** FNV-1a over UTF-16 code units. Among ten thousand stretches, one has two names with the same digest. */
+/** FNV-1a over UTF-16 code units. About one in ten thousand stretches has two equal digests. */
 function digest(name: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < name.length; index++) {

@@ -37,7 +37,7 @@ export class Names {
     const { names, refusedOpens } = cache.kernel;
     const place = { parent, name };
     const isOnceMore = refusedOpens.looksUp(thread, place);
-    // The program wants to create the name or a current answer, or the kernel lacked memory to cache it.
+    // A look-up of a cached name: the program creates it or needs a current answer, or the kernel lacked memory.
     const isForced = names.isCached(place) && !cache.isCertain(place);
     const isAsked = isOnceMore || isForced;
     try {

@@ -102,7 +102,7 @@ export function ownerOf(context: Context): bigint {
   return BigInt(context?.fileInfo?.lockOwner ?? 0);
 }
 
-/** Whether a signal is pending for a program that is neither blocked nor ignored. */
+/** Whether a signal that is neither blocked nor ignored is pending for the program. */
 async function isInterrupted(pid: number): Promise<boolean> {
   if (pid === 0) return false;
   const status = await readFile(`/proc/${pid}/status`, 'utf8');

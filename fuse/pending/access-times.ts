@@ -119,7 +119,7 @@ export class AccessTimes implements PendingKind {
         : scope.kind === 'all';
     if (!isMeant) return;
     for (let left = this.count; left > 0; left -= ACCESSES_MAX) {
-      // A request under way counts for this caller, too.
+      // A failed request also ends this flush: its caller has waited as long as for one of its own.
       while (this.#sending.size > 0) if (!(await this.#sent)) return;
       if (this.#noted.size === 0 || !(await this.#sendSome())) return;
     }

@@ -110,7 +110,7 @@ export function withPendingNames(
       const place = { parent, name };
       // Any of them may be in the directory, which would not be empty.
       await ops.flushLogged(FLUSH_ALL);
-      // The command tells the catalog that this mount has no valid records of it.
+      // The command reports that this mount has no valid records of it.
       if (inode !== undefined) delegations.end(inode);
       return ops.changing(
         [place],

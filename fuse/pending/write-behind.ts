@@ -86,7 +86,7 @@ export class WriteBehind {
   async write(offset: number, bytes: Uint8Array): Promise<void> {
     await this.#reserve(bytes.length);
     this.#options.taken(offset, bytes);
-    // Memory of several chunks is not returned: none knows when the others are done.
+    // Memory that several chunks share is not reused: none knows when the others are done.
     const isSplit =
       Math.floor(offset / CHUNK_BYTES_MAX) < Math.floor((offset + bytes.length - 1) / CHUNK_BYTES_MAX);
     if (isSplit) keepMemory(bytes);

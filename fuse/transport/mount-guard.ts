@@ -12,7 +12,7 @@ const GUARD = `
   done < /proc/self/mountinfo
   if [ "$top" = "$1" ]; then shift 2; exec "$@"; fi`;
 
-/** Neither command calls into the mount, which answers no more. */
+/** Neither command calls into the mount, which does not answer. */
 const REMOVAL_BY_ROOT = ['umount', '-i', '-c', '-l'];
 const REMOVAL_BY_USER = ['fusermount3', '-u', '-z', '-q'];
 
@@ -30,7 +30,7 @@ export function guardMount(device: string, mountpoint: string): void {
     },
   );
   guard.unref();
-  // If the guard was killed, the mount works without.
+  // If the guard was killed, the mount works without it.
   guard.stdin.on('error', () => undefined);
   (guard.stdin as unknown as { unref(): void }).unref();
 }
