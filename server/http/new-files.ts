@@ -64,6 +64,7 @@ const LONG_AGO_NS = '0';
 export interface ReceiveLimits {
   /** Length of the file, if the client waits for an answer before it sends the contents. */
   readonly announcedBytes?: number | null;
+  /** Length of the body; 0 if unknown. */
   readonly lengthBytes?: number;
   /** A longer file is staged. */
   readonly wholeBytesMax?: number;

@@ -84,8 +84,8 @@ export function leaseMembers(
 }
 
 /**
- * The first 53 bits of SHA-256, as many as a number holds. A name for the cell of a given name takes about 2^53 tries,
- * so that no client can block another's lease; any two names with one cell take about 2^27.
+ * The first 53 bits of SHA-256, as many as a number holds. Finding a name with the cell of a given name takes about
+ * 2^53 tries, so that no client can block another one's lease; finding any two names with one cell takes about 2^27.
  */
 function hash53(text: string): number {
   const digest = hash('sha256', text, 'buffer');

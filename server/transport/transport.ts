@@ -28,6 +28,7 @@ export interface PeerHello {
   readonly server: ServerId;
   readonly incarnation: number;
   readonly cluster: string;
+  /** Newest version of the catalog's commands that it understands. */
   readonly commands: number;
 }
 
