@@ -12,8 +12,9 @@ import type { Command } from '../wire/catalog-api.ts';
  *   access times not set since; U+FFFD in names; two kinds of sessions, by whether they name their start; pinned
  *   writes; changing voters of named leases; replacement with contents; renames that leave a whiteout.
  * - 6: planned members; ended reservations. 7: holes of settled files. 8: creation times. 9: flags.
+ * - 10: attributes that are changed only if the inode is unchanged.
  */
-export const COMMANDS_VERSION = 9;
+export const COMMANDS_VERSION = 10;
 
 /** Servers from this version on obey fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -32,6 +33,9 @@ export const HOLES_VERSION = 7;
 export const CREATIONS_VERSION = 8;
 
 export const FLAGS_VERSION = 9;
+
+/** First version that obeys `unchangedNs` of `set-attributes`. */
+export const CONDITIONS_VERSION = 10;
 
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -94,7 +98,7 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'reserve-inodes': { members: 5 },
   bear: { elsewhere: 5 },
   'note-accesses': { unset: 5 },
-  'set-attributes': { touches: 9 },
+  'set-attributes': { touches: 9, unchangedNs: 10 },
 };
 
 /** First version that allows U+FFFD in names and link targets; earlier ones refuse it as invalid UTF-8. */

@@ -287,6 +287,8 @@ export interface CreatedFile {
   readonly attributes: Attributes;
   readonly created: boolean;
   readonly namedNs: string | null;
+  /** The cluster obeys `AttributeChanges.unchangedNs`. */
+  readonly isConditional: boolean;
 }
 
 /** A name to remove, and the file that must have it. */
@@ -331,6 +333,12 @@ export interface DelegationBackend {
    * @throws ServiceError `exists` if another file has the name
    */
   create(file: NewFile, times?: 'own' | 'catalog'): Promise<CreatedFile>;
+  /**
+   * Changes attributes of a file that was just created; its primary is not asked.
+   *
+   * @throws ServiceError `precondition-failed` if the inode has changed since `unchangedNs`
+   */
+  changeAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
   /**
    * Removes names while their delegations, all of one session, last. Retries until the cluster answers.
    * @throws if nothing was removed, or the outcome is unknown

@@ -343,6 +343,8 @@ export const Command = Type.Union([
     contents: Type.Optional(ContentVersion),
     /** Ignores the given times and uses the command's: allowed for append-only files. */
     touches: Type.Optional(Type.Literal(true)),
+    /** Executed only while the inode's ctime is this; otherwise refused with `precondition-failed`. */
+    unchangedNs: Type.Optional(Nanoseconds),
   }),
   /** Sets and clears flags, as `chattr`. A live file is settled first: then no forbidden change is ordered any more. */
   Type.Object({ kind: Type.Literal('set-flags'), inode: Inode, set: InodeFlags, clear: InodeFlags }),
@@ -759,6 +761,8 @@ export interface CommandResults {
     readonly attributes: Attributes;
     readonly created: boolean;
     readonly atNs?: string;
+    /** All members of the catalog obey `unchangedNs` of `set-attributes`. Absent from servers of earlier releases. */
+    readonly conditional?: true;
   };
   readonly 'reserve-inodes': { readonly first: number };
   readonly 'void-inodes': { readonly voided: readonly number[] };

@@ -25,7 +25,9 @@ export function setAttributes(
   atNs: string,
 ): CommandResults['set-attributes'] {
   const inode = inodeOf(tables, command.inode);
-  const { accessedNs, modifiedNs } = command;
+  const { accessedNs, modifiedNs, unchangedNs } = command;
+  if (unchangedNs !== undefined && unchangedNs !== inode.changedNs)
+    throw new ServiceError('precondition-failed', `Inode ${inode.id} has changed since ${unchangedNs}`);
   const newOwner = command.uid !== undefined || command.gid !== undefined;
   if (command.mode === undefined && !newOwner && accessedNs === undefined && modifiedNs === undefined) {
     return { attributes: attributesOf(inode) };

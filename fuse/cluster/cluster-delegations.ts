@@ -4,6 +4,8 @@ import { Delegations, fencedBy } from '../../client/delegations.ts';
 import type { UnlinkedFile } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type {
+  AttributeChanges,
+  Attributes,
   CreateOutcome,
   DelegationBackend,
   FencedName,
@@ -64,8 +66,13 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
     const node = { place: { parent, name }, mode, uid, gid, exclusive: true } as const;
     const command = { kind: 'create-file', ...node, reserved, ...times } as const;
     const made = await this.#client.command(command, this.asOwner([parent]));
-    const { attributes, created, atNs = null } = made;
-    return { attributes, created, namedNs: atNs };
+    const { attributes, created, atNs = null, conditional = false } = made;
+    return { attributes, created, namedNs: atNs, isConditional: conditional };
+  }
+
+  async changeAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {
+    const command = { kind: 'set-attributes', inode, ...changes } as const;
+    return (await this.#client.command(command, this.asOwner([inode]))).attributes;
   }
 
   async unlink(

@@ -24,12 +24,18 @@ const FINAL: ReadonlySet<string> = new Set(['exists', 'not-found', 'not-director
 export interface CommitRequests {
   readonly createWithContents: (file: NewFile) => Promise<CreateOutcome>;
   readonly create: DelegationBackend['create'];
+  readonly changeAttributes: DelegationBackend['changeAttributes'];
+  readonly attributes: (inode: number) => Promise<Attributes>;
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
   readonly open: (attributes: Attributes) => BackendFile;
 }
 
 export interface Committed {
   file(): NewFile;
+  /** What programs have changed since the catalog has created it; its contents bring the modification time. */
+  changes(): AttributeChanges;
+  /** The catalog has these changes. */
+  changed(attributes: Attributes): void;
   /** Whether programs have set its times, or seen them as those of its contents. */
   isTimed(way: Way): boolean;
   version(): ContentVersion;
@@ -53,6 +59,10 @@ export class FileCommit {
   #arrival: FileState | undefined;
   /** What requests of unknown outcome may have left; `creation`: a created, perhaps written file. */
   #attempted: 'nothing' | 'with-contents' | 'creation' = 'nothing';
+  /** A request has sent changes of attributes; what becomes of it may be unknown. */
+  #hasSentChanges = false;
+  /** The catalog has the changes of attributes. */
+  #areChangesMade = false;
   /** Why no attempt follows: the name or the contents are another client's, or do not exist any more. */
   #refusal: { readonly error: unknown } | null = null;
   isSettled = false;
@@ -65,7 +75,13 @@ export class FileCommit {
   }
 
   get isUnsent(): boolean {
-    return this.#underWay === null && this.#refusal === null && this.#attempted === 'nothing';
+    const isSent = this.#attempted !== 'nothing' || this.#hasSentChanges;
+    return this.#underWay === null && this.#refusal === null && !isSent;
+  }
+
+  /** Whether attributes were changed by a request of their own. */
+  get hasChanged(): boolean {
+    return this.#hasSentChanges;
   }
 
   /** Whether no attempt follows: the file is kept for its handles, whose calls fail. */
@@ -97,6 +113,7 @@ export class FileCommit {
   }
 
   async #commit(way: Way): Promise<BackendFile> {
+    if (this.#named !== null && !this.#areChangesMade) await this.#change(this.#named);
     const file = this.#of.file();
     const created = way === 'with-contents' ? await this.#createWithContents(file) : null;
     const { there, namedNs, arrival, isSettled } = created ?? (await this.#create(file, way));
@@ -107,6 +124,31 @@ export class FileCommit {
     this.#of.committed(namedNs);
     this.#of.release();
     return there;
+  }
+
+  /**
+   * Changes attributes of a file that the catalog has created, before other clients can read its contents. Only while the
+   * inode is as it was created: the changes were acknowledged before any later one of another client.
+   *
+   * @throws ErrnoError `EIO` if another client has changed the inode
+   */
+  async #change(named: Attributes): Promise<void> {
+    const { inode, changedNs: unchangedNs } = named;
+    const changes = this.#of.changes();
+    if (Object.keys(changes).length > 0) {
+      this.#hasSentChanges = true;
+      this.#of.changed(
+        await this.#requests.changeAttributes(inode, { ...changes, unchangedNs }).catch(async (error) => {
+          if (!isPreconditionFailed(error)) throw error;
+          const found = await this.#requests.attributes(inode);
+          // An attempt of unknown outcome was executed.
+          if (hasAll(found, changes)) return found;
+          const message = 'Another client has changed the file since it was created';
+          return this.#refuse(message, this.#requests.open(found));
+        }),
+      );
+    }
+    this.#areChangesMade = true;
   }
 
   async #createWithContents(file: NewFile): Promise<Arrived | null> {
@@ -155,17 +197,21 @@ export class FileCommit {
     try {
       return await there.write(0, [contents], CREATED);
     } catch (error) {
-      if (!(error instanceof ServiceError) || error.code !== 'precondition-failed') throw error;
+      if (!isPreconditionFailed(error)) throw error;
       // In the first epoch of a file with a reserved number, only these contents can have been written.
       const state = await there.state();
       if (contentVersionCompare(state.contents, WITH_CONTENTS) === 0) return state;
       const message = 'The file was written since it was created, perhaps by an attempt of unknown outcome';
-      this.#refusal = { error: new ErrnoError('EIO', message) };
-      // Open handles now read the file at the cluster, not the refused contents.
-      this.#there = there;
-      this.#of.release();
-      throw this.#refusal.error;
+      return this.#refuse(message, there);
     }
+  }
+
+  /** No attempt follows. Open handles now read the file at the cluster, not what is in memory. */
+  #refuse(message: string, there: BackendFile): never {
+    this.#refusal = { error: new ErrnoError('EIO', message) };
+    this.#there = there;
+    this.#of.release();
+    throw this.#refusal.error;
   }
 }
 
@@ -174,6 +220,14 @@ interface Arrived {
   readonly namedNs: string | null;
   readonly arrival: FileState | null;
   readonly isSettled: boolean;
+}
+
+function isPreconditionFailed(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'precondition-failed';
+}
+
+function hasAll(attributes: Attributes, changes: AttributeChanges): boolean {
+  return Object.entries(changes).every(([name, value]) => attributes[name as keyof Attributes] === value);
 }
 
 /** Without this name or number another attempt must fail, or would overwrite another client's changes. */

@@ -93,7 +93,8 @@ export class NewFiles {
       { uid, gid: inherits ? directory.attributes.gid : gid },
       String(nowNs(this.#parts.world)),
     );
-    this.#keep(place, attributes, number, { inheritsGroup: inherits, isNamed: false });
+    const how = { inheritsGroup: inherits, isNamed: false, takesAttributes: true };
+    this.#keep(place, attributes, number, how);
     return attributes;
   }
 
@@ -125,10 +126,11 @@ export class NewFiles {
         throw error;
       });
     if (made === null) return null;
-    const { attributes } = made;
+    const { attributes, isConditional } = made;
     this.#learn(attributes);
     if (!this.#isPossible || this.#isLimited || !this.#ops.isDelegated(place.parent)) return attributes;
-    this.#keep(place, { ...attributes, live: false }, number, { inheritsGroup: false, isNamed: true });
+    const how = { inheritsGroup: false, isNamed: true, takesAttributes: isConditional };
+    this.#keep(place, { ...attributes, live: false }, number, how);
     return attributes;
   }
 
@@ -136,21 +138,27 @@ export class NewFiles {
     place: Place,
     attributes: Attributes,
     number: InodeNumber,
-    { inheritsGroup, isNamed }: { readonly inheritsGroup: boolean; readonly isNamed: boolean },
+    how: Pick<UncommittedFileParts, 'inheritsGroup' | 'takesAttributes'> & { readonly isNamed: boolean },
   ): void {
     const { parent } = place;
+    const { isNamed, ...takes } = how;
     const parts: UncommittedFileParts = {
+      ...takes,
       createWithContents: (whole) => this.#send(whole, number.server),
       create: (whole) => this.#parts.delegation.create(whole),
+      changeAttributes: (inode, changes) => this.#parts.delegation.changeAttributes(inode, changes),
+      attributes: (inode) => this.#parts.backend.attributes(inode),
       setAttributes: (inode, changes) => this.#parts.backend.setAttributes(inode, changes),
       open: (there) => {
         const { inode, replicas, contents } = there;
         this.#ops.contents.learn(there, this.#ops.contents.request());
         return this.#ops.open(inode, replicas, contents);
       },
-      committed: (_, namedNs) => {
+      committed: ({ inode }, namedNs) => {
         this.#ops.files.delete(file);
         if (!isNamed) this.#parts.cache.named(parent, namedNs);
+        // Its ctime is the catalog's now.
+        else if (file.commit.hasChanged) this.#parts.cache.attributes.drop(inode);
       },
       failed: (_, error) => {
         if (!file.commit.isRefused && !isRefusal(error) && this.#ops.isDelegated(parent)) return;
@@ -173,7 +181,6 @@ export class NewFiles {
         });
       },
       budget: this.#ops.files.budget,
-      inheritsGroup,
     };
     const file: UncommittedFile = new UncommittedFile(this.#parts.world, place, attributes, parts, isNamed);
     this.#ops.files.add(file);

@@ -1,4 +1,4 @@
-import { nowNs } from '../../base/times.ts';
+import { laterNs, nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
 import type {
@@ -26,6 +26,8 @@ export interface UncommittedFileParts extends CommitRequests {
   readonly budget: Pick<Budget, 'add' | 'release' | 'isFull'>;
   /** The cluster will replace its group by the directory's. */
   readonly inheritsGroup: boolean;
+  /** Attributes can be changed in memory: they are sent with the file. */
+  readonly takesAttributes: boolean;
 }
 
 /**
@@ -46,6 +48,8 @@ export class UncommittedFile implements BackendFile {
   /** Without size and version. */
   #attributes: Attributes;
   #isTimed = false;
+  /** A program has set its mode or owner. */
+  #isOwned = false;
   #seq = 0;
   /** The commit that the close started. */
   #ending: Promise<BackendFile> | null = null;
@@ -79,6 +83,11 @@ export class UncommittedFile implements BackendFile {
           ...{ accessedNs, modifiedNs, changedNs, contents: this.#kept.bytes },
         };
       },
+      changes: () => this.#changes(),
+      changed: ({ changedNs }: Attributes) => {
+        const { modifiedNs } = this.#attributes;
+        this.#attributes = { ...this.#attributes, changedNs: laterNs(changedNs, modifiedNs) };
+      },
       isTimed: (way: string) => this.#isTimed || (this.#kept.sizeBytes > 0 && way !== 'changed'),
       version: () => this.attributes.contents,
       committed: (namedNs: string | null) => parts.committed(this, namedNs),
@@ -96,7 +105,8 @@ export class UncommittedFile implements BackendFile {
 
   /** Whether such a change can be made in memory, to be sent with the file. */
   takes({ gid }: AttributeChanges): boolean {
-    return this.commit.isUnsent && !this.isNamed && (gid === undefined || !this.#parts.inheritsGroup);
+    const { inheritsGroup, takesAttributes } = this.#parts;
+    return this.commit.isUnsent && takesAttributes && (gid === undefined || !inheritsGroup);
   }
 
   setAttributes(changes: AttributeChanges): Attributes {
@@ -114,7 +124,14 @@ export class UncommittedFile implements BackendFile {
       changedNs: String(nowNs(this.#world)),
     };
     this.#isTimed ||= accessedNs !== undefined || modifiedNs !== undefined;
+    this.#isOwned ||= isOwned || changes.mode !== undefined;
     return this.attributes;
+  }
+
+  /** What programs have changed, modification time aside: contents bring that. */
+  #changes(): AttributeChanges {
+    const { mode, uid, gid, accessedNs } = this.#attributes;
+    return { ...(this.#isOwned ? { mode, uid, gid } : {}), ...(this.#isTimed ? { accessedNs } : {}) };
   }
 
   keeps(endBytes: number): boolean {

@@ -4,6 +4,7 @@ import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
 import {
   COMMANDS_VERSION,
+  CONDITIONS_VERSION,
   commandVersion,
   FENCES_VERSION,
   HOLES_VERSION,
@@ -219,6 +220,11 @@ export class LocalCatalogService implements CatalogService {
     return viewVoters(this.#view).filter((member) => this.#seenVersion(member) < version);
   }
 
+  /** The version of commands that all voters know, as far as this server has seen them. */
+  get #membersVersion(): number {
+    return Math.min(...viewVoters(this.#view).map((member) => this.#seenVersion(member)));
+  }
+
   /** @returns the version of commands that the server was last seen with; 0 if it was not since this process started */
   #seenVersion(server: ServerId): number {
     const { self, commandsVersion } = this.#parts;
@@ -413,7 +419,7 @@ export class LocalCatalogService implements CatalogService {
           capacity: (servers) => this.#parts.capacity?.(servers) ?? Number.POSITIVE_INFINITY,
           refusal: ({ cache, command }) =>
             this.#parts.recaller.refusal(cache) ?? this.#removalRefusal(command),
-          membersVersion: Math.min(...viewVoters(this.#view).map((member) => this.#seenVersion(member))),
+          membersVersion: this.#membersVersion,
         },
       );
     } catch (error) {
@@ -489,6 +495,8 @@ export class LocalCatalogService implements CatalogService {
     }
     if (!TIMED.some((kind) => kind === command.kind)) return result;
     const timed = { ...(result as CommandResults[TimedKind]), atNs: String(nowNs) };
+    if (command.kind === 'create-file' && this.#membersVersion >= CONDITIONS_VERSION)
+      return { ...(timed as CommandResults['create-file']), conditional: true };
     if (command.kind !== 'make-directory' || cache?.session === undefined) return timed;
     const { attributes } = result as CommandResults['make-directory'];
     return { ...timed, ...this.#parts.recaller.delegate(cache.session, attributes.inode) };

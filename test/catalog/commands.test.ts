@@ -524,6 +524,20 @@ test('set-attributes changes what is given, and a new owner ends setuid', () => 
   catalog.refuse('not-found', { ...set, inode: 99 });
 });
 
+test('set-attributes under a condition is executed once, and not after another change', () => {
+  const catalog = new Catalog();
+  const { inode, changedNs } = catalog.file('/a', 0o644);
+  const set = { kind: 'set-attributes', inode, mode: 0o600 } as const;
+  const { attributes } = catalog.run({ ...set, unchangedNs: changedNs });
+  assert.equal(attributes.mode, 0o600);
+  catalog.refuse('precondition-failed', { ...set, mode: 0o640, unchangedNs: changedNs });
+  assert.equal(catalog.inode(inode).mode, 0o600);
+  assert.equal(
+    catalog.run({ ...set, mode: 0o640, unchangedNs: attributes.changedNs }).attributes.mode,
+    0o640,
+  );
+});
+
 test('settle: what was sent before the file was marked anew ends no mark', () => {
   const catalog = new Catalog();
   const { inode } = catalog.file('/a');

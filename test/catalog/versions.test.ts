@@ -88,7 +88,7 @@ test('a batch of a later version is refused before any of it is executed, with w
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 10: this release knows versions up to 9\. Start the newer release/,
+      /^Cannot execute commands of version 11: this release knows versions up to 10\. Start the newer release/,
   });
 });
 

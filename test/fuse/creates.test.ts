@@ -402,11 +402,7 @@ test('an exclusive create is answered when the cluster has the name, also in a d
 });
 
 test('a file that was created exclusively gets its contents in one request, whole', async (t) => {
-  const { memory, births, fileSystem, directory, create, write, close, textAt } = await started(
-    t,
-    false,
-    true,
-  );
+  const { memory, births, fileSystem, create, write, close, textAt } = await started(t, false, true);
   const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
   await assert.rejects(create('a', FLAGS | constants.O_EXCL), { code: 'exists' });
   const calls = { ...memory.calls };
@@ -417,12 +413,80 @@ test('a file that was created exclusively gets its contents in one request, whol
   assert.deepEqual([textAt('a'), births.requests], ['contents', [1]]);
   for (const call of ['createFile', 'makeNumbered', 'write', 'settle'])
     assert.equal(memory.calls[call], calls[call], call);
-  const moded = await create('moded', FLAGS | constants.O_EXCL);
-  await write(moded.handle, 'text');
-  await fileSystem.setAttributes(moded.attributes.inode, { mode: 0o600 });
-  const found = await memory.lookup(directory, 'moded');
-  assert.deepEqual([found.mode, textAt('moded')], [0o600, 'text'], 'What its name shows is never told ahead');
-  await close(moded.handle);
+});
+
+/** A file that was created exclusively, with contents, mode, owner and times that a program has set since. */
+async function changedNamed(t: TestContext) {
+  const mount = await started(t, false, true);
+  const { fileSystem, create, write, memory } = mount;
+  const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
+  await write(handle, 'contents');
+  const { inode } = attributes;
+  await fileSystem.setAttributes(inode, { mode: 0o4755 });
+  await fileSystem.setAttributes(inode, { uid: 9, gid: 10 });
+  await fileSystem.setAttributes(inode, {
+    accessed: { kind: 'time', ns: 5n },
+    modified: { kind: 'time', ns: 6n },
+  });
+  const seen = async () => {
+    const { mode, uid, gid, accessedNs, modifiedNs } = await memory.attributes(inode);
+    return { mode, uid, gid, accessedNs, modifiedNs };
+  };
+  return { ...mount, handle, inode, seen };
+}
+
+const CHANGED = { mode: 0o755, uid: 9, gid: 10, accessedNs: '5', modifiedNs: '6' };
+
+test('what programs set of a file that was created exclusively is sent once, before its contents', async (t) => {
+  const { memory, births, fileSystem, inode, handle, close, textAt, seen } = await changedNamed(t);
+  const { mode, uid, gid } = await fileSystem.attributes(inode);
+  assert.deepEqual({ mode, uid, gid }, { mode: 0o755, uid: 9, gid: 10 });
+  const calls = memory.calls.setAttributes ?? 0;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  births.held = promise;
+  const closed = close(handle);
+  while (births.requests.length === 0) await turn();
+  assert.deepEqual([(await seen()).mode, textAt('a')], [0o755, '']);
+  resolve();
+  await closed;
+  assert.deepEqual([await seen(), textAt('a')], [CHANGED, 'contents']);
+  assert.equal((memory.calls.setAttributes ?? 0) - calls, 1);
+  const known = await fileSystem.attributes(inode);
+  assert.equal(known.changedNs, (await memory.attributes(inode)).changedNs);
+});
+
+test('what programs set of a file that was created exclusively does not undo what another client has set', async (t) => {
+  const { memory, backend, inode, handle, close, textAt, fileSystem, directory } = await changedNamed(t);
+  await memory.setAttributes(inode, { mode: 0o600 });
+  await assert.rejects(close(handle), { errno: 'EIO' });
+  assert.deepEqual([(await memory.attributes(inode)).mode, textAt('a')], [0o600, '']);
+  assert.equal((await backend.lookup(directory, 'a')).mode, 0o600);
+  assert.equal((await fileSystem.lookup(directory, 'a')).mode, 0o600);
+});
+
+test('attributes that were set by a request without an answer are not another client’s', async (t) => {
+  const { births, fileSystem, handle, close, textAt, seen } = await changedNamed(t);
+  births.changesLost = true;
+  await assert.rejects(fileSystem.persist(handle), { code: 'unknown' });
+  await close(handle);
+  assert.deepEqual([await seen(), textAt('a')], [CHANGED, 'contents']);
+});
+
+test('attributes of a file that was created exclusively are there when its directory is recalled', async (t) => {
+  const { births, directory, handle, close, textAt, seen } = await changedNamed(t);
+  await births.recall(directory);
+  assert.deepEqual([await seen(), textAt('a')], [CHANGED, 'contents']);
+  await close(handle);
+});
+
+test('where the catalog compares nothing, attributes are set there at once', async (t) => {
+  const { births, memory, fileSystem, create, write, close, textAt } = await started(t, false, true);
+  births.isConditional = false;
+  const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
+  await write(handle, 'text');
+  await fileSystem.setAttributes(attributes.inode, { mode: 0o600 });
+  assert.deepEqual([(await memory.attributes(attributes.inode)).mode, textAt('a')], [0o600, 'text']);
+  await close(handle);
 });
 
 for (const fate of ['born', 'unborn', 'lost-before', 'lost-after'] as const) {

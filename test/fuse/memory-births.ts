@@ -2,6 +2,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Fence } from '../../client/delegations.ts';
 import type {
+  AttributeChanges,
+  Attributes,
   CreateOutcome,
   DelegationBackend,
   FencedName,
@@ -46,6 +48,9 @@ export class MemoryBirths implements DelegationBackend {
   removalFate: 'removed' | 'refused' | 'lost-before' | 'lost-after' = 'removed';
   /** Contents of files that were created by these numbers are taken, too. */
   takesNamed = false;
+  isConditional = true;
+  /** The next change of attributes is made, and not answered. */
+  changesLost = false;
   /** A request is not answered before this. */
   held: Promise<void> = Promise.resolve();
 
@@ -177,7 +182,17 @@ export class MemoryBirths implements DelegationBackend {
     const created = this.#backend.inodeAt(file.parent, file.name) !== file.inode;
     const attributes = await this.#backend.makeNumbered(file, false);
     const { changedNs: namedNs } = await this.#backend.attributes(file.parent);
-    return { attributes, created, namedNs };
+    return { attributes, created, namedNs, isConditional: this.isConditional };
+  }
+
+  async changeAttributes(inode: number, { unchangedNs, ...changes }: AttributeChanges): Promise<Attributes> {
+    const { changedNs } = await this.#backend.attributes(inode);
+    if (unchangedNs !== changedNs) throw new ServiceError('precondition-failed', 'Changed since');
+    const attributes = await this.#backend.setAttributes(inode, changes);
+    const { changesLost } = this;
+    this.changesLost = false;
+    if (changesLost) throw new ServiceError('unknown', 'Lost by intent');
+    return attributes;
   }
 
   async unlink(names: readonly FencedName[], { signal }: Parameters<DelegationBackend['unlink']>[1]) {

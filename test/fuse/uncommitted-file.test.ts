@@ -112,8 +112,12 @@ function started(isNamed = false) {
         attributes: foundVersion === null ? attributes : { ...attributes, contents: foundVersion },
         created,
         namedNs: '3',
+        isConditional: true,
       };
     },
+    changeAttributes: async () => BEFORE,
+    attributes: async () => BEFORE,
+    takesAttributes: true,
     setAttributes: async (_, { modifiedNs }) => {
       calls.push(`times ${modifiedNs}`);
       return BEFORE;

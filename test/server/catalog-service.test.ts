@@ -280,9 +280,28 @@ test('who removes or changes a name, or makes a file by a number of his, hears w
   for (const command of [...kinds, reserved] as unknown as Command[]) {
     times.length = 0;
     const request = { session: 1, number: 1, command };
-    assert.deepEqual(await service.execute(request), { inode: 7, links: 0, atNs: times[0] });
+    const { conditional: _, ...result } = (await service.execute(request)) as { conditional?: true };
+    assert.deepEqual(result, { inode: 7, links: 0, atNs: times[0] });
     assert.deepEqual(await service.execute(request), { inode: 7, links: 0 });
   }
+});
+
+test('a client learns that attributes can be set under a condition once all members obey it', async () => {
+  const execute = (): Executed => ({
+    body: Buffer.from('x'),
+    outcomes: [{ kind: 'done', result: { created: true, attributes: { inode: 7 } } } as unknown as Outcome],
+    touched: [[1, 7]],
+  });
+  const command = { kind: 'create-file', reserved: { inode: 7, owner: 1 } } as unknown as Command;
+  const isConditional = async (versions: readonly (number | null)[]) => {
+    const others = new Map(versions.map((version, place) => ['bc'[place] as string, version]));
+    const result = await serviceOf(execute, [], nextTurn, others).execute({ session: 1, number: 1, command });
+    return (result as { conditional?: true }).conditional === true;
+  };
+  assert.deepEqual(
+    await Promise.all([isConditional([10, 10]), isConditional([10, 9]), isConditional([10, null])]),
+    [true, false, false],
+  );
 });
 
 test('a command is given only if all members that are there know what it means', async () => {
