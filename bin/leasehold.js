@@ -18,10 +18,7 @@ const EXIT_USAGE = 2;
 const MOUNT_EXIT_USAGE = 1;
 /** A child's descriptor that closes when its launcher ends. */
 const LAUNCHER_PIPE = 3;
-/**
- * V8 settings of a server. By default, on a machine with much memory, V8 lets new objects grow to 128 MiB before it
- * collects.
- */
+/** By default, on a machine with much memory, V8 lets new objects grow to 128 MiB before it collects them. */
 const SERVER_MEMORY = ['--max-semi-space-size=16'];
 const self = fileURLToPath(import.meta.url);
 const IS_INSTALLED = self.split(sep).includes('node_modules');

@@ -88,6 +88,7 @@ export class Access {
   }
 }
 
+/** Completes `given` from the environment. */
 export function accessFiles(given: AccessFiles, env: NodeJS.ProcessEnv = process.env): AccessFiles {
   const of = (name: keyof AccessFiles): string | undefined =>
     given[name] ?? (env[CLIENT_VARIABLES[name]] || undefined);

@@ -38,6 +38,7 @@ interface Polls {
   readonly over: Promise<void>;
 }
 
+/** Draws the number that identifies a client for its whole life. */
 export function drawClientNumber(world: World): number {
   return 1 + Math.floor(world.randomBytes(CLIENT_NUMBER_BYTES).readUIntBE(0, CLIENT_NUMBER_BYTES) / 2);
 }

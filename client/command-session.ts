@@ -89,10 +89,7 @@ export class CommandSession {
     if (this.#commands === commands) this.#commands = null;
   }
 
-  /**
-   * Begins a session. It names an operation of the catalog from before its first command, so that the cluster
-   * distinguishes it from one that it has forgotten.
-   */
+  /** The session names an operation from before its first command, which distinguishes it from a forgotten one. */
   #begin(what: string, anew: boolean, options: CallOptions): Promise<RequestWindow> {
     const begin = async (): Promise<RequestWindow> => {
       // Any query will do, and every user may send this one: its answer names an operation. Other commands wait for the

@@ -18,6 +18,7 @@ export interface Download {
   readonly chunks: AsyncGenerator<Uint8Array, void, undefined>;
 }
 
+/** Begins to read the file at `path`; the bytes come from `chunks`. */
 export async function downloadFile(
   client: ClusterClient,
   volume: string,

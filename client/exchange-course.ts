@@ -159,6 +159,7 @@ export class ExchangeCourse {
   }
 }
 
+/** The error of a request that no server has answered. */
 export function noAnswer(endpoints: Endpoints, request: ExchangeRequest, cause: Error): ServiceError {
   const unreachable = endpoints.awayNames();
   const why = endpoints.allAway()

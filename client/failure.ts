@@ -59,6 +59,7 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
 const NO_SNAPSHOT = /no snapshot ".*" of volume "(.*)"/;
 const UNKNOWN_KIND = /is of the unknown kind "/;
 
+/** @returns the exit code for an error, and the lines to print */
 export function describeFailure(error: unknown): {
   readonly exit: number;
   readonly lines: readonly string[];

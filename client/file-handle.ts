@@ -212,10 +212,7 @@ export class FileHandle {
     return this.#post(`Cannot copy from file ${order.from} to ${this.#name}`, 'copy?', options, order);
   }
 
-  /**
-   * Makes all acknowledged operations survive a power failure of every server.
-   * @throws ChangesLost once, if such a failure has lost operations acknowledged to this client, through any handle
-   */
+  /** Acknowledged operations survive a power failure of all servers. @throws ChangesLost once, if some are lost */
   async flush(options?: CallOptions): Promise<FileState> {
     const state = await this.#flush(options);
     this.#unsynced.report();

@@ -464,6 +464,7 @@ export class FileLocks {
   }
 }
 
+/** Lists all locks on a file and counts the waiting requests, as its primary knows them. */
 export function askLocks(
   exchanger: Exchanger,
   file: number,

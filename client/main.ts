@@ -62,12 +62,14 @@ export async function runCli(argv: readonly string[], around: Surroundings = ALO
   }
 }
 
+/** @returns the exit code after `error`, and the lines still to be printed */
 export function endOf(error: unknown): { readonly exit: number; readonly lines: readonly string[] } {
   if (!(error instanceof CommanderError)) return describeFailure(error);
   // Commander has printed the message. Help on request is a success, help because no command was given is not.
   return { exit: error.exitCode === 0 ? 0 : EXIT_USAGE, lines: [] };
 }
 
+/** Builds the parser of all commands. @param output where help and usage errors go */
 export function buildProgram(output: OutputConfiguration = {}, around: Surroundings = ALONE): Command {
   const program = new Command('leasehold');
   program

@@ -47,10 +47,7 @@ export interface Page {
   readonly more: boolean;
 }
 
-/**
- * A client's cache of names and inodes, valid until the catalog's primary recalls it. An answer that was requested
- * before a recall or an own change is not cached after it.
- */
+/** A cache of names and inodes. An answer requested before a recall or an own change is not cached after it. */
 export class Memory {
   readonly #attributes = new RecentMap<number, Attributes>();
   readonly #directories = new Map<number, Directory>();

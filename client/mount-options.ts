@@ -278,6 +278,7 @@ function changed(option: MountOption, value: string | null, before: MountSetting
   }
 }
 
+/** @returns the options in the form of the kernel and of fusermount3 */
 export function kernelOptions(settings: MountSettings, isRoot: boolean): string[] {
   return [
     settings.readOnly ? 'ro' : 'rw',
@@ -337,6 +338,7 @@ function splitOptions(text: string): { readonly name: string; readonly value: st
   return found;
 }
 
+/** @param expiresNames whether the kernel drops single names on request */
 export function cacheModeOf(cache: MountSettings['cache'], expiresNames: boolean): CacheMode {
   if (cache.kind !== 'auto') return cache;
   return expiresNames ? { kind: 'leases' } : { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS };

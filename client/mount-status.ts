@@ -22,6 +22,7 @@ export interface MountStatus {
   readonly lateErrors: readonly LateErrorLine[];
 }
 
+/** @returns the mounts of volumes on this machine, with the dropped operations in their logs */
 export async function mountStatuses(): Promise<MountStatus[]> {
   const all = await processes();
   const mounts = await volumeMounts();
@@ -34,6 +35,7 @@ export async function mountStatuses(): Promise<MountStatus[]> {
   );
 }
 
+/** @returns late errors in a mount's log, the oldest first */
 export async function lateErrorsIn(log: string): Promise<LateErrorLine[]> {
   // A long log continues in a new file; the part before is `.1`.
   const parts = await Promise.all([`${log}.1`, log].map((path) => endOf(path).catch(() => '')));

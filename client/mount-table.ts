@@ -74,6 +74,7 @@ export interface MountUser extends ProcessEntry {
   readonly use: string;
 }
 
+/** @returns the visible processes that work in `directory`, or have files in it open or mapped */
 export async function usersOf(directory: string): Promise<MountUser[]> {
   const inside = (path: string | null) =>
     path !== null && (path === directory || path.startsWith(`${directory}/`));

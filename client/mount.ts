@@ -47,6 +47,7 @@ export interface Mounted {
   readonly log: string | null;
 }
 
+/** @returns why nothing can be mounted on this machine, or null if it can */
 export async function mountObstacle(): Promise<string | null> {
   const obstacle = await deviceObstacle();
   if (obstacle !== null) return `${obstacle.what} (${obstacle.fix})`;

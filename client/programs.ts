@@ -14,6 +14,7 @@ export function programVersion(): string {
 const TAIL_LINES = 3;
 const CAUSE_LINES = 30;
 
+/** @returns the last lines of a log, for the end of a message; empty if there are none */
 export async function logTail(path: string): Promise<string> {
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
     if (isSystemError(error) && error.code === 'ENOENT') return '';

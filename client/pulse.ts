@@ -70,10 +70,7 @@ export class Pulse {
     return this.#silent;
   }
 
-  /**
-   * Begins to wait for an answer. @returns a function that ends the wait
-   * @param onSilent called at most once: the server is silent, and there is another one
-   */
+  /** @param onSilent called at most once: the server is silent, and there is another one @returns ends the wait */
   watch(patienceIntervals: number, onSilent: () => void): () => void {
     const watch = { since: this.#interval, patienceIntervals, onSilent };
     this.#watches.add(watch);

@@ -60,6 +60,7 @@ export function formatDuration(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** @returns a wall-clock time in nanoseconds as text, in UTC: `2026-11-27 06:30:00` */
 export function formatTime(nanoseconds: string): string {
   const [day, time = ''] = new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString().split('T');
   return `${day} ${time.slice(0, 8)}`;

@@ -30,6 +30,7 @@ export function postRequest(what: string, path: string, value?: unknown, rest: R
   return { what, method: 'POST', path, mutation: false, ...sent, ...rest };
 }
 
+/** A change whose body is bytes, which stay unchanged until it is answered. */
 export function bytesRequest(
   what: string,
   method: 'PUT' | 'POST',

@@ -15,10 +15,7 @@ export interface StreamedResponse extends Response {
   readonly body: Response['body'] & AsyncIterable<unknown> & { setEncoding(encoding: 'utf8'): unknown };
 }
 
-/**
- * A client's channel to one server, below all retries: sockets, or those of a simulation, in which requests are lost,
- * answered late, and executed after the caller has aborted.
- */
+/** Below all retries: sockets, or a simulation that loses requests, or executes them after the caller has aborted. */
 export interface ServerChannel {
   /** @returns the whole answer @throws the reason of the signal, or why there is no answer */
   request(request: ServerRequest): Promise<Response>;

@@ -57,6 +57,7 @@ export async function findServers(
   return { joined: [], left: [], unproven: false };
 }
 
+/** @returns the id that the server reports; null if it does not */
 export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<string | null> {
   const status = await ask<ServerStatus>(
     endpoint,

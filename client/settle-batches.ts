@@ -14,10 +14,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/**
- * Settles files that are closed one after the other together: one request to each of their primaries, whose messages to
- * other servers then share frames, and whose command to the catalog is one.
- */
+/** Settles files that are closed in a row together: one request per primary, and one command to the catalog. */
 export class SettleBatches {
   readonly #exchanger: Exchanger;
   #waiting: Waiting[] = [];

@@ -220,6 +220,7 @@ async function whoUses(directory: string): Promise<string[]> {
   ];
 }
 
+/** @throws CommandFailure that names the users if it is in use */
 export async function detach(directory: string, lazily: boolean): Promise<void> {
   const untilMs = systemWorld.nowMs() + LOOK_MS_MAX;
   // Each round reads the descriptors of all processes, and there is no event for the end of a use.
@@ -250,6 +251,7 @@ async function whyAttached(directory: string, lazily: boolean): Promise<string |
   return result.kind === 'failed' ? result.output : 'neither fusermount3 nor umount is installed';
 }
 
+/** @returns the directory by its real name @throws CommandFailure if it cannot be reached */
 export async function canonicalOrFail(directory: string, whereMissing = ''): Promise<string> {
   try {
     return await canonical(directory);

@@ -101,10 +101,7 @@ export class UnsyncedChanges {
     return Math.min(...numbers);
   }
 
-  /**
-   * Whether these must be flushed before the change of this number is sent: servers keep the results of the last
-   * `SESSION_WINDOW` numbers of a session, of which half may be in flight.
-   */
+  /** Servers keep the results of the last `SESSION_WINDOW` numbers of a session, of which half may be in flight. */
   isFull(session: number, number: number): boolean {
     return this.changes.length >= CHANGES_MAX || number - this.lowestOf(session) >= REQUEST_WINDOW;
   }

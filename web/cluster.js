@@ -1,7 +1,4 @@
-/**
- * Requests to the cluster. They go to the server whose events this page receives, since any server answers all of them;
- * the token is sent in a header and nowhere else.
- */
+/** Requests go to the server whose events this page receives; the token is sent in a header and nowhere else. */
 
 const TOKEN_KEY = 'leasehold-token';
 

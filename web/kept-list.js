@@ -1,7 +1,4 @@
-/**
- * A list that other users change, too: it is refreshed when the event stream reports a new revision, and announced to
- * screen readers.
- */
+/** A list that other users change, too: the event stream reports revisions, and screen readers get the changes. */
 
 import { byId, changeList, KeyedList, setText } from './dom.js';
 

@@ -1,7 +1,4 @@
-/**
- * Server-sent events over fetch, because an EventSource sends no token. If a server fails or is silent, the next one
- * continues after the last event id.
- */
+/** Server-sent events over fetch, since an EventSource sends no token. Another server continues after the last id. */
 
 import { problemOf } from './cluster.js';
 
@@ -76,10 +73,7 @@ export function listen({ bases, path, headers, onEvent, onTeller }) {
     }
   }
 
-  /**
-   * @throws {import('./cluster.js').ProblemError} the server's error, read completely: a broken connection is no
-   *   refusal
-   */
+  /** @throws {import('./cluster.js').ProblemError} the server's error, which is read completely before */
   async function answerOf(base, more) {
     const response = await fetch(`${base}${path(base)}`, {
       headers: { ...headers(), ...more },

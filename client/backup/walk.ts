@@ -9,6 +9,7 @@ export interface Found {
   readonly attributes: Attributes;
 }
 
+/** Yields everything below a directory, each directory before its entries. */
 export async function* walk(
   client: ClusterClient,
   top: Attributes,

@@ -51,6 +51,7 @@ export async function issueAuthority(name: string, lifeMs: number): Promise<Issu
   return { certificate: pem(certificate), key: await exportKey(keys.privateKey) };
 }
 
+/** @throws Error if these are no certificate and key of an authority */
 export async function readAuthority(certificate: string, key: string): Promise<Authority> {
   const raw = PemConverter.decodeFirst(key);
   return {
@@ -59,6 +60,7 @@ export async function readAuthority(certificate: string, key: string): Promise<A
   };
 }
 
+/** @param hosts names and addresses of a server; none for a client */
 export async function issueCertificate(
   authority: Authority,
   identity: CertifiedIdentity,

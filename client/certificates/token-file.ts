@@ -24,6 +24,7 @@ export interface DrawnToken {
   readonly known: KnownToken;
 }
 
+/** @param lifeMs null for a token that is valid until it is revoked */
 export function drawToken({ name, role, volumes }: Grant, lifeMs: number | null): DrawnToken {
   const id = systemWorld.randomBytes(TOKEN_ID_BYTES).toString('hex');
   const secret = systemWorld.randomBytes(TOKEN_SECRET_BYTES).toString('base64url');
@@ -75,6 +76,7 @@ export function tokensOption(command: Command): Command {
   );
 }
 
+/** @throws CommandFailure if there is no such file, or it is no token file */
 export async function knownTokens(path: string): Promise<TokenFile> {
   const found = await readTokenFile(path);
   if (found !== null) return found;

@@ -60,6 +60,7 @@ interface ClusterOptions extends AccessFiles {
   readonly timeout?: number;
 }
 
+/** @returns base URLs from --servers, else the environment, else the default */
 export function serversOf(command: Command): string[] {
   const { servers } = command.optsWithGlobals<ClusterOptions>();
   const fromEnvironment = process.env.LEASEHOLD_SERVERS;
@@ -70,6 +71,7 @@ export function serversOf(command: Command): string[] {
   return urls;
 }
 
+/** @returns the client's credentials, from the options, else from the environment */
 export function accessOf(command: Command): Access {
   return new Access(accessFiles(accessOptions(command)));
 }

@@ -157,6 +157,7 @@ async function checkTarget(
   }
 }
 
+/** @returns the inode at the path, or null if there is none */
 export async function resolveIfThere(
   client: ClusterClient,
   volume: string,
@@ -171,6 +172,7 @@ export async function resolveIfThere(
   }
 }
 
+/** @returns the path that `from` gets at `to`: inside of it if that is a directory */
 export async function pathInto(
   client: ClusterClient,
   verb: 'copy' | 'move',
@@ -290,6 +292,7 @@ function shortFile(path: string, found: number, expected: number): CommandFailur
   return generalFailure(`Cannot fetch ${path}: ${found} of ${expected} bytes arrived`);
 }
 
+/** @throws CommandFailure if the local and the remote path are swapped */
 export function refuseSwapped(first: string, second: string, usage: string, remoteFirst = false): void {
   const swapped = remoteFirst
     ? !looksRemote(first) && looksRemote(second)

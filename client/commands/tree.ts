@@ -123,6 +123,7 @@ function longRow({ name, attributes }: Entry): string[] {
   ];
 }
 
+/** @returns kind and permissions as `ls -l` writes them: `drwxr-sr-x` */
 export function formatMode({ kind, mode }: Pick<Attributes, 'kind' | 'mode'>): string {
   const triple = (bits: number, special: boolean, letter: string) =>
     (bits & 4 ? 'r' : '-') +

@@ -17,10 +17,7 @@ const READ_TIMEOUT_MS = 30_000;
 const MOUNT_STALE_MS = 3_000;
 const MOUNT_RETRY_MS = 100;
 
-/**
- * Appends records with the data interface, each acknowledged before the next begins. Reads them back with REST from all
- * servers in turn, and through the mount.
- */
+/** Appends records one by one; reads them back with REST from all servers in turn, and through the mount. */
 export class JournalLoad implements Load {
   readonly title = 'appends over HTTP';
   readonly path = '/journal';

@@ -67,6 +67,7 @@ export async function killPrimary(
   return { round, target, server, pid, newPrimary, staleReads, copy };
 }
 
+/** Restarts the killed server and waits until it has everything that it missed. */
 export async function bringBack(
   stage: Stage,
   { round, target, server, pid, newPrimary, staleReads }: Killed,
@@ -104,6 +105,7 @@ export async function bringBack(
   };
 }
 
+/** Waits for the copy into the mount that began when the primary died, and compares it. */
 export async function endOfCopy(
   stage: Stage,
   { copy }: Killed,

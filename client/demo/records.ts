@@ -19,6 +19,7 @@ export function encodeRecord(writer: number, number: number): Buffer {
   return record;
 }
 
+/** @returns the number of the record, or null if the bytes are none of `writer`'s */
 export function decodeRecord(writer: number, bytes: Uint8Array): number | null {
   if (bytes.length !== RECORD_BYTES) return null;
   const record = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -27,6 +28,7 @@ export function decodeRecord(writer: number, bytes: Uint8Array): number | null {
   return encodeRecord(writer, number).equals(record) ? number : null;
 }
 
+/** @returns the numbers of the records in `bytes`, in order; null for other bytes */
 export function decodeRecords(writer: number, bytes: Uint8Array): (number | null)[] {
   const numbers: (number | null)[] = [];
   for (let at = 0; at < bytes.length; at += RECORD_BYTES) {

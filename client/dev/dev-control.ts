@@ -141,6 +141,7 @@ export class DevControl {
   }
 }
 
+/** Executes a command of the dashboard, or of a key in the terminal. */
 export async function carryOut(server: ServerProcess, order: Order): Promise<void> {
   switch (order) {
     case 'kill':

@@ -22,6 +22,7 @@ export async function freePorts(
   return [...ports];
 }
 
+/** @returns as many consecutive free ports */
 export async function freePortsInARow(count: number): Promise<number[]> {
   for (;;) {
     const first = portFrom(PORT_FIRST, PORT_END - count);

@@ -19,6 +19,7 @@ interface Heard {
   readonly ahead: { readonly ms: number; readonly exactMs: number } | null;
 }
 
+/** Checks the servers, as this machine reaches them, and their clocks. */
 export async function examineCluster(
   urls: readonly string[],
   version: string,

@@ -16,6 +16,7 @@ const MEMORY_MIN_BYTES = 512 * 1024 ** 2;
 const MOUNT_ANSWER_MS = 3_000;
 const FUSE_CONFIGURATION = '/etc/fuse.conf';
 
+/** Checks what a mount and a server need of this machine. */
 export async function examineMachine(isRoot: boolean): Promise<Finding[]> {
   return [
     examineNode(process.versions.node),
@@ -95,6 +96,7 @@ async function examineTransports(isRoot: boolean): Promise<Finding> {
     : ok('transports', 'kernel and native');
 }
 
+/** @returns whether users other than root may let others use their mounts */
 export async function othersAllowed(): Promise<boolean> {
   return /^\s*user_allow_other\s*$/m.test((await textOf(FUSE_CONFIGURATION)) ?? '');
 }

@@ -211,6 +211,7 @@ function childOf(parent: number | undefined): number | null | undefined {
   }
 }
 
+/** @returns the exit code that a shell would give for this end of a command */
 export function exitCodeOf(end: Extract<CommandEnd, { readonly kind: 'ended' | 'failed' }>): number {
   if (end.kind === 'failed') return end.code === 'ENOENT' ? 127 : 126;
   return end.signal === null ? (end.code ?? 1) : 128 + constants.signals[end.signal];

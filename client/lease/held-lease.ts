@@ -147,7 +147,6 @@ export class HeldLease {
     await this.#cluster
       .release(this.name, this.session, { timeoutMs: RELEASE_MS_MAX, failFast: true })
       .catch((error: unknown) => {
-        // It is over already, as intended.
         if (!(error instanceof ServiceError) || error.code !== 'lease-lost') throw error;
       });
   }

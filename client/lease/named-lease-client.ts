@@ -26,7 +26,6 @@ export interface AcquireOptions {
   /** For people: every user may read it. */
   readonly owner: string;
   readonly keys?: LeaseKeys;
-  /** Whether to wait while another holds it; true by default. */
   readonly wait?: boolean;
   readonly signal?: AbortSignal;
   readonly onTaken?: (holder: HolderDetails) => void;

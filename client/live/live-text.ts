@@ -5,7 +5,6 @@ import { formatBytes, formatDuration } from '../quantities.ts';
 const BAR_WIDTH = 20;
 const SIGNS = { good: '+', neutral: ' ', bad: '!' } as const;
 
-/** One line: when, who, what, and why that is safe. */
 export function happeningLine({ atMs, mood, text, path, file }: Happening): string {
   const name = path ?? `file ${file}`;
   return `${new Date(atMs).toISOString().slice(11, 23)}Z ${SIGNS[mood]} ${text.replaceAll('{file}', name)}`;

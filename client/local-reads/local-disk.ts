@@ -29,10 +29,7 @@ interface OpenContainer {
   usedMs: number;
 }
 
-/**
- * The data folder of a server on this machine, read-only. Its contents are not trusted: bytes are valid only if they
- * have the checksum that the server has reported.
- */
+/** A server's data folder on this machine, read-only and not trusted: bytes count only with the reported checksum. */
 export class LocalDisk {
   /** Proves to the server that its folder can be read here. */
   readonly proof: string;

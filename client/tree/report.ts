@@ -31,6 +31,7 @@ export function treeReport(): TreeReport {
   };
 }
 
+/** @returns the result of `step`; null, and a line in the report, if it fails for a reason of `path` alone */
 export async function ofOne<Value>(
   report: TreeReport,
   path: string,

@@ -17,10 +17,12 @@ export interface Piece {
   readonly length: number;
 }
 
+/** @returns where to resume the copy of a file of which a part exists */
 export function resumeOffset(partBytes: number, sizeBytes: number): number {
   return Math.floor(Math.min(partBytes, sizeBytes) / SECTION_BYTES) * SECTION_BYTES;
 }
 
+/** @returns the sections of a file from `from` on, each as the pieces of its transfer */
 export function* sectionsOf(from: number, sizeBytes: number): Generator<Piece[], void, undefined> {
   for (let begin = from; begin < sizeBytes; begin += SECTION_BYTES) {
     const end = Math.min(sizeBytes, begin + SECTION_BYTES);
