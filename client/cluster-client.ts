@@ -124,7 +124,7 @@ export class ClusterClient {
       options,
       this.#catalog,
     );
-    // Servers of earlier releases choose a file's members anew, though others may already have its contents.
+    // Servers of earlier releases choose a file's members again, though others may already have its contents.
     if (reserved.sets === undefined)
       throw new ServiceError('precondition-failed', 'The servers of new files are not fixed by this release');
     return { ...reserved, untilMs: sentMs + reserved.validMs };
@@ -133,7 +133,7 @@ export class ClusterClient {
   /**
    * Creates files with all of their contents, exactly once. Of a created file, a majority of its replicas has the
    * contents and a majority of the catalog's members has the name; its size and times are settled.
-   * @param bearer the server that reserved the numbers, as `reserveInodes` returned it; one per request
+   * @param bearer the server that creates files with these numbers, as `reserveInodes` returned it; one per request
    * @param births at most `BIRTHS_MAX`, within the limits of `wire/births.ts`; the caller leaves the contents unchanged
    *   until it resolves
    * @returns the outcome of each file, in their order

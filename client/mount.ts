@@ -144,7 +144,7 @@ async function startDaemon(
     child = spawn(process.execPath, [...COLLECTION, ...daemonArguments(options, directory)], {
       // Also in the foreground: Ctrl-C reaches it once, through the waiting process.
       detached: true,
-      // In the directory, it would keep a mount there busy.
+      // Any other working directory might keep a mount busy.
       cwd: '/',
       env: { ...ALLOCATION, ...process.env, ...env },
       stdio: ['ignore', output, output, 'pipe'],

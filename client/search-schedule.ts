@@ -6,7 +6,7 @@ export const SEARCH_PERIOD_MAX_MS = 60_000;
 
 /**
  * When to search for further servers. A request that comes too soon after the last search is kept until its time, and
- * one during a search, which may have asked before the change, leads to another search.
+ * one during a search, which may have asked before the change, causes another search.
  */
 export class SearchSchedule {
   readonly #world: World;

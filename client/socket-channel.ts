@@ -15,7 +15,7 @@ import { Traffic } from './traffic.ts';
 
 const CONNECTIONS_MAX = 64;
 const CONNECT_TIMEOUT_MS = 1_500;
-/** Larger writes use connections of their own, which cost less for each byte (decision 0053). */
+/** Writes from this size on use connections of their own, which cost less for each byte (decision 0053). */
 const CONTENTS_BYTES_MIN = 128 * 1024;
 const CONTENTS = /^\/v1\/data\//;
 

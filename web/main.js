@@ -26,7 +26,7 @@ let controlStream = null;
 let file = null;
 let noticeTimer = 0;
 /**
- * `let-in`, `refused`, or `dismissed`: the user closed the token dialog after a refusal, and opens it again himself.
+ * `let-in`, `refused`, or `dismissed`: the user closed the token dialog after a refusal.
  */
 let standing = 'let-in';
 

@@ -8,7 +8,7 @@ import { looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts
 import { clusterCommand, withClient } from './cluster-command.ts';
 import { pathInto } from './transfer.ts';
 
-/** Servers need this long to copy a large file to each other. */
+/** Copies of large files between servers take long. */
 const COPY_TIMEOUT_MS = 30 * 60_000;
 
 interface CopyFlags {

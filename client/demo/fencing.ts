@@ -24,7 +24,7 @@ export interface Fencing {
 
 /**
  * A primary is suspended with a write in its socket. Meanwhile another server becomes primary; when the old one wakes
- * up, it must not execute that write, although no message has told it that it lost the lease.
+ * up, it must not execute that write, although no message has reported the loss of its lease.
  */
 export async function wakeOldPrimary(stage: Stage, say: (text: string) => void): Promise<Fencing> {
   const file = await stage.createFile(PATH);
