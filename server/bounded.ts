@@ -13,7 +13,6 @@ export function bounded<Value>(
   });
 }
 
-/** @returns whether `work` succeeded within `limitMs` */
 export function within(world: World, work: Promise<unknown>, limitMs: number): Promise<boolean> {
   const succeeded = work.then(() => true);
   return bounded(world, succeeded, limitMs, () => new Error('too late')).catch(() => false);

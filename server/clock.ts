@@ -1,6 +1,5 @@
 import type { World } from '../base/world.ts';
 
-/** Two readings within this time, in milliseconds, count as simultaneous. */
 const TOGETHER_MS = 0.5;
 const READINGS_MAX = 5;
 

@@ -2,10 +2,8 @@ import { type Address, addressFormat } from './address.ts';
 import { ConfigurationError } from './configuration-error.ts';
 import type { TlsFiles } from './security/tls-material.ts';
 
-/** Where an option was given, and its value; null if it was not given. */
 export type Given = { readonly label: string; readonly value: string } | null;
 
-/** What protects this server from other hosts on its network. */
 export interface NetworkGuards {
   readonly tls: TlsFiles | null;
   /** File with the tokens of clients; null if clients need none. */

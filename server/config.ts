@@ -50,7 +50,6 @@ export interface ServerConfig extends NetworkGuards {
   readonly urls: ReadonlyMap<ServerId, string>;
   /** Base URLs of servers of a running cluster, which list the others; empty if `peers` does. */
   readonly join: readonly string[];
-  /** The failure domain of this server; null if it was not given. */
   readonly zone: string | null;
   readonly data: string;
   /** t_max: length of a lease. */
@@ -74,9 +73,7 @@ export interface ServerConfig extends NetworkGuards {
   readonly replaceAfterMs: number;
   readonly compareEveryMs: number;
   readonly logLevel: LogLevel;
-  /** Per client; `Infinity` for no bound. */
   readonly clientRequestsPerS: number;
-  /** Concurrent requests per client. */
   readonly clientRequestsOpen: number;
   readonly addressConnections: number;
 }
@@ -349,7 +346,6 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     namedLeaseMaxMs,
     leaseAlgorithm: readLeaseAlgorithm(text('lease-algorithm')),
     clockSkewMaxMs,
-    // A joining server gets them from the cluster.
     catalogMembers: join.length > 0 ? [] : readCatalogMembers(text('catalog-members'), peers),
     operationTimeoutMs,
     gcGraceMs: duration('gc-grace', 3_600_000),

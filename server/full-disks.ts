@@ -4,7 +4,6 @@ import type { Timer, World } from '../base/world.ts';
 import { MalformedError } from '../wire/bytes.ts';
 import type { DiskReserve } from './storage/reserve.ts';
 
-/** Notifies the other servers that this server's disk is full, or is not any more. */
 export const DISK_CALL = 'disk';
 
 const CALL_MS = 2_000;
@@ -22,7 +21,6 @@ export interface FullDisksParts {
   peers(): Iterable<ServerId>;
   isConnected(server: ServerId): boolean;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
-  /** Called when this server's own disk becomes nearly full, or has space again. */
   changed?(isLow: boolean): void;
 }
 
@@ -40,12 +38,10 @@ export class FullDisks {
     parts.reserve.changed = (isLow) => this.#changed(isLow);
   }
 
-  /** Whether another server has recently reported a full disk. */
   isFull(server: ServerId): boolean {
     return this.#parts.world.nowMs() < (this.#untilMs.get(server) ?? -Infinity);
   }
 
-  /** Whether this server or another one has no free space. */
   get isAnyFull(): boolean {
     return this.#parts.reserve.isLow || [...this.#untilMs.keys()].some((server) => this.isFull(server));
   }
@@ -61,7 +57,6 @@ export class FullDisks {
     return new Uint8Array(0);
   }
 
-  /** To be called when the other servers can be called. */
   start(): void {
     this.#look();
     this.#timer = this.#parts.world.every(REPEAT_MS, () => this.#look()).unref();

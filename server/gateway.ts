@@ -61,14 +61,11 @@ export interface GatewayOptions {
   readonly world: World;
   readonly services: Services;
   readonly metrics?: MetricsRegistry;
-  /** Absent without TLS. */
   readonly tls?: PeerTls | null;
-  /** Default: sockets of this machine. */
   readonly machine?: Machine;
 }
 
 export interface WriteOptions extends CallOptions {
-  /** The expected state just before the write. */
   readonly guard?: WriteGuard;
 }
 
@@ -80,7 +77,6 @@ export interface ShownOptions extends CallOptions {
 }
 
 export interface ReadOptions extends ShownOptions {
-  /** Any replica may answer, with its own state. */
   readonly stale?: boolean;
 }
 
@@ -141,7 +137,6 @@ export class Gateway {
     return this.#catalogEpoch;
   }
 
-  /** A number for a session of a client inside this server. */
   drawSession(): number {
     return drawIncarnation(this.world);
   }
@@ -377,7 +372,6 @@ export class Gateway {
     );
   }
 
-  /** As `read`, for bytes on this server's disk; no other server is asked. @see FileService.locate */
   async locate(
     file: FileId,
     offset: number,
@@ -590,7 +584,6 @@ export class Gateway {
     );
   }
 
-  /** The catalog knows the state of a file in a snapshot. */
   async #stateShown(file: FileId, { attributes }: Shown): Promise<FileState> {
     const { sizeBytes, modifiedNs, contents } = attributes;
     const { epoch, seq } = contents;
@@ -683,7 +676,6 @@ export class Gateway {
     );
   }
 
-  /** Any answer of the catalog's primary contains its latest operation. */
   async #askCatalogSeq(options: CallOptions): Promise<void> {
     await this.#catalogQuery({ kind: 'sweeps' }, options);
   }
@@ -734,10 +726,7 @@ export class Gateway {
     return result as QueryResults[Q['kind']];
   }
 
-  /**
-   * A new modification time is bound to the newest contents, so that it stays valid against the primary's time for
-   * them.
-   */
+  /** A new modification time is bound to the newest contents, so that it overrides the primary's time for them. */
   async #againstNewest<C extends Command>(command: C, options: CallOptions): Promise<C> {
     if (command.kind !== 'set-attributes') return command;
     if (command.modifiedNs === undefined || command.contents !== undefined) return command;

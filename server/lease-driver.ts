@@ -14,8 +14,7 @@ import { CHANNEL_LEASE, type Transport } from './transport/transport.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
 /**
- * Few servers compete for a file, because they do so only for clients' requests: rare collisions, with a quick retry,
- * are better than a delay of all writes after each death of a primary.
+ * Few servers compete for a file: rare collisions are better than a delay of all writes after each death of a primary.
  */
 const JITTERS_PER_LEASE = 400;
 const JITTER_MS_MAX = 5;
@@ -34,7 +33,6 @@ export interface LeaseDriverParts extends LeaseTiming {
   transport(): Transport;
   /** The recorded view of a file whose members ever changed; null for all others. */
   knownView(cell: CellId): View | null;
-  /** @see LeaseLinkParts.mayAcquire */
   readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
   /** The own lease is valid until `untilMs` (process clock), by `view` (0: repeated); 0 if it is lost. */
   changed(cell: CellId, untilMs: number, view: number): void;
@@ -102,7 +100,6 @@ export class LeaseDriver {
     this.#link.step({ kind: 'close', cell });
   }
 
-  /** A peer disconnected: leases need not wait for its answers. */
   disconnected(peer: ServerId): void {
     this.#link.step({ kind: 'away', peer });
   }
@@ -128,7 +125,6 @@ export class LeaseDriver {
     return this.#link.isClockSound();
   }
 
-  /** The server is about to end: it requests no more leases. */
   retire(): void {
     this.#retired = true;
   }

@@ -25,7 +25,6 @@ const SLICE_MESSAGES = 128;
 /** A frame of this size is sent before the end of the tick, so that its receiver can begin. */
 const FRAME_BYTES_MAX = 64 * 1024;
 
-/** Actions of a host that are not for the link itself. */
 export type LeaseNews = Exclude<LeaseAction, { readonly kind: 'send' | 'trace' }>;
 
 interface OutgoingFrame {
@@ -57,7 +56,6 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
-  /** Options that peers must share, for the error message. */
   readonly options: string;
   /** Absent if no earlier process of this server had other timing. */
   readonly former?: FormerTiming;
@@ -67,7 +65,6 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly knownView?: (cell: CellId) => KnownView | null;
   /** The recorded number of the view of all cells. Absent if each cell has a view of its own. */
   readonly view?: () => number;
-  /** @see LeaseConfig.jitterMaxMs */
   readonly jitterMaxMs?: number;
   /**
    * Whether this server votes for a peer that does not hold the cell. If not, the peer's READ and WRITE are dropped, as
@@ -78,9 +75,7 @@ export interface LeaseLinkParts extends LeaseTiming {
   drawIncarnation(): Incarnation;
   send(to: ServerId, frame: Uint8Array, deferrable: boolean): void;
   news(action: LeaseNews): void;
-  /** A clock fault voids everything that the host knew. */
   faulted(): void;
-  /** After a clock fault a new, empty host has started. */
   begun(): void;
   fatal(error: unknown): void;
 }
@@ -118,7 +113,6 @@ export class LeaseLink {
     this.#scheduleWake();
   }
 
-  /** For queries only; changes go through `step`. */
   get host(): LeaseHost {
     return this.#host;
   }

@@ -6,7 +6,6 @@ import type { Attributes } from '../wire/catalog-api.ts';
 import { contentVersionCompare } from '../wire/content-version.ts';
 import type { FileState } from '../wire/http-api.ts';
 
-/** Primaries of live files that are asked at the same time for one listing. */
 const LISTING_PARALLEL = 16;
 /** Time-out for all primaries of one listing together. */
 const LISTING_MERGE_MS = 1000;
@@ -16,7 +15,6 @@ interface Told {
   readonly entries: readonly { readonly attributes: Attributes }[];
 }
 
-/** @param timeoutMs instead of the operation time-out */
 export type AskState = (file: FileId, timeoutMs?: number) => Promise<FileState>;
 
 /** Replaces the catalog's attributes of live files in an answer by those of their primaries. */
@@ -31,10 +29,7 @@ export async function withLiveStates<Result extends Partial<Told>>(
   return result;
 }
 
-/**
- * A modification time that was set explicitly is valid for the contents it was set on; the size is always the
- * primary's.
- */
+/** An explicitly set modification time is valid for its contents; the size is always the primary's. */
 export function attributesWithState(attributes: Attributes, state: FileState): Attributes {
   const newer = contentVersionCompare(state.contents, attributes.contents) > 0;
   const { holeBytes: _, ...others } = attributes;
@@ -55,10 +50,7 @@ async function merged(attributes: Attributes, ask: AskState, timeoutMs?: number)
   return attributesWithState(attributes, await ask(attributes.inode as FileId, timeoutMs));
 }
 
-/**
- * A listing promises less than a stat of one file: if a primary does not answer in time, the catalog's attributes are
- * used.
- */
+/** A listing promises less than a stat of one file: late primaries are replaced by the catalog's attributes. */
 async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
   entries: readonly Entry[],
   ask: AskState,

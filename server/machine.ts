@@ -17,9 +17,7 @@ export interface Machine {
   /** A folder that is lost with the boot. Default: the system's. */
   readonly memoryFolder?: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Null if the system does not report it. */
   descriptors(): Promise<Descriptors | null>;
-  /** Connects to peers after `start`. */
   peerTransport(options: PeerTransportOptions): ClusterTransport;
   /**
    * @param peer null before this server knows which server has the URL: any server of the cluster may answer there
@@ -32,7 +30,6 @@ export interface Machine {
     tls: PeerTls | null,
     use?: 'exchanges' | 'streams',
   ): HttpChannel;
-  /** @throws the error of listening */
   assertFree(address: Address): Promise<void>;
   /** Resolves when requests are accepted; @throws the error of listening. */
   listen(app: FastifyInstance, options: FastifyListenOptions): Promise<unknown>;

@@ -42,7 +42,6 @@ export class MetricsRegistry {
     this.#world = world;
   }
 
-  /** The name ends in `_total`. */
   counter(name: string, help: string, labelNames: readonly string[] = []): Counter {
     const counter = new LibraryCounter({
       ...this.#config(name, 'counter', help),
@@ -51,7 +50,6 @@ export class MetricsRegistry {
     return { add: (amount = 1, labels = {}) => counter.inc(labels, amount) };
   }
 
-  /** The name ends in `_duration_seconds`. */
   durations(name: string, help: string, labelNames: readonly string[] = []): Durations {
     const histogram = new LibraryHistogram({
       ...this.#config(name, 'histogram', help),
@@ -98,10 +96,7 @@ export class MetricsRegistry {
     }
   }
 
-  /**
-   * Adds the metrics of the process: CPU, memory, descriptors, event loop, collections. Only for a process with one
-   * server: the sampling does not end before the process.
-   */
+  /** Adds the process's metrics. Only for a process with one server: the sampling does not end before the process. */
   addProcess(): void {
     collectDefaultMetrics({
       register: this.#library,

@@ -2,7 +2,6 @@ import type { Surroundings } from './surroundings.ts';
 
 /** Signals that ask a process to end; terminals, service managers and launchers may send each repeatedly. */
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGQUIT', 'SIGUSR2'] as const;
-/** Time-out of an orderly end, in milliseconds. */
 const END_MS_MAX = 15_000;
 
 /** Ends the process in good order at the first of these signals, with exit code 0; later ones are ignored. */

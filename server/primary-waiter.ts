@@ -25,19 +25,14 @@ export interface PrimaryWaiterParts {
   isDiskFull?(server: ServerId): boolean;
 }
 
-/** A primary that announced its release has this long to do it. */
 const ENDING_MS_MAX = 1_000;
 
-/** Since when no majority was reachable, and when that was last observed. */
 interface Alone {
   readonly sinceMs: number;
   readonly seenMs: number;
 }
 
-/**
- * Waits, within bounds, until a replica of this server is primary; otherwise it reports the primary, or why there can
- * be none.
- */
+/** Waits, within bounds, until a replica here is primary; else it reports the primary, or why there can be none. */
 export class PrimaryWaiter {
   readonly #parts: PrimaryWaiterParts;
   readonly #alone = new WeakMap<ReplicaDriver, Alone>();
@@ -121,7 +116,6 @@ export class PrimaryWaiter {
     return ending?.holder === holder && this.#parts.clock.nowMs() < ending.untilMs;
   }
 
-  /** @returns for how long no majority has been connected, as far as was observed */
   #aloneMs(driver: ReplicaDriver, view: View, nowMs: number): number {
     const isThere = (member: ServerId): boolean =>
       member === this.#parts.self || this.#parts.isConnected(member);

@@ -31,7 +31,6 @@ export const FILE_CANDIDATES_FROM = 2;
 /** The part of a state that any replica may serve. */
 const OBJECTS = 'objects';
 
-/** What a driver needs from the server. */
 export interface ReplicaSurroundings {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
@@ -39,7 +38,6 @@ export interface ReplicaSurroundings {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
-  /** Whether the lease clock is valid now. */
   isClockSound(): boolean;
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
@@ -48,19 +46,15 @@ export interface ReplicaSurroundings {
   /** @see ReplicaConfig.startGuardUntilMs: for earlier processes, and earlier cores in this one */
   startGuardUntilMs(file: FileId): number;
   readonly retainedBytesMax: number;
-  /** Called when an operation is submitted; the result is called when it is committed. */
   commitBegins(file: FileId): () => void;
   send(to: ServerId, file: FileId, message: ReplicaMessage, deferrable: boolean): void;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
-  /** Shared by all replicas that catch up here. */
   readonly catchUpPace: { take(bytes: number): Promise<void> };
   /** The file's voters have changed. */
   viewChanged(file: FileId, view: View): void;
-  /** This server is primary of the file now. */
   led(file: FileId): void;
   /** The replica stopped by itself: the members changed, or its base cannot be fetched. */
   ledOut(file: FileId): void;
-  /** A core reports one of its closed list of marks. */
   marked(replica: Pick<ReplicaDriver, 'file' | 'epoch' | 'isFirstLed'>, mark: string, detail: string): void;
   /** A core broke one of its own invariants: the process must stop. */
   fatal(error: unknown): void;
@@ -76,10 +70,7 @@ interface Waiter<Value> {
   reject(error: Error): void;
 }
 
-/**
- * Runs one replica core: turns its actions into frames, disk writes and answers, and their completions into events. It
- * has no rule of the protocol itself.
- */
+/** Runs one replica core: turns its actions into frames, disk writes and answers, and their completions into events. */
 export class ReplicaDriver {
   readonly file: FileId;
   readonly subject: Subject;
@@ -90,7 +81,6 @@ export class ReplicaDriver {
   readonly #changes = new Map<number, Waiter<View>>();
   readonly #roleListeners = new Set<() => void>();
   readonly #advanceListeners = new Set<() => void>();
-  /** Until when the earlier cores were bound. */
   #boundBeforeMs = -Infinity;
   #nextTicket = 1;
   #wakeAtMs = Infinity;
@@ -149,7 +139,6 @@ export class ReplicaDriver {
     return !this.#closed && this.#core.isFree(this.#around.clock.nowMs());
   }
 
-  /** Whether this server is the primary now. */
   get leads(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.leads(this.#around.clock.nowMs());
   }
@@ -180,10 +169,7 @@ export class ReplicaDriver {
     return this.#core.orderedSeq;
   }
 
-  /**
-   * Whether this server may answer a read that depends on operation `dependsOnSeq`, as the primary or by a read lease.
-   * Evaluated at use. A missing right is requested.
-   */
+  /** Whether a read that depends on `dependsOnSeq` may be answered here now. A missing right is requested. */
   readGate(dependsOnSeq: number): ReturnType<Replica['readGate']> {
     if (this.#closed) return 'not-primary';
     if (!this.#around.isClockSound()) return 'not-primary';
@@ -195,10 +181,7 @@ export class ReplicaDriver {
     return gate;
   }
 
-  /**
-   * For how long, at least, only this server answers: no later primary can outdate what clients cache for so long. 0 if
-   * it is not the primary.
-   */
+  /** For how long, at least, no later primary can outdate what clients cache; 0 if this server is not the primary. */
   servesForMs(): number {
     return this.leads ? this.#core.servesForMs(this.#around.clock.nowMs()) : 0;
   }
@@ -211,7 +194,6 @@ export class ReplicaDriver {
     this.#core.noteBelief(this.#around.clock.nowMs() + durationMs);
   }
 
-  /** @returns what to call to unsubscribe */
   onRole(listener: () => void): () => void {
     this.#roleListeners.add(listener);
     return () => this.#roleListeners.delete(listener);
@@ -347,7 +329,6 @@ export class ReplicaDriver {
     this.#scheduleWake();
   }
 
-  /** @param boundUntilMs until when the earlier cores were bound */
   #begin(boundUntilMs: number): Replica {
     const around = this.#around;
     const nowMs = around.clock.nowMs();
@@ -429,7 +410,6 @@ export class ReplicaDriver {
     return this.#closed;
   }
 
-  /** Answers a peer that fetches this replica's state for `epoch`. */
   async serve(epoch: Epoch, method: string, payload: Uint8Array): Promise<Uint8Array> {
     // The request has the object's exact version: it is the same in every epoch.
     if (method === OBJECTS) return this.subject.serve(method, payload);

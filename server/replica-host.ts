@@ -49,7 +49,6 @@ export interface ReplicaHostParts {
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
-  /** @see ReplicaConfig.readLeaseMs */
   readonly readLeaseMs: number;
   /** Promises of an earlier process of this server to a primary last no longer than this, in milliseconds. */
   readonly startGuardMs: number;
@@ -57,19 +56,14 @@ export interface ReplicaHostParts {
   readonly catchUpBytesPerSecond: number;
   /** The trust that a store without a replica of the file never had one. */
   trustOfNew(file: FileId): NewTrust;
-  /**
-   * Records durably that a replica of the file may be here: if it is lost with the power, `trustOfNew` is not `intact`.
-   */
+  /** Durably: if a replica of the file is lost with the power later, `trustOfNew` is not `intact`. */
   holds(file: FileId): void;
-  /** @see ReplicaSurroundings.commitBegins */
   commitBegins?(file: FileId): () => void;
   viewChanged(file: FileId, view: View): void;
   led(file: FileId): void;
   ledOut(file: FileId): void;
-  /** A request shows the view of another server. */
   viewStated?(file: FileId, here: View, there: View, server: ServerId): void;
   marked?: ReplicaSurroundings['marked'];
-  /** Whether the lease clock is valid now. */
   isClockSound(): boolean;
   /** A function, because the transport is created after its handlers, one of which is this host. */
   transport(): Transport;
@@ -96,13 +90,11 @@ export class ReplicaHost {
   readonly #bearing = new Map<FileId, Promise<unknown>>();
   /** Unloaded files: the end of an epoch of this process, which it may resume (docs/design/mount.md). */
   readonly #ended = new LruMap<FileId, Position>(ENDED_MAX);
-  /** Objects known to be damaged here. */
   readonly #damaged = new Map<FileId, Set<number>>();
   /** Of loaded files: it never changes, and is needed even after the store failed. */
   readonly #objectBytes = new Map<FileId, number>();
   /** Unloaded files whose last replica here is bound for a while. */
   readonly #boundUntilMs = new Map<FileId, number>();
-  /** The views of subjects whose members ever changed. */
   readonly #changed = new Map<FileId, View>();
   #encoded: ({ readonly message: ReplicaMessage } & ReturnType<typeof encodeReplicaPieces>) | null = null;
 
@@ -238,9 +230,7 @@ export class ReplicaHost {
     else driver.step({ kind: 'ended', place });
   }
 
-  /**
-   * Whether changes of an unloaded file may be ordered here at once, as far as is known without loading its replica.
-   */
+  /** Whether changes of an unloaded file may be ordered here at once, as far as is known without loading it. */
   isResumable(file: FileId): boolean {
     return this.#ended.has(file) && !this.#isBarred(file);
   }
@@ -320,7 +310,6 @@ export class ReplicaHost {
     }
   }
 
-  /** This server may act as primary of `file` until `untilMs`; 0 if no longer. */
   leaseChanged(file: FileId, untilMs: number, view: number): void {
     this.#drivers.get(file)?.step({ kind: 'lease', untilMs, view });
   }

@@ -3,7 +3,6 @@ import type { Timer, World } from '../base/world.ts';
 export interface RoundsParts {
   readonly world: Pick<World, 'every'>;
   readonly periodMs: number;
-  /** Called once a period: whether to run a round now. Default: always. */
   isDue?(): boolean;
   work(): Promise<void>;
   /** A round failed, for example because the catalog has no primary. */

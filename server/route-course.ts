@@ -14,7 +14,6 @@ export interface Trail {
 export interface Round {
   readonly number: number;
   readonly tried: Set<ServerId>;
-  /** Servers that did not answer others. */
   readonly silent: Set<string>;
   /** Ask all members, whether or not an answer names one. */
   walks: boolean;

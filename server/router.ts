@@ -12,11 +12,8 @@ import type { Services } from './services.ts';
 export interface CallOptions {
   /** A peer forwarded it: it is answered here or fails, so that no request goes in circles. */
   readonly forwarded?: boolean;
-  /** Token or certificate of the client; absent without authentication. */
   readonly holder?: string;
-  /** Default: the server's operation time-out. */
   readonly timeoutMs?: number;
-  /** The command's client, if it has a cache. */
   readonly cacheOwner?: CacheOwner;
   /** The command and its answer use the primary's attributes of a file. @see CommandBody */
   readonly live?: boolean;
@@ -86,7 +83,6 @@ export class Router {
   readonly #countRetry: () => void;
   readonly #primaries = new LruMap<CellId, { readonly server: ServerId; readonly epoch: number }>(HINTS_MAX);
   readonly #members = new LruMap<FileId, readonly ServerId[]>(MEMBERS_MAX);
-  /** This server is primary of nothing any more: all requests go to others. */
   #retired = false;
   #closing = false;
   #calls = 0;
@@ -112,12 +108,10 @@ export class Router {
     if (this.#calls > 0) await new Promise<void>((resolve) => this.#drained.push(resolve));
   }
 
-  /** Ends all waits. */
   close(): void {
     this.#closing = true;
   }
 
-  /** The server is about to become primary of the file. */
   expect(file: FileId, server: ServerId): void {
     this.#primaries.set(file, { server, epoch: this.#primaries.peek(file)?.epoch ?? 0 });
   }
@@ -126,7 +120,6 @@ export class Router {
     this.#members.set(file, members);
   }
 
-  /** As far as this server knows; sends no request. */
   catalogPrimary(): ServerId | null {
     return this.#services.catalog.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null;
   }
@@ -143,10 +136,7 @@ export class Router {
     return { primary: hint?.server ?? null, epoch: hint?.epoch ?? standing?.epoch ?? 0, role };
   }
 
-  /**
-   * Rounds of attempts: this server first, then the presumed primary, then the other members, with a short wait between
-   * rounds.
-   */
+  /** This server first, then the presumed primary, then the other members, with a short wait between rounds. */
   async route<Result>(call: Call<Result>, options: CallOptions, trail: Trail | null = null): Promise<Result> {
     this.#calls++;
     try {
@@ -252,7 +242,6 @@ export class Router {
     return null;
   }
 
-  /** Whether these are all reachable servers that could answer. */
   #areAll(cell: CellId, servers: ReadonlyMap<ServerId, number>): boolean {
     if (servers.size === 0) return false;
     const isThere = (server: ServerId) => server === this.#self || this.#services.status.isConnected(server);

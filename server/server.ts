@@ -42,10 +42,7 @@ const REMEDIES: Partial<
   },
 };
 
-/**
- * One server, composed of storage, cores, drivers, services and HTTP. `start` resolves when it listens; `/readyz` shows
- * whether it can serve yet.
- */
+/** One server of a cluster. `start` resolves when it listens; `/readyz` shows whether it can serve yet. */
 export class Server {
   readonly #world: World;
   readonly #parts: Parts;
@@ -91,20 +88,15 @@ export class Server {
     }
   }
 
-  /** For a process with this server only: adds the metrics of the process. */
   measureProcess(): void {
     this.#parts.metrics.addProcess();
   }
 
-  /**
-   * Reads certificates and tokens again. Only connections of revoked clients end, and no lease does. @returns whether
-   * all were good
-   */
+  /** Reads certificates and tokens again; only connections of revoked clients end. @returns whether all were good */
   reload(): boolean {
     return this.#parts.security.reload();
   }
 
-  /** @returns a line for each file in use here, with what keeps it in use */
   filesInUse(): string[] {
     return this.#parts.idle.inUse();
   }

@@ -61,10 +61,7 @@ export interface CatalogService {
    * @param exact recall the directory first, if it is delegated to a client
    */
   query(query: Query, exact?: boolean): Promise<QueryResults[Query['kind']]>;
-  /**
-   * As `query` with `exact`, for a client that caches the answer.
-   * @param delegate delegate the queried directory to the session
-   */
+  /** As `query` with `exact`, for a client that caches the answer. @param delegate delegate the directory to it */
   queryRemembered(
     query: Query,
     session: number,
@@ -88,7 +85,6 @@ export interface FileStanding {
   readonly view: View;
   readonly primary: ServerId | null;
   readonly epoch: number;
-  /** Of this server. */
   readonly role: 'primary' | 'backup' | 'none';
   readonly lease: { readonly holder: ServerId | null; readonly remainingMs: number };
   /** Known at the primary only, else empty. */
@@ -107,7 +103,6 @@ export interface FileRead {
 
 /** Positions on this server's disk of the bytes that a read would return. */
 export interface FileLocated extends Pick<FileRead, 'state' | 'served'> {
-  /** Null if there is no disk. */
   readonly locations: FileLocations | null;
 }
 
@@ -123,7 +118,6 @@ export type CopyPiece =
   | { readonly kind: 'hole'; readonly length: number }
   | { readonly kind: 'end' };
 
-/** A change of a file, executed once. */
 export interface ChangeRequest extends RequestId {
   /** The change is refused if the client has lost its locks on the file. */
   readonly under?: LocksHeld;
@@ -209,7 +203,6 @@ export interface StatusService {
   self(): Promise<ServerStatus>;
   readonly cluster: string;
   readonly id: ServerId;
-  /** Base URLs of all servers, this one included. */
   readonly urls: ReadonlyMap<ServerId, string>;
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
   /** Time-out of one client request in all, forwarding and retries included, in milliseconds. */
@@ -217,7 +210,6 @@ export interface StatusService {
   isConnected(server: ServerId): boolean;
 }
 
-/** A server's own services; the gateway adds its peers. */
 export interface Services {
   readonly catalog: CatalogService;
   readonly files: FileService;

@@ -6,7 +6,6 @@ const CHECK_MS = 2_000;
 /** A shortage begins at this part of the limit, and ends below `ENDS`. */
 const BEGINS = 0.9;
 const ENDS = 0.8;
-/** A refusal counts as a shortage for this time. */
 const REFUSED_MS = 60_000;
 
 export interface Descriptors {
@@ -18,7 +17,6 @@ export interface ShortagesParts {
   readonly world: World;
   readonly log: Logger;
   readonly connections: () => { readonly count: number; readonly max: number; readonly refused: number };
-  /** Null if unknown. */
   readonly descriptors: () => Promise<Descriptors | null>;
   readonly changed: (shortages: readonly string[]) => void;
   readonly nowMs: () => number;
@@ -83,7 +81,6 @@ export async function ownDescriptors(): Promise<Descriptors | null> {
   return { open: (await readdir('/proc/self/fd')).length, max };
 }
 
-/** Null if the system does not report it, or has no limit. */
 async function descriptorsMax(): Promise<number | null> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const max = Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);

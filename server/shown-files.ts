@@ -23,7 +23,6 @@ export class ShownFiles {
   readonly #ask: (file: FileId, snapshot: number, options: CallOptions) => Promise<Attributes>;
   readonly #known = new LruMap<string, Shown>(KNOWN_MAX);
 
-  /** @param ask asks the catalog for the file's attributes in the snapshot */
   constructor(ask: (file: FileId, snapshot: number, options: CallOptions) => Promise<Attributes>) {
     this.#ask = ask;
   }

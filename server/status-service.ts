@@ -15,7 +15,6 @@ import type { FileStore } from './storage/store.ts';
 export interface StatusOfMembership {
   state(): ServerState;
   registered(): boolean;
-  /** Null if this server is not the catalog's primary. */
   moving(): Moving | null;
   lag(): ReplicaLag;
 }
@@ -35,13 +34,10 @@ export interface StatusServiceParts {
   readonly membership?: StatusOfMembership;
   /** Why the disk is not used any more; null while it is. */
   failure(): string | null;
-  /** Whether it is to hold the catalog, and has no replica that counts. */
   lacksCatalogReplica?(): boolean;
-  /** What this server has too little of, in words. */
   shortages?(): readonly string[];
   /** Files that were found to have two member sets for one view. */
   viewConflicts?(): readonly ViewConflict[];
-  /** Null while there is no scrubber. */
   scrub(): Promise<ScrubStatus> | null;
   isConnected(server: ServerId): boolean;
   /** Null if unknown, absent if there is none. */
@@ -56,7 +52,6 @@ const UNREPAIRABLE_TOLD_MAX = 100;
 
 export const VERSION = versionOf(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 
-/** For `GET /v1/status/self`. */
 export class LocalStatusService implements StatusService {
   readonly id: ServerId;
   readonly cluster: string;

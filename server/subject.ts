@@ -23,7 +23,6 @@ export interface FetchedState {
   readonly position: Position;
   readonly view: View;
   readonly sessions: Uint8Array;
-  /** Objects whose bytes no replica has. */
   readonly lost?: readonly number[];
 }
 
@@ -37,7 +36,6 @@ export interface Subject {
   /** @throws ServiceError `not-found` if the replica was removed meanwhile */
   record(): ReplicaRecord;
 
-  /** The trust that the store holds what the replica acknowledged. */
   trust(): Trust;
 
   /** Sets `promised`; survives power loss when it resolves. */

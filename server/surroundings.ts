@@ -6,7 +6,6 @@ import type { Machine } from './machine.ts';
 export interface Surroundings {
   readonly world: World;
   readonly log: Logger;
-  /** Default: sockets of this machine. */
   readonly machine?: Machine;
   /** Handles a broken invariant; it ends the process, because a restart is safe. */
   fatal(error: unknown): void;

@@ -3,12 +3,10 @@ import { DRIFT_MAX } from '../replica/guard.ts';
 import type { ServerConfig } from './config.ts';
 import type { Silences } from './storage/data-folder.ts';
 
-/** Heartbeats of a primary in one lease. */
 const HEARTBEATS_PER_LEASE = 10;
 const HEARTBEAT_MS_MAX = 500;
 /** The same for an idle file. */
 const QUIET_HEARTBEATS_PER_LEASE = 1;
-/** A replica that missed this many heartbeats is reported unreachable. */
 const HEARTBEATS_MISSED = 4;
 /** A backup's right to answer reads; a write waits for so long for a backup that died. */
 const READ_LEASES_PER_LEASE = 4;

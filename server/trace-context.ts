@@ -2,10 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { World } from '../base/world.ts';
 
-/**
- * W3C Trace Context, as OpenTelemetry sends it: a request of a trace carries its id from server to server, and log
- * lines contain it. Servers keep and send no spans.
- */
+/** W3C Trace Context: a request's id goes from server to server and into log lines. Servers keep and send no spans. */
 export interface TraceContext {
   /** 32 hexadecimal digits, the same at all servers. */
   readonly traceId: string;
@@ -15,7 +12,6 @@ export interface TraceContext {
   readonly spanId: string;
   /** The trace is to be recorded. */
   readonly sampled: boolean;
-  /** Of other tools; forwarded unchanged. */
   readonly state: string | null;
 }
 
@@ -26,7 +22,6 @@ const SAMPLED = 1;
 
 const current = new AsyncLocalStorage<TraceContext>();
 
-/** Null if there is no valid context. */
 export function traceOf(headers: IncomingHttpHeaders, world: World): TraceContext | null {
   const { traceparent, tracestate } = headers;
   const match = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null;

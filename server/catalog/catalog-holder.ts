@@ -29,18 +29,13 @@ export interface CatalogReplica {
 
 export interface CatalogHolderParts {
   readonly self: ServerId;
-  /** The members of the catalog, by the newest view that this server knows. */
   heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
   /** The replica here is known to be no member: it stops requesting the lease. */
   out(): void;
-  /** Opens the replica on this server's disk, or creates an empty one, which fetches the rest. */
   open(): Promise<CatalogReplica>;
 }
 
-/**
- * The catalog at a server that may get a replica, and lose it again. Without one, all calls fail with the names of the
- * members.
- */
+/** A server's access to the catalog, with a replica here or without; then calls fail with the names of the members. */
 export class CatalogHolder implements CatalogService {
   readonly #parts: CatalogHolderParts;
   #replica: CatalogReplica | null = null;
@@ -77,7 +72,6 @@ export class CatalogHolder implements CatalogService {
     return this.#replica?.isLost() ?? true;
   }
 
-  /** The members may have changed: if this server is none, its waiting calls fail. */
   heard(): void {
     if (this.#replica === null || this.#votes(this.#replica)) return;
     this.#parts.out();
@@ -125,9 +119,7 @@ export class CatalogHolder implements CatalogService {
     return this.#votes(replica) ? status : { ...status, primary: null, members };
   }
 
-  /**
-   * A replica that was away during a change of members does not know it; other servers may have notified this server.
-   */
+  /** A replica that was away during a change of members does not know it; other servers may have reported it. */
   #votes(replica: CatalogReplica): boolean {
     const { self } = this.#parts;
     const heard = this.#parts.heardOf();

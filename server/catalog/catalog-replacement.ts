@@ -18,10 +18,7 @@ export interface CatalogReplacementParts {
   tell(news: 'damaged' | 'replaced'): void;
 }
 
-/**
- * Takes a replica of the catalog out of service once a damaged page was met. The replica fails, and releases the lease
- * if it has it. It restarts as `damaged`, so that the next primary has it fetch a whole copy.
- */
+/** Takes a damaged replica of the catalog out of service: it releases its lease, and restarts as `damaged`. */
 export class CatalogReplacement {
   readonly #parts: CatalogReplacementParts;
   #leftUntilMs = -Infinity;
@@ -30,7 +27,6 @@ export class CatalogReplacement {
     this.#parts = parts;
   }
 
-  /** Other servers have the catalog, and can read what the replica here cannot. */
   get hasSource(): boolean {
     return viewVoters(this.#parts.driver.view).length > 1;
   }

@@ -31,7 +31,6 @@ export interface CatalogDisk {
   readonly world: World;
   readonly folder: DataFolder;
   readonly fileOps: FileOps;
-  /** The members of the catalog, by the newest view that this server knows. */
   heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
   diskFailed(reason: string): void;
 }
@@ -51,9 +50,7 @@ export interface CatalogSeatParts extends CatalogDisk {
   tell(news: 'damaged' | 'replaced'): void;
   drawSession(): number;
   isConnected(server: ServerId): boolean;
-  /** @see CatalogServiceParts.commandsVersion */
   commandsVersion(server: ServerId): number | null;
-  /** Has a file's primary report to the catalog all that it knows. */
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
 }
 
@@ -87,7 +84,6 @@ function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
 
 /** This server as a possible member of the catalog: without a replica, or with one and all that serves from it. */
 export class CatalogSeat {
-  /** Serves the catalog here, or refuses with the names of the members. */
   readonly service: CatalogHolder;
   readonly #parts: CatalogSeatParts;
   #store: CatalogStore | null;
@@ -104,12 +100,10 @@ export class CatalogSeat {
     });
   }
 
-  /** Null while this server has no replica. */
   get store(): CatalogStore | null {
     return this.#store;
   }
 
-  /** Null while this server has no replica. */
   get recaller(): Recaller | null {
     return this.#recaller;
   }
@@ -120,7 +114,6 @@ export class CatalogSeat {
     return this.#store.query({ kind: 'volumes' }).volumes;
   }
 
-  /** Starts the replica that was opened at the start. */
   async sitDown(): Promise<void> {
     if (this.#store !== null) await this.service.hold();
   }

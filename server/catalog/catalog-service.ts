@@ -40,17 +40,10 @@ import { needsBarrier, WriteBarrier } from './write-barrier.ts';
 
 /** Commands in one batch, which is one operation and one transaction. */
 const BATCH_MAX = 256;
-/**
- * Characters of the JSON of one batch. In UTF-8, with at most three bytes each, it fits one message between servers; a
- * larger batch would never reach a backup, and block all commands after it.
- */
+/** A batch of at most so many characters of JSON, up to three bytes each in UTF-8, fits one message between servers. */
 const BATCH_CHARS_MAX = 2 * 1024 * 1024;
-/** Waiting commands; more are refused with `busy`. */
 const QUEUE_MAX = 4_096;
-/**
- * Commands of operators, answered when they survive loss of power of all servers. All others are answered once a
- * majority has applied them; `flush` makes them durable.
- */
+/** Commands of operators: answered when they survive loss of power of all servers; others, once a majority has them. */
 const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'volume-create',
   'volume-set',
@@ -85,7 +78,6 @@ const TIMED = [
 ] as const;
 type TimedKind = (typeof TIMED)[number];
 
-/** Creates no files. */
 const NOBODY: Maker = { making: () => undefined, made: () => undefined, unmade: () => undefined };
 
 interface Waiting {
@@ -102,14 +94,10 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
   readonly driver: ReplicaDriver;
   readonly subject: CatalogSubject;
   readonly recaller: Recaller;
-  /** The servers for a new file of a volume with this number of replicas. */
   placement(replicas: number, servers: readonly ServerInfo[]): ServerId[];
-  /** The version of commands that a server knows; null while it is disconnected. */
   commandsVersion(server: ServerId): number | null;
-  /** Has a file's primary report to the catalog all that it knows. */
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
   readonly metrics?: MetricsRegistry;
-  /** The number of servers that can hold replicas. */
   capacity?(servers: readonly ServerInfo[]): number;
 }
 
@@ -120,14 +108,12 @@ export class LocalCatalogService implements CatalogService {
   readonly #barrier: WriteBarrier;
   readonly #answered: Counter | undefined;
   #queue: Waiting[] = [];
-  /** Held by the barrier. */
   #held: Waiting[] = [];
-  /** Number of commands that wait for recalls; other commands continue meanwhile. */
+  /** Commands that wait for recalls; others continue meanwhile. */
   #recalling = 0;
   #executing = false;
   /** The version of commands that members were seen with. Their disks do not serve an earlier release afterwards. */
   readonly #seenVersions = new Map<ServerId, number>();
-  /** New members in changes of the catalog's members that are in progress. */
   readonly #changes = new Set<readonly ServerId[]>();
 
   constructor(parts: CatalogServiceParts) {
@@ -179,9 +165,7 @@ export class LocalCatalogService implements CatalogService {
     );
   }
 
-  /**
-   * Servers report holes on their own: while a member may run a release that does not know them, no member keeps them.
-   */
+  /** Servers report holes on their own; while a member may run a release without them, no member records them. */
   #asUnderstood(command: Command): Command {
     if (command.kind !== 'settle') return command;
     return this.#notUpgraded(HOLES_VERSION).length === 0 ? command : withoutHoles(command);
@@ -201,10 +185,7 @@ export class LocalCatalogService implements CatalogService {
     );
   }
 
-  /**
-   * Members that may run a release before plans. Servers plan on their own: a disconnected member, which would have to
-   * be upgraded to return, counts as one, unless there were plans already.
-   */
+  /** Members that may run a release before plans; a disconnected one counts as one, unless there were plans already. */
   #withoutPlans(): readonly ServerId[] {
     const older = this.#olderThan(PLANS_VERSION);
     if (older.length > 0) return older;
@@ -316,9 +297,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /**
-   * A member of the catalog, or a server that is to become one, is not removed: it would be lost for good as a member.
-   */
+  /** A member of the catalog, or a server that is to become one, is not removed: the member would be lost for good. */
   #removalRefusal(command: Command): ServiceError | null {
     if (command.kind !== 'server-remove' || command.dead) return null;
     const { id } = command;
@@ -344,7 +323,6 @@ export class LocalCatalogService implements CatalogService {
     return this.#parts.driver.leads;
   }
 
-  /** Resolves if this server is the catalog's primary; waits for an election, within bounds. */
   #primary(): Promise<void> {
     return this.#waiter.primary(this.#parts.driver, 'the catalog', false);
   }
@@ -360,7 +338,6 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** One batch at a time: while one is replicated, the next one collects. */
   async #pump(): Promise<void> {
     if (this.#executing) return;
     this.#executing = true;

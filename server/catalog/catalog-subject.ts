@@ -20,14 +20,12 @@ import {
 } from '../storage/catalog-transfer.ts';
 import type { AskSource, FetchedState, Subject } from '../subject.ts';
 
-/** Bytes of the log, or of a copy of the catalog, in one answer. */
 const PIECE_BYTES = 1024 * 1024;
 
 /** A batch executed at the primary; the body is null if there is nothing to replicate. */
 export interface Execution {
   readonly body: Uint8Array | null;
   readonly outcomes: readonly Outcome[];
-  /** The inodes that each request has written, in their order. */
   readonly touched: readonly (readonly number[])[];
 }
 
@@ -67,7 +65,6 @@ export class CatalogSubject implements Subject {
     return this.#store.changesBelow(directory, recursive, changes);
   }
 
-  /** Resolves when a batch may be executed in the same tick. */
   ready(): Promise<void> {
     return this.#store.ready();
   }
@@ -82,10 +79,7 @@ export class CatalogSubject implements Subject {
     return execution;
   }
 
-  /**
-   * To be called while the backups execute the batch: writes the rest of the commit into the open transaction, if there
-   * is one.
-   */
+  /** Writes the rest of the commit into the open transaction, if there is one, while the backups execute the batch. */
   prepare(): void {
     if (this.#executed !== null) this.#store.prepare();
   }
@@ -108,10 +102,7 @@ export class CatalogSubject implements Subject {
     return this.#store.flush();
   }
 
-  /**
-   * Fetches the log after the local last operation, if the source has it and the local state is undamaged; else a whole
-   * copy.
-   */
+  /** Fetches the log, if the source still has it and the local state is undamaged; else a whole copy. */
   async fetch(ask: AskSource): Promise<FetchedState> {
     const turn = ++this.#fetch;
     this.abandon();

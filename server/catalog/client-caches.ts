@@ -3,7 +3,6 @@ import { RecentMap } from '../../base/recent-map.ts';
 import { DRIFT_MAX } from '../../replica/guard.ts';
 import type { CacheOwner, HeldDelegation, NotedRead } from '../../wire/catalog-api.ts';
 
-/** A recall that is not acknowledged, and when it was decided. */
 interface Recall {
   readonly inode: number;
   readonly sinceMs: number;
@@ -15,11 +14,9 @@ interface Session {
   untilMs: number;
   /** Cached inodes, the oldest grant first, with the number of the recall in progress, or 0. */
   readonly grants: RecentMap<number, number>;
-  /** Not acknowledged yet, by number, in ascending order. */
   readonly recalls: Map<number, Recall>;
   /** Reads of granted inodes that the client has not acknowledged, by inode, in ascending order of their numbers. */
   readonly reads: Map<number, { readonly number: number; readonly read: NotedRead }>;
-  /** Of the last recall or read. */
   lastNumber: number;
   /** Recalls and reads up to this number were sent at least once. */
   deliveredThrough: number;
@@ -27,14 +24,12 @@ interface Session {
 
 interface Delegation {
   readonly session: Session;
-  /** Unique among all delegations of this primary. */
   readonly generation: number;
 }
 
 export interface CachePoll {
   /** Drawn by the client, constant for its lifetime. */
   readonly client: number;
-  /** The primary's number; null at first. */
   readonly session: number | null;
   /** A session of this client whose cache it has dropped for good. */
   readonly left?: number;
@@ -67,7 +62,6 @@ export interface ClientCachesOptions {
   readonly leaseMsMax: number;
   readonly sessionGrantsMax: number;
   readonly grantsMax: number;
-  /** Draws a session number that no other primary has drawn. */
   draw(): number;
 }
 
@@ -100,7 +94,6 @@ export class ClientCaches {
   readonly #holders = new Map<number, Set<Session>>();
   readonly #delegated = new Map<number, Delegation>();
   #lastGeneration = 0;
-  /** The number of changes that block grants of an inode. */
   readonly #blocked = new Map<number, number>();
   #grants = 0;
   #expired = 0;
@@ -168,7 +161,6 @@ export class ClientCaches {
     };
   }
 
-  /** Whether a session has something to drop or to learn, or is over. */
   hasNews(id: number, nowMs: number): boolean {
     const session = this.#sessions.get(id);
     if (session === undefined || nowMs >= session.untilMs || this.#closed) return true;
@@ -246,12 +238,10 @@ export class ClientCaches {
     return inodes.some((inode) => this.#othersOf(inode, owner).length > 0);
   }
 
-  /** No client is granted what changes, until `release`. */
   block({ inodes }: BlockedChange): void {
     for (const inode of inodes) this.#blocked.set(inode, (this.#blocked.get(inode) ?? 0) + 1);
   }
 
-  /** The change is committed, or does not happen here. */
   release({ inodes }: BlockedChange): void {
     for (const inode of inodes) {
       const count = this.#blocked.get(inode);
@@ -332,7 +322,6 @@ export class ClientCaches {
     return true;
   }
 
-  /** Recalls the oldest grants beyond the bounds. */
   #bound(session: Session, nowMs: number): void {
     const { sessionGrantsMax, grantsMax } = this.#options;
     const surplus = Math.max(session.grants.size - sessionGrantsMax, this.#grants - grantsMax);

@@ -17,7 +17,6 @@ import { type BlockedChange, ClientCaches, type ClientCachesOptions } from './cl
 
 /** A poll waits for recalls for this part of the session's duration. */
 const POLLS_PER_LEASE = 3;
-/** Longer waits for clients are logged. */
 const SLOW_MS = 1_000;
 
 type Answer = QueryResults[Query['kind']];
@@ -34,9 +33,7 @@ export interface RecallerParts {
 export class Recaller {
   readonly #parts: RecallerParts;
   readonly #caches: ClientCaches;
-  /** Waiting polls, by session. */
   readonly #polls = new Map<number, () => void>();
-  /** Callbacks of changes that wait for clients. */
   readonly #changes = new Set<() => void>();
   readonly #countRecalled: (changes: number, waitedMs: number) => void;
 
@@ -117,10 +114,7 @@ export class Recaller {
     return this.#caches.grant(session, [inode], this.#parts.world.nowMs())?.length === 0;
   }
 
-  /**
-   * Reads have increased access times: each session with a grant of the inode learns it with its next poll. @param ask
-   * reads from committed state
-   */
+  /** Each session with a grant of an inode learns the new access time with its next poll. */
   noted(inodes: Iterable<number>, ask: (query: Query) => Answer): void {
     const nowMs = this.#parts.world.nowMs();
     const told = new Set<number>();
@@ -242,7 +236,6 @@ export class Recaller {
   }
 }
 
-/** Clients get a duration that is a little shorter than the one that this server waits. */
 const BELIEF_MARGIN = 1.03;
 const CLOSING_LOOK_MS = 100;
 
@@ -259,7 +252,6 @@ function presentOrNull(query: Query, ask: (query: Query) => Answer): Answer | nu
   }
 }
 
-/** Null if the inode is gone, which its client may have removed itself. */
 function readOf(inode: number, ask: (query: Query) => Answer): NotedRead | null {
   try {
     const found = ask({ kind: 'attributes', inode });
@@ -272,7 +264,6 @@ function readOf(inode: number, ask: (query: Query) => Answer): NotedRead | null 
   }
 }
 
-/** The directory whose entries or attributes are queried. */
 function directoryOf(query: Query): number | null {
   switch (query.kind) {
     case 'lookup':

@@ -9,12 +9,8 @@ const SETTLE_SHARE = 0.6;
 const SETTLING_MAX = 64;
 const AGAIN_MS = 50;
 
-/**
- * A command that is executed only while no file of its scope is live: none of the volume, or not the file whose flags
- * are set.
- */
+/** A command that is executed only while no file of its scope is live. */
 export type BarrierCommand = Extract<Command, { kind: 'snapshot-create' | 'set-flags' }>;
-/** The name of a volume, or the number of an inode. */
 type Scope = string | number;
 
 export interface WriteBarrierParts {
@@ -25,11 +21,9 @@ export interface WriteBarrierParts {
   query<Q extends Query>(query: Q): QueryResults[Q['kind']];
   /** Has a file's primary report all that it knows, which ends its mark; its next change asks the catalog first. */
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
-  /** Held commands may continue. */
   released(): void;
 }
 
-/** The command was not executed: these files are being written. */
 class FilesLive extends Error {
   readonly files: readonly FileId[];
 
@@ -52,7 +46,6 @@ export function needsBarrier(command: Command): command is BarrierCommand {
  */
 export class WriteBarrier {
   readonly #parts: WriteBarrierParts;
-  /** Scopes with a barrier, and the number of commands of each. */
   readonly #scopes = new Map<Scope, number>();
 
   constructor(parts: WriteBarrierParts) {
@@ -96,10 +89,7 @@ export class WriteBarrier {
     if (live.length > 0) throw new FilesLive(live);
   }
 
-  /**
-   * @param execute executes the command, once, unless files are live then
-   * @throws ServiceError if a file cannot be settled in time; the command was not executed then
-   */
+  /** @throws ServiceError if a file cannot be settled in time; the command was not executed then */
   async pass<Result>(command: BarrierCommand, execute: () => Promise<Result>): Promise<Result> {
     const { nowMs, operationTimeoutMs, world } = this.#parts;
     const untilMs = nowMs() + operationTimeoutMs * SETTLE_SHARE;
@@ -125,7 +115,6 @@ export class WriteBarrier {
     }
   }
 
-  /** @returns the first file that could not be settled, and why */
   async #settleAll(
     files: readonly FileId[],
     untilMs: number,

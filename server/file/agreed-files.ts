@@ -92,13 +92,11 @@ export class AgreedFiles {
     return this.#isAgreed(file, stand, agreeing) ? synced() : null;
   }
 
-  /** Answers `AGREE_CALL`. */
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
     const { file, place, viewNumber } = decodeAgreeCall(payload);
     return this.#isMember(from, file) && this.#agrees(file, place, viewNumber) ? YES : NO;
   }
 
-  /** Answers `AGREE_SYNCED_CALL`. */
   async serveSynced(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
     const { file, place, viewNumber } = decodeAgreeCall(payload);
     // Operations that are applied during the sync need not be synced.
@@ -121,7 +119,6 @@ export class AgreedFiles {
     return record.view.members.includes(self) ? { place, view: record.view } : null;
   }
 
-  /** @returns the servers whose replicas have the position, this one included */
   async #askOthers(
     file: FileId,
     { place, view }: Stand,
@@ -168,10 +165,7 @@ export class AgreedFiles {
   }
 }
 
-/**
- * The last primary first, because it lacks nothing; then by name, as for operations: requests to one neighbor share
- * frames.
- */
+/** The last primary first, because it lacks nothing; then neighbors by name, which share frames of operations. */
 function inTurn(members: readonly ServerId[], self: ServerId, orderer: ServerId): ServerId[] {
   const sorted = members.toSorted();
   const from = sorted.indexOf(self);

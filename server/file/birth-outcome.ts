@@ -10,7 +10,6 @@ export function refused(code: ErrorCode, message: string): BirthOutcome {
   return { kind: 'refused', code, message };
 }
 
-/** For a file that had its directory entry already, and has its contents now. */
 export function filledOutcome(
   birth: NewFile,
   volume: VolumeInfo,

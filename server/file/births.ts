@@ -162,8 +162,7 @@ export class Births {
   }
 
   /**
-   * Reports size and time of files that had directory entries before, which ends their live marks, unless a later one
-   * was set.
+   * Reports size and time of files that had directory entries before: that ends their live marks, but no later ones.
    */
   async #settle(births: readonly NewFile[]): Promise<void> {
     if (births.length === 0) return;
@@ -221,7 +220,6 @@ export class Births {
     const replicas = places
       .flatMap((place) => births[place] ?? [])
       .map(({ inode, contents, isNamed, modifiedNs: wantedNs }): NewReplica => {
-        // The catalog uses this time as that of the contents.
         const modifiedNs = isNamed === true && wantedNs !== null ? BigInt(wantedNs) : nowNs;
         return { file: inode as FileId, operations: birthOperations(contents, modifiedNs) };
       });
@@ -298,7 +296,6 @@ function isBearResult(result: CommandResults['forgo' | 'bear']): result is BearR
   return 'files' in result;
 }
 
-/** @returns null if a number was reserved for another number of replicas than the volume has */
 function groupsOf(places: readonly (NumberPlace | null)[], { volume }: VolumeStorage): Group[] | null {
   const groups = new Map<string, Group>();
   for (const [index, place] of places.entries()) {

@@ -18,7 +18,6 @@ export function birthOperations(contents: Uint8Array, modifiedNs: bigint): reado
 }
 
 export const BIRTH_LENGTH = birthOperations(new Uint8Array(0), 0n).length;
-/** The first of them writes the contents. */
 const WRITTEN_SEQ = 1;
 
 /**

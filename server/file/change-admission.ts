@@ -22,10 +22,7 @@ export interface ChangeAdmissionParts {
   isDiskFull?(server: ServerId): boolean;
 }
 
-/**
- * Refuses a change before it has a position in the order: then it certainly has no effect, and no later operation waits
- * for it.
- */
+/** Refuses a change before it has a position in the order: then it certainly has no effect. */
 export class ChangeAdmission {
   readonly #parts: ChangeAdmissionParts;
   readonly #room: Room;

@@ -18,9 +18,7 @@ export class ChangesInFlight {
     this.#file = file;
   }
 
-  /**
-   * @throws ServiceError `busy` if more bytes wait than may be in flight: changes that cannot commit do not accumulate
-   */
+  /** @throws ServiceError `busy` if too many bytes wait: changes that cannot commit do not accumulate */
   async reserve(bytes: number): Promise<void> {
     if (this.#waitingBytes > IN_FLIGHT_BYTES_MAX) {
       throw new ServiceError('busy', `Too much is waiting to be written to file ${this.#file}`, {

@@ -32,16 +32,13 @@ export interface CreationsParts {
   transport(): Pick<ClusterTransport, 'call' | 'commandsVersion' | 'peers'>;
 }
 
-/** Files of mounts, many in one request, and files of REST, each in place of an existing one. */
 export interface Creations {
   readonly contents: FirstContents;
   readonly births: Births;
   readonly wholes: WholeFiles;
 }
 
-/**
- * @returns whether all peers are known to have `replace-with-contents`; the release of a disconnected peer is unknown
- */
+/** @returns whether all peers are known to have `replace-with-contents`; a disconnected peer's release is unknown */
 export function doAllKnowReplacements(
   transport: Pick<ClusterTransport, 'commandsVersion' | 'peers'>,
 ): boolean {

@@ -168,7 +168,6 @@ export class Difference {
     }
   }
 
-  /** Within the range the other has exactly these objects. */
   async #cover(range: IndexRange, theirs: readonly ObjectEntry[], check: () => void): Promise<void> {
     const left = new Map(theirs.map((entry) => [entry.index, entry]));
     for (let from = range.first; ; ) {

@@ -7,10 +7,7 @@ const WAIT_MAX_MS = 5_000;
 const FORGOTTEN_MS = 5_000;
 const FILES_MAX = 10_000;
 
-/**
- * When to restart replicas whose disk refused an operation: at once the first time, then after waits that double. Each
- * restart costs a fetch and a line in the log.
- */
+/** The first restart of a failed replica is immediate, then waits double: each costs a fetch and a line in the log. */
 export class FailedReplicas {
   readonly #begun = new LruMap<FileId, { readonly atMs: number; readonly waitMs: number }>(FILES_MAX);
 

@@ -20,7 +20,6 @@ import type { GivenAway } from './given-away.ts';
 import { assertDoneBefore } from './sealed-file.ts';
 import { decodeWriteOutcome } from './write-outcome.ts';
 
-/** Codes of changes that the state of the file refuses. */
 const BY_STATE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'precondition-failed',
   'quota-exceeded',
@@ -125,9 +124,7 @@ export class FileChanges {
     }
   }
 
-  /**
-   * Repeats the answer to a request that changed the file before its flags forbade that. @throws ServiceError `refusal`
-   */
+  /** Repeats the answer to a request that changed the file before its flags forbade that. */
   async #madeBefore(file: FileId, request: ChangeRequest, refusal: unknown): Promise<WriteResult> {
     if (!(refusal instanceof ServiceError) || refusal.code !== 'protected') throw refusal;
     const { replicas, admission, primaries, self } = this.#parts;

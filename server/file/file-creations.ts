@@ -68,7 +68,6 @@ export class FileCreations implements Maker {
     }
   }
 
-  /** The catalog executes commands even if the disk of files has failed. */
   #mayCreate(file: FileId, view: View): boolean {
     const { self, store } = this.#parts;
     return viewVoters(view).includes(self) && store.failure === null && store.record(file) === null;

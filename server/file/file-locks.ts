@@ -39,7 +39,6 @@ import { LockTable, type LockWaiter } from './lock-table.ts';
 const FORMER_MAX = 100_000;
 /** A client whose wait ended keeps its place in the queue for this time, in milliseconds. */
 const PLACE_KEPT_MS = 2_000;
-/** In milliseconds. */
 const CLAIM_AGAIN_MS = 50;
 /** Longest wait as a part of the operation time-out: the answer needs time, too. */
 const WAIT_PART_MAX = 0.5;

@@ -65,7 +65,6 @@ export class FilePrimaries {
     return primary;
   }
 
-  /** Null if the replica never ordered changes. */
   last(driver: ReplicaDriver): FilePrimary | null {
     return this.#primaries.get(driver) ?? null;
   }

@@ -22,7 +22,6 @@ import { decodeWriteOutcome, encodeWriteOutcome, type WriteOutcome } from './wri
 const BUSY_RETRY_MS = 500;
 
 export interface FileInCatalog {
-  /** The catalog certainly asks this file's primary for its size already. */
   readonly isLive: boolean;
   /** If live: the size that the file may grow to without asking the catalog; infinite without a quota. */
   readonly allowedBytes: number;
@@ -59,7 +58,6 @@ export interface Change extends Committed {
  */
 export class FilePrimary {
   readonly epoch: Epoch;
-  /** At the beginning of the epoch. */
   readonly #inherited: ContentVersion;
   readonly #inheritedSeq: number;
   readonly #file: FileId;
@@ -73,9 +71,7 @@ export class FilePrimary {
   #sizeBytes: number;
   #modifiedNs: bigint;
   #contents: ContentVersion;
-  /**
-   * A new primary inherits an earlier one's mark, but not its allowance, which it does not know: the first growth asks.
-   */
+  /** An earlier primary's mark is inherited, but its allowance is unknown: the first growth asks. */
   #allowedBytes: number;
   /**
    * The inode's change time before the mark was set; null if unknown. While the mark is set, no command that expects
@@ -499,7 +495,6 @@ export class FilePrimary {
   }
 }
 
-/** @param seq of the last change */
 function wasAppendOnly(store: FileStore, file: FileId, seq: number): boolean {
   const sessions = store.record(file)?.sessions ?? new Uint8Array(0);
   const result = SessionTable.decode(sessions).lastResult(seq);

@@ -26,7 +26,6 @@ export interface FileReplicasParts extends PrimaryWaiterParts {
   readonly catalog: Pick<CatalogAccess, 'attributes' | 'justMade' | 'epoch'>;
 }
 
-/** Of a file that was live in the catalog when its replica was created here. */
 interface SeenLive {
   readonly allowedBytes: number;
   readonly changedNs: string;
@@ -128,10 +127,7 @@ export class FileReplicas {
     return this.#waiter.bounded(begin(), view, `file ${file}`);
   }
 
-  /**
-   * @param markedIn an epoch of the catalog that was known before it marked the file; absent if this server has created
-   * the file
-   */
+  /** @param markedIn an epoch of the catalog that was known before it marked the file */
   noteLive(
     driver: ReplicaDriver,
     { allowedBytes = Infinity, changedNs, flags = [] }: Attributes,
@@ -147,10 +143,7 @@ export class FileReplicas {
     return this.#seenLive.get(driver);
   }
 
-  /**
-   * Makes this server the primary of a file that is changed often: then other servers may read without asking a
-   * majority.
-   */
+  /** Then other servers may read without asking a majority. */
   #becomePrimaryIfChangedOften({ file, view }: ReplicaDriver): void {
     const { lease, clock } = this.#parts;
     if (this.#changes.note(file, clock.nowMs()) > CHANGES_MAX && lease.isUsable()) lease.open(file, view);

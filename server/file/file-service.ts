@@ -52,7 +52,6 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   readonly store: FileStore;
   readonly host: ReplicaHost;
   readonly catalog: CatalogAccess;
-  /** How long locks outlive the last message of their client, in milliseconds. */
   readonly lockLeaseMs: number;
   readonly lockBounds?: LockBounds;
   endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;

@@ -112,7 +112,6 @@ export class FileSettling {
     return reads.state(file);
   }
 
-  /** Waits until every reachable replica has applied the operation; one without progress catches up later. */
   async #everywhere(driver: ReplicaDriver, seq: number): Promise<void> {
     const { clock, operationTimeoutMs, isConnected, world } = this.#parts;
     const untilMs = clock.nowMs() + Math.min(EVERYWHERE_MS_MAX, operationTimeoutMs / 2);

@@ -90,7 +90,6 @@ export class FileSource {
     return encodeComparison({ position, view, sessions, attributes, total, height, changes, objects });
   }
 
-  /** Objects from `from` on that changed after `known`: those of the first leaves that have any. */
   #changes(digests: ObjectDigests, known: Version, from: number): EntryPage {
     const leaves = digests.leavesSince(known, from, LEAVES_MAX + 1);
     const ranges: IndexRange[] = [];

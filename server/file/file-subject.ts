@@ -86,7 +86,6 @@ export class FileSubject implements Subject {
     return this.#store.flush(this.#file);
   }
 
-  /** The next fetch includes it. */
   noteDamaged(index: number): void {
     this.#damaged.add(index);
     this.#difference = null;

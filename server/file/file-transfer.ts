@@ -13,10 +13,7 @@ export const PAGE_ENTRIES_MAX = 2_048;
 export const NODES_MAX = 256;
 export const RANGES_MAX = 128;
 
-/**
- * Requests of one replica to another; decoders throw MalformedError. `objects` depends on no state: it has exact
- * versions.
- */
+/** `objects` depends on no state: it has exact versions. Decoders throw MalformedError. */
 export const METHODS = {
   compare: 'compare',
   changes: 'changes',

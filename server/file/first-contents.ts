@@ -48,10 +48,7 @@ export interface FirstContentsParts extends Pick<Transport, 'call' | 'isConnecte
   readonly store: Pick<FileStore, 'flush'>;
 }
 
-/**
- * Stores whole contents at a majority, in the first epoch and without a lease, before the catalog has the files
- * (docs/design/mount.md).
- */
+/** Stores whole contents at a majority before the catalog has the files, without a lease (docs/design/mount.md). */
 export class FirstContents {
   readonly epoch: Epoch;
   readonly #parts: FirstContentsParts;

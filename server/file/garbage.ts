@@ -158,7 +158,6 @@ export class Garbage {
     await this.#forgetDeparted();
   }
 
-  /** One whose members do not answer delays none of the others. */
   async #attemptAll<Item>(
     items: Iterable<Item>,
     task: (item: Item) => readonly [file: FileId, work: () => Promise<unknown>],

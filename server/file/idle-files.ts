@@ -44,9 +44,7 @@ export class IdleFiles {
     this.#timer = parts.world.every(PERIOD_MS, () => this.#sweep());
   }
 
-  /**
-   * Releases every lease, so that other servers need not wait for its end. After `limitMs` the rest is left to expire.
-   */
+  /** Other servers need not wait for the end of the leases. After `limitMs` the rest is left to expire. */
   async releaseAll(limitMs: number): Promise<void> {
     this.#timer.cancel();
     const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
@@ -59,7 +57,6 @@ export class IdleFiles {
     await this.#leaveAll(drivers.filter((driver) => driver.leads && mayLeave(driver)));
   }
 
-  /** @returns a line for each file in use here, with what keeps it in use */
   inUse(): string[] {
     const { clock, host, settling } = this.#parts;
     const drivers = host.all().filter(({ file }) => file !== CATALOG_CELL);

@@ -84,7 +84,6 @@ function markedIn(result: unknown): Marked {
   return { allowedBytes, changedNs, appendOnly: flags.includes('append-only') };
 }
 
-/** @returns what has to be preserved before the file may be written; null if nothing */
 function preserveIn(result: unknown): Preservation | null {
   return ((result ?? {}) as { readonly preserve?: Preservation }).preserve ?? null;
 }

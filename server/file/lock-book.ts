@@ -8,11 +8,8 @@ import { rangeFromWire } from '../../wire/lock-offsets.ts';
 import type { LockTable } from './lock-table.ts';
 
 export interface Client {
-  /** @see LockShares */
   readonly holder: string;
-  /**
-   * By this server's monotonic clock, a lock lease after the last message was received: until then its requests wait.
-   */
+  /** A lock lease after the last message was received, by this server's monotonic clock. */
   aliveUntilMs: number;
   /**
    * A lock lease after the last renewal, which lists its locks, or after the request for its first lock. Other messages
@@ -34,7 +31,6 @@ export interface Client {
 export interface Waiting {
   readonly client: number;
   readonly number: number;
-  /** Ends the wait; null while no request waits for the outcome. */
   answer: ((outcome: 'granted' | 'deposed' | 'over') => void) | null;
   keptUntilMs: number;
 }
@@ -44,7 +40,6 @@ export interface Book {
   readonly epoch: Epoch;
   /** The file has had no earlier primary, so no request was sent to one. */
   readonly isFirst: boolean;
-  /** Number of expiries of clients or of their locks. */
   lapses: number;
   readonly table: LockTable;
   readonly clients: Map<number, Client>;

@@ -1,9 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 
-/** Of all files together; locks are kept in memory. */
 export interface LockBounds {
   readonly server: number;
-  /** One token or certificate; without authentication one client. */
   readonly holder: number;
 }
 

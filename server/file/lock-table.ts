@@ -68,7 +68,6 @@ export class LockTable {
     if (own !== undefined && own.type !== wish.type) this.set({ ...wish, type: 'unlock' });
   }
 
-  /** @param place where it waited before; null for a new place at the end */
   wait(wish: WishOfClient, place: number | null): number {
     const at = place ?? this.#nextPlace++;
     this.#waiters.set(at, { ...wish, place: at });
@@ -79,10 +78,7 @@ export class LockTable {
     this.#waiters.delete(place);
   }
 
-  /**
-   * In the order of their places. @param mayHave false if the waiter's request is not open: it keeps its place and gets
-   * no lock
-   */
+  /** In the order of their places. @param mayHave false if the request is not open: it keeps its place */
   wake(mayHave: (waiter: LockWaiter) => boolean): LockWaiter[] {
     const woken: LockWaiter[] = [];
     for (const waiter of [...this.#waiters.values()].sort((a, b) => a.place - b.place)) {

@@ -16,10 +16,7 @@ interface MemberPlansParts {
 interface Plans {
   readonly epoch: number;
   turn: number;
-  /**
-   * New members in the change that the replica was last asked for: it replaces an earlier one that has not taken
-   * effect.
-   */
+  /** New members in the change that the replica was last asked for, which replaces an earlier one. */
   asked: readonly ServerId[];
   readonly planning: Map<symbol, readonly ServerId[]>;
 }
@@ -105,10 +102,7 @@ export class MemberPlans {
   }
 }
 
-/**
- * A catalog primary of an earlier release rejects the command; one of this release names the members that do not know
- * it.
- */
+/** An earlier primary rejects the command; one of this release names the members that do not know it. */
 function isUnknown({ code, details }: ServiceError): boolean {
   return code === 'bad-request' || details.outdated !== undefined;
 }

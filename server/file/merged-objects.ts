@@ -6,7 +6,6 @@ const WHOLE_COUNT_MAX = 8_192;
 
 export interface ByteRange {
   readonly from: number;
-  /** Infinite if the file is truncated. */
   readonly to: number;
 }
 

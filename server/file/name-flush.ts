@@ -34,10 +34,7 @@ export class NameFlush {
     this.#markedIn = markedIn;
   }
 
-  /**
-   * The new mark has to be flushed: without it, a loss of power would hide durable contents behind the catalog's older
-   * size.
-   */
+  /** Without the new mark, a loss of power would hide durable contents behind the catalog's older size. */
   marked(epoch: number): void {
     this.#markedIn = epoch;
     this.#flushed = null;
@@ -67,7 +64,6 @@ export class NameFlush {
     });
   }
 
-  /** @returns the epoch of the catalog in which it knows the file, or an earlier one */
   async #ensureKnown(): Promise<number> {
     const { epoch, knows, mark } = this.#parts;
     const since = epoch();

@@ -49,7 +49,6 @@ export class ObjectFetch {
   readonly #queue: Batch[] = [];
   readonly #open = new Set<Batch>();
   #drawn = false;
-  /** Calls that have not exceeded their time limit. */
   #slots = 0;
   #passedOver = 0;
   #settled = false;
@@ -79,7 +78,6 @@ export class ObjectFetch {
     while (!this.#settled && this.#slots < FETCHES_MAX) {
       const batch = this.#queue.shift() ?? this.#draw();
       if (batch === null) break;
-      // Answered meanwhile by a slow server.
       if (!this.#open.has(batch)) continue;
       const source = this.#choose(batch);
       if (source !== null) void this.#ask(batch, source);
@@ -123,7 +121,6 @@ export class ObjectFetch {
     this.#passedOver += batch.left.size;
   }
 
-  /** The one with the fewest outstanding calls, of those not yet asked for the batch. */
   #choose(batch: Batch): SourceState | null {
     let chosen: SourceState | null = null;
     for (const state of this.#sources) {

@@ -19,7 +19,6 @@ export interface ReplicaCheckParts {
 export interface CheckedPage {
   readonly findings: readonly Finding[];
   readonly compared: number;
-  /** The last file of the page; null if no files follow. */
   readonly next: number | null;
 }
 

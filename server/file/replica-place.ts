@@ -6,7 +6,6 @@ import { MalformedError } from '../../wire/bytes.ts';
 export const REPLICA_PLACE_CALL = 'replica-place';
 
 export interface ReplicaPlace {
-  /** Counter of the installed epoch. */
   readonly epoch: number;
   /** Including servers that are to become members. */
   readonly voters: readonly ServerId[];

@@ -36,7 +36,6 @@ export interface SettledInVain {
 interface Settled {
   readonly mark: LiveMark;
   readonly state: FileState;
-  /** First round in which it is settled again. */
   readonly againFrom: number;
   readonly waitRounds: number;
   /** Why the catalog ignored it; null until a later round has found the same mark. */
@@ -60,7 +59,6 @@ interface Settled {
 export class ReservationSweep {
   readonly #parts: ReservationSweepParts;
   readonly #rounds: Rounds;
-  /** The marks that the last round found, by file. */
   #before = new Map<number, LiveMark>();
   readonly #settled = new Map<number, Settled>();
   #count = 0;
@@ -103,7 +101,6 @@ export class ReservationSweep {
     );
   }
 
-  /** Each remaining entry of `#settled` was found again under the mark that it was settled under. */
   async #noteVain(): Promise<void> {
     for (const [inode, settled] of this.#settled) {
       if (settled.reason !== null) continue;

@@ -11,7 +11,6 @@ export class Room {
   readonly #store: FileStore;
   readonly #nowMs: () => number;
   #lookedMs = -Infinity;
-  /** Bytes that may be written before the next check. */
   #allowedBytes = 0;
   #isFull = false;
 

@@ -10,7 +10,6 @@ export const SUCCEED_CALL = 'succeed';
 /** Asks the other servers to sync everything that would delay a promise, before this server releases files. */
 export const PREPARE_CALL = 'prepare-succession';
 
-/** Longest wait of an ending primary until its successors are primary. */
 export const SUCCESSION_MS_MAX = 500;
 const CALL_MS = 1_000;
 const PREPARE_MS = 250;
@@ -94,7 +93,6 @@ export class Succession {
     );
   }
 
-  /** Answers once this server is primary of the files. */
   async serve(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
     const { succeed, log } = this.#parts;
     await Promise.all(

@@ -15,7 +15,6 @@ const BURST_MS = 100;
 export class TransferPace {
   readonly #bytesPerS: number;
   readonly #time: PaceTime;
-  /** When everything taken so far is paid. */
   #paidAtMs = 0;
 
   constructor(bytesPerS: number, time: PaceTime) {

@@ -59,7 +59,6 @@ export class WholeFiles {
     this.#owner = drawIncarnation(parts.world);
   }
 
-  /** By settings at most a second old. */
   async mayExceedQuota(volumeName: string, bytes: number): Promise<boolean> {
     const { volume } = await this.#parts.settings.ofVolume(volumeName);
     const { quotaBytes, namedBytes, quotaInodes, namedInodes } = volume;
@@ -99,7 +98,6 @@ export class WholeFiles {
     this.#parts.traffic.wrote();
   }
 
-  /** @returns null if new numbers are outdated at once */
   async #takeNumber({
     volume,
     servers,

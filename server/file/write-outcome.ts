@@ -10,7 +10,6 @@ export interface WriteOutcome {
   readonly offset: number;
   readonly sizeBytes: number;
   readonly modifiedNs: bigint;
-  /** @see WriteResult.sameNames */
   readonly sameNames?: true;
   /** The next primary must not inherit the catalog's mark without asking what it allows. */
   readonly appendOnly?: true;

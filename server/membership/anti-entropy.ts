@@ -16,7 +16,6 @@ const PAGE = 1_000;
 const CALL_MS = 10_000;
 /** A newly connected peer is compared after this pause: it may disconnect again soon. */
 const SETTLE_MS = 2_000;
-/** The next comparison is earlier while replicas lag. */
 const LAGGING_PERIOD_MS = 30_000;
 /** Pauses between checks of the replicas that lagged: the first, and the longest. */
 const LOOK_MS = 500;
@@ -40,10 +39,8 @@ type Asked = readonly [
 interface AskedReplica {
   readonly file: FileId;
   readonly position: Position;
-  /** Absent for joint members, or if it was not sent. */
   readonly view?: View;
 }
-/** A replica that lags: its last operation, or null if there is none. */
 type Behind = readonly [file: number, seq: number | null];
 
 interface BehindReplica {
@@ -61,7 +58,6 @@ export interface AntiEntropyParts {
   readonly everyMs: number;
   readonly settleMs?: number;
   readonly toldMs?: number;
-  /** In ascending order. */
   list(after: FileId, countMax: number): readonly FileId[];
   record(file: FileId): ReplicaRecord | null;
   /** Number of the view that removed the file's replica here; 0 if none did. */
@@ -70,12 +66,10 @@ export interface AntiEntropyParts {
   readonly conflicts: Pick<ViewConflicts, 'compare'>;
   /** In use here: its primary catches up its replicas. */
   isInUse(file: FileId): boolean;
-  /** Connected servers without this one. */
   peers(): readonly ServerId[];
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
   /** A client has sealed it, or it preserves contents of another file. */
   isFinal(file: FileId): boolean;
-  /** Whether the catalog lists no servers for the file. */
   isWithoutServers(file: FileId): Promise<boolean>;
   /** Uses the file like a client, so that it gets a primary. */
   open(file: FileId): Promise<unknown>;
@@ -202,7 +196,6 @@ export class AntiEntropy {
     return [...this.#behind.values()].some((replicas) => replicas.size > 0);
   }
 
-  /** Checks periodically which replicas have caught up, also while others are still being opened. */
   #lookIn(pauseMs: number): void {
     this.#lookTimer?.cancel();
     this.#lookTimer = this.#parts.world.after(pauseMs, () => {
@@ -228,7 +221,6 @@ export class AntiEntropy {
     }
   }
 
-  /** Whether the file still exists, and the server is to have a replica of it. */
   #isOf(file: FileId, server: ServerId): boolean {
     const record = this.#parts.record(file);
     return record !== null && viewVoters(record.view).includes(server);
@@ -272,7 +264,6 @@ export class AntiEntropy {
   async #openAll(files: readonly FileId[]): Promise<void> {
     const waiting = files.values();
     const worker = async (): Promise<void> => {
-      // The workers share one iterator: each file is taken by the first free worker.
       for (const file of waiting) {
         if (this.#closed) return;
         await this.#attempt(() => this.#open(file));
@@ -282,10 +273,7 @@ export class AntiEntropy {
     await Promise.all(Array.from({ length: OPEN_PARALLEL }, worker));
   }
 
-  /**
-   * A file that is to preserve contents gets no primary while a majority may lack it: until the catalog lists its
-   * servers.
-   */
+  /** A file that is to preserve contents gets no primary while a majority may lack it. */
   async #open(file: FileId): Promise<void> {
     const { isFinal, isWithoutServers, open } = this.#parts;
     if (isFinal(file) && (await isWithoutServers(file)))

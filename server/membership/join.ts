@@ -28,7 +28,6 @@ export interface JoinParts {
 
 export interface Joined {
   readonly servers: ClusterServers;
-  /** This server, as the catalog has it now. */
   readonly registered: ServerInfo;
 }
 

@@ -7,16 +7,12 @@ import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { flushDirectory } from '../storage/file-ops.ts';
 
-/**
- * The servers that a cluster began with: the same on all servers, for good. They are the first voters of names, and of
- * the catalog.
- */
+/** The servers that a cluster began with, constant on all servers: the first voters of names, and of the catalog. */
 export interface Bootstrap {
   readonly urls: ReadonlyMap<ServerId, string>;
   readonly catalogMembers: readonly ServerId[];
 }
 
-/** A view of the catalog's own cell. */
 export interface CatalogPlace {
   readonly number: number;
   readonly members: readonly ServerId[];
@@ -32,13 +28,11 @@ export interface KnownServersParts {
   readonly selfUrl: string;
   readonly cluster: string;
   readonly paramsHash: string;
-  /** Settings that must be the same on all servers, by option. */
   readonly settings: Readonly<Record<string, string>>;
   readonly bootstrap: Bootstrap;
   /** Addresses from this server's own configuration: they override the catalog's. */
   readonly configured: ReadonlyMap<ServerId, string>;
   readonly world: World;
-  /** The list is kept here across restarts. */
   readonly file: string;
   readonly log: Logger;
 }
@@ -150,7 +144,6 @@ export class KnownServers {
     };
   }
 
-  /** @returns whether anything changed */
   #update(): boolean {
     const { self, selfUrl, configured, bootstrap } = this.#parts;
     const before = JSON.stringify([[...this.urls], this.stateOf(self)]);
@@ -194,7 +187,6 @@ export function readRemembered(file: string): ClusterServers | null {
   return isClusterServers(value) ? value : null;
 }
 
-/** Whether `value` has what others need of a `describe`. */
 export function isClusterServers(value: unknown): value is ClusterServers {
   if (typeof value !== 'object' || value === null) return false;
   const { cluster, paramsHash, bootstrap, catalogMembers, catalogView, servers } = value as Record<

@@ -32,11 +32,8 @@ import { Registrar } from './registrar.ts';
 import { Steward } from './steward.ts';
 import { VOTERS_CALL, VotersKeeper } from './voters-keeper.ts';
 
-/** Sends the list of servers from the catalog's primary. */
 const SERVERS_CALL = 'servers';
-/** Sends a server's own list to each newly connected peer. */
 const KNOWN_SERVERS_CALL = 'known-servers';
-/** Asks a server to prepare a replica of the catalog. */
 const HOLD_CATALOG_CALL = 'hold-catalog';
 const CALL_MS = 10_000;
 /** While this server is drained, files that it had to open anyway are offered to others this often. */
@@ -154,7 +151,6 @@ export class Membership {
     this.#handOverTimer = world.every(HAND_OVER_MS, () => this.#handOver());
   }
 
-  /** To be called when the server listens. */
   start(): void {
     this.#follow();
     this.#registrar.start();
@@ -209,7 +205,6 @@ export class Membership {
     );
   }
 
-  /** Answers a peer's call; null if it is for another part. */
   serve(from: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> | null {
     switch (method) {
       case POSITIONS_CALL:
@@ -240,7 +235,6 @@ export class Membership {
     return server === this.#parts.config.id || this.#parts.transport.isConnected(server);
   }
 
-  /** Updates the transport's peers; a server that began draining hands over its files. */
   #follow(): void {
     const { known, transport, config } = this.#parts;
     for (const peer of transport.peers) if (!known.urls.has(peer)) transport.removePeer(peer);
@@ -252,10 +246,7 @@ export class Membership {
     this.#handOver();
   }
 
-  /**
-   * A member without a replica of the catalog, because its disk was replaced or it learned of its membership late, gets
-   * one.
-   */
+  /** Its disk was replaced, or it learned of its membership late. */
   #holdCatalog(): void {
     const { known, catalog, config, log } = this.#parts;
     if (catalog.view() !== null || !known.catalogView.members.includes(config.id)) return;

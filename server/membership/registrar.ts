@@ -8,7 +8,6 @@ import type { KnownServers } from './known-servers.ts';
 import { knownServerOf } from './known-servers.ts';
 
 const RETRY_MS = 1_000;
-/** How often a server checks its entry in the catalog. */
 const PERIOD_MS = 60_000;
 /** A change of free space by this part of the disk is reported. */
 const SPACE_STEP = 0.01;
@@ -28,7 +27,6 @@ export interface RegistrarParts {
   space(): Promise<StoreSpace>;
   /** Called with the first file id that no earlier disk of this server can have had. */
   bornAt(file: FileId): void;
-  /** The catalog has seen another data folder of this server after this one: this process must stop. */
   replaced(): void;
   command(command: RegisterCommand): Promise<CommandResults['server-register']>;
   query(query: ServersQuery): Promise<QueryResults['servers']>;

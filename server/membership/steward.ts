@@ -17,10 +17,8 @@ import {
 } from './wanted-members.ts';
 
 const PARALLEL = 4;
-/** Files of one query. */
 const PAGE = 500;
 const PERIOD_MS = 1_000;
-/** All files are counted again this often. */
 const COUNT_PERIOD_MS = 600_000;
 /** Disks whose usage differs by no more than this part are even. */
 const REBALANCE_THRESHOLD = 0.2;
@@ -31,9 +29,7 @@ const REBALANCE_FILES_MAX = 100;
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 const RETRIES_REMEMBERED_MAX = 10_000;
-/**
- * After this time the steward resumes a plan for new members: its primary has abandoned it, or the change takes long.
- */
+/** The steward resumes an open plan after this time: its primary has abandoned it, or the change takes long. */
 export const PLAN_MS = 120_000;
 /** Shorter for a plan with a server that leaves: the server is not removed before. */
 const LEAVING_PLAN_MS = 5_000;
@@ -52,12 +48,10 @@ export interface StewardParts {
   candidates(servers: readonly ServerInfo[]): readonly Candidate[];
   isConnected(server: ServerId): boolean;
   catalogMembers(): readonly ServerId[];
-  /** The number of members that the catalog began with. */
   readonly catalogReplicasFirst: number;
   changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
   changeCatalogMembers(members: readonly ServerId[]): Promise<View>;
   followView(file: FileId, view: View): Promise<unknown>;
-  /** Sends the current list to all servers. */
   announce(servers: readonly ServerInfo[]): void;
 }
 
@@ -68,7 +62,6 @@ interface Retry {
 
 interface SeenPlan {
   readonly mark: string;
-  /** When it was found, or last resumed. */
   readonly sinceMs: number;
 }
 
@@ -82,17 +75,14 @@ interface SeenPlan {
 export class Steward {
   readonly #parts: StewardParts;
   readonly #rounds: Rounds;
-  /** When servers became unreachable. */
   readonly #awaySinceMs = new Map<string, number>();
   readonly #retries = new Map<number, Retry>();
   readonly #current = new Set<number>();
-  /** By file. */
   #plans = new Map<number, SeenPlan>();
   #done = 0;
   #failed = 0;
   /** Files still to be moved, by the last count. */
   #left = 0;
-  /** Volumes' factors and servers' states at the last full count. */
   #counted = '';
   #countedMs = Number.NEGATIVE_INFINITY;
   #rebalancedMs = Number.NEGATIVE_INFINITY;
@@ -112,7 +102,6 @@ export class Steward {
     this.#rounds.close();
   }
 
-  /** Null if this server is not the catalog's primary. */
   moving(): Moving | null {
     if (!this.#parts.isCatalogPrimary()) return null;
     const done = this.#done;
@@ -124,7 +113,6 @@ export class Steward {
     };
   }
 
-  /** Runs one round. Returns at once if an earlier one is in progress. */
   turn(): Promise<void> {
     return this.#rounds.run();
   }
@@ -241,7 +229,6 @@ export class Steward {
     yield* due;
   }
 
-  /** @returns how many files were moved */
   async #moveAll(files: AsyncGenerator<PlacedFile>, putOff: () => void = () => undefined): Promise<number> {
     let moved = 0;
     const worker = async (): Promise<void> => {
@@ -336,7 +323,6 @@ export class Steward {
     return moved;
   }
 
-  /** Nothing is left to do: drops retries that are long over. */
   #rest(): void {
     if (this.#retries.size === 0) return;
     const nowMs = this.#parts.world.nowMs();

@@ -19,7 +19,6 @@ import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
 import { Rounds } from '../rounds.ts';
 import type { ServerStanding } from './wanted-members.ts';
 
-/** Sends the voters on named leases from the catalog's primary to another server; the answer has that server's view. */
 export const VOTERS_CALL = 'voters';
 const PERIOD_MS = 1_000;
 const CALL_MS = 2_000;
@@ -57,13 +56,11 @@ export interface VotersKeeperParts {
 export class VotersKeeper {
   readonly #parts: VotersKeeperParts;
   readonly #rounds: Rounds;
-  /** Null if this server is not the catalog's primary. */
   #change: VotersChange | null = null;
   /** Number of the view that is known to be durable. */
   #durable = 0;
   /** The view's number that a server has confirmed since it was last connected. */
   readonly #informed = new Map<ServerId, number>();
-  /** Servers with views that the catalog does not have; logged once each. */
   readonly #strangers = new Set<ServerId>();
 
   constructor(parts: VotersKeeperParts) {
@@ -86,7 +83,6 @@ export class VotersKeeper {
     this.#informed.delete(peer);
   }
 
-  /** Runs one round. Returns at once if an earlier one is in progress. */
   turn(): Promise<void> {
     return this.#rounds.run();
   }
@@ -181,7 +177,6 @@ export class VotersKeeper {
     }
   }
 
-  /** @returns null if the voters are to stay for now */
   #wanted(view: VotersView, standings: readonly ServerStanding[]): VoterSet | null {
     const { founders, catalogMembers } = this.#parts;
     const present = standings.filter(({ state, gone }) => state !== 'out' && !gone);

@@ -58,9 +58,7 @@ const CATALOG_REPLICAS = [3, 5];
 interface CatalogServers {
   readonly first: number;
   readonly now: number;
-  /** Servers that are neither draining nor out nor gone. */
   readonly inCount: number;
-  /** Servers that are neither draining nor out. */
   readonly stayingCount: number;
 }
 
@@ -107,7 +105,6 @@ function trimmed(
   return left;
 }
 
-/** Null if the server has not reported it. */
 export function usedPart({ freeBytes, totalBytes }: Candidate): number | null {
   return totalBytes === 0 ? null : 1 - freeBytes / totalBytes;
 }
@@ -115,7 +112,6 @@ export function usedPart({ freeBytes, totalBytes }: Candidate): number | null {
 export interface Rebalance {
   readonly from: ServerId;
   readonly to: ServerId;
-  /** Limit of one move, before free space is compared again. */
   readonly bytesMax: number;
 }
 

@@ -3,7 +3,6 @@ import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 
-/** Asks another server for the bytes of an object that is damaged on this server's disk. */
 export const REPAIR_CALL = 'repair';
 
 export interface RepairRequest {

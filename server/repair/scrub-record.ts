@@ -8,14 +8,12 @@ export interface ScrubRecord {
   readonly startedMs: number | null;
   /** End of the last pass; null while one is in progress. */
   readonly finishedMs: number | null;
-  /** The pass continues after this object of this file. */
   readonly file: number;
   readonly index: number;
   readonly objects: number;
   readonly bytes: number;
   readonly damaged: number;
   readonly repaired: number;
-  /** Objects that no server had undamaged, a bounded number of them. */
   readonly unrepairable: readonly DamagedObject[];
 }
 

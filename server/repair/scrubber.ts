@@ -53,7 +53,6 @@ export class Scrubber {
   #record: ScrubRecord;
   #running = false;
   #retrying = false;
-  /** How often another server has reconnected. */
   #returns = 0;
   #closed = false;
   #timer: Timer | null = null;
@@ -63,7 +62,6 @@ export class Scrubber {
     asked: new Set(),
     paths: new Map(),
   };
-  /** Ends the pause of the pass in progress. */
   #wake: (() => void) | null = null;
   #savedMs = 0;
   /** Waiting time owed for what was read, as of `#pacedMs`. */
@@ -82,12 +80,10 @@ export class Scrubber {
     else this.#wait();
   }
 
-  /** Counts since this server started. */
   get total(): { readonly [Name in 'objects' | 'bytes' | 'damaged' | 'repaired' | 'passes']: number } {
     return this.#total;
   }
 
-  /** Objects of the pass in progress, or of the last one, that no server had undamaged. */
   get unrepairable(): readonly DamagedObject[] {
     return this.#record.unrepairable;
   }

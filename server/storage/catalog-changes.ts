@@ -4,10 +4,7 @@ import type { NameChange } from '../../catalog/change-record.ts';
 /** Changes that are kept; a watcher that lags further behind has to list everything again. */
 const CHANGES_MAX = 20_000;
 
-/**
- * The latest changes of the catalog. Every replica keeps them, so that a new primary continues where the previous one
- * ended.
- */
+/** The latest changes of the catalog. Every replica keeps them, so that a new primary can continue the list. */
 export class CatalogChanges {
   readonly #world: World;
   readonly #operations: { readonly seq: number; readonly changes: readonly NameChange[] }[] = [];
@@ -17,7 +14,6 @@ export class CatalogChanges {
   #from: number;
   #last: number;
 
-  /** @param seq the last operation of the state at the start */
   constructor(world: World, seq: number) {
     this.#world = world;
     this.#from = seq;

@@ -1,9 +1,6 @@
 import { isCorruption } from './failures.ts';
 
-/**
- * Damaged pages of the catalog's database, as far as reads met them: another replica's state is to replace the local
- * one.
- */
+/** Damaged pages of the catalog's database; another replica's state is to replace the local one. */
 export class CatalogDamage {
   #reason: string | null = null;
   #onChange: (reason: string | null) => void = () => undefined;

@@ -12,7 +12,6 @@ export const LOG_BYTES_MAX = 16 * 1024 * 1024;
 
 export class CatalogLog {
   #bytes: number;
-  /** Without what the open transaction appends. */
   #committedBytes: number;
 
   constructor(db: Database.Database) {
@@ -34,7 +33,6 @@ export class CatalogLog {
     this.#bytes = this.#committedBytes;
   }
 
-  /** Appends to the open transaction, and drops operations that exceed the bounds. */
   append(writer: Database.Database, { seq, epoch, body, view }: LogEntry): void {
     const row = [
       seq,

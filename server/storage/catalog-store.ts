@@ -58,9 +58,7 @@ export interface CatalogStoreOptions {
   readonly view: View;
   readonly mark?: DatabaseMark;
   readonly thorough?: boolean;
-  /** Called once, when the catalog has failed until a restart. */
   readonly failed?: (reason: string) => void;
-  /** The folder's start counters (see `DataFolder`), for `trust`. */
   readonly startCounter?: number;
   readonly powerLossStart?: number;
   readonly fileOps?: Pick<FileOps, 'datasync'>;
@@ -270,10 +268,7 @@ export class CatalogStore {
     }
   }
 
-  /**
-   * Writes the log entry and the replica's record into the open transaction, so that `finish` only has to commit.
-   * Idempotent; `finish` throws the error of a failed call.
-   */
+  /** Writes the rest of the commit into the open transaction. Idempotent; if it fails, `finish` throws the error. */
   prepare(): void {
     const open = this.#open;
     assert(open !== null && open.body !== null, 'What is prepared was executed');
@@ -349,10 +344,7 @@ export class CatalogStore {
     }
   }
 
-  /**
-   * Sets `installed`, with the staged state or the local one, atomically. Synced when it resolves; `promised` never
-   * moves back.
-   */
+  /** Sets `installed`, with the staged state or the local one, atomically and synced; `promised` never moves back. */
   async install(epoch: Epoch, seq: number, staged: StagedCatalog | null): Promise<void> {
     while (this.#installing !== null) await this.#installing;
     this.#assertFree();
@@ -380,7 +372,6 @@ export class CatalogStore {
 
   // Giving a state -------------------------------------------------------------------------------
 
-  /** @param last of a log that is being fetched, instead of the local one */
   describe(last: LogPosition = this.#record.last): Uint8Array {
     const { installed } = this.#record;
     return encodeDescription(installed, last);
@@ -430,7 +421,6 @@ export class CatalogStore {
 
   // Receiving a state ----------------------------------------------------------------------------
 
-  /** @param pieces what another replica's `tail` returned, in order, from this replica's last operation on */
   stageTail(pieces: readonly CatalogTail[]): StagedCatalog {
     const entries = pieces.flatMap((piece) => piece.entries);
     let seq = this.#record.last.seq;

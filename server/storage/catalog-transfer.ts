@@ -1,5 +1,3 @@
-/** Messages between replicas of the catalog about their state, and their encoding. */
-
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import type { Epoch, Position } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
@@ -24,7 +22,6 @@ export interface LogEntry extends LogPosition {
 }
 
 export interface CatalogTail {
-  /** Of the sending replica. */
   readonly installed: Epoch;
   readonly entries: readonly LogEntry[];
   /** More entries follow the last one: ask again from there. */

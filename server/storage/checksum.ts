@@ -13,12 +13,7 @@ export function crc32Of(buffers: readonly Uint8Array[], crc = 0): number {
   return value;
 }
 
-/**
- * Checksum after some bytes were replaced. CRC-32 is linear, so the bytes that stay are not read.
- * @param crc of all bytes before
- * @param after as many bytes as `before`
- * @param behindBytes the number of bytes after them
- */
+/** CRC-32 is linear, so the bytes that stay are not read. @param behindBytes size of what follows the replaced bytes */
 export function crc32Replaced(
   crc: number,
   before: readonly Uint8Array[],
@@ -43,7 +38,6 @@ function followedByZeros(difference: number, byteCount: number): number {
   return value;
 }
 
-/** @returns `a` × `b`, modulo the polynomial */
 function product(a: number, b: number): number {
   let sum = 0;
   let shifted = b;

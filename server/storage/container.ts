@@ -29,7 +29,6 @@ export class Container {
   readonly #ops: FileOps;
   readonly #fd: number;
   readonly #direct: DirectWrites;
-  /** A descriptor of the same file for direct writes; null until the first of them. */
   #directFd: Promise<number> | null = null;
   readonly #directory: SharedFlush;
   readonly #flush: SharedFlush;
@@ -207,7 +206,6 @@ export class Containers {
   readonly #closings = new Set<Promise<void>>();
   readonly #onFailure: (error: unknown) => void;
 
-  /** @param onFailure called when the sync before closing a container failed */
   constructor(
     nowMs: () => number,
     folder: string,
@@ -344,10 +342,7 @@ export class Containers {
     if (entry.container !== null) this.#startClosing(file, entry, entry.container);
   }
 
-  /**
-   * Syncs a written container before closing it: only its descriptor is sure to report that its bytes failed to be
-   * written.
-   */
+  /** Syncs a written container first: only its descriptor is sure to report that its bytes failed to be written. */
   #startClosing(file: FileId, entry: Entry, container: Container): void {
     this.#idle.delete(file);
     const closing = (async () => {

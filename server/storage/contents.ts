@@ -16,9 +16,7 @@ export interface FileState {
   readonly sizeSeq: number;
   /** The file from whose container this one borrows objects; 0 if it borrows none. */
   readonly lender: number;
-  /**
-   * Start counter of the folder when the base was installed here, `LOST_START` before the first base; see `trustOf`.
-   */
+  /** Start counter of the folder when the base was installed here, or `LOST_START`; see `trustOf`. */
   readonly installedStart: number;
 }
 
@@ -243,7 +241,6 @@ export function bytesWithout(bytes: Uint8Array, removed: Removed): Uint8Array {
   return new Uint8Array(bytes).fill(0, removed.from, removed.to);
 }
 
-/** Splits a write at object boundaries. The pieces are views, not copies. */
 export function* writePieces(offset: number, bytes: Uint8Array, objectBytes: number): Generator<Piece> {
   assert(bytes.length > 0, 'A write has bytes');
   let index = Math.floor(offset / objectBytes);

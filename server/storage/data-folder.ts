@@ -25,10 +25,7 @@ import type { NewTrust } from './store.ts';
 
 /** The folder's format that this program reads and writes; see FORMAT.md. */
 export const FOLDER_FORMAT = 2;
-/**
- * Until its server votes by a later view. Earlier releases do not know such views and would vote by the first one
- * again.
- */
+/** Until its server votes by a later view, for which earlier releases would vote by the first one. */
 const FOLDER_FORMAT_FIRST = 1;
 
 const META = 'META';
@@ -59,9 +56,7 @@ export interface FolderOptions {
   readonly world: World;
   readonly cluster: string;
   readonly server: ServerId;
-  /** Absent if the server grants no leases. */
   readonly silences?: Silences;
-  /** Identity of this boot of the machine; null if unknown. */
   readonly bootId?: string | null;
   /** A folder in memory, which is lost with the kernel's page cache. */
   readonly memoryFolder?: string;
@@ -104,15 +99,11 @@ export class DataFolder {
   readonly world: World;
   /** Drawn when the folder was created: a replica is a server and a storage id, so that an emptied disk is noticed. */
   readonly storageId: string;
-  /**
-   * Incremented durably at every start, before it is sent. A smaller one than the peers remember means a restored copy.
-   */
+  /** Incremented durably before it is sent. A smaller one than the peers remember means a restored copy. */
   readonly startCounter: number;
   /** The machine went down, or the disk failed, since the last start without this folder being closed. */
   readonly lostPower: boolean;
-  /**
-   * This start reads all pages of its databases: SQLite reads few when it opens one, and would meet damage much later.
-   */
+  /** SQLite reads few pages when it opens a database, and would meet damage much later. */
   readonly readsWhole: boolean;
   /** A replica whose base was installed in an earlier start than this is suspect; see `FileStore.trust`. */
   readonly powerLossStart: number;
@@ -258,7 +249,6 @@ export class DataFolder {
     return namedClock.untilMs;
   }
 
-  /** The view by which this server votes on names: `first` before any change, null if it has to ask the catalog. */
   get voters(): VotersView | 'first' | null {
     return this.#meta.voters;
   }
@@ -305,7 +295,6 @@ export class DataFolder {
     return mark;
   }
 
-  /** Leases of earlier starts are over: the next start can ignore their timing. */
   forgetSilences(silences: Silences): void {
     const { filesMs, namesMs } = this.#meta.silences;
     if (filesMs === silences.filesMs && namesMs === silences.namesMs) return;
@@ -313,7 +302,6 @@ export class DataFolder {
     writeMeta(this.path, this.#meta);
   }
 
-  /** Everything in the folder is synced; `close` records it. */
   markClean(): void {
     this.#clean = true;
   }
@@ -356,7 +344,6 @@ export function fullFolder(folder: string, cause: unknown): FolderError {
   );
 }
 
-/** Turns the system's errors into messages for an operator. */
 function explained<Result>(folder: string, work: () => Result): Result {
   try {
     return work();

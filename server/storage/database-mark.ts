@@ -10,15 +10,11 @@ import { FolderError } from './folder-error.ts';
 export type DatabaseState = 'open' | 'closed';
 
 export interface OpenDatabase {
-  /** Copies its log back and syncs it: then the log is not needed. */
   copyBack(): void;
   close(): void;
 }
 
-/**
- * A data folder's record of one of its databases, so that a lost database is detected: SQLite would create an empty
- * one, or open one without its log in an older state.
- */
+/** Detects a lost database: SQLite would create an empty one, or open one without its log in an older state. */
 export class DatabaseMark {
   readonly #path: string;
   readonly #state: () => DatabaseState | null;
@@ -26,7 +22,6 @@ export class DatabaseMark {
   readonly #onExit = (): void => this.#closeNow();
   #open: OpenDatabase | null = null;
 
-  /** @param state the recorded one; null if the database was never created @param set records it, synced */
   constructor(path: string, state: () => DatabaseState | null, set: (state: DatabaseState) => void) {
     this.#path = path;
     this.#state = state;
@@ -55,7 +50,6 @@ export class DatabaseMark {
     this.#set('open');
   }
 
-  /** The log was copied back and is about to be removed. */
   closing(): void {
     this.#forget();
     this.#set('closed');

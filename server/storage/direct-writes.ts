@@ -7,7 +7,6 @@ const DIRECT_BYTES_MIN = 1024 * 1024;
 /** Each occupies one of the eight threads; reads and syncs need some as well. */
 const UNDER_WAY_MAX = 4;
 
-/** Errors of file systems without direct writes, or with other constraints for them. */
 const REFUSALS = new Set(['EINVAL', 'ENOTSUP', 'EOPNOTSUPP']);
 
 /** `auto`: if file system and disk are suitable. */
@@ -15,17 +14,14 @@ export const DIRECT_WRITES_MODES = ['auto', 'off'] as const;
 export type DirectWritesMode = (typeof DIRECT_WRITES_MODES)[number];
 
 export interface DirectWritesOptions {
-  /** Default: `auto`. */
   readonly mode?: DirectWritesMode;
   /** This much of the beginning of each container stays in the page cache: small files are likely to be read soon. */
   readonly cachedBytes?: number;
   /** Smaller writes go through the page cache: there they cost no more processor time, and return sooner. */
   readonly bytesMin?: number;
-  /** Called once, if the file system does not support direct writes. */
   readonly refused?: (reason: string) => void;
 }
 
-/** Bytes `from` to before `to` of a write. */
 interface DirectPart {
   readonly from: number;
   readonly to: number;
@@ -52,7 +48,6 @@ export class DirectWrites {
     return this.#bytes;
   }
 
-  /** @returns the whole pages of the write that are to be written directly; null if there are none */
   partOf(position: number, byteCount: number): DirectPart | null {
     if (!this.#isPossible || position < this.#cachedBytes || byteCount < this.#bytesMin) return null;
     if (this.#pace.underWay >= UNDER_WAY_MAX || this.#pace.isSlow) return null;

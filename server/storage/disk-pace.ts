@@ -1,14 +1,9 @@
-/**
- * On slower disks (spinning, and many rented ones) the page cache gains more for bursts than it costs the processor.
- */
+/** On slower disks the page cache gains more for bursts than it costs the processor. */
 const BYTES_PER_MS_MIN = 200_000;
-/** Writes that are measured before the disk is judged. */
 const LOOK_COUNT = 8;
 const SLOW_MS = 60_000;
 
-/**
- * Whether a disk takes direct writes fast enough, by the fastest of some: slow ones may have waited for the processor.
- */
+/** By the fastest of some writes: slow ones may have waited for the processor. */
 export class DiskPace {
   readonly #nowMs: () => number;
   #underWay = 0;
@@ -28,7 +23,6 @@ export class DiskPace {
     return this.#nowMs() < this.#slowUntilMs;
   }
 
-  /** @returns a callback for the end of the write, with the bytes written */
   begun(): (bytes: number) => void {
     const beginMs = this.#nowMs();
     const together = ++this.#underWay;

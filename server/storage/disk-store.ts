@@ -41,25 +41,19 @@ import type {
   StoreSpace,
 } from './store.ts';
 
-/** Replicas with state in memory. */
 const FILES_LOADED_MAX = 4096;
-/** Least recently used replicas that are examined for an idle one. */
 const EVICTION_LOOKS_MAX = 16;
 const CLOSING_FLUSHES_MAX = 32;
 
 export interface DiskStoreOptions {
   readonly fileOps?: FileOps;
-  /** Called once, when the store has failed until a restart. */
   readonly failed?: (reason: string) => void;
   readonly directWrites?: DirectWritesOptions;
   /** Absent if damaged objects are not fetched from other servers. */
   readonly mender?: Mender;
 }
 
-/**
- * Fetches a damaged object's bytes from other servers.
- * @returns null if no reachable server has this version; the store checks the bytes
- */
+/** Fetches a damaged object's bytes, which the store checks. @returns null if no reachable server has this version */
 export type Mender = (file: FileId, entry: ObjectEntry) => Promise<Uint8Array | null>;
 
 /**
@@ -73,7 +67,6 @@ export class DiskStore implements FileStore {
   readonly #direct: DirectWrites;
   readonly #parts: StoreParts;
   readonly #reader: ObjectReader;
-  /** In order of last use. */
   readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #unborn = new Set<FileId>();
   readonly #arriving: ArrivingFiles;
@@ -165,7 +158,6 @@ export class DiskStore implements FileStore {
     return store;
   }
 
-  /** Why the store has failed until a restart; null while it works. */
   get failure(): string | null {
     return this.#failure.reason;
   }
@@ -372,10 +364,7 @@ export class DiskStore implements FileStore {
     }
   }
 
-  /**
-   * Checks an object on this disk, without asking other servers.
-   * @returns its bytes, `damaged`, or `gone` if the object has another version, or none
-   */
+  /** Checks an object on this disk only. @returns its bytes, `damaged`, or `gone` if it has another version, or none */
   async inspect(file: FileId, entry: ObjectEntry): Promise<Uint8Array | 'damaged' | 'gone'> {
     const replica = this.#find(file);
     const row = replica === null ? null : this.#index.object(file, entry.index);
@@ -454,7 +443,6 @@ export class DiskStore implements FileStore {
     if (healthy && !this.#failure.failed) this.#folder.markClean();
   }
 
-  /** Pins rows for processes that read this disk directly. */
   #hold(replica: ReplicaFile, rows: readonly ObjectRow[], heldMs: number): void {
     if (rows.length === 0) return;
     replica.pin(rows);

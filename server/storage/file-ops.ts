@@ -2,10 +2,7 @@ import fs from 'node:fs';
 import fsPromises from 'node:fs/promises';
 import { rangeOf } from './buffers.ts';
 
-/**
- * The store's calls to the operating system; all but `writeNow` run in the thread pool. Tests replace them by a failing
- * disk. Errors carry the usual `code` (ENOSPC, EIO, …).
- */
+/** All but `writeNow` run in the thread pool. Failures carry the usual `code` (ENOSPC, EIO, …). */
 export interface FileOps {
   open(path: string, flags: number): Promise<number>;
   close(fd: number): Promise<void>;
@@ -100,7 +97,6 @@ export function syncsTimed(ops: FileOps, begin: () => () => void): FileOps {
   };
 }
 
-/** Continues after partial writes. */
 export async function writeFully(
   ops: FileOps,
   fd: number,
@@ -137,7 +133,6 @@ export async function readFully(
   return count;
 }
 
-/** Blocks the event loop. */
 export function flushDirectory(directory: string): void {
   const fd = fs.openSync(directory, 'r');
   try {

@@ -15,7 +15,6 @@ export class FolderError extends Error {
   override readonly name = 'FolderError';
   readonly code: FolderErrorCode;
 
-  /** @param message what is wrong, why, and what to do next */
   constructor(code: FolderErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;

@@ -13,9 +13,7 @@ export interface RowsOptions<Reads extends keyof IndexDatabase> {
   readonly world: World;
   readonly file: FileId;
   readonly index: Pick<IndexDatabase, Reads>;
-  /** @throws ServiceError if the replica is gone, or its store */
   check(): void;
-  /** Reading of the rows has ended. */
   idle(): void;
 }
 

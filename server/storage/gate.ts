@@ -13,7 +13,6 @@ export class Gate {
     await this.#opened.promise;
   }
 
-  /** One that the others need not wait for. */
   leave(): void {
     if (--this.#missing <= 0) this.#opened.resolve();
   }

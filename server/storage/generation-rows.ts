@@ -4,10 +4,7 @@ import type { IndexGuard } from './index-guard.ts';
 import { type Generation, type ObjectRow, stateOf, stateValues } from './index-rows.ts';
 import { type IndexStatements, putFileRow } from './index-statements.ts';
 
-/**
- * Older states of files that a loss of power may restore, and the objects that only they have. Changed within a commit
- * only.
- */
+/** States that a loss of power may restore, and the objects that only they have. Changed within a commit only. */
 export class GenerationRows {
   readonly #statements: IndexStatements;
   readonly #guard: IndexGuard;
@@ -25,7 +22,6 @@ export class GenerationRows {
     return this.#guard.read(() => this.#statements.generationNewest.get(file) ?? null);
   }
 
-  /** The newest first. */
   all(file: FileId): Generation[] {
     const current = this.#guard.read(() => this.#statements.fileGet.get(file));
     if (current === undefined) return [];
@@ -58,7 +54,6 @@ export class GenerationRows {
     );
   }
 
-  /** As `putUndo`, for those of objects `first` to `last` that the generation's state has. */
   putUndoRange(
     file: FileId,
     generation: number,
@@ -70,7 +65,6 @@ export class GenerationRows {
     this.#statements.undoPutRange.run(generation, file, first, last, epochCounter, seq);
   }
 
-  /** Drops generations below `generation`. */
   drop(file: FileId, generation: number): void {
     this.#statements.generationDrop.run(file, generation);
     this.#statements.undoDrop.run(file, generation);

@@ -3,10 +3,7 @@ import type { FileState } from './contents.ts';
 import type { GenerationRows } from './generation-rows.ts';
 import type { ObjectRow } from './index-rows.ts';
 
-/**
- * States of one replica that a loss of power may restore: one is kept from before the first unsynced change; see
- * FORMAT.md, "Loss of power".
- */
+/** One state is kept from before the first unsynced change; see FORMAT.md, "Loss of power". */
 export class Generations {
   readonly #file: FileId;
   readonly #rows: GenerationRows;
@@ -58,7 +55,6 @@ export class Generations {
     if (generation !== null) this.#rows.putUndo(this.#file, generation, row);
   }
 
-  /** As `keepObject`, of objects `first` to `last`. */
   keepObjects(first: number, last: number, installedCounter: number): void {
     this.#rows.putUndoRange(this.#file, this.#current, first, last, installedCounter, this.#baseSeq);
   }
@@ -77,7 +73,6 @@ export class Generations {
     return this.#current > this.#durable ? this.#current : null;
   }
 
-  /** @returns whether this is news */
   synced(generation: number): boolean {
     if (generation <= this.#durable) return false;
     this.#durable = generation;

@@ -113,12 +113,10 @@ export class IndexDatabase {
     return this.#guard.read(() => this.#statements.objectsUpTo.all(file, first, last, countMax));
   }
 
-  /** The next `countMax` objects after `after`: for walks in several ticks of the event loop. */
   objectsAfter(file: FileId, after: number, countMax: number): ObjectRow[] {
     return this.#guard.read(() => this.#statements.objectsAfter.all(file, after, countMax));
   }
 
-  /** Sums over the next `countMax` objects after `after`. */
   lengthsAfter(
     file: FileId,
     after: number,
@@ -143,7 +141,6 @@ export class IndexDatabase {
     return this.#guard.read(() => this.#statements.filesByView.all(number) as FileId[]);
   }
 
-  /** Files that have objects in the container of the file. */
   borrowers(lender: FileId): FileId[] {
     return this.#guard.read(() => this.#statements.borrowers.all(lender) as FileId[]);
   }

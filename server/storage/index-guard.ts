@@ -1,6 +1,5 @@
 import { storageError } from './failures.ts';
 
-/** Reads of the index: after a failed one, the index cannot be trusted. */
 export class IndexGuard {
   readonly #onFailure: (error: unknown) => void;
 

@@ -5,9 +5,7 @@ import { SEALS, type Seal } from '../../wire/file-operation.ts';
 import type { FileState } from './contents.ts';
 import type { ObjectEntry } from './object-entry.ts';
 
-/**
- * An object of the index, and its slot in the container. A negative slot is slot `-1 - slot` of the lender's container.
- */
+/** A negative slot is slot `-1 - slot` of the lender's container. */
 export interface ObjectRow extends ObjectEntry {
   readonly slot: number;
 }
@@ -38,7 +36,6 @@ export interface FileRow {
   readonly installedStart: number;
 }
 
-/** @returns the state's columns, in the order of `STATE_COLUMNS` */
 export function stateValues(state: FileState): unknown[] {
   const { record, attributes } = state;
   return [

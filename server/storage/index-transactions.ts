@@ -8,7 +8,6 @@ import type { IndexStatements } from './index-statements.ts';
 import { SharedFlush } from './shared-flush.ts';
 
 const LOG_BYTES_MAX = 16 * 1024 * 1024;
-/** Commits between two checks of the log's size. */
 const LOG_LOOK_COMMITS = 32;
 
 /**
@@ -50,7 +49,6 @@ export class IndexTransactions {
   readonly #statements: IndexStatements;
   #works: Work[] = [];
   #scheduled = false;
-  /** Commits wait while the log is copied back. */
   #held = false;
   #checkpointing: Promise<void> | null = null;
   #commitsUntilLook = LOG_LOOK_COMMITS;
@@ -87,10 +85,7 @@ export class IndexTransactions {
     return this.#logFlush.request();
   }
 
-  /**
-   * Syncs and closes the index. @param copiedBack called when its log, which is about to be removed, is not needed any
-   * more
-   */
+  /** @param copiedBack called when the log, which is about to be removed, is not needed any more */
   async close(healthy: boolean, copiedBack: () => void): Promise<void> {
     if (this.#checkpointing !== null) await this.#checkpointing;
     assert(this.#works.length === 0, 'The index is closed after its last commit');

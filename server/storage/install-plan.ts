@@ -13,15 +13,12 @@ import type { FileDescription, FileDifference } from './store.ts';
 /** Rows that are looked up one by one per tick of the event loop: a millisecond or two. */
 const LOOKUPS_PER_TURN = 200;
 
-/** How the rows of the index become a base's. */
 export interface InstallPlan {
   readonly puts: readonly ObjectRow[];
   readonly deletes: readonly ObjectRow[];
-  /** Rows that are here now and not in the base. */
   readonly dropped: readonly ObjectRow[];
 }
 
-/** Of a base whose objects are those that are here. */
 export const NO_PLAN: InstallPlan = { puts: [], deletes: [], dropped: [] };
 
 export interface InstallSource {
@@ -29,7 +26,6 @@ export interface InstallSource {
   readonly file: FileId;
   readonly index: Pick<IndexDatabase, 'object' | 'objectsUpTo'>;
   readonly position: Position;
-  /** Objects that are ready for the base, by index. */
   readonly staged: ReadonlyMap<number, ObjectRow>;
 }
 

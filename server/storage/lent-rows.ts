@@ -18,7 +18,6 @@ export class LentRows {
     return this.#guard.read(() => this.#statements.borrowedSlots.all(file));
   }
 
-  /** Creates the file, whose objects were lent to it before. */
   putBorrower(file: FileId, state: FileState): void {
     putFileRow(this.#statements, file, state);
     this.#statements.removedDelete.run(file);

@@ -39,7 +39,6 @@ export function namedClockEnded(known: NamedClock | null): NamedClock | null {
   return known === null ? null : { ...known, untilMs: namedClockFormerMs(known, true) };
 }
 
-/** Null in folders of earlier releases. */
 export function readNamedClock(value: unknown): NamedClock | null {
   if (typeof value !== 'object' || value === null) return null;
   const { untilMs, aheadMs } = value as Record<string, unknown>;

@@ -4,9 +4,7 @@ import type { ObjectEntry } from './object-entry.ts';
 /** Children of a node, and objects of a leaf. */
 export const FAN_OUT = 16;
 
-/**
- * The digest of a set of objects: the exclusive or of theirs. Equal sets have equal digests; the empty one has zero.
- */
+/** The exclusive or of the digests of a set of objects. Equal sets have equal digests; the empty one has zero. */
 export interface Digest {
   readonly low: number;
   readonly high: number;
@@ -24,7 +22,6 @@ export interface Version {
 }
 
 interface Page {
-  /** Low and high half of each child's digest. */
   readonly digests: Uint32Array;
   /** Epoch and sequence number of the newest version that was ever among each child's objects. */
   readonly newest: Float64Array;
@@ -68,9 +65,7 @@ export class ObjectDigests {
     return { low: page.digests[at] as number, high: page.digests[at + 1] as number };
   }
 
-  /**
-   * At most `countMax` leaves, from that of object `from` on, whose objects may have changed after `since`, in order.
-   */
+  /** Leaves with objects that may have changed after `since`, from that of object `from` on, in order. */
   leavesSince(since: Version, from: number, countMax: number): number[] {
     const leaves: number[] = [];
     const first = Math.floor(from / FAN_OUT);
@@ -139,12 +134,10 @@ export function digestEqual(a: Digest, b: Digest): boolean {
   return a.low === b.low && a.high === b.high;
 }
 
-/** @returns the digest of what is in one of two sets and not in both */
 export function digestXor(a: Digest, b: Digest): Digest {
   return { low: (a.low ^ b.low) >>> 0, high: (a.high ^ b.high) >>> 0 };
 }
 
-/** @returns the first and last object of the node */
 export function nodeRange({ level, number }: DigestNode): { readonly first: number; readonly last: number } {
   const span = FAN_OUT ** (level + 1);
   return { first: number * span, last: Math.min((number + 1) * span - 1, Number.MAX_SAFE_INTEGER) };
@@ -192,7 +185,6 @@ export function entryDigest(entry: ObjectEntry): Digest {
   return { low: a >>> 0, high: b >>> 0 };
 }
 
-/** MurmurHash3's finalizer. */
 function finish(word: number): number {
   let h = word;
   h ^= h >>> 16;

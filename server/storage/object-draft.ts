@@ -10,7 +10,6 @@ interface DraftPiece {
   readonly bytes: Uint8Array;
 }
 
-/** The write for one object: an append in place, or all of it into a free slot. */
 export interface DraftOutcome {
   readonly kind: 'append' | 'fresh';
   /** For `append` only the new bytes. */
@@ -18,7 +17,6 @@ export interface DraftOutcome {
   readonly length: number;
 }
 
-/** How one piece changes the checksum. */
 type Step =
   | { readonly kind: 'append'; readonly bytes: Uint8Array }
   | {
@@ -28,15 +26,11 @@ type Step =
       readonly behindBytes: number;
     };
 
-/**
- * The next version of one object, assembled from the writes of a batch. Nothing is copied, and bytes that stay are not
- * read again: a small write costs as little as the disk allows.
- */
+/** Nothing is copied, and bytes that stay are not read again: a small write costs as little as the disk allows. */
 export class ObjectDraft {
   readonly index: number;
   readonly base: ObjectRow | null;
   readonly #pieces: DraftPiece[] = [];
-  /** From `#begunCrc` to the checksum of the outcome. */
   #steps: Step[] = [];
   #begunCrc = 0;
   seq = 0;
@@ -63,7 +57,6 @@ export class ObjectDraft {
     return false;
   }
 
-  /** @param baseBytes verified bytes of the base if `needsBase`; else null */
   finish(baseBytes: Uint8Array | null): DraftOutcome {
     assert((baseBytes !== null) === this.needsBase, 'The base is read where it is needed');
     let kind: DraftOutcome['kind'] = this.base === null || baseBytes !== null ? 'fresh' : 'append';

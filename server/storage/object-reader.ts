@@ -21,12 +21,10 @@ interface Source {
 }
 
 interface Place {
-  /** The file that has it in its container. */
   readonly home: FileId;
   readonly row: ObjectRow;
 }
 
-/** Whole objects that are adjacent both on the disk and in the answer. */
 interface ReadRun {
   readonly rows: ObjectRow[];
   readonly target: Uint8Array;
@@ -44,7 +42,6 @@ export class ObjectReader {
     this.#mend = mend;
   }
 
-  /** @returns the object's bytes on this disk; null if its container is missing */
   async objectHere(source: Source, row: ObjectRow): Promise<Uint8Array | null> {
     const { home, row: there } = placeOf(source, row);
     return this.#containers.use(home, false, (container) =>
@@ -61,7 +58,6 @@ export class ObjectReader {
     return bytes ?? (await this.#mend(source.id, row, containerMissing(source.id)));
   }
 
-  /** @param end at most the file's size */
   async range(source: Source, rows: readonly ObjectRow[], offset: number, end: number): Promise<Uint8Array> {
     const { objectBytes } = source;
     const out = lentMemory(end - offset);

@@ -10,7 +10,6 @@ import type { FetchedObject } from './store.ts';
 
 const ROWS_PER_TURN = 10_000;
 
-/** An object before and after a change; null if there is none. */
 export type RowChange = readonly [ObjectRow | null, ObjectRow | null];
 
 /** Gets a damaged object's bytes. @param cause thrown if it is no damage, or no server has the bytes */
@@ -21,7 +20,6 @@ export function entryOf({ index, versionEpoch, versionSeq, length, crc32 }: Obje
   return { index, versionEpoch, versionSeq, length, crc32 };
 }
 
-/** The file's objects after `after`, up to `last`, in several ticks of the event loop. */
 export async function* rowsOf(
   world: World,
   index: Pick<IndexDatabase, 'objectsUpTo'>,

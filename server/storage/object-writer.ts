@@ -19,10 +19,7 @@ interface ObjectWriterOptions {
   readonly mend: Mend;
 }
 
-/**
- * Writes new versions of one replica's objects to free slots of its container. The caller commits the returned rows, or
- * frees their slots; a failed write frees them.
- */
+/** Writes into free slots. The caller commits the returned rows, or frees their slots; a failed write frees them. */
 export class ObjectWriter {
   readonly #options: ObjectWriterOptions;
 
@@ -37,7 +34,6 @@ export class ObjectWriter {
     return this.#use((container) => this.#writeTo(container, drafts, epoch));
   }
 
-  /** As `write`, of a replica that was not here before. */
   async writeFirst(drafts: readonly ObjectDraft[], epoch: number): Promise<ObjectRow[]> {
     const { containers, file, slots } = this.#options;
     slots.begin();
@@ -133,7 +129,6 @@ export class ObjectWriter {
     return this.#writeOver(bases, drafts, epoch, (chunks) => container.write(chunks));
   }
 
-  /** @param bases bytes of the objects that drafts change, in their order; null or nothing if they need none */
   async #writeOver(
     bases: readonly (Uint8Array | null)[],
     drafts: readonly ObjectDraft[],

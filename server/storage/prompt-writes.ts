@@ -12,10 +12,7 @@ interface Run {
   readonly byteCount: number;
 }
 
-/**
- * Creates small files in the current tick: to open, write and close one takes the system ten microseconds, and the
- * thread pool thirty times as long, mostly to wake up (docs/design/mount.md, "Create with contents").
- */
+/** To create a small file takes the system ten microseconds, and the thread pool thirty times as long to wake up. */
 export class PromptWrites {
   readonly #ops: Pick<FileOps, 'writeNow'>;
   readonly #nowMs: () => number;
@@ -26,10 +23,7 @@ export class PromptWrites {
     this.#nowMs = nowMs;
   }
 
-  /**
-   * Writes the runs to a file, created if missing. @returns false if the thread pool should do it @throws the system's
-   * error
-   */
+  /** @returns false if the thread pool should do it @throws the system's error */
   tried(path: string, runs: readonly Run[]): boolean {
     const byteCount = runs.reduce((sum, run) => sum + run.byteCount, 0);
     const beganMs = this.#nowMs();

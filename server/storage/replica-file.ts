@@ -43,10 +43,7 @@ import { ReplicaSlots } from './replica-slots.ts';
 import type { FetchedObject } from './store.ts';
 import { StoredBytes } from './stored-bytes.ts';
 
-/**
- * A file is synced once it has this many unsynced bytes: this bounds the work after a loss of power, and the wait for a
- * sync at the end of a long file.
- */
+/** Bounds the work after a loss of power, and the wait for a sync at the end of a long file. */
 const UNSYNCED_BYTES_MAX = 64 * 1024 * 1024;
 /** Objects that are lent per tick of the event loop: about three milliseconds. */
 const LENT_PER_TURN = 2_000;
@@ -61,13 +58,10 @@ export interface StoreParts {
   fail(cause: unknown): void;
   /** @throws ServiceError `no-space` if contents of this size would take the disk's reserve */
   assertRoom(bytes: number): void;
-  /** @throws ServiceError once `fail` was called */
   check(): void;
   readonly mend: Mend;
-  /** Whether there is a replica of the file, also one that is being removed. */
   isHere(file: FileId): boolean;
   readonly arriving: ArrivingFiles;
-  /** A replica that borrowed objects is gone for good. */
   returned(lender: FileId, borrower: FileId): Promise<void>;
   idle(file: ReplicaFile): void;
 }
@@ -92,7 +86,6 @@ export class ReplicaFile {
   readonly #generations: Generations;
   readonly #digests: FollowedDigests;
   readonly #storedBytes: StoredBytes;
-  /** Objects of a base that is going to be installed, by index. */
   readonly #staged = new Map<number, ObjectRow>();
   /** Syncs in progress that the queue does not wait for. */
   #syncs = 0;
@@ -142,7 +135,6 @@ export class ReplicaFile {
     });
   }
 
-  /** Keeps the slots of the rows from being reused until `unpin`. */
   pin(rows: readonly ObjectRow[]): void {
     this.#slots.pin(rows);
   }
@@ -277,7 +269,6 @@ export class ReplicaFile {
 
   // Operations ----------------------------------------------------------------------------------------------------
 
-  /** Operations that remove no bytes. */
   async #applyWriting(items: readonly ApplyItem[]): Promise<void> {
     const { index } = this.#parts;
     const drafts = new ObjectDrafts(this.objectBytes, (at) => index.object(this.id, at));
@@ -530,7 +521,6 @@ export class ReplicaFile {
     if (this.state.lender !== 0) await returned(this.state.lender as FileId, this.id);
   }
 
-  /** Truncates the free end of the container. */
   async #trim(): Promise<void> {
     await this.#parts.containers.use(this.id, false, async (container) => {
       const neededBytes = this.#slots.end * this.objectBytes;

@@ -7,7 +7,6 @@ import type { Gate } from './gate.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import type { FetchedObject, FileDescription, FileDifference } from './store.ts';
 
-/** Operations and bytes of one batch. */
 const BATCH_COUNT_MAX = 256;
 const BATCH_BYTES_MAX = 8 * 1024 * 1024;
 
@@ -129,7 +128,6 @@ export class ReplicaQueue {
   }
 }
 
-/** @returns how many of the first items share a transaction */
 function batchLength(items: readonly Item[], sizeBytes: number): number {
   const first = items[0] as Item;
   if (first.kind === 'apply') return applyLength(items, sizeBytes);

@@ -6,7 +6,6 @@ import type { ObjectRow } from './index-rows.ts';
 import { rowsOf } from './object-rows.ts';
 import { SlotMap } from './slot-map.ts';
 
-/** A container is truncated once this many bytes at its end are free. */
 const TRIM_BYTES_MIN = 16 * 1024 * 1024;
 
 const NOWHERE = { index: -2, slot: -2 };
@@ -23,7 +22,6 @@ export class ReplicaSlots {
   readonly #index: SlotIndex;
   /** Null until the first write: then it is built from the index. */
   #map: SlotMap | null = null;
-  /** Where the last new object was placed: the next one follows it. */
   #lastPlaced = NOWHERE;
   /** End of the slots that were in use since the container was last truncated. */
   #placedEnd = 0;
@@ -82,7 +80,6 @@ export class ReplicaSlots {
     this.#placedEnd = map.end;
   }
 
-  /** Slots that the container must have space for. */
   get end(): number {
     assert(this.#map !== null, 'A container is cut once the slots in use are known');
     return this.#map.end;
@@ -131,7 +128,6 @@ export class ReplicaSlots {
     else this.#map?.free(slot);
   }
 
-  /** @returns whether enough space at the container's end is free to truncate it again */
   takeTrim(objectBytes: number): boolean {
     const end = this.#map?.end ?? this.#placedEnd;
     if (end >= this.#placedEnd) return false;
@@ -147,10 +143,7 @@ export class ReplicaSlots {
     this.#held.set(slot, generation);
   }
 
-  /**
-   * The committed state no longer refers to the slot; an older one may.
-   * @param generation whose state refers to it; null if none does, unless it was held
-   */
+  /** An older state may still refer to it. @param generation whose state does; null if none, unless it was held */
   drop(slot: number, generation: number | null): void {
     const needed = generation ?? this.#held.get(slot);
     this.#held.delete(slot);

@@ -6,10 +6,7 @@ import type { StoreSpace } from './store.ts';
 export const LOOK_MS = 100;
 export const LOOK_SHARE = 1 / 64;
 
-/**
- * The last half of the reserve takes no contents, whatever primary ordered them: it is the space for promises, and for
- * the catalog's changes that delete files.
- */
+/** The last half takes no contents, whatever primary ordered them: it is for promises and the catalog's deletions. */
 export class DiskReserve {
   readonly #space: () => StoreSpace;
   readonly #nowMs: () => number;
@@ -17,10 +14,8 @@ export class DiskReserve {
   #allowedBytes = 0;
   #isLow = false;
   #isOut = false;
-  /** Called at each change of `isLow`. */
   changed: (isLow: boolean) => void = () => undefined;
 
-  /** @param space throws the system's error @param nowMs monotonic, in milliseconds */
   constructor(space: () => StoreSpace, nowMs: () => number) {
     this.#space = space;
     this.#nowMs = nowMs;

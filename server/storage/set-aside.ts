@@ -4,13 +4,9 @@ import path from 'node:path';
 /** Inside the data folder itself, which may be a disk of its own. */
 const ASIDE = /^damaged-[1-9]\d*$/;
 
-/**
- * Addresses of the other servers, so that a rebuilt server finds them even if it was started with the address of one
- * that is gone.
- */
+/** A rebuilt server finds the others by it, even if it was started with the address of one that is gone. */
 export const SERVERS_FILE = 'servers.json';
 
-/** @returns whether an entry of a data folder is the damaged contents of an earlier one */
 export function isAside(name: string): boolean {
   return ASIDE.test(name);
 }

@@ -1,6 +1,5 @@
 import { assert } from '../../base/assert.ts';
 
-/** Slots searched for adjacent free ones before new ones are taken at the end. */
 const SEARCH_SLOTS_MAX = 65_536;
 
 /** The used slots of a container. In memory only: it is rebuilt from the index. */

@@ -33,7 +33,6 @@ export interface FileDescription {
 export interface FileDifference {
   readonly record: ReplicaRecord;
   readonly attributes: FileAttributes;
-  /** Position of the local state that this is the difference to. */
   readonly from: Position;
   /** Objects that were staged, and null for those to be deleted. All others stay. */
   readonly changes: ReadonlyMap<number, ObjectEntry | null>;
@@ -147,7 +146,6 @@ export interface FileStore {
    */
   locate(file: FileId, offset: number, length: number, heldMs: number): FileLocations | null;
 
-  /** @returns record, attributes and object map at one instant */
   describe(file: FileId): FileDescription;
 
   /** @returns the first `countMax` entries of objects `first` to `last`, in order, as they are at the call */
@@ -168,10 +166,7 @@ export interface FileStore {
     versionSeq: number,
   ): Promise<Uint8Array | null>;
 
-  /**
-   * Replaces a damaged object's bytes by another replica's, verified, if it still has that version. Synced when it
-   * resolves.
-   */
+  /** Verified; replaces the bytes only if the object still has that version. Synced when it resolves. */
   repair(file: FileId, object: FetchedObject): Promise<void>;
 
   /** Stores an object of another replica beside the local contents. Verifies the checksum. Lost at a crash. */
@@ -186,7 +181,6 @@ export interface FileStore {
   /** @returns the entry that was staged last for this object, unless it was installed or dropped since */
   staged(file: FileId, index: number): ObjectEntry | null;
 
-  /** Drops what was staged, except what `keeps` still wants. */
   unstage(file: FileId, keeps?: (entry: ObjectEntry) => boolean): void;
 
   /**
