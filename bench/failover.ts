@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { ClusterClient } from '../client/cluster-client.ts';
+import { ClusterClient } from '../client/cluster/cluster-client.ts';
 import { type RealCluster, until } from '../test/cluster/real-cluster.ts';
 import { systemWorld } from '../world/system-world.ts';
 

@@ -4,7 +4,7 @@ import { open, readFile, writeFile } from 'node:fs/promises';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { ClusterClient } from '../client/cluster-client.ts';
+import { ClusterClient } from '../client/cluster/cluster-client.ts';
 import { RealCluster } from '../test/cluster/real-cluster.ts';
 import { systemWorld } from '../world/system-world.ts';
 import { argumentsOf, USAGE } from './arguments.ts';

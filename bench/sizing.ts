@@ -5,11 +5,11 @@
 import { randomInt } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { ClusterClient } from '../client/cluster-client.ts';
+import { ClusterClient } from '../client/cluster/cluster-client.ts';
 import { RealCluster } from '../test/cluster/real-cluster.ts';
-import type { ReservedNumbers } from '../wire/birth-numbers.ts';
-import { type Birth, type BirthAnswer, encodeBirths } from '../wire/births.ts';
+import { type Birth, type BirthAnswer, encodeBirths } from '../wire/new-files.ts';
 import { BIRTHS_MAX } from '../wire/request-limits.ts';
+import type { ReservedNumbers } from '../wire/reserved-numbers.ts';
 import { systemWorld } from '../world/system-world.ts';
 
 const FILES = Number(process.argv[2] ?? 100_000);

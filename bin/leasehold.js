@@ -75,7 +75,7 @@ async function run(argv) {
   } else {
     const { runCli } = await import(`${TREE}/client/main.${KIND}`);
     await runCli(argv, {
-      serverOptions: async () => (await import(`${TREE}/server/config-options.${KIND}`)).OPTIONS,
+      serverOptions: async () => (await import(`${TREE}/server/config/config-options.${KIND}`)).OPTIONS,
     });
   }
 }

@@ -4,8 +4,7 @@ import type { ServerId } from '../base/ids.ts';
 import type { Command, CommandOf, CommandRequest, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
 import { contentsCompare } from './attributes.ts';
 import { noteAccesses } from './commands/accesses.ts';
-import { removeXattr, setAttributes, setFlags, setXattr, stillLive } from './commands/attributes.ts';
-import { bear, reserveInodes, voidInodes } from './commands/births.ts';
+import { bear, reserveInodes, voidInodes } from './commands/create-with-contents.ts';
 import {
   link,
   makeDirectory,
@@ -29,6 +28,7 @@ import {
   setReplicas,
   setVoters,
 } from './commands/servers.ts';
+import { removeXattr, setAttributes, setFlags, setXattr, stillLive } from './commands/set-attributes.ts';
 import { snapshotCreate, snapshotRemove, sweep } from './commands/snapshots.ts';
 import { trashEmpty, trashRestore } from './commands/trash.ts';
 import { volumeCreate, volumeRemove, volumeSet } from './commands/volumes.ts';

@@ -10,7 +10,7 @@ import {
   volumeInfoOf,
 } from './attributes.ts';
 import { isCounted } from './charges.ts';
-import { noAttribute } from './commands/attributes.ts';
+import { noAttribute } from './commands/set-attributes.ts';
 import { isSweepPending } from './commands/snapshots.ts';
 import { pathCheck } from './commands/trash.ts';
 import type { NameRow } from './entry-tables.ts';

@@ -22,9 +22,9 @@ import { addTransferCommands } from './commands/transfer.ts';
 import { addTrashCommands } from './commands/trash.ts';
 import { addTreeCommands } from './commands/tree.ts';
 import { addVolumeCommands } from './commands/volume.ts';
-import { describeFailure, EXIT_USAGE } from './failure.ts';
-import { programVersion } from './programs.ts';
+import { programVersion } from './mounts/programs.ts';
 import type { ServerOption } from './reference/program-tree.ts';
+import { describeFailure, EXIT_USAGE } from './terminal/failure.ts';
 
 const EXIT_CODES: readonly (readonly [number, string])[] = [
   [0, 'ok'],

@@ -1,6 +1,4 @@
-import type { DelegationEvents, Fence } from '../client/delegations.ts';
-import type { ReservedNumbers } from '../wire/birth-numbers.ts';
-import type { Birth } from '../wire/births.ts';
+import type { DelegationEvents, Fence } from '../client/cluster/delegations.ts';
 import type {
   Attributes as CatalogAttributes,
   CommandOf,
@@ -9,6 +7,8 @@ import type {
 } from '../wire/catalog-api.ts';
 import type { InodeFlag } from '../wire/inode-flags.ts';
 import type { LockHeld } from '../wire/lock-api.ts';
+import type { Birth } from '../wire/new-files.ts';
+import type { ReservedNumbers } from '../wire/reserved-numbers.ts';
 
 /** What a mount needs of a cluster. Implemented by `cluster-backend.ts`; tests have one in memory. */
 

@@ -1,16 +1,21 @@
 import type { World } from '../base/world.ts';
-import type { Access } from '../client/access.ts';
-import { ClusterClient, type ClusterClientOptions } from '../client/cluster-client.ts';
+import { RememberingClient, type RememberingClientOptions } from '../client/cluster/caching-client.ts';
+import { ClusterClient, type ClusterClientOptions } from '../client/cluster/cluster-client.ts';
 import { writeGapBound } from '../client/demo/bound.ts';
-import { type CacheMode, cacheModeOf, kernelOptions, type MountSettings } from '../client/mount-options.ts';
-import { LATE_ERROR_MESSAGE } from '../client/mount-status.ts';
-import { RememberingClient, type RememberingClientOptions } from '../client/remembering-client.ts';
+import {
+  type CacheMode,
+  cacheModeOf,
+  kernelOptions,
+  type MountSettings,
+} from '../client/mounts/mount-options.ts';
+import { LATE_ERROR_MESSAGE } from '../client/mounts/mount-status.ts';
+import type { Access } from '../client/transport/access.ts';
 import { clusterBackend, isSnapshot } from './cluster/cluster-backend.ts';
 import { ClusterDelegations } from './cluster/cluster-delegations.ts';
-import { clusterFacts, withFacts } from './cluster/facts.ts';
 import { isAsStored, presenter } from './cluster/presentation.ts';
 import { readOnlyBackend } from './cluster/read-only.ts';
 import type { Users } from './cluster/users.ts';
+import { clusterFacts, withFacts } from './cluster/virtual-attributes.ts';
 import { messageOf } from './errno.ts';
 import { MetadataCache } from './metadata/cache.ts';
 import { type Mounted, type MountOptions, mountVolume } from './mount.ts';

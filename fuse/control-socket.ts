@@ -1,5 +1,9 @@
 import { createServer, type Socket } from 'node:net';
-import { CONTROL_LINE_CHARS_MAX, type ControlAnswer, type ControlRequest } from '../client/mount-control.ts';
+import {
+  CONTROL_LINE_CHARS_MAX,
+  type ControlAnswer,
+  type ControlRequest,
+} from '../client/mounts/mount-control.ts';
 import { errnoName, messageOf } from './errno.ts';
 import type { Mounted } from './mount.ts';
 import type { Log } from './transport.ts';

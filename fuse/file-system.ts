@@ -1,9 +1,9 @@
 import type { World } from '../base/world.ts';
 import type { FileSystemBackend } from './backend.ts';
+import type { CallParts } from './calls/call-parts.ts';
 import { DirectoryCalls } from './calls/directory-calls.ts';
 import { InodeCalls } from './calls/inode-calls.ts';
 import { NameCalls } from './calls/name-calls.ts';
-import type { CallParts } from './calls/parts.ts';
 import { SpaceCalls } from './calls/space-calls.ts';
 import { FileCalls } from './contents/file-calls.ts';
 import { FileHandles } from './contents/file-handles.ts';

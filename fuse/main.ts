@@ -1,15 +1,15 @@
 import { closeSync, fstatSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ServiceError } from '../base/errors.ts';
-import { Access, accessFiles } from '../client/access.ts';
-import { controlSocketPath } from '../client/mount-log.ts';
+import { controlSocketPath } from '../client/mounts/mount-log.ts';
 import {
   flagOptions,
   MOUNT_OPTIONS,
   type MountSettings,
   parseMountOptions,
   parseMountSource,
-} from '../client/mount-options.ts';
+} from '../client/mounts/mount-options.ts';
+import { Access, accessFiles } from '../client/transport/access.ts';
 import { systemWorld as world } from '../world/system-world.ts';
 import { isSnapshot } from './cluster/cluster-backend.ts';
 import { SystemUsers } from './cluster/users.ts';

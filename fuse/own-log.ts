@@ -1,6 +1,6 @@
 import { constants, copyFileSync, fstatSync, ftruncateSync, readlinkSync, rmSync } from 'node:fs';
 import type { Timer, World } from '../base/world.ts';
-import { OWN_LOG_VARIABLE } from '../client/mount-log.ts';
+import { OWN_LOG_VARIABLE } from '../client/mounts/mount-log.ts';
 
 const STDERR_FD = 2;
 const CHECK_MS = 60_000;

@@ -1,4 +1,4 @@
-import type { MountSettings } from '../client/mount-options.ts';
+import type { MountSettings } from '../client/mounts/mount-options.ts';
 import { kernelExpiresNames, kernelObstacle, mountWithKernel } from './kernel/kernel-mount.ts';
 import type { Transport } from './transport.ts';
 

@@ -2,15 +2,15 @@ import type { CellId } from '../base/ids.ts';
 import type { Prng } from '../base/prng.ts';
 import type { Acceptor } from './acceptor.ts';
 import type { LeaseAction, LeaseMark } from './actions.ts';
+import type { Flow } from './attempt-limit.ts';
 import type { BallotSequence } from './ballot.ts';
 import type { CellTable } from './cell-table.ts';
 import type { ClockMonitor } from './clock-monitor.ts';
-import type { Flow } from './flow.ts';
 import type { Group } from './group.ts';
 import type { LeaseParameters } from './parameters.ts';
 import type { LeaseRules } from './rules.ts';
 import type { ServerBidder } from './server-bidder.ts';
-import type { Wheel } from './wheel.ts';
+import type { Wheel } from './timing-wheel.ts';
 import { type Work, workBegin } from './work.ts';
 
 export interface CellContext {

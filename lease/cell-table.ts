@@ -4,10 +4,10 @@ import { BALLOT_ZERO, type Ballot } from './ballot.ts';
 import { CellIndex } from './cell-index.ts';
 import { CellPage, PAGE_ROWS } from './cell-page.ts';
 import { type Group, GroupTable, NO_MEMBERS } from './group.ts';
+import { LIVES_MAX, LifeTable } from './incarnations.ts';
 import type { Claim, Lease } from './lease.ts';
-import { LIVES_MAX, LifeTable } from './lives.ts';
 import { REGISTER_EMPTY, type Register } from './register.ts';
-import type { WheelLinks } from './wheel.ts';
+import type { WheelLinks } from './timing-wheel.ts';
 
 const NONE = 0xffff_ffff;
 const ROWS_MIN = 64;

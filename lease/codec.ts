@@ -3,8 +3,8 @@ import { type CellId, type Incarnation, isServerId, type ServerId } from '../bas
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import { CLAIM_NOTE_MAX } from './actions.ts';
 import { BALLOT_ZERO, type Ballot, ballotCompare, INTERVALS_MAX } from './ballot.ts';
+import type { Life } from './incarnations.ts';
 import type { Claim, Lease } from './lease.ts';
-import type { Life } from './lives.ts';
 import type { LeaseEnvelope, LeaseMessage, RefusedMessage } from './messages.ts';
 
 /**

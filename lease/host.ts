@@ -10,6 +10,7 @@ import {
   type LeaseMark,
   type LeaseView,
 } from './actions.ts';
+import { Flow } from './attempt-limit.ts';
 import { BallotSequence } from './ballot.ts';
 import type { CellState } from './cell.ts';
 import type { CellContext } from './cell-cursor.ts';
@@ -18,14 +19,13 @@ import { Cells } from './cells.ts';
 import { ClientBidder } from './client-bidder.ts';
 import { ClockMonitor, type ClockOffset } from './clock-monitor.ts';
 import { FleaseRules } from './flease.ts';
-import { Flow } from './flow.ts';
 import type { LeaseEnvelope, LeaseMessage } from './messages.ts';
 import type { LeaseConfig } from './parameters.ts';
 import { type LeaseParameters, leaseParameters } from './parameters.ts';
 import { PaxosLeaseRules } from './paxos-lease.ts';
 import type { LeaseRules } from './rules.ts';
 import { ServerBidder } from './server-bidder.ts';
-import { Wheel } from './wheel.ts';
+import { Wheel } from './timing-wheel.ts';
 
 /** After a slow answer all voters are asked at once for this many leases. */
 const SLOW_LEASES = 2;

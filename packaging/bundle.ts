@@ -6,7 +6,12 @@ import type { Plugin } from 'esbuild';
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** Loaded by `bin/leasehold.js`. */
-export const PROGRAMS = ['client/main.ts', 'fuse/main.ts', 'server/main.ts', 'server/config-options.ts'];
+export const PROGRAMS = [
+  'client/main.ts',
+  'fuse/main.ts',
+  'server/main.ts',
+  'server/config/config-options.ts',
+];
 /** Programs and threads that are started by their path relative to a module. */
 export const STARTED = ['client/dev/cable.ts', 'client/lease/guard.ts', 'fuse/kernel/reader-thread.ts'];
 /** Copied into the package without compilation. */

@@ -9,8 +9,8 @@ import type { LocalFlush } from './local-flush.ts';
 import { LIFE_UNKNOWN, type PrimaryMessage } from './messages.ts';
 import type { Outbox } from './outbox.ts';
 import type { ReadLease } from './read-lease.ts';
+import { type Standing, sessionsAfter } from './replica-state.ts';
 import { SessionTable } from './sessions.ts';
-import { type Standing, sessionsAfter } from './standing.ts';
 import { type View, viewsConflict } from './view.ts';
 
 type Write = Extract<PrimaryMessage, { readonly kind: 'write' }>;

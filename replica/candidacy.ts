@@ -2,12 +2,12 @@ import { assert } from '../base/assert.ts';
 import type { FileId } from '../base/ids.ts';
 import { Prng } from '../base/prng.ts';
 import type { ReplicaConfig } from './actions.ts';
-import { firstEpoch } from './birth.ts';
+import { firstEpoch } from './create-with-contents.ts';
 import type { Epoch } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import type { Guard } from './guard.ts';
 import type { OwnLease } from './own-lease.ts';
-import type { Standing } from './standing.ts';
+import type { Standing } from './replica-state.ts';
 import type { View } from './view.ts';
 import { viewVoters } from './view.ts';
 

@@ -2,7 +2,7 @@ import { assert } from '../base/assert.ts';
 import type { Epoch } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import type { Outbox } from './outbox.ts';
-import type { Standing } from './standing.ts';
+import type { Standing } from './replica-state.ts';
 
 /** Makes operations survive power loss here. One flush at a time serves all that wait. */
 export class LocalFlush {

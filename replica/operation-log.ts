@@ -3,8 +3,8 @@ import type { Epoch } from './epoch.ts';
 import type { ReplicaMessage } from './messages.ts';
 import type { Operation, RequestId } from './operation.ts';
 import type { Outbox } from './outbox.ts';
+import { sessionsAfter } from './replica-state.ts';
 import type { SessionAnswer, SessionTable } from './sessions.ts';
-import { sessionsAfter } from './standing.ts';
 
 /** Memory of an operation beside its bytes. */
 const OPERATION_OVERHEAD_BYTES = 128;

@@ -4,10 +4,10 @@ import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
 import type { OperationLog } from './operation-log.ts';
 import type { Outbox } from './outbox.ts';
-import type { PeerLives } from './peer-lives.ts';
+import type { PeerLives } from './peer-incarnations.ts';
 import type { ProgressTracker } from './progress.ts';
 import type { ReadGrants } from './read-lease.ts';
-import type { Standing } from './standing.ts';
+import type { Standing } from './replica-state.ts';
 
 /** The local lease at the moment of reading. */
 export interface LeaseReading {

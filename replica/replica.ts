@@ -11,12 +11,12 @@ import { Inbox } from './inbox.ts';
 import { LocalFlush } from './local-flush.ts';
 import { Outbox } from './outbox.ts';
 import { OwnLease } from './own-lease.ts';
-import { PeerLives } from './peer-lives.ts';
+import { PeerLives } from './peer-incarnations.ts';
 import { ReadGrants, ReadLease } from './read-lease.ts';
 import type { ReplicaRecord, Trust } from './record.ts';
+import { Standing } from './replica-state.ts';
 import type { ReplicaParts } from './role.ts';
 import { Roles } from './roles.ts';
-import { Standing } from './standing.ts';
 import type { View } from './view.ts';
 
 /** Ranges of read lease nonces, per incarnation and per replica within one. */

@@ -1,6 +1,6 @@
 import type { Position } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
-import type { Standing } from './standing.ts';
+import type { Standing } from './replica-state.ts';
 import type { View } from './view.ts';
 
 /**

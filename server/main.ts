@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { systemWorld } from '../world/system-world.ts';
-import { readConfig, type ServerConfig, serverHelp } from './config.ts';
-import { ConfigurationError } from './configuration-error.ts';
-import { createLogger, endOnFatal } from './log.ts';
-import { endOnSignals } from './orderly-end.ts';
+import { readConfig, type ServerConfig, serverHelp } from './config/config.ts';
+import { ConfigurationError } from './config/configuration-error.ts';
+import { endOnSignals } from './process/orderly-end.ts';
 import { Server } from './server.ts';
 import { FolderError } from './storage/folder-error.ts';
+import { createLogger, endOnFatal } from './telemetry/log.ts';
 
 /** Exit code for errors that need an operator: usage, configuration, a damaged data folder. */
 const EXIT_USAGE = 2;

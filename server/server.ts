@@ -1,20 +1,20 @@
 import type { Logger } from 'pino';
 import { CATALOG_CELL } from '../base/ids.ts';
 import type { World } from '../base/world.ts';
-import { within } from './bounded.ts';
 import { compose, type Parts } from './compose/compose.ts';
-import type { ServerConfig } from './config.ts';
+import type { ServerConfig } from './config/config.ts';
+import { silencesOf } from './config/timing.ts';
 import { SUCCESSION_MS_MAX } from './file/succession.ts';
-import { systemMachine } from './machine.ts';
 import { planCluster } from './membership/cluster-plan.ts';
+import { within } from './process/bounded.ts';
+import { systemMachine } from './process/machine.ts';
+import type { Surroundings } from './process/surroundings.ts';
 import { Security } from './security/security.ts';
 import { ballastRelease } from './storage/ballast.ts';
 import { DataFolder, fullFolder } from './storage/data-folder.ts';
 import { isCorruption, isNoSpace } from './storage/failures.ts';
 import { damagedFolder, FolderError, type FolderErrorCode } from './storage/folder-error.ts';
 import { setAside } from './storage/set-aside.ts';
-import type { Surroundings } from './surroundings.ts';
-import { silencesOf } from './timing.ts';
 
 /** Longest wait for the release of files, and of the catalog; their leases end anyway. */
 const RELEASE_MS_MAX = 2_000;

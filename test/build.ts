@@ -12,7 +12,7 @@ const EXPORTS: Readonly<Record<string, readonly string[]>> = {
   'client/main.ts': ['runCli', 'buildProgram', 'endOf'],
   'fuse/main.ts': ['runMountDaemon'],
   'server/main.ts': ['runServer'],
-  'server/config-options.ts': ['OPTIONS'],
+  'server/config/config-options.ts': ['OPTIONS'],
 };
 /** Packages with machine code find it by its place beside them. */
 const NATIVE = ['better-sqlite3', 'fuse-native', '@node-rs/crc32'];

@@ -3,7 +3,7 @@
  * them keeps it when it ends in order.
  */
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { mountObstacle } from '../client/mount.ts';
+import { mountObstacle } from '../client/mounts/mount-process.ts';
 import { runCli } from './client/run-cli.ts';
 import { ClusterMount } from './cluster/cluster-mount.ts';
 import { RealCluster } from './cluster/real-cluster.ts';

@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../base/errors.ts';
-import { RESERVED_NUMBERS_MAX, RESERVED_SETS_MAX } from './birth-numbers.ts';
 import { INODE_FLAGS, type InodeFlag } from './inode-flags.ts';
 import { ACCESSES_MAX, BIRTHS_MAX, FLUSH_SESSIONS_MAX, FORGETS_MAX, UNLINKS_MAX } from './request-limits.ts';
+import { RESERVED_NUMBERS_MAX, RESERVED_SETS_MAX } from './reserved-numbers.ts';
 import { type Static, Type } from './schema.ts';
 
 /** The catalog's commands and queries in JSON, with their answers. Times are decimal nanoseconds since 1970. */

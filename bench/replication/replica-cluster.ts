@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { Pool } from 'undici';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { RealCluster } from '../../test/cluster/real-cluster.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { removeAtEnd } from '../lease/cleanup.ts';

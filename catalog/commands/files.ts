@@ -8,7 +8,7 @@ import { allowedOfNew, allowGrowth } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../tree.ts';
-import { forgetReservations, notReserved } from './births.ts';
+import { forgetReservations, notReserved } from './create-with-contents.ts';
 import { nodeCreate, spotOf } from './entries.ts';
 import { isCollected, preserveFirst } from './snapshots.ts';
 

@@ -4,10 +4,10 @@
  */
 import { hostname } from 'node:os';
 import { ServiceError } from '../../base/errors.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { HeldLease } from '../lease/held-lease.ts';
 import type { NamedLeaseClient } from '../lease/named-lease-client.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 
 /** The maker may be suspended for a little less without losing its snapshot; within the servers' bound. */
 const TTL_MS = 10_000;

@@ -1,13 +1,13 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
-import { ahead } from '../ahead.ts';
 import { type ArchiveMember, readArchive } from '../archive/archive-reader.ts';
 import type { ArchiveEntry } from '../archive/pax.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { generalFailure, isOfOneName } from '../failure.ts';
-import { joinPath } from '../remote-path.ts';
-import { UnderWay } from '../under-way.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { joinPath } from '../cluster/remote-path.ts';
+import { generalFailure, isOfOneName } from '../terminal/failure.ts';
+import { UnderWay } from '../transfer/bounded-transfers.ts';
+import { ahead } from '../transfer/prefetch.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 
 const SMALL_BYTES = 1024 * 1024;
 const FILES_AT_ONCE = 16;

@@ -1,7 +1,7 @@
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { generalFailure } from '../failure.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { generalFailure } from '../terminal/failure.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 
 export interface Found {
   /** Relative to the top; `.` for the top itself. */

@@ -1,10 +1,10 @@
 import { Readable } from 'node:stream';
 import { systemWorld } from '../../world/system-world.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import { downloadFile } from '../download.ts';
-import type { CallOptions } from '../exchange.ts';
-import type { FileHandle } from '../file-handle.ts';
-import { uploadFile } from '../upload.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import type { FileHandle } from '../cluster/file-handle.ts';
+import { downloadFile } from '../transfer/download.ts';
+import { uploadFile } from '../transfer/upload.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import type { Phase } from './phase.ts';
 
 const SMALL_BYTES = 4096;

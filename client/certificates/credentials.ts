@@ -6,7 +6,7 @@ import type { ServerId } from '../../base/ids.ts';
 import type { Role } from '../../wire/access.ts';
 import { formatTokenFile, type TokenFile, tokenParts } from '../../wire/tokens.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { isSystemError } from '../failure.ts';
+import { isSystemError } from '../terminal/failure.ts';
 import { AUTHORITY_FOLDER, type CredentialHolders, PUBLIC_MODE, SECRET_MODE, writeWhole } from './files.ts';
 import { type Authority, issueAuthority, issueCertificate, readAuthority } from './issue.ts';
 import { drawToken, emptyTokenFile, readTokenFile, writeTokenFile } from './token-file.ts';

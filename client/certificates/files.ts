@@ -3,8 +3,8 @@ import { access, mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
 import type { Role } from '../../wire/access.ts';
-import { isSystemError, preconditionFailure } from '../failure.ts';
-import { writeWholeFile } from '../whole-file.ts';
+import { isSystemError, preconditionFailure } from '../terminal/failure.ts';
+import { writeWholeFile } from '../transfer/atomic-file.ts';
 
 export const AUTHORITY_FOLDER = 'authority';
 

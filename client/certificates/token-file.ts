@@ -13,7 +13,7 @@ import {
   tokenText,
 } from '../../wire/tokens.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { isSystemError, notFoundFailure, usageFailure } from '../failure.ts';
+import { isSystemError, notFoundFailure, usageFailure } from '../terminal/failure.ts';
 import { SECRET_MODE, writeWhole } from './files.ts';
 
 export const RELOAD = 'give it to all servers, and tell each with: kill -HUP PID';

@@ -31,8 +31,8 @@ import {
   isSystemError,
   notFoundFailure,
   usageFailure,
-} from '../failure.ts';
-import { printLine, printText } from '../output.ts';
+} from '../terminal/failure.ts';
+import { printLine, printText } from '../terminal/output.ts';
 import { clusterCommand, wholeNumber } from './cluster-command.ts';
 
 const SERIAL = /^(?:[0-9A-Fa-f]{2}:?){8,20}$/;

@@ -2,13 +2,13 @@ import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import { type CallOptions, Exchanger } from '../exchange.ts';
-import { EXIT_DEGRADED } from '../failure.ts';
-import { printable, printJson, printLine, printTable } from '../output.ts';
-import { parseRemotePath } from '../remote-path.ts';
-import { ReplicaReader } from '../replica-reader.ts';
-import { type Resolved, resolveConflict } from '../resolve-conflict.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { parseRemotePath } from '../cluster/remote-path.ts';
+import { EXIT_DEGRADED } from '../terminal/failure.ts';
+import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
+import { ReplicaReader } from '../transfer/replica-reader.ts';
+import { type Resolved, resolveConflict } from '../transfer/resolve-conflict.ts';
+import { type CallOptions, Exchanger } from '../transport/exchange.ts';
 import { accessOf, clusterCommand } from './cluster-command.ts';
 
 /** Findings are checked again after this, since files are made, moved and removed meanwhile. */

@@ -1,12 +1,12 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { systemWorld } from '../../world/system-world.ts';
-import { Access, type AccessFiles, accessFiles } from '../access.ts';
-import { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, usageFailure } from '../failure.ts';
+import { ClusterClient } from '../cluster/cluster-client.ts';
 import { NamedLeaseClient } from '../lease/named-lease-client.ts';
-import { serverUrls } from '../mount-options.ts';
-import { parseDurationMs, parseSize } from '../quantities.ts';
+import { serverUrls } from '../mounts/mount-options.ts';
+import { CommandFailure, usageFailure } from '../terminal/failure.ts';
+import { parseDurationMs, parseSize } from '../terminal/quantities.ts';
+import { Access, type AccessFiles, accessFiles } from '../transport/access.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 
 export const DEFAULT_SERVERS = 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';
 

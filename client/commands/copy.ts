@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { preconditionFailure, usageFailure } from '../failure.ts';
-import { printable, printJson, printLine } from '../output.ts';
-import { formatBytes } from '../quantities.ts';
-import { looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { looksRemote, parseRemotePath, type RemotePath } from '../cluster/remote-path.ts';
+import { preconditionFailure, usageFailure } from '../terminal/failure.ts';
+import { printable, printJson, printLine } from '../terminal/output.ts';
+import { formatBytes } from '../terminal/quantities.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, withClient } from './cluster-command.ts';
 import { pathInto } from './transfer.ts';
 

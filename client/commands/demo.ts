@@ -1,15 +1,15 @@
 import type { Command } from 'commander';
 import { systemWorld } from '../../world/system-world.ts';
-import { type DemoResult, runDemo } from '../demo/demo.ts';
 import { Keys, keysText } from '../demo/keys.ts';
+import { type DemoResult, runDemo } from '../demo/run-demo.ts';
 import { Stage } from '../demo/stage.ts';
-import { Endpoints } from '../endpoints.ts';
-import { EXIT_FAILED } from '../failure.ts';
 import { LiveScreen } from '../live/live-screen.ts';
 import { watchCluster } from '../live/live-stream.ts';
 import { stateLines } from '../live/live-text.ts';
-import { printJson, printLine } from '../output.ts';
-import { EndSignal } from '../signals.ts';
+import { EXIT_FAILED } from '../terminal/failure.ts';
+import { printJson, printLine } from '../terminal/output.ts';
+import { EndSignal } from '../terminal/signals.ts';
+import { Endpoints } from '../transport/endpoints.ts';
 import { durationOption, wholeNumber } from './cluster-command.ts';
 
 const KILLS_MAX = 1_000;

@@ -3,9 +3,9 @@ import type { Command } from 'commander';
 import { majority } from '../../base/quorum.ts';
 import { DevCluster } from '../dev/dev-cluster.ts';
 import type { ServerProcess } from '../dev/server-process.ts';
-import { usageFailure } from '../failure.ts';
-import { printJson, printLine, printTable } from '../output.ts';
-import { EndSignal } from '../signals.ts';
+import { usageFailure } from '../terminal/failure.ts';
+import { printJson, printLine, printTable } from '../terminal/output.ts';
+import { EndSignal } from '../terminal/signals.ts';
 import { durationOption, wholeNumber } from './cluster-command.ts';
 
 const PORT_MAX = 65_535;

@@ -1,15 +1,15 @@
 import type { Command } from 'commander';
-import { everyServer } from '../doctor/asking.ts';
 import { writeBundle } from '../doctor/bundle.ts';
 import { examineCertificates } from '../doctor/certificates.ts';
 import { examineCluster, examinePorts } from '../doctor/cluster.ts';
 import { examineDataFolder } from '../doctor/data-folder.ts';
+import { everyServer } from '../doctor/doctor-client.ts';
 import type { Finding } from '../doctor/finding.ts';
 import { examineMachine } from '../doctor/machine.ts';
 import { examineSnapshots } from '../doctor/snapshots.ts';
-import { EXIT_DEGRADED, EXIT_FAILED, generalFailure } from '../failure.ts';
-import { printJson, printLine } from '../output.ts';
-import { programVersion } from '../programs.ts';
+import { programVersion } from '../mounts/programs.ts';
+import { EXIT_DEGRADED, EXIT_FAILED, generalFailure } from '../terminal/failure.ts';
+import { printJson, printLine } from '../terminal/output.ts';
 import { accessOf, clusterCommand, serversOf } from './cluster-command.ts';
 
 interface DoctorOptions {

@@ -4,12 +4,12 @@ import { ServiceError } from '../../base/errors.ts';
 import { isLeaseKey, isLeaseName, LEASE_KEY_FORM, LEASE_NAME_FORM } from '../../wire/named-lease.ts';
 import type { LeaseEvent, LeaseLook } from '../../wire/named-lease-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { CommandFailure, describeFailure, generalFailure } from '../failure.ts';
 import { exitCodeOf, GuardedCommand, stopMarginMs } from '../lease/guarded-command.ts';
 import type { HeldLease } from '../lease/held-lease.ts';
 import type { NamedLeaseClient } from '../lease/named-lease-client.ts';
-import { printable, printJson, printLine, printTable } from '../output.ts';
-import { formatDuration } from '../quantities.ts';
+import { CommandFailure, describeFailure, generalFailure } from '../terminal/failure.ts';
+import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
+import { formatDuration } from '../terminal/quantities.ts';
 import { clusterCommand, duration, leaseClientOf, timeoutOf } from './cluster-command.ts';
 
 /** Exit codes about the lease: above those of the catalogue, below those that a shell uses. */

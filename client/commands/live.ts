@@ -1,13 +1,13 @@
 import type { Command } from 'commander';
 import type { Happening } from '../../wire/live-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { Endpoints } from '../endpoints.ts';
+import { parseRemotePath } from '../cluster/remote-path.ts';
 import { LiveScreen } from '../live/live-screen.ts';
 import { type LiveEvent, watchCluster } from '../live/live-stream.ts';
 import { happeningLine, stateLines } from '../live/live-text.ts';
-import { printable, printJson, printLine } from '../output.ts';
-import { parseRemotePath } from '../remote-path.ts';
-import { EndSignal } from '../signals.ts';
+import { printable, printJson, printLine } from '../terminal/output.ts';
+import { EndSignal } from '../terminal/signals.ts';
+import { Endpoints } from '../transport/endpoints.ts';
 import { accessOf, clusterCommand, serversOf } from './cluster-command.ts';
 
 /** A failover of the servers takes less. */

@@ -2,6 +2,7 @@ import { readlink, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
+import { optionText, parseMountOptions } from '../mounts/mount-options.ts';
 import {
   type CommandFailure,
   describeFailure,
@@ -12,8 +13,7 @@ import {
   preconditionFailure,
   systemReason,
   usageFailure,
-} from '../failure.ts';
-import { optionText, parseMountOptions } from '../mount-options.ts';
+} from '../terminal/failure.ts';
 import { mountFromTexts } from './mount-request.ts';
 
 /** Where mount(8) searches for a program `mount.TYPE`. */

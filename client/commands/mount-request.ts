@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
-import { Access, accessFiles } from '../access.ts';
 import { othersAllowed } from '../doctor/machine.ts';
-import { generalFailure } from '../failure.ts';
-import { type Mounted, mountInForeground, mountVolume } from '../mount.ts';
-import { parseMountOptions, parseMountSource } from '../mount-options.ts';
+import { parseMountOptions, parseMountSource } from '../mounts/mount-options.ts';
+import { type Mounted, mountInForeground, mountVolume } from '../mounts/mount-process.ts';
+import { generalFailure } from '../terminal/failure.ts';
+import { Access, accessFiles } from '../transport/access.ts';
 import { accessOptions, serversOf, withClient } from './cluster-command.ts';
 
 export interface MountRequest {

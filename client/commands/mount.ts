@@ -1,17 +1,17 @@
 import { Argument, type Command, Option } from 'commander';
-import { generalFailure, usageFailure } from '../failure.ts';
-import type { Mounted } from '../mount.ts';
 import {
   flagOptions,
   MOUNT_OPTIONS,
   optionText,
   parseMountOptions,
   parseMountSource,
-} from '../mount-options.ts';
-import { type MountStatus, mountStatuses } from '../mount-status.ts';
-import { printJson, printLine } from '../output.ts';
-import { remountDirectory } from '../remount.ts';
-import { unmountDirectory } from '../unmount.ts';
+} from '../mounts/mount-options.ts';
+import type { Mounted } from '../mounts/mount-process.ts';
+import { type MountStatus, mountStatuses } from '../mounts/mount-status.ts';
+import { remountDirectory } from '../mounts/remount.ts';
+import { unmountDirectory } from '../mounts/unmount.ts';
+import { generalFailure, usageFailure } from '../terminal/failure.ts';
+import { printJson, printLine } from '../terminal/output.ts';
 import { clusterCommand, duration } from './cluster-command.ts';
 import { addMountHelper, HELPER_FOLDER, installHelper } from './mount-helper.ts';
 import { mountFromTexts } from './mount-request.ts';

@@ -1,8 +1,8 @@
 import { Argument, type Command } from 'commander';
-import { printText } from '../output.ts';
 import { completionScript, SHELLS, type Shell } from '../reference/completion.ts';
 import { manualText } from '../reference/manual.ts';
 import { programText, type ServerOption } from '../reference/program-tree.ts';
+import { printText } from '../terminal/output.ts';
 
 export interface ReferenceFacts {
   readonly version: string;

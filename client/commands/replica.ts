@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
 import type { FileInfo } from '../../wire/http-api.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { type CommandFailure, preconditionFailure, usageFailure } from '../failure.ts';
-import { printJson, printLine, printTable } from '../output.ts';
-import { parseRemotePath } from '../remote-path.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { parseRemotePath } from '../cluster/remote-path.ts';
+import { type CommandFailure, preconditionFailure, usageFailure } from '../terminal/failure.ts';
+import { printJson, printLine, printTable } from '../terminal/output.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, withClient } from './cluster-command.ts';
 
 /** A move that takes longer than one call continues in the background; a repeated call waits for it. */

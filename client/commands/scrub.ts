@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import type { ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { EXIT_DEGRADED } from '../failure.ts';
-import { printable, printJson, printLine, printTable } from '../output.ts';
-import { formatBytes } from '../quantities.ts';
+import { EXIT_DEGRADED } from '../terminal/failure.ts';
+import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
+import { formatBytes } from '../terminal/quantities.ts';
 import { clusterCommand } from './cluster-command.ts';
 
 const LOOK_MS = 1_000;

@@ -3,11 +3,11 @@ import { ServiceError } from '../../base/errors.ts';
 import type { QueryResults } from '../../wire/catalog-api.ts';
 import type { ClusterStatus } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { notFoundFailure, usageFailure } from '../failure.ts';
-import { printJson, printLine, printTable } from '../output.ts';
-import { formatBytes } from '../quantities.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { notFoundFailure, usageFailure } from '../terminal/failure.ts';
+import { printJson, printLine, printTable } from '../terminal/output.ts';
+import { formatBytes } from '../terminal/quantities.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand } from './cluster-command.ts';
 
 const POLL_MS = 500;

@@ -3,10 +3,10 @@ import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import { leftBehind } from '../backup/own-snapshot.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { printJson, printLine, printTable } from '../output.ts';
-import { formatTime } from '../quantities.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { printJson, printLine, printTable } from '../terminal/output.ts';
+import { formatTime } from '../terminal/quantities.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, leaseClientOf, wholeNumber } from './cluster-command.ts';
 import { volumeName } from './volume.ts';
 

@@ -2,12 +2,12 @@ import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { ClusterStatus, FileInfo, ServerStatus } from '../../wire/http-api.ts';
 import type { LockList } from '../../wire/lock-api.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { EXIT_DEGRADED, EXIT_TEMPORARY } from '../failure.ts';
-import { printable, printJson, printLine, printTable } from '../output.ts';
-import { formatBytes, formatDuration } from '../quantities.ts';
-import { parseRemotePath } from '../remote-path.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { parseRemotePath } from '../cluster/remote-path.ts';
+import { EXIT_DEGRADED, EXIT_TEMPORARY } from '../terminal/failure.ts';
+import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
+import { formatBytes, formatDuration } from '../terminal/quantities.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, timeoutOf } from './cluster-command.ts';
 import { describeMoving } from './server.ts';
 

@@ -11,8 +11,8 @@ import {
   tokensOption,
   writeTokenFile,
 } from '../certificates/token-file.ts';
-import { notFoundFailure, preconditionFailure } from '../failure.ts';
-import { printJson, printLine, printTable } from '../output.ts';
+import { notFoundFailure, preconditionFailure } from '../terminal/failure.ts';
+import { printJson, printLine, printTable } from '../terminal/output.ts';
 import { grantName, roleOption, volume } from './cert.ts';
 import { wholeNumber } from './cluster-command.ts';
 

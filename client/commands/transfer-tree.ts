@@ -1,10 +1,10 @@
 import { stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { isSystemError, notFoundFailure, usageFailure } from '../failure.ts';
-import { Progress, printable, printJson, printLine } from '../output.ts';
-import { baseName, joinPath, parseRemotePath } from '../remote-path.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { baseName, joinPath, parseRemotePath } from '../cluster/remote-path.ts';
+import { isSystemError, notFoundFailure, usageFailure } from '../terminal/failure.ts';
+import { Progress, printable, printJson, printLine } from '../terminal/output.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import { getTree } from '../tree/get-tree.ts';
 import { putTree } from '../tree/put-tree.ts';
 import { assertNoneFailed, type TreeReport, treeReport, treeSummary } from '../tree/report.ts';

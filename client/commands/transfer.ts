@@ -6,10 +6,8 @@ import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { Download } from '../download.ts';
-import { downloadFile } from '../download.ts';
-import type { CallOptions } from '../exchange.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../cluster/remote-path.ts';
 import {
   type CommandFailure,
   generalFailure,
@@ -17,11 +15,13 @@ import {
   notFoundFailure,
   preconditionFailure,
   usageFailure,
-} from '../failure.ts';
-import { Progress, printJson } from '../output.ts';
-import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
-import { uploadFile } from '../upload.ts';
-import { writeWholeFile } from '../whole-file.ts';
+} from '../terminal/failure.ts';
+import { Progress, printJson } from '../terminal/output.ts';
+import { writeWholeFile } from '../transfer/atomic-file.ts';
+import type { Download } from '../transfer/download.ts';
+import { downloadFile } from '../transfer/download.ts';
+import { uploadFile } from '../transfer/upload.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, withClient } from './cluster-command.ts';
 import { getDirectory, putDirectory } from './transfer-tree.ts';
 

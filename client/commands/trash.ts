@@ -1,12 +1,12 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { isVolumeName } from '../../wire/access.ts';
 import type { TrashedFile } from '../../wire/catalog-api.ts';
-import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
-import { describeFailure, notFoundFailure, preconditionFailure } from '../failure.ts';
-import { printable, printJson, printLine, printTable } from '../output.ts';
-import { formatBytes, formatTime } from '../quantities.ts';
-import { parseRemotePath, type RemotePath } from '../remote-path.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { parseRemotePath, type RemotePath } from '../cluster/remote-path.ts';
+import { describeFailure, notFoundFailure, preconditionFailure } from '../terminal/failure.ts';
+import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
+import { formatBytes, formatTime } from '../terminal/quantities.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, wholeNumber } from './cluster-command.ts';
 
 const PAGE_COUNT = 1_000;

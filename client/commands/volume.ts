@@ -3,9 +3,9 @@ import { durationFormat } from '../../base/duration.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { Policy, VolumeInfo } from '../../wire/catalog-api.ts';
-import { preconditionFailure, usageFailure } from '../failure.ts';
-import { printJson, printLine, printTable } from '../output.ts';
-import { formatBytes } from '../quantities.ts';
+import { preconditionFailure, usageFailure } from '../terminal/failure.ts';
+import { printJson, printLine, printTable } from '../terminal/output.ts';
+import { formatBytes } from '../terminal/quantities.ts';
 import { clusterCommand, duration, size, wholeNumber, withClient } from './cluster-command.ts';
 
 const OBJECT_BYTES_MIN = 4096;

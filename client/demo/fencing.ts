@@ -1,9 +1,9 @@
-import { request } from '../../http-parts/undici.ts';
+import { request } from '../../platform/undici.ts';
 import { type FileState, HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { formatDuration } from '../quantities.ts';
-import { drawSession } from '../request-window.ts';
+import { formatDuration } from '../terminal/quantities.ts';
+import { drawSession } from '../transport/request-window.ts';
 import { Stage } from './stage.ts';
 
 const PATH = '/fenced';

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
-import { request } from '../../http-parts/undici.ts';
+import { request } from '../../platform/undici.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { generalFailure, isSystemError } from '../failure.ts';
+import { generalFailure, isSystemError } from '../terminal/failure.ts';
 import { type Damage, damageSum, NO_DAMAGE } from './ledger.ts';
 import type { Load } from './load.ts';
 

@@ -1,7 +1,7 @@
-import { request } from '../../http-parts/undici.ts';
+import { request } from '../../platform/undici.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { generalFailure } from '../failure.ts';
-import { formatDuration } from '../quantities.ts';
+import { generalFailure } from '../terminal/failure.ts';
+import { formatDuration } from '../terminal/quantities.ts';
 import { Stage } from './stage.ts';
 
 const PATH = '/greeting';

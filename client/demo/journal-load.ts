@@ -1,8 +1,8 @@
 import { ServiceError } from '../../base/errors.ts';
-import { request } from '../../http-parts/undici.ts';
+import { request } from '../../platform/undici.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { isSystemError } from '../failure.ts';
-import type { FileHandle } from '../file-handle.ts';
+import type { FileHandle } from '../cluster/file-handle.ts';
+import { isSystemError } from '../terminal/failure.ts';
 import { GapMeter } from './gap-meter.ts';
 import { type Damage, Ledger } from './ledger.ts';
 import { DamageLog, type Load, repeat } from './load.ts';

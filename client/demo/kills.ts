@@ -1,6 +1,6 @@
 import { systemWorld } from '../../world/system-world.ts';
 import type { ServerProcess } from '../dev/server-process.ts';
-import { formatDuration } from '../quantities.ts';
+import { formatDuration } from '../terminal/quantities.ts';
 import { compareCopy, copyIn, type MountCopy } from './mount-copy.ts';
 import { type ProbedLoad, Stage } from './stage.ts';
 import { readMeanwhile, type StaleReads } from './stale-reader.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
-import { request } from '../../http-parts/undici.ts';
+import { request } from '../../platform/undici.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { Stage } from './stage.ts';
 

@@ -1,5 +1,5 @@
 import { type FileHandle, open } from 'node:fs/promises';
-import { isSystemError } from '../failure.ts';
+import { isSystemError } from '../terminal/failure.ts';
 import { GapMeter } from './gap-meter.ts';
 import { type Damage, Ledger, NO_DAMAGE } from './ledger.ts';
 import { type Load, repeat } from './load.ts';

@@ -1,8 +1,8 @@
 import { isErrorCode } from '../../base/errors.ts';
-import { request } from '../../http-parts/undici.ts';
+import { request } from '../../platform/undici.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { formatDuration } from '../quantities.ts';
+import { formatDuration } from '../terminal/quantities.ts';
 import { Stage } from './stage.ts';
 import { within } from './waiting.ts';
 

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import type { FileHandle } from '../file-handle.ts';
+import type { FileHandle } from '../cluster/file-handle.ts';
 import { GapMeter } from './gap-meter.ts';
 import type { Damage } from './ledger.ts';
 import { DamageLog, type Load, repeat } from './load.ts';

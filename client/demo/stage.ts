@@ -1,10 +1,10 @@
 import { join } from 'node:path';
 import { systemWorld } from '../../world/system-world.ts';
-import { ClusterClient } from '../cluster-client.ts';
+import { ClusterClient } from '../cluster/cluster-client.ts';
 import { DevCluster } from '../dev/dev-cluster.ts';
 import { freePorts } from '../dev/free-ports.ts';
 import type { ServerProcess } from '../dev/server-process.ts';
-import { mountObstacle } from '../mount.ts';
+import { mountObstacle } from '../mounts/mount-process.ts';
 import type { GapMeter } from './gap-meter.ts';
 import { JournalLoad } from './journal-load.ts';
 import type { Load } from './load.ts';

@@ -1,4 +1,4 @@
-import { request } from '../../http-parts/undici.ts';
+import { request } from '../../platform/undici.ts';
 import { HEADER_AGE } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 

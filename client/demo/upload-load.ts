@@ -1,4 +1,4 @@
-import { request } from '../../http-parts/undici.ts';
+import { request } from '../../platform/undici.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { Damage } from './ledger.ts';
 import { DamageLog, type Load, repeat } from './load.ts';

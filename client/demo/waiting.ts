@@ -1,7 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { temporaryFailure } from '../failure.ts';
-import { formatDuration } from '../quantities.ts';
+import { temporaryFailure } from '../terminal/failure.ts';
+import { formatDuration } from '../terminal/quantities.ts';
 
 /** The bound of every wait of the demo. */
 export const STEP_TIMEOUT_MS = 60_000;

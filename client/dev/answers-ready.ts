@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { get as getSecure } from 'node:https';
-import { get as getPlain } from '../../http-parts/node-http.ts';
+import { get as getPlain } from '../../platform/node-http.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import type { TlsOptions } from '../access.ts';
+import type { TlsOptions } from '../transport/access.ts';
 
 /** @returns whether the server at `url` reports that it can serve; it need not run yet */
 export async function answersReady(url: string, tls: TlsOptions, timeoutMs: number): Promise<boolean> {

@@ -5,12 +5,12 @@ import { join, resolve } from 'node:path';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { Access, type AccessFiles } from '../access.ts';
-import { ClusterClient } from '../cluster-client.ts';
-import { isSystemError, systemReason, usageFailure } from '../failure.ts';
-import { type Mounted, mountVolume } from '../mount.ts';
-import { mountAt } from '../mount-table.ts';
-import { unmountDirectory } from '../unmount.ts';
+import { ClusterClient } from '../cluster/cluster-client.ts';
+import { type Mounted, mountVolume } from '../mounts/mount-process.ts';
+import { mountAt } from '../mounts/mount-table.ts';
+import { unmountDirectory } from '../mounts/unmount.ts';
+import { isSystemError, systemReason, usageFailure } from '../terminal/failure.ts';
+import { Access, type AccessFiles } from '../transport/access.ts';
 import { DevControl } from './dev-control.ts';
 import { type ServerPlan, ServerProcess } from './server-process.ts';
 

@@ -2,7 +2,7 @@ import { timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Timer } from '../../base/world.ts';
-import { createServer } from '../../http-parts/node-http.ts';
+import { createServer } from '../../platform/node-http.ts';
 import { streamEventText } from '../../wire/sse.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { ServerProcess } from './server-process.ts';

@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { open, readFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { systemWorld } from '../../world/system-world.ts';
-import type { Access } from '../access.ts';
-import { CommandFailure, EXIT_FAILED, isSystemError, temporaryFailure } from '../failure.ts';
-import { LAUNCHER, logTail } from '../programs.ts';
-import { formatDuration } from '../quantities.ts';
+import { LAUNCHER, logTail } from '../mounts/programs.ts';
+import { CommandFailure, EXIT_FAILED, isSystemError, temporaryFailure } from '../terminal/failure.ts';
+import { formatDuration } from '../terminal/quantities.ts';
+import type { Access } from '../transport/access.ts';
 import { answersReady } from './answers-ready.ts';
 
 /** Gives the process a network cable that can be pulled. */

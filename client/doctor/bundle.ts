@@ -3,10 +3,10 @@ import { basename } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { systemWorld } from '../../world/system-world.ts';
-import { Access } from '../access.ts';
 import { BLOCK_BYTES, headersOf, paddingOf } from '../archive/pax.ts';
-import { run } from '../run-program.ts';
-import { Asking } from './asking.ts';
+import { run } from '../mounts/run-program.ts';
+import { Access } from '../transport/access.ts';
+import { Asking } from './doctor-client.ts';
 import type { Finding } from './finding.ts';
 import { redacted } from './redact.ts';
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:tls';
 import { systemWorld } from '../../world/system-world.ts';
-import type { Access } from '../access.ts';
+import type { Access } from '../transport/access.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 
 const ANSWER_MS = 3_000;

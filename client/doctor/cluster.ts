@@ -3,9 +3,9 @@ import { networkInterfaces } from 'node:os';
 import type { ClusterStatus, ServerStatus } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { Access } from '../access.ts';
-import { formatDuration } from '../quantities.ts';
-import { ANSWER_MS, Asking } from './asking.ts';
+import { formatDuration } from '../terminal/quantities.ts';
+import { Access } from '../transport/access.ts';
+import { ANSWER_MS, Asking } from './doctor-client.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 import { listenersOn } from './listeners.ts';
 

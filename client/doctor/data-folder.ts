@@ -1,8 +1,8 @@
 import { constants } from 'node:fs';
 import { access, readdir, readFile, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isSystemError, systemReason } from '../failure.ts';
-import { formatBytes } from '../quantities.ts';
+import { isSystemError, systemReason } from '../terminal/failure.ts';
+import { formatBytes } from '../terminal/quantities.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 
 const FREE_FRACTION_MIN = 0.05;

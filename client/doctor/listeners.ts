@@ -1,6 +1,6 @@
 import { readdir, readFile, readlink } from 'node:fs/promises';
-import { isSystemError } from '../failure.ts';
-import { processes } from '../mount-table.ts';
+import { processes } from '../mounts/mount-table.ts';
+import { isSystemError } from '../terminal/failure.ts';
 
 /** A process that listens on a TCP port of this machine; `pid` null for processes of other users. */
 export interface Listener {

@@ -1,12 +1,12 @@
 import { constants } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
-import { isSystemError } from '../failure.ts';
-import { DEVICE, deviceObstacle } from '../fuse-device.ts';
-import { isMountDaemon, processes, volumeMounts } from '../mount-table.ts';
-import { isStopped } from '../process-state.ts';
-import { formatBytes } from '../quantities.ts';
-import { run } from '../run-program.ts';
+import { DEVICE, deviceObstacle } from '../mounts/fuse-device.ts';
+import { isMountDaemon, processes, volumeMounts } from '../mounts/mount-table.ts';
+import { isStopped } from '../mounts/process-state.ts';
+import { run } from '../mounts/run-program.ts';
+import { isSystemError } from '../terminal/failure.ts';
+import { formatBytes } from '../terminal/quantities.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 
 const NODE_MAJOR = 24;

@@ -1,10 +1,10 @@
 import { ServiceError } from '../../base/errors.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import type { Access } from '../access.ts';
 import { leftBehind } from '../backup/own-snapshot.ts';
-import { ClusterClient } from '../cluster-client.ts';
+import { ClusterClient } from '../cluster/cluster-client.ts';
 import { NamedLeaseClient } from '../lease/named-lease-client.ts';
-import { ANSWER_MS } from './asking.ts';
+import type { Access } from '../transport/access.ts';
+import { ANSWER_MS } from './doctor-client.ts';
 import { type Finding, warning } from './finding.ts';
 
 /** Finds snapshots that killed backups left behind. @returns nothing if that cannot be determined */

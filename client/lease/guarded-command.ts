@@ -5,7 +5,7 @@ import { constants } from 'node:os';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Timer, World } from '../../base/world.ts';
-import { isSystemError } from '../failure.ts';
+import { isSystemError } from '../terminal/failure.ts';
 import {
   GUARD_FD,
   type GuardDeadline,

@@ -2,8 +2,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
 import type { GrantedLease, LeaseEvent } from '../../wire/named-lease-api.ts';
-import type { CallOptions, ExchangeOutcome } from '../exchange.ts';
-import type { ExchangeRequest } from '../request.ts';
+import type { CallOptions, ExchangeOutcome } from '../transport/exchange.ts';
+import type { ExchangeRequest } from '../transport/request.ts';
 import { type LeaseMoment, leaseLeftMs } from './lease-clock.ts';
 
 /** A lease is refreshed when this share of it is left. */

@@ -6,8 +6,8 @@ import {
   timedLeaseState,
 } from '../../wire/lease-changes.ts';
 import type { LeaseEvent } from '../../wire/named-lease-api.ts';
-import type { Endpoints } from '../endpoints.ts';
-import { followEvents } from '../event-stream.ts';
+import type { Endpoints } from '../transport/endpoints.ts';
+import { followEvents } from '../transport/event-stream.ts';
 
 /** Servers send something every two seconds; a silent one is left after this time. */
 const SILENT_MS_MAX = 6_000;

@@ -1,6 +1,6 @@
 import type { Happening, LiveResync, LiveState } from '../../wire/live-api.ts';
-import type { Endpoints } from '../endpoints.ts';
-import { followEvents } from '../event-stream.ts';
+import type { Endpoints } from '../transport/endpoints.ts';
+import { followEvents } from '../transport/event-stream.ts';
 
 /** Servers send something four times a second; a silent one is left after this time. */
 const SILENT_MS_MAX = 4_000;

@@ -1,6 +1,6 @@
 import type { Happening, LiveFile, LiveServer, LiveState } from '../../wire/live-api.ts';
-import { formatTable } from '../output.ts';
-import { formatBytes, formatDuration } from '../quantities.ts';
+import { formatTable } from '../terminal/output.ts';
+import { formatBytes, formatDuration } from '../terminal/quantities.ts';
 
 const BAR_WIDTH = 20;
 const SIGNS = { good: '+', neutral: ' ', bad: '!' } as const;

@@ -2,9 +2,9 @@ import { createHmac } from 'node:crypto';
 import { close, constants, fstatSync, open, read } from 'node:fs';
 import { open as openFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { giveBack, lentMemory } from '../../base/lent-memory.ts';
+import { giveBack, lentMemory } from '../../base/releasable-memory.ts';
 import type { Timer, World } from '../../base/world.ts';
-import { crc32 } from '../../checksum/crc32.ts';
+import { crc32 } from '../../platform/crc32.ts';
 import {
   CONTAINERS_FOLDER,
   containerName,

@@ -1,4 +1,4 @@
-import { giveBack } from '../../base/lent-memory.ts';
+import { giveBack } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import {
   decodeLocations,
@@ -8,9 +8,9 @@ import {
   LOCATIONS_HELD_MS,
   type LocalAnswer,
 } from '../../wire/locations.ts';
-import type { Endpoint } from '../endpoint.ts';
-import type { Exchanger, Subject } from '../exchange.ts';
-import { readBytes, readJson } from '../response.ts';
+import type { Endpoint } from '../transport/endpoint.ts';
+import type { Exchanger, Subject } from '../transport/exchange.ts';
+import { readBytes, readJson } from '../transport/response.ts';
 import { LocalDisk } from './local-disk.ts';
 
 /** How long reported locations may be used, from the sending of the request; the server keeps them longer. */

@@ -5,9 +5,9 @@ import {
   isOfOneName,
   isSystemError,
   systemReason,
-} from '../failure.ts';
-import { printable } from '../output.ts';
-import { formatBytes } from '../quantities.ts';
+} from '../terminal/failure.ts';
+import { printable } from '../terminal/output.ts';
+import { formatBytes } from '../terminal/quantities.ts';
 
 export interface TreeReport {
   files: number;

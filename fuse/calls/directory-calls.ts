@@ -5,8 +5,8 @@ import type { Directories } from '../metadata/directories.ts';
 import { ErrorCursor, type ErrorScope } from '../pending/error-sequence.ts';
 import { FLUSH_ALL, type FlushScope } from '../pending/pending-ops.ts';
 import type { DirectoryPage } from '../transport.ts';
+import type { CallParts } from './call-parts.ts';
 import type { InodeCalls } from './inode-calls.ts';
-import type { CallParts } from './parts.ts';
 
 /** Errors of dropped operations that are wrong for `fsync`: it reports them as EIO. */
 const CALL_ERRNOS: ReadonlySet<ErrnoName> = new Set([

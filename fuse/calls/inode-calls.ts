@@ -8,7 +8,7 @@ import { staleIfGone } from '../metadata/removed-directories.ts';
 import { NAME_BYTES_MAX } from '../transport/stat.ts';
 import type { AttributeRequest, Caller } from '../transport.ts';
 import { isNamespaceAlone, isSettable, isTrusted, xattrKind } from '../xattr-names.ts';
-import type { CallParts } from './parts.ts';
+import type { CallParts } from './call-parts.ts';
 
 const VALUE_BYTES_MAX = 64 * 1024;
 const XATTR_CREATE = 1;

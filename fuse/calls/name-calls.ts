@@ -10,7 +10,7 @@ import { staleIfGone } from '../metadata/removed-directories.ts';
 import type { Place } from '../place.ts';
 import { FILE_TYPES, NAME_BYTES_MAX, RENAME_EXCHANGE } from '../transport/stat.ts';
 import type { Caller, Created } from '../transport.ts';
-import type { CallParts } from './parts.ts';
+import type { CallParts } from './call-parts.ts';
 
 const RENAME_NO_REPLACE = 1;
 const RENAME_WHITEOUT = 4;

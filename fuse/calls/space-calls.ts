@@ -1,6 +1,6 @@
 import type { Space } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
-import type { CallParts } from './parts.ts';
+import type { CallParts } from './call-parts.ts';
 
 const SPACE_AGE_MAX_MS = 5_000;
 /** `df` waits this long for new numbers, then gets the last ones. */

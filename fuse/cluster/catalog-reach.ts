@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import type { CallOptions } from '../../client/exchange.ts';
+import type { CallOptions } from '../../client/transport/exchange.ts';
 
 /** The time limit of a request while the catalog is away, in milliseconds. */
 const SHORT_MS = 500;

@@ -4,10 +4,10 @@ import { assert } from '../../base/assert.ts';
 import { reserveBytes } from '../../base/disk-reserve.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { majority } from '../../base/quorum.ts';
-import type { ClusterClient } from '../../client/cluster-client.ts';
-import type { Delegations } from '../../client/delegations.ts';
-import type { FileLocks } from '../../client/file-locks.ts';
-import { RememberingClient } from '../../client/remembering-client.ts';
+import { RememberingClient } from '../../client/cluster/caching-client.ts';
+import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import type { Delegations } from '../../client/cluster/delegations.ts';
+import type { FileLocks } from '../../client/cluster/file-locks.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import { INODE_FLAGS } from '../../wire/inode-flags.ts';
 import type {
@@ -23,7 +23,7 @@ import type {
 } from '../backend.ts';
 import { ErrnoError, isLockLoss, lockLost } from '../errno.ts';
 import { CatalogReach } from './catalog-reach.ts';
-import { replicatedRoom } from './replicated-room.ts';
+import { replicatedRoom } from './replicated-capacity.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
 
 /** Changes that `fsync` of a file also makes durable. Servers flush its first name themselves. */

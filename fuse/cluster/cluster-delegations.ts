@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { ClusterClient } from '../../client/cluster-client.ts';
-import { Delegations, fencedBy } from '../../client/delegations.ts';
+import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import { Delegations, fencedBy } from '../../client/cluster/delegations.ts';
 import type { UnlinkedFile } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { World } from '../../base/world.ts';
-import { whoami } from '../../client/whoami.ts';
+import { whoami } from '../../client/transfer/whoami.ts';
 
 const KNOWN_MS = 60_000;
 

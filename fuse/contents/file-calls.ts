@@ -1,10 +1,10 @@
 import type { Attributes } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import type { Caller, Opened } from '../transport.ts';
+import type { FileParts } from './contents-parts.ts';
 import { type FileHandle, type FileHandles, isForWriting, throwFailed } from './file-handles.ts';
 import type { OpenFile } from './open-file.ts';
 import type { OpenFiles } from './open-files.ts';
-import type { FileParts } from './parts.ts';
 import { RangeCopies } from './range-copies.ts';
 import { ReadAhead } from './read-ahead.ts';
 

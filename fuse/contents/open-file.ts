@@ -1,4 +1,4 @@
-import { ChangesLost } from '../../client/unsynced-changes.ts';
+import { ChangesLost } from '../../client/cluster/unsynced-changes.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes, BackendFile, BackendLock, FileState } from '../backend.ts';
@@ -6,12 +6,12 @@ import { withDeadline } from '../deadline.ts';
 import { ErrnoError, errnoName, lockLost, messageOf } from '../errno.ts';
 import { WriteBehind } from '../pending/write-behind.ts';
 import type { MountedTransport } from '../transport.ts';
+import type { FileParts } from './contents-parts.ts';
+import type { Room } from './free-space.ts';
 import { KnownContents } from './known-contents.ts';
 import { OpenLocks } from './locks.ts';
-import type { FileParts } from './parts.ts';
 import type { ReadAhead, ReadPosition } from './read-ahead.ts';
 import { type GivePages, ReadSource } from './read-source.ts';
-import type { Room } from './room.ts';
 import type { PagesOfFile } from './written-pages.ts';
 
 const DRAIN_FOR_ATTRIBUTES_MS = 1000;

@@ -8,13 +8,13 @@ import { Inodes } from '../metadata/inodes.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from '../pending/pending-ops.ts';
 import { Settles } from '../pending/settles.ts';
 import type { Caller, FileKernel } from '../transport.ts';
+import type { FileParts } from './contents-parts.ts';
 import { isForWriting } from './file-handles.ts';
+import { Room } from './free-space.ts';
 import { OpenFile, type OpenFileParts } from './open-file.ts';
-import { Orphans } from './orphans.ts';
 import { PageChecks } from './page-checks.ts';
-import type { FileParts } from './parts.ts';
 import { Privileges } from './privileges.ts';
-import { Room } from './room.ts';
+import { Orphans } from './unlinked-files.ts';
 import { WrittenPages } from './written-pages.ts';
 
 /** Files that are open on this mount, from the first open until they are settled. */

@@ -1,5 +1,5 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
-import { giveBack } from '../../base/lent-memory.ts';
+import { giveBack } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import { ReadAround } from './read-around.ts';
 import type { ReadSource } from './read-source.ts';

@@ -2,7 +2,7 @@ import { closeSync, openSync, writeSync, writev, writevSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { release } from 'node:os';
 import type { World } from '../../base/world.ts';
-import { canonical, mountAt } from '../../client/mount-table.ts';
+import { canonical, mountAt } from '../../client/mounts/mount-table.ts';
 import { withDeadline } from '../deadline.ts';
 import { AbsentLists } from '../kernel-view/absent-lists.ts';
 import { tuneKernel } from '../transport/kernel-tuning.ts';

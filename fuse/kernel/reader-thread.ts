@@ -2,9 +2,9 @@ import { readSync, writeSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemWorld } from '../../world/system-world.ts';
 import { AbsentLists } from '../kernel-view/absent-lists.ts';
-import { promptAnswer } from './prompt-answers.ts';
 import { IN_HEADER_BYTES } from './protocol.ts';
 import { type ReaderData, SMALL_BYTES_MAX } from './reader.ts';
+import { promptAnswer } from './reader-answers.ts';
 import { RequestRing } from './request-ring.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import { lend } from '../../base/lent-memory.ts';
+import { lend } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import { RequestRing } from './request-ring.ts';
 

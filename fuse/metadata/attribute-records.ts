@@ -3,7 +3,7 @@ import type { Sequencer } from '../../base/sequencer.ts';
 import { isLater, laterNs } from '../../base/times.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes } from '../backend.ts';
-import { type Ages, type Learned, LOOKUP_AGE_MAX_MS, RECORDS_MAX } from './ages.ts';
+import { type Ages, type Learned, LOOKUP_AGE_MAX_MS, RECORDS_MAX } from './record-validity.ts';
 
 interface AttributeRecord extends Learned {
   readonly attributes: Answered;

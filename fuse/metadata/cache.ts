@@ -7,9 +7,9 @@ import type { Attributes, ListedPage } from '../backend.ts';
 import { KernelView } from '../kernel-view/kernel-view.ts';
 import type { Place } from '../place.ts';
 import { placeKey } from '../place.ts';
-import { Ages, type Learned, RECORDS_MAX } from './ages.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
 import { DelegatedDirectories } from './delegated-directories.ts';
+import { Ages, type Learned, RECORDS_MAX } from './record-validity.ts';
 
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
 

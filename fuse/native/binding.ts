@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { constants as osConstants } from 'node:os';
 import Fuse from 'fuse-native';
-import { canonical, mountAt } from '../../client/mount-table.ts';
+import { canonical, mountAt } from '../../client/mounts/mount-table.ts';
 import type { Attributes } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import { ErrnoError, errnoName, errnoNumber } from '../errno.ts';

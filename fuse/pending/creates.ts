@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import { BIRTHS_BYTES_MAX } from '../../wire/births.ts';
+import { BIRTHS_BYTES_MAX } from '../../wire/new-files.ts';
 import { BIRTHS_MAX } from '../../wire/request-limits.ts';
 import type { CreateOutcome, DelegationBackend, InodeNumbers, NewFile } from '../backend.ts';
 import { SendQueue } from './send-queue.ts';

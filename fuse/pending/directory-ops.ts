@@ -14,7 +14,7 @@ import { type DelegatedDirectories, type NameState, namedInode } from '../metada
 import { DelegationRequests } from '../metadata/delegation-requests.ts';
 import type { Place } from '../place.ts';
 import type { Log } from '../transport.ts';
-import { afterUnlinks } from './after-unlinks.ts';
+import { afterUnlinks } from './file-after-unlinks.ts';
 import { FLUSH_ALL, type FlushScope, type OperationKind, type PendingOps } from './pending-ops.ts';
 import { SeenContents } from './seen-contents.ts';
 import { pageWith, UncommittedFiles } from './uncommitted-files.ts';

@@ -1,4 +1,4 @@
-import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
+import { BIRTH_BYTES_MAX } from '../../wire/new-files.ts';
 import type { Budget } from './budget.ts';
 
 /** The smallest object size of a volume. */

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import { isLater } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
-import { CommandsLost } from '../../client/unflushed-commands.ts';
+import { CommandsLost } from '../../client/cluster/unflushed-commands.ts';
 import type { Attributes, DelegationBackend, FileSystemBackend } from '../backend.ts';
 import { type NameState, namedInode } from '../metadata/delegated-directories.ts';
 import type { Log } from '../transport.ts';

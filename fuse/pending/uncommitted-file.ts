@@ -1,6 +1,6 @@
 import { laterNs, nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
-import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
+import { BIRTH_BYTES_MAX } from '../../wire/new-files.ts';
 import type {
   AttributeChanges,
   Attributes,

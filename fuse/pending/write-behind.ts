@@ -1,5 +1,5 @@
 import { assert } from '../../base/assert.ts';
-import { giveBack, keepMemory } from '../../base/lent-memory.ts';
+import { giveBack, keepMemory } from '../../base/releasable-memory.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { FileState } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';

@@ -1,5 +1,5 @@
 import { writeFile } from 'node:fs/promises';
-import { mountAt } from '../../client/mount-table.ts';
+import { mountAt } from '../../client/mounts/mount-table.ts';
 
 /** The kernel's read-ahead. Its default of 128 KiB is too short to hide the latency of the network. */
 const READ_AHEAD_KIB = 4096;

@@ -16,7 +16,7 @@ import type {
   QueryResults,
   RememberedAnswer,
 } from '../../wire/catalog-api.ts';
-import type { CatalogService, Maker } from '../services.ts';
+import type { CatalogService, Maker } from '../routing/service-interfaces.ts';
 
 export interface CatalogReplica {
   readonly service: CatalogService;

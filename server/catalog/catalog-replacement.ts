@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
 import { CATALOG_CELL } from '../../base/ids.ts';
 import { viewVoters } from '../../replica/view.ts';
-import type { Clock } from '../clock.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
-import type { WakeQueue } from '../wake-queue.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { WakeQueue } from '../drivers/wake-queue.ts';
+import type { Clock } from '../process/clock.ts';
 
 /** A server with a damaged replica leaves the lease to others for this time; then it serves what it can. */
 const LEFT_TO_OTHERS_MS = 30_000;

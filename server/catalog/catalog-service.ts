@@ -29,10 +29,10 @@ import type {
   RememberedAnswer,
   ServerInfo,
 } from '../../wire/catalog-api.ts';
-import type { Counter, MetricsRegistry } from '../metrics.ts';
-import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
-import type { CatalogService, Maker } from '../services.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import { PrimaryWaiter, type PrimaryWaiterParts } from '../routing/primary-waiter.ts';
+import type { CatalogService, Maker } from '../routing/service-interfaces.ts';
+import type { Counter, MetricsRegistry } from '../telemetry/metrics.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
 import type { BlockedChange } from './client-caches.ts';
 import type { Recaller } from './recaller.ts';

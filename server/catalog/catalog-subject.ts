@@ -8,6 +8,7 @@ import type { Operation } from '../../replica/operation.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';
+import type { AskSource, FetchedState, Subject } from '../drivers/subject.ts';
 import type { CatalogChanges } from '../storage/catalog-changes.ts';
 import { DamagedCopy } from '../storage/catalog-snapshots.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
@@ -18,7 +19,6 @@ import {
   encodeTail,
   type StagedCatalog,
 } from '../storage/catalog-transfer.ts';
-import type { AskSource, FetchedState, Subject } from '../subject.ts';
 
 const PIECE_BYTES = 1024 * 1024;
 

@@ -11,8 +11,8 @@ import type {
   QueryResults,
   RememberedAnswer,
 } from '../../wire/catalog-api.ts';
-import type { MetricsRegistry } from '../metrics.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { type BlockedChange, ClientCaches, type ClientCachesOptions } from './client-caches.ts';
 
 /** A poll waits for recalls for this part of the session's duration. */

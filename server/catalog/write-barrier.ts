@@ -1,7 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import { stillLive } from '../../catalog/commands/attributes.ts';
+import { stillLive } from '../../catalog/commands/set-attributes.ts';
 import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
 
 /** Part of the operation time-out in which files have to be settled. */

@@ -1,13 +1,13 @@
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Command } from '../../wire/catalog-api.ts';
-import type { Address } from '../address.ts';
-import { paramsHash } from '../config.ts';
+import type { Address } from '../config/address.ts';
+import { paramsHash } from '../config/config.ts';
 import { Garbage } from '../file/garbage.ts';
 import { IdleFiles } from '../file/idle-files.ts';
 import { ReservationSweep, type ReservationSweepParts } from '../file/reservation-sweep.ts';
-import { FullDisks } from '../full-disks.ts';
-import { SENTENCES } from '../live/sentences.ts';
+import { SENTENCES } from '../live/event-texts.ts';
 import { addressOf, Membership } from '../membership/membership.ts';
+import { FullDisks } from '../process/full-disks.ts';
 import { Repairer } from '../repair/repairer.ts';
 import { Scrubber } from '../repair/scrubber.ts';
 import { ballastKeep } from '../storage/ballast.ts';

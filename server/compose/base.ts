@@ -1,20 +1,20 @@
 import type { Logger } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import { Clock } from '../clock.ts';
-import type { ServerConfig } from '../config.ts';
-import { drawIncarnation } from '../incarnation.ts';
-import { Happenings } from '../live/happenings.ts';
-import { Traffic } from '../live/traffic.ts';
-import { type Machine, systemMachine } from '../machine.ts';
+import type { ServerConfig } from '../config/config.ts';
+import { type Timing, timingOf } from '../config/timing.ts';
+import { WakeQueue } from '../drivers/wake-queue.ts';
+import { Happenings } from '../live/server-events.ts';
 import type { ClusterPlan } from '../membership/cluster-plan.ts';
 import type { Bootstrap, KnownServers } from '../membership/known-servers.ts';
-import { MetricsRegistry } from '../metrics.ts';
+import { Clock } from '../process/clock.ts';
+import { drawIncarnation } from '../process/incarnation.ts';
+import { type Machine, systemMachine } from '../process/machine.ts';
+import type { Surroundings } from '../process/surroundings.ts';
 import type { Security } from '../security/security.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
-import type { Surroundings } from '../surroundings.ts';
-import { type Timing, timingOf } from '../timing.ts';
-import { WakeQueue } from '../wake-queue.ts';
+import { MetricsRegistry } from '../telemetry/metrics.ts';
+import { Traffic } from '../telemetry/traffic.ts';
 
 /** What all parts of a server share: settings, clocks, log and measurements. */
 export interface Base {

@@ -1,13 +1,13 @@
 import { CATALOG_CELL } from '../../base/ids.ts';
-import { SENTENCES } from '../live/sentences.ts';
+import { SENTENCES } from '../live/event-texts.ts';
 import type { ClusterPlan } from '../membership/cluster-plan.ts';
+import type { Surroundings } from '../process/surroundings.ts';
 import type { Security } from '../security/security.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
-import type { Surroundings } from '../surroundings.ts';
 import { type BackgroundParts, makeBackground } from './background.ts';
 import { type Base, baseOf } from './base.ts';
 import { type CoreParts, makeCores } from './cores.ts';
-import { type FaceParts, makeFace } from './face.ts';
+import { type FaceParts, makeFace } from './http-server.ts';
 import { makeServices, type ServiceParts } from './services.ts';
 import { openStorage, type StorageParts } from './storage.ts';
 

@@ -1,19 +1,19 @@
-import { AGREE_CALL, AGREE_SYNCED_CALL, type AgreedFiles } from '../file/agreed-files.ts';
-import { BIRTH_CALL, SPARE_CALL, SYNCED_CALL } from '../file/birth-call.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import { BIRTH_CALL, SPARE_CALL, SYNCED_CALL } from '../file/creation-call.ts';
 import type { FirstContents } from '../file/first-contents.ts';
 import { type LockEndings, UNLOCKED_CALL } from '../file/lock-endings.ts';
+import { AGREE_CALL, AGREE_SYNCED_CALL, type AgreedFiles } from '../file/quorum-reads.ts';
+import type { ReplicaHost } from '../file/replica-host.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from '../file/succession.ts';
-import { DISK_CALL, type FullDisks } from '../full-disks.ts';
-import type { Gateway } from '../gateway.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
 import type { Observer } from '../live/observer.ts';
 import type { Membership } from '../membership/membership.ts';
 import { LEASES_CALL } from '../named/lease-directory.ts';
 import type { NamedLeases } from '../named/named-leases.ts';
+import { DISK_CALL, type FullDisks } from '../process/full-disks.ts';
 import { REPAIR_CALL } from '../repair/repair-call.ts';
 import type { Repairer } from '../repair/repairer.ts';
 import type { Scrubber } from '../repair/scrubber.ts';
-import type { ReplicaHost } from '../replica-host.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { CHANNEL_LEASE, CHANNEL_NAMED_LEASE, type TransportHandlers } from '../transport/transport.ts';
 
 export interface PeerHandlersParts {

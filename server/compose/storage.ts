@@ -1,4 +1,4 @@
-import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-seat.ts';
+import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-member.ts';
 import { DepartedFiles } from '../file/departed-files.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
 import { DiskStore, type Mender } from '../storage/disk-store.ts';

@@ -2,12 +2,12 @@ import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/view.ts';
-import type { Clock } from '../clock.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
-import type { ReplicaHost } from '../replica-host.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { Clock } from '../process/clock.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
-import { lastOrderer } from './last-orderer.ts';
+import { lastOrderer } from './last-primary.ts';
+import type { ReplicaHost } from './replica-host.ts';
 import { finalAttributes } from './sealed-file.ts';
 
 /**

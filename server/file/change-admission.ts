@@ -2,13 +2,13 @@ import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { type SessionAnswer, SessionTable } from '../../replica/sessions.ts';
 import { viewHasMajority, viewVoters } from '../../replica/view.ts';
-import type { Clock } from '../clock.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
-import type { ChangeRequest } from '../services.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { Clock } from '../process/clock.ts';
+import type { ChangeRequest } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { FileReplicas } from './file-replicas.ts';
-import type { GivenAway } from './given-away.ts';
-import { Room } from './room.ts';
+import { Room } from './free-space.ts';
+import type { GivenAway } from './released-files.ts';
 
 const ALL_RETRY_MS = 1_000;
 

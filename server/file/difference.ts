@@ -2,6 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
+import type { AskSource } from '../drivers/subject.ts';
 import {
   type Digest,
   digestEqual,
@@ -14,7 +15,6 @@ import {
 } from '../storage/object-digests.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { AskSource } from '../subject.ts';
 import {
   type Comparison,
   decodeDigests,

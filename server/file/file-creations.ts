@@ -3,12 +3,12 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { type View, viewVoters } from '../../replica/view.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
-import type { ReplicaHost } from '../replica-host.ts';
-import type { Maker } from '../services.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { Maker } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { Authorities } from './authority.ts';
 import { type FileReplicas, viewOf } from './file-replicas.ts';
+import type { ReplicaHost } from './replica-host.ts';
 
 export interface FileCreationsParts {
   readonly self: ServerId;

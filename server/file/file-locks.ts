@@ -16,11 +16,11 @@ import type {
 } from '../../wire/lock-api.ts';
 import { LOCK_WAITERS_MAX, LOCKS_PER_CLIENT_MAX, LOCKS_PER_FILE_MAX } from '../../wire/lock-limits.ts';
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
-import type { Clock } from '../clock.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { Clock } from '../process/clock.ts';
 import type { FileStore } from '../storage/store.ts';
-import { wasBorneOnly } from './borne-file.ts';
+import { wasBorneOnly } from './file-with-contents.ts';
 import {
   type Book,
   type Client,

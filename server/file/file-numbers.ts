@@ -1,16 +1,16 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
-import { BirthNumbers, type NumberPlace } from '../../replica/birth.ts';
+import { BirthNumbers, type NumberPlace } from '../../replica/create-with-contents.ts';
+import type { Command, CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
 import {
   NUMBERS_PER_SET,
   type NumbersRequest,
   numberRuns,
   type ReservedNumbers,
-} from '../../wire/birth-numbers.ts';
-import type { Command, CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
-import type { Clock } from '../clock.ts';
-import type { RequestName } from '../http/request-names.ts';
-import type { CallOptions } from '../router.ts';
+} from '../../wire/reserved-numbers.ts';
+import type { Clock } from '../process/clock.ts';
+import type { RequestName } from '../requests/numbered-requests.ts';
+import type { CallOptions } from '../routing/router.ts';
 import type { StorageSettings } from './storage-settings.ts';
 
 /** For how long a number can create a file with contents, in milliseconds; the catalog keeps it longer. */

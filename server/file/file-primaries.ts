@@ -1,18 +1,18 @@
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { FIRST_COUNTER } from '../../replica/birth.ts';
+import { FIRST_COUNTER } from '../../replica/create-with-contents.ts';
 import { epochCompare, type Position } from '../../replica/epoch.ts';
 import type { LocksHeld } from '../../wire/lock-api.ts';
-import type { Clock } from '../clock.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
-import type { ReplicaHost } from '../replica-host.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { Clock } from '../process/clock.ts';
 import type { FileStore } from '../storage/store.ts';
-import { isBirthAlone } from './borne-file.ts';
 import type { CatalogAccess } from './catalog-access.ts';
 import type { FileLocks } from './file-locks.ts';
 import { type FileInCatalog, FilePrimary } from './file-primary.ts';
 import type { FileReplicas } from './file-replicas.ts';
+import { isBirthAlone } from './file-with-contents.ts';
 import { LiveMarks } from './live-marks.ts';
 import { isInCatalog } from './name-flush.ts';
+import type { ReplicaHost } from './replica-host.ts';
 
 export interface FilePrimariesParts {
   readonly self: ServerId;

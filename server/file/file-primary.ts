@@ -7,9 +7,9 @@ import type { ContentVersion, LiveMark, Preservation } from '../../wire/catalog-
 import { encodeFileOperation, FILE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { WriteGuard } from '../../wire/http-api.ts';
 import type { LocksHeld } from '../../wire/lock-api.ts';
-import type { Clock } from '../clock.ts';
-import type { Committed, ReplicaDriver } from '../replica-driver.ts';
-import type { ChangeRequest, Hole } from '../services.ts';
+import type { Committed, ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { Clock } from '../process/clock.ts';
+import type { ChangeRequest, Hole } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
 import { ChangesInFlight } from './changes-in-flight.ts';
 import { assertGuard, assertUnwritten } from './contents-guard.ts';

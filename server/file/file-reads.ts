@@ -6,16 +6,16 @@ import type { Epoch } from '../../replica/epoch.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { FileExtent, FileState, Whence } from '../../wire/http-api.ts';
 import { LOCATIONS_HELD_MS } from '../../wire/locations.ts';
-import type { Clock } from '../clock.ts';
-import type { Traffic } from '../live/traffic.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
-import type { FileLocated, FileRead } from '../services.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { Clock } from '../process/clock.ts';
+import type { FileLocated, FileRead } from '../routing/service-interfaces.ts';
 import { EPOCH_ZERO } from '../storage/contents.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
-import type { AgreedFiles } from './agreed-files.ts';
+import type { Traffic } from '../telemetry/traffic.ts';
 import type { Authorities } from './authority.ts';
 import { extentStep } from './extents.ts';
 import type { FileReplicas } from './file-replicas.ts';
+import type { AgreedFiles } from './quorum-reads.ts';
 
 export interface FileReadsParts {
   readonly self: ServerId;

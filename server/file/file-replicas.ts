@@ -3,15 +3,15 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import { unlessFirst } from '../bounded.ts';
-import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
-import type { ReplicaHost } from '../replica-host.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import { unlessFirst } from '../process/bounded.ts';
+import { PrimaryWaiter, type PrimaryWaiterParts } from '../routing/primary-waiter.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { Authorities, Orderer } from './authority.ts';
 import { Bursts } from './bursts.ts';
 import type { CatalogAccess } from './catalog-access.ts';
-import type { GivenAway } from './given-away.ts';
+import type { GivenAway } from './released-files.ts';
+import type { ReplicaHost } from './replica-host.ts';
 
 /** Changes of a file without a primary, in one burst, before the file gets one. */
 const CHANGES_MAX = 16;

@@ -16,9 +16,7 @@ import type {
   WriteResult,
 } from '../../wire/http-api.ts';
 import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal } from '../../wire/lock-api.ts';
-import type { Traffic } from '../live/traffic.ts';
-import type { PrimaryWaiterParts } from '../primary-waiter.ts';
-import type { ReplicaHost } from '../replica-host.ts';
+import type { PrimaryWaiterParts } from '../routing/primary-waiter.ts';
 import type {
   ChangeRequest,
   CopyPiece,
@@ -27,9 +25,9 @@ import type {
   FileService,
   FileStanding,
   Hole,
-} from '../services.ts';
+} from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { AgreedFiles } from './agreed-files.ts';
+import type { Traffic } from '../telemetry/traffic.ts';
 import { Authorities } from './authority.ts';
 import type { CatalogAccess } from './catalog-access.ts';
 import { ChangeAdmission } from './change-admission.ts';
@@ -40,12 +38,14 @@ import { FilePrimaries } from './file-primaries.ts';
 import { FileReads } from './file-reads.ts';
 import { FileReplicas } from './file-replicas.ts';
 import { FileSettling } from './file-settling.ts';
-import { fileStanding } from './file-standing.ts';
-import { GivenAway } from './given-away.ts';
+import { fileStanding } from './file-state.ts';
 import type { LockEnding } from './lock-endings.ts';
 import type { LockBounds } from './lock-shares.ts';
-import { MemberNews } from './member-news.ts';
+import { MemberNews } from './member-changes.ts';
 import { MemberPlans } from './member-plans.ts';
+import type { AgreedFiles } from './quorum-reads.ts';
+import { GivenAway } from './released-files.ts';
+import type { ReplicaHost } from './replica-host.ts';
 
 export interface FileServiceParts extends PrimaryWaiterParts {
   readonly log: Logger;

@@ -4,10 +4,9 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { AcknowledgedRequest, FileState, FlushResult } from '../../wire/http-api.ts';
-import type { Clock } from '../clock.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { Clock } from '../process/clock.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { AgreedFiles } from './agreed-files.ts';
 import type { Authorities } from './authority.ts';
 import type { CatalogAccess } from './catalog-access.ts';
 import type { FilePrimaries } from './file-primaries.ts';
@@ -16,6 +15,7 @@ import type { FileReads } from './file-reads.ts';
 import type { FileReplicas } from './file-replicas.ts';
 import { isAnyLost } from './lost-changes.ts';
 import { isInCatalog } from './name-flush.ts';
+import type { AgreedFiles } from './quorum-reads.ts';
 import { Settler } from './settler.ts';
 
 /** Longest wait of a seal for slow replicas, and how often it compares: they report to their primary only. */

@@ -3,13 +3,12 @@ import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { World } from '../../base/world.ts';
-import { Birth, firstEpoch } from '../../replica/birth.ts';
+import { Birth, firstEpoch } from '../../replica/create-with-contents.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { viewHasMajority } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
-import { bounded } from '../bounded.ts';
-import type { ReplicaHost } from '../replica-host.ts';
+import { bounded } from '../process/bounded.ts';
 import type { FileStore, NewReplica } from '../storage/store.ts';
 import type { Transport } from '../transport/transport.ts';
 import {
@@ -20,7 +19,8 @@ import {
   encodeBirthCall,
   SPARE_CALL,
   SYNCED_CALL,
-} from './birth-call.ts';
+} from './creation-call.ts';
+import type { ReplicaHost } from './replica-host.ts';
 
 /** Longest wait for a majority; the caller then creates the files in two steps. */
 const STORE_MS_MAX = 3_000;

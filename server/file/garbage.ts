@@ -8,11 +8,11 @@ import { epochEqual, positionCompare } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Command, CommandResults, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
-import type { ReplicaHost } from '../replica-host.ts';
-import { Rounds } from '../rounds.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import { Rounds } from '../process/rounds.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { DepartedFiles } from './departed-files.ts';
+import type { ReplicaHost } from './replica-host.ts';
 import { isOutdatedBy, type ReplicaPlace } from './replica-place.ts';
 import type { ViewConflicts } from './view-conflicts.ts';
 

@@ -1,13 +1,13 @@
 import type { Logger } from 'pino';
 import { CATALOG_CELL } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
-import { within } from '../bounded.ts';
-import type { Clock } from '../clock.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
-import type { ReplicaHost } from '../replica-host.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import { within } from '../process/bounded.ts';
+import type { Clock } from '../process/clock.ts';
 import { FailedReplicas } from './failed-replicas.ts';
 import type { FileSettling } from './file-settling.ts';
+import type { ReplicaHost } from './replica-host.ts';
 import { SUCCESSION_MS_MAX, type Succession } from './succession.ts';
 
 /** For operations in progress when a file is released. */

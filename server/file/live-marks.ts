@@ -2,7 +2,7 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Position } from '../../replica/epoch.ts';
 import type { Attributes, Command, LiveMark, Preservation } from '../../wire/catalog-api.ts';
-import { areSo } from '../bounded.ts';
+import { areSo } from '../process/bounded.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { FilePrimary, Marked } from './file-primary.ts';
 

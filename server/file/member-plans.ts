@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/view.ts';
 import type { CommandResults } from '../../wire/catalog-api.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { CatalogAccess } from './catalog-access.ts';
 
 const RETRY_MS = 100;

@@ -3,8 +3,8 @@ import type { FileId } from '../../base/ids.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileStore } from '../storage/store.ts';
-import { isBirthAlone } from './borne-file.ts';
 import type { CatalogAccess } from './catalog-access.ts';
+import { isBirthAlone } from './file-with-contents.ts';
 
 /** Each in another epoch of the catalog. */
 const FLUSHES_MAX = 8;

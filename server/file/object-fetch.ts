@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Timer, World } from '../../base/world.ts';
-import { crc32 } from '../../checksum/crc32.ts';
+import { crc32 } from '../../platform/crc32.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 import { decodeObjects, encodeWanted, WANTED_MAX } from './file-transfer.ts';
 import type { TransferPace } from './transfer-pace.ts';

@@ -4,7 +4,7 @@ import type { World } from '../../base/world.ts';
 import type { ContentVersion, LiveMark, Query, QueryResults } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileState } from '../../wire/http-api.ts';
-import { Rounds } from '../rounds.ts';
+import { Rounds } from '../process/rounds.ts';
 
 /** Milliseconds. The second round that finds the same mark settles the file. */
 const PERIOD_MS = 10_000;

@@ -1,8 +1,8 @@
 import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileSettings, Query, QueryResults, ServerInfo, VolumeInfo } from '../../wire/catalog-api.ts';
-import type { Clock } from '../clock.ts';
-import type { CallOptions } from '../router.ts';
+import type { Clock } from '../process/clock.ts';
+import type { CallOptions } from '../routing/router.ts';
 
 /** The catalog refuses a creation that outdated settings permit; those of existing files are queried each time. */
 const KNOWN_MS = 1_000;

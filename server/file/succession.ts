@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
-import type { ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 
 /** Asks another server of the files to be the next primary, before this one releases them. */
 export const SUCCEED_CALL = 'succeed';

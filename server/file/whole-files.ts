@@ -1,19 +1,19 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { NumberPlace } from '../../replica/birth.ts';
-import { NUMBERS_PER_SET } from '../../wire/birth-numbers.ts';
-import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
+import type { NumberPlace } from '../../replica/create-with-contents.ts';
 import type { CommandOf, ServerInfo } from '../../wire/catalog-api.ts';
-import type { Clock } from '../clock.ts';
-import { drawIncarnation } from '../incarnation.ts';
-import type { Traffic } from '../live/traffic.ts';
-import type { Counter } from '../metrics.ts';
-import type { ReplicaHost } from '../replica-host.ts';
-import { CREATED_WITH_CONTENTS } from './birth-outcome.ts';
-import { birthOperations } from './borne-file.ts';
+import { BIRTH_BYTES_MAX } from '../../wire/new-files.ts';
+import { NUMBERS_PER_SET } from '../../wire/reserved-numbers.ts';
+import type { Clock } from '../process/clock.ts';
+import { drawIncarnation } from '../process/incarnation.ts';
+import type { Counter } from '../telemetry/metrics.ts';
+import type { Traffic } from '../telemetry/traffic.ts';
+import { CREATED_WITH_CONTENTS } from './creation-outcome.ts';
 import { type FileNumbers, isRefused } from './file-numbers.ts';
+import { birthOperations } from './file-with-contents.ts';
 import type { FirstContents } from './first-contents.ts';
+import type { ReplicaHost } from './replica-host.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 
 /** All of it is in memory, and in one message to each server. */

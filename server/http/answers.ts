@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify';
 import type { FileId } from '../../base/ids.ts';
 import { type FileState, HEADER_EPOCH, HEADER_PRIMARY, HEADER_ROLE } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 
 /** Adds who ordered the file's changes, and this server's role. */
 export function setFileHeaders(

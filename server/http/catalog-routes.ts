@@ -9,7 +9,7 @@ import {
   Query,
 } from '../../wire/catalog-api.ts';
 import { HEADER_CATALOG_EPOCH, HEADER_CATALOG_SEQ, HEADER_PRIMARY } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { callOptionsOf, integerOf } from './input.ts';
 import { type Matching, matching } from './matching.ts';
 import { signedCommand } from './removal.ts';

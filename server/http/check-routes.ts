@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { CheckPage } from '../../wire/http-api.ts';
 import type { CheckedPage, ReplicaCheck } from '../file/replica-check.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { integerOf } from './input.ts';
 import { ADMIN } from './roles.ts';
 

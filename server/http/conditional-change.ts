@@ -1,9 +1,9 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Attributes, Expectation } from '../../wire/catalog-api.ts';
-import type { Gateway } from '../gateway.ts';
+import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { type Conditions, checkForChange, standingOf } from './conditions.ts';
-import { displayPath, type FilePath, volumePath } from './path.ts';
 
 /** Attempts while other clients change the same name. */
 const ATTEMPTS_MAX = 20;

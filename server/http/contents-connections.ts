@@ -2,7 +2,7 @@ import type { Server } from 'node:http';
 import { Socket, type SocketConstructorOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { assert } from '../../base/assert.ts';
-import { IncomingMessage, ServerResponse } from '../../http-parts/node-http.ts';
+import { IncomingMessage, ServerResponse } from '../../platform/node-http.ts';
 import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../../wire/http-api.ts';
 import { LISTENER_LIMITS } from '../security/listener.ts';
 

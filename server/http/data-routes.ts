@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import { giveBack } from '../../base/lent-memory.ts';
+import { giveBack } from '../../base/releasable-memory.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import {
   decodeWriteParts,
@@ -18,14 +18,14 @@ import {
   type WriteGuard,
 } from '../../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../../wire/locations.ts';
-import type { Gateway, ShownOptions } from '../gateway.ts';
-import type { MetricsRegistry } from '../metrics.ts';
-import type { ChangeRequest } from '../services.ts';
+import type { Gateway, ShownOptions } from '../routing/gateway.ts';
+import type { ChangeRequest } from '../routing/service-interfaces.ts';
+import { headersOfRead, headersOfState } from '../routing/state-headers.ts';
+import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
 import { octetsOf } from './octets.ts';
 import { READ, WRITE } from './roles.ts';
-import { headersOfRead, headersOfState } from './state-headers.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
 

@@ -1,9 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { Gateway } from '../gateway.ts';
+import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { currentOf } from './conditional-change.ts';
-import { displayPath, type FilePath, volumePath } from './path.ts';
 
 const DIRECTORY_MODE = 0o755;
 const CREATE_ATTEMPTS = 2;

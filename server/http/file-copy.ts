@@ -1,9 +1,9 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
+import type { FilePath } from '../requests/path.ts';
 import type { Conditions } from './conditions.ts';
 import type { RequestKey } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
-import type { FilePath } from './path.ts';
 import type { Removal } from './removal.ts';
 
 /** Attempts while others write the source. */

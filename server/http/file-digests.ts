@@ -2,9 +2,9 @@ import { LruMap } from '../../base/bounded-map.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { digestHash, digestText } from './digests.ts';
-import { Permits } from './permits.ts';
+import { Permits } from './semaphore.ts';
 
 const READ_BYTES = 1024 * 1024;
 /** Files read at the same time; each costs a processor. */

@@ -4,15 +4,23 @@ import type { FileId } from '../../base/ids.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { INODE_FLAGS, type InodeFlag, parseInodeFlags } from '../../wire/inode-flags.ts';
 import type { WholeFiles } from '../file/whole-files.ts';
-import type { Gateway } from '../gateway.ts';
-import type { MetricsRegistry } from '../metrics.ts';
+import { isClientWaiting } from '../requests/expectation.ts';
+import {
+  assertChangeable,
+  directoryUrl,
+  displayPath,
+  type FilePath,
+  parseFilePath,
+  volumePath,
+} from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { addVary, setFileHeaders } from './answers.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
 import { conditionsOf, httpDate } from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
 import { Directories } from './directories.ts';
 import { Downloads } from './download.ts';
-import { isClientWaiting } from './expectation.ts';
 import { isForm, labelOf } from './form.ts';
 import { storeForm } from './form-uploads.ts';
 import { idempotencyKeyOf, type RequestKey } from './idempotency.ts';
@@ -21,14 +29,6 @@ import { sendListing } from './listing.ts';
 import { PAGE_ENTRIES, sendListingPage, wantsPage } from './listing-page.ts';
 import { type NamedFile, NewFiles } from './new-files.ts';
 import { PartialWrites } from './partial-write.ts';
-import {
-  assertChangeable,
-  directoryUrl,
-  displayPath,
-  type FilePath,
-  parseFilePath,
-  volumePath,
-} from './path.ts';
 import { Relocations } from './relocation.ts';
 import { removalOf } from './removal.ts';
 import { READ, WRITE } from './roles.ts';

@@ -1,12 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { nameCheck } from '../../catalog/names.ts';
+import { directoryUrl, type FilePath } from '../requests/path.ts';
 import { conditionsOf } from './conditions.ts';
 import { DigestCheck } from './digests.ts';
 import { receiveForm } from './form.ts';
 import { wantsPage } from './listing-page.ts';
 import { type NewFiles, type Received, sizeOf } from './new-files.ts';
-import { directoryUrl, type FilePath } from './path.ts';
 import { removalOf } from './removal.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
 

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { Command, CommandResults, QueryResults } from '../../wire/catalog-api.ts';
-import type { Gateway } from '../gateway.ts';
-import type { RequestName } from './request-names.ts';
+import type { RequestName } from '../requests/numbered-requests.ts';
+import type { Gateway } from '../routing/gateway.ts';
 
 const HEADER = 'idempotency-key';
 const KEY_LENGTH_MAX = 255;

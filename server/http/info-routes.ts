@@ -4,12 +4,12 @@ import type { FileId } from '../../base/ids.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { FileInfo, FileState } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
-import { attributesWithState } from '../live-attributes.ts';
-import type { FileStanding } from '../services.ts';
+import { parseFilePath, volumePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import { attributesWithState } from '../routing/live-attributes.ts';
+import type { FileStanding } from '../routing/service-interfaces.ts';
 import { setFileHeaders } from './answers.ts';
 import { etagOf } from './conditions.ts';
-import { parseFilePath, volumePath } from './path.ts';
 import { READ } from './roles.ts';
 
 export const INFO_PREFIX = '/v1/info/';

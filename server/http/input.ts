@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { ServiceError } from '../../base/errors.ts';
 import { type FileId, isFileId } from '../../base/ids.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
-import type { CallOptions } from '../router.ts';
+import type { CallOptions } from '../routing/router.ts';
 
 const DECIMAL = /^(?:0|[1-9][0-9]{0,15})$/;
 

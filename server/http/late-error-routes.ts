@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { LateErrorReport } from '../../wire/late-errors.ts';
-import type { LateErrorReports } from '../late-errors.ts';
+import type { LateErrorReports } from '../live/late-errors.ts';
 import { matching } from './matching.ts';
 import { WRITE } from './roles.ts';
 

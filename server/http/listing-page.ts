@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { FastifyReply } from 'fastify';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { Gateway } from '../gateway.ts';
-import type { FilePath } from './path.ts';
+import type { FilePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
 
 export const PAGE_ENTRIES = 1000;
 

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import type { Attributes, QueryResults } from '../../wire/catalog-api.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { etagOf } from './conditions.ts';
 
 const PAGE_COUNT = 1000;

@@ -7,14 +7,14 @@ import {
   LOCATIONS_BYTES_MAX,
   type LocalAnswer,
 } from '../../wire/locations.ts';
-import type { Gateway } from '../gateway.ts';
-import type { MetricsRegistry } from '../metrics.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import { headersOfState } from '../routing/state-headers.ts';
 import type { LocalProof } from '../storage/local-proof.ts';
+import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { shownOf } from './data-routes.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
 import { READ } from './roles.ts';
-import { headersOfState } from './state-headers.ts';
 
 /**
  * For clients that read this server's disk themselves (decision 0051): the data folder, for readers on the same

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { isServerId, type ServerId } from '../../base/ids.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { callOptionsOf, fileIdOf } from './input.ts';
 import { ADMIN, READ } from './roles.ts';
 

@@ -10,13 +10,13 @@ import {
   WHOLE_BYTES_MAX,
   type WholeFiles,
 } from '../file/whole-files.ts';
-import type { Gateway } from '../gateway.ts';
+import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
 import { type Conditions, checkForChange, etagOf, standingOf } from './conditions.ts';
 import { DigestCheck } from './digests.ts';
 import type { Directories } from './directories.ts';
 import { KeyedCommands, type RequestKey } from './idempotency.ts';
-import { displayPath, type FilePath, volumePath } from './path.ts';
 import type { Removal } from './removal.ts';
 import { inUseUntilNs, receivedOf, type Uploads } from './upload.ts';
 

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { finished } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
-import { giveBack, lend } from '../../base/lent-memory.ts';
+import { giveBack, lend } from '../../base/releasable-memory.ts';
 import { memoryToWrite } from '../../wire/file-operation.ts';
 import { wholeBodyReader } from './contents-connections.ts';
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
-import { VERSION } from '../status-service.ts';
+import { VERSION } from '../status/status-service.ts';
 import { escaped } from './listing-page.ts';
 import { type KnownRoute, OPERATIONS, openApiDocument } from './openapi/document.ts';
 import { OPEN } from './roles.ts';

@@ -5,19 +5,19 @@ import type { FileId } from '../../base/ids.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { WriteResult } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
-import { attributesWithState } from '../live-attributes.ts';
+import { isClientWaiting } from '../requests/expectation.ts';
+import { displayPath, type FilePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import { attributesWithState } from '../routing/live-attributes.ts';
 import { setFileHeaders } from './answers.ts';
 import { areConditions, currentOf } from './conditional-change.ts';
 import { type Conditions, checkForChange, conditionsOf, etagOf, httpDate, standingOf } from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
-import { isClientWaiting } from './expectation.ts';
 import { idempotencyKeyOf, type PinnedWrite, pinnedWrite, pinWrite, type RequestKey } from './idempotency.ts';
 import { integerOf } from './input.ts';
-import { displayPath, type FilePath } from './path.ts';
+import { WriteNames } from './numbered-writes.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
 import { wholeBodyOf } from './whole-body.ts';
-import { WriteNames } from './write-names.ts';
 
 export const HEADER_OFFSET = 'leasehold-offset';
 

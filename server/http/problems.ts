@@ -3,7 +3,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { AssertionFailure } from '../../base/assert.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import { STATUS_CODES } from '../../http-parts/node-http.ts';
+import { STATUS_CODES } from '../../platform/node-http.ts';
 import type { Problem } from '../../wire/http-api.ts';
 import { demandToken } from '../security/authorization.ts';
 

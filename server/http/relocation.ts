@@ -3,7 +3,15 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { nameCheck } from '../../catalog/names.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { Gateway } from '../gateway.ts';
+import {
+  directoryUrl,
+  displayPath,
+  type FilePath,
+  fileUrl,
+  parseTarget,
+  volumePath,
+} from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { setFileHeaders } from './answers.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
 import { checkUnchanged, conditionsOf, httpDate, standingOf } from './conditions.ts';
@@ -11,7 +19,6 @@ import type { Directories } from './directories.ts';
 import { copyFile, NO_CONDITIONS } from './file-copy.ts';
 import { idempotencyKeyOf, KeyedCommands, type RequestKey } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
-import { directoryUrl, displayPath, type FilePath, fileUrl, parseTarget, volumePath } from './path.ts';
 import { removalOf } from './removal.ts';
 import { TreeCopier } from './tree-copy.ts';
 

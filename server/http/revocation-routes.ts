@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { RevokedList } from '../../wire/tokens.ts';
-import type { TokenBook } from '../security/token-book.ts';
+import type { TokenBook } from '../security/token-file.ts';
 import { READ } from './roles.ts';
 
 /** `GET /v1/certificates/revoked`, without the names of other clients. Without `tokens` nothing can be revoked. */

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { isServerId, type ServerId } from '../../base/ids.ts';
 import type { ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { ADMIN, READ } from './roles.ts';
 
 /** The answer has null for a server that takes longer. */

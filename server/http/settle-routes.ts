@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { type FileId, isFileId } from '../../base/ids.ts';
 import { SETTLE_FILES_MAX, type SettleAnswer } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { callOptionsOf } from './input.ts';
 import { WRITE } from './roles.ts';
 

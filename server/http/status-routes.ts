@@ -3,8 +3,8 @@ import { ERRORS, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { ClusterStatus, ServerStatus, Verdict } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
-import type { MetricsRegistry } from '../metrics.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { OPEN, READ } from './roles.ts';
 
 /** A server that takes longer is reported as unreachable. */

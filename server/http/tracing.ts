@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { World } from '../../base/world.ts';
-import { currentTrace, traceOf, withinTrace } from '../trace-context.ts';
+import { currentTrace, traceOf, withinTrace } from '../telemetry/trace-context.ts';
 
 /**
  * Adds each request to the trace that it brings. A sampled one is logged at its end: the lines of all servers, joined

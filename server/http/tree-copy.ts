@@ -1,13 +1,13 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { TreeCopy } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
+import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { currentOf } from './conditional-change.ts';
 import type { Conditions } from './conditions.ts';
 import type { Directories } from './directories.ts';
 import { copyFile, NO_CONDITIONS } from './file-copy.ts';
 import type { NewFiles } from './new-files.ts';
-import { displayPath, type FilePath, volumePath } from './path.ts';
 import type { Removal } from './removal.ts';
 
 /** One request begins nothing new after this long, or this many names: the next request continues. */

@@ -1,8 +1,8 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { Gateway } from '../gateway.ts';
+import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { currentOf } from './conditional-change.ts';
-import { displayPath, type FilePath, volumePath } from './path.ts';
 import type { Removal } from './removal.ts';
 
 /** Most names that one request removes: it ends in bounded time, and the client repeats it. */

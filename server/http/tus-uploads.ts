@@ -3,11 +3,11 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { type Attributes, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX } from '../../wire/file-operation.ts';
-import type { Gateway } from '../gateway.ts';
+import type { FilePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import type { Conditions } from './conditions.ts';
 import { sessionOf } from './idempotency.ts';
 import type { NewFiles } from './new-files.ts';
-import type { FilePath } from './path.ts';
 import { chunkBytesOf, chunksOf, receivedOf } from './upload.ts';
 
 /** An upload without a new piece expires after this time. */

@@ -5,9 +5,9 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import { WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import type { DigestCheck } from './digests.ts';
-import { Permits } from './permits.ts';
+import { Permits } from './semaphore.ts';
 
 /** Size of one write, rounded to whole objects. */
 const CHUNK_BYTES = 1024 * 1024;

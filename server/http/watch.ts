@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { STREAM_COMMENT, streamEventText } from '../../wire/sse.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { integerOf } from './input.ts';
 
 /** How long the catalog's primary waits for a change; after that a stream sends a comment. */

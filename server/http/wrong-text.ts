@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { utf8Text } from '../../base/utf8.ts';
-import { parseSearch } from './path.ts';
+import { parseSearch } from '../requests/path.ts';
 
 /**
  * Refuses queries and JSON that are not UTF-8: decoders would replace bytes by U+FFFD, and a name would become another

@@ -3,8 +3,8 @@ import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { Gateway } from '../gateway.ts';
-import { HeardLast } from './heard-last.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import { HeardLast } from './last-values.ts';
 
 const NAMES_MAX = 2_000;
 const ANSWER_MS_MAX = 3_000;

@@ -3,12 +3,12 @@ import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { Happening, LivePart, LiveResync, LiveServer, LiveState } from '../../wire/live-api.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import { FileNames } from './file-names.ts';
-import { KeptLists } from './kept-lists.ts';
 import { type HeardPart, liveFileOf } from './live-file.ts';
 import type { LiveSelf } from './live-self.ts';
 import { Rates } from './rates.ts';
+import { KeptLists } from './volume-fingerprints.ts';
 
 /** How often all servers are asked while there are watchers, and how long each may take. */
 const TICK_MS = 250;

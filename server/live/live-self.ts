@@ -1,12 +1,12 @@
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { LivePart, LiveStanding } from '../../wire/live-api.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
-import type { ReplicaHost } from '../replica-host.ts';
-import type { FileStanding } from '../services.ts';
-import type { StatusOfMembership } from '../status-service.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { ReplicaHost } from '../file/replica-host.ts';
+import type { FileStanding } from '../routing/service-interfaces.ts';
+import type { StatusOfMembership } from '../status/status-service.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { Happenings } from './happenings.ts';
-import type { Traffic } from './traffic.ts';
+import type { Traffic } from '../telemetry/traffic.ts';
+import type { Happenings } from './server-events.ts';
 
 /** How long a reading of the free disk space is reported, in milliseconds. */
 const SPACE_MS = 1_000;

@@ -3,8 +3,8 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
-import type { Happenings } from './happenings.ts';
-import { type FormerLease, SENTENCES } from './sentences.ts';
+import { type FormerLease, SENTENCES } from './event-texts.ts';
+import type { Happenings } from './server-events.ts';
 
 /** Files for which the last lease of another server is remembered. */
 const HEARD_MAX = 4_096;

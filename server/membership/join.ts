@@ -1,12 +1,12 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { HttpChannel } from '../../http-parts/http-channel.ts';
+import type { HttpChannel } from '../../platform/http-channel.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
-import { ConfigurationError } from '../configuration-error.ts';
-import { drawIncarnation } from '../incarnation.ts';
+import { ConfigurationError } from '../config/configuration-error.ts';
+import { drawIncarnation } from '../process/incarnation.ts';
 import { isClusterServers } from './known-servers.ts';
 
 const RETRY_MS = 1_000;

@@ -6,11 +6,12 @@ import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers, Moving, ReplicaLag } from '../../wire/http-api.ts';
-import type { Address } from '../address.ts';
 import type { CatalogHolder } from '../catalog/catalog-holder.ts';
-import type { ServerConfig } from '../config.ts';
+import type { Address } from '../config/address.ts';
+import type { ServerConfig } from '../config/config.ts';
 import type { DepartedFiles } from '../file/departed-files.ts';
 import type { IdleFiles } from '../file/idle-files.ts';
+import type { ReplicaHost } from '../file/replica-host.ts';
 import {
   decodePlace,
   encodePlaceRequest,
@@ -19,10 +20,9 @@ import {
   servePlace,
 } from '../file/replica-place.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
-import type { Gateway } from '../gateway.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
-import type { Placement } from '../placement.ts';
-import type { ReplicaHost } from '../replica-host.ts';
+import type { Placement } from '../process/placement.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { ClusterTransport } from '../transport/transport.ts';

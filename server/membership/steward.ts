@@ -5,8 +5,8 @@ import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import type { PlacedFile, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { Moving } from '../../wire/http-api.ts';
-import type { Candidate } from '../placement.ts';
-import { Rounds } from '../rounds.ts';
+import type { Candidate } from '../process/placement.ts';
+import { Rounds } from '../process/rounds.ts';
 import {
   catalogReplicasWanted,
   type Holding,

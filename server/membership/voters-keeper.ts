@@ -14,9 +14,9 @@ import {
 import { MalformedError } from '../../wire/bytes.ts';
 import type { CommandOf, QueryResults } from '../../wire/catalog-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
-import { firstVoters } from '../named/lease-place.ts';
+import { firstVoters } from '../named/name-voters.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
-import { Rounds } from '../rounds.ts';
+import { Rounds } from '../process/rounds.ts';
 import type { ServerStanding } from './wanted-members.ts';
 
 export const VOTERS_CALL = 'voters';

@@ -1,6 +1,6 @@
 import type { ServerId } from '../../base/ids.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
-import { type Candidate, chooseServers, zoneOf } from '../placement.ts';
+import { type Candidate, chooseServers, zoneOf } from '../process/placement.ts';
 
 export interface ServerStanding extends Candidate {
   readonly state: ServerState;

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
-import type { StreamedAnswer } from '../../http-parts/http-channel.ts';
+import type { StreamedAnswer } from '../../platform/http-channel.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { leaseEventOf, timedLeaseState } from '../../wire/lease-changes.ts';
 import type { LeaseEvent } from '../../wire/named-lease-api.ts';

@@ -6,17 +6,17 @@ import type { Timer, World } from '../../base/world.ts';
 import type { ClaimedLease, LeaseMark, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
 import { type VotersView, votersAll, votersCount } from '../../lease/voters.ts';
-import type { Clock } from '../clock.ts';
 import {
   CLOCK_CHECK_MS,
   type ClockMemory,
   type FormerTiming,
   LeaseLink,
   type LeaseNews,
-} from '../lease-link.ts';
+} from '../drivers/lease-link.ts';
+import type { WakeQueue } from '../drivers/wake-queue.ts';
+import type { Clock } from '../process/clock.ts';
 import { CHANNEL_NAMED_LEASE, type Transport } from '../transport/transport.ts';
-import type { WakeQueue } from '../wake-queue.ts';
-import { firstVoters, LATER_VIEWS_HASH, LeasePlaces } from './lease-place.ts';
+import { firstVoters, LATER_VIEWS_HASH, LeasePlaces } from './name-voters.ts';
 
 /** View number of a server that does not know who votes: smaller than every other. */
 const NO_VIEW = 0;

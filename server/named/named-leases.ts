@@ -1,13 +1,13 @@
 import type { Logger } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { StreamedAnswer } from '../../http-parts/http-channel.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
-import type { Clock } from '../clock.ts';
-import type { ClockMemory, FormerTiming } from '../lease-link.ts';
-import type { Labels, MetricsRegistry } from '../metrics.ts';
+import type { StreamedAnswer } from '../../platform/http-channel.ts';
+import type { ClockMemory, FormerTiming } from '../drivers/lease-link.ts';
+import type { WakeQueue } from '../drivers/wake-queue.ts';
+import type { Clock } from '../process/clock.ts';
+import type { Labels, MetricsRegistry } from '../telemetry/metrics.ts';
 import type { Transport } from '../transport/transport.ts';
-import type { WakeQueue } from '../wake-queue.ts';
 import { LeaseDirectory } from './lease-directory.ts';
 import { RelaySource } from './lease-relay.ts';
 import { LeaseWatches, MemberSource } from './lease-watches.ts';

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import { crc32 } from '../../checksum/crc32.ts';
+import { crc32 } from '../../platform/crc32.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { DiskStore } from '../storage/disk-store.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';

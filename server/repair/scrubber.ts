@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { ScrubStatus } from '../../wire/http-api.ts';
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../process/clock.ts';
 import type { DiskStore } from '../storage/disk-store.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 import type { DamagedObject, Repairer } from './repairer.ts';

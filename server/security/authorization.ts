@@ -2,18 +2,18 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { type Grant, type Role, roleIncludes } from '../../wire/access.ts';
-import type { BirthAnswer } from '../../wire/births.ts';
 import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
-import { birthsOf } from '../http/birth-routes.ts';
-import { parseFilePath, parseTarget, volumeOf } from '../http/path.ts';
+import type { BirthAnswer } from '../../wire/new-files.ts';
+import { birthsOf } from '../requests/new-files-body.ts';
+import { parseFilePath, parseTarget, volumeOf } from '../requests/path.ts';
 import type { Capabilities } from './capabilities.ts';
 import { commandReach, commandRole, queryReach } from './catalog-rules.ts';
 import type { Connections } from './connections.ts';
 import { endRefusedRequests } from './open-requests.ts';
 import { type Principal, principalOf } from './principal.ts';
 import type { RateLimits } from './rate-limits.ts';
-import type { TokenBook } from './token-book.ts';
+import type { TokenBook } from './token-file.ts';
 import type { VolumeScope } from './volume-scope.ts';
 
 declare module 'fastify' {

@@ -2,9 +2,9 @@ import type { Server, Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import type { Labels } from '../metrics.ts';
-import { addressKey } from './address.ts';
+import type { Labels } from '../telemetry/metrics.ts';
 import { serverBehind } from './certified.ts';
+import { addressKey } from './client-address.ts';
 
 /** Up to this multiple of its bound an address gets an HTTP refusal, which costs a handshake; above it none. */
 const HARD = 2;

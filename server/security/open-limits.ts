@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
-import { addressKey } from './address.ts';
+import { addressKey } from './client-address.ts';
 import { principalName } from './principal.ts';
 import { hasBody } from './slow-bodies.ts';
 

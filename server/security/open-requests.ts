@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { principalOf } from './principal.ts';
-import type { TokenBook } from './token-book.ts';
+import type { TokenBook } from './token-file.ts';
 
 /** Ends open requests whose client has lost its rights: an answer can be a stream that lasts for days. */
 export function endRefusedRequests(app: FastifyInstance, tokens: TokenBook): void {

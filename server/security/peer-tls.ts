@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { checkServerIdentity, type PeerCertificate, type SecureVersion, TLSSocket } from 'node:tls';
 import type { ServerId } from '../../base/ids.ts';
-import { buildConnector, type Connector } from '../../http-parts/undici.ts';
+import { buildConnector, type Connector } from '../../platform/undici.ts';
 import { identityOf } from './certified.ts';
 import type { TlsMaterial, TlsTexts } from './tls-material.ts';
 

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { ServerId } from '../../base/ids.ts';
 import type { Grant } from '../../wire/access.ts';
 import { certifiedBy } from './certified.ts';
-import type { TokenBook } from './token-book.ts';
+import type { TokenBook } from './token-file.ts';
 
 export type Principal =
   /** Another server, which has authenticated its client. */

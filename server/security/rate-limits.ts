@@ -1,6 +1,6 @@
 import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { addressKey } from './address.ts';
+import { addressKey } from './client-address.ts';
 import { type Principal, principalName } from './principal.ts';
 
 const CLIENTS_MAX = 10_000;

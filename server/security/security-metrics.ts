@@ -1,4 +1,4 @@
-import type { Labels, MetricsRegistry } from '../metrics.ts';
+import type { Labels, MetricsRegistry } from '../telemetry/metrics.ts';
 import { ownCertificates } from './certificate-watch.ts';
 import type { Connections } from './connections.ts';
 import type { TlsMaterial } from './tls-material.ts';

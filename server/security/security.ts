@@ -2,12 +2,12 @@ import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import { missingGuards, type NetworkGuards } from '../config-network.ts';
-import { ConfigurationError } from '../configuration-error.ts';
+import { missingGuards, type NetworkGuards } from '../config/config-network.ts';
+import { ConfigurationError } from '../config/configuration-error.ts';
 import { CertificateWatch, type OwnCertificate } from './certificate-watch.ts';
 import { PeerTls } from './peer-tls.ts';
 import { TlsMaterial } from './tls-material.ts';
-import { TokenBook } from './token-book.ts';
+import { TokenBook } from './token-file.ts';
 
 /** Certificates and tokens of a server, read at start and again at `reload`. */
 export class Security {

@@ -2,17 +2,10 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import { ConfigurationError } from '../configuration-error.ts';
+import type { TlsFiles } from '../config/config-network.ts';
+import { ConfigurationError } from '../config/configuration-error.ts';
 import { identityOf } from './certified.ts';
 import { Revocations } from './revocations.ts';
-
-export interface TlsFiles {
-  /** Certificate of this server, optionally with intermediate ones. */
-  readonly cert: string;
-  readonly key: string;
-  /** Trusted authorities: one, or two while they change. */
-  readonly ca: string;
-}
 
 export interface TlsTexts {
   readonly cert: string;

@@ -1,4 +1,4 @@
-import { crc32 } from '../../checksum/crc32.ts';
+import { crc32 } from '../../platform/crc32.ts';
 
 /** The polynomial of CRC-32, its lowest power in the highest bit. */
 const POLYNOMIAL = 0xedb88320;

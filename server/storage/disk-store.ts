@@ -4,7 +4,7 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { RecentMap } from '../../base/recent-map.ts';
-import { crc32 } from '../../checksum/crc32.ts';
+import { crc32 } from '../../platform/crc32.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';

@@ -1,8 +1,8 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import { lentMemory } from '../../base/lent-memory.ts';
-import { crc32 } from '../../checksum/crc32.ts';
+import { lentMemory } from '../../base/releasable-memory.ts';
+import { crc32 } from '../../platform/crc32.ts';
 import { EXTENT_BYTES, type Extent } from '../../wire/locations.ts';
 import { crc32Joined } from './checksum.ts';
 import type { Container, Containers } from './container.ts';

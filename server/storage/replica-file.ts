@@ -1,7 +1,7 @@
 import { assert, unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import { giveBack } from '../../base/lent-memory.ts';
+import { giveBack } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';

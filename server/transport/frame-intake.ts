@@ -1,8 +1,8 @@
 import type { ClientRequestArgs } from 'node:http';
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import { lentMemory, lentPages } from '../../base/lent-memory.ts';
 import { PAGE_BYTES, PAGE_MEMORY_BYTES_MAX } from '../../base/page-memory.ts';
+import { lentMemory, lentPages } from '../../base/releasable-memory.ts';
 import { WRITE_HEAD_BYTES } from '../../wire/file-operation.ts';
 import { FRAME_BYTES_MAX, PAYLOAD_LARGE_BYTES } from './frame.ts';
 

@@ -7,7 +7,7 @@ import { assert } from '../../base/assert.ts';
 import { BoundedMap } from '../../base/bounded-map.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
-import { STATUS_CODES } from '../../http-parts/node-http.ts';
+import { STATUS_CODES } from '../../platform/node-http.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { serverBehind } from '../security/certified.ts';
 import type { PeerTls } from '../security/peer-tls.ts';

@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import type * as Undici from 'undici';
-import { Agent, buildConnector, Pool, request } from '../../http-parts/undici.ts';
+import { Agent, buildConnector, Pool, request } from '../../platform/undici.ts';
 
 /**
  * Goal: programs start with those parts of undici and of `node:http` that they use, and these are what the whole would be.
@@ -100,10 +100,7 @@ test('it fails with the errors of the package', async () => {
 
 test('programs load no more of undici than that, and not the one inside of Node', () => {
   const [inside] = loadedBy('node:http').ofNode;
-  assert.ok(
-    inside,
-    'An import of node:http has Node load no undici any more: http-parts/node-http.ts can go',
-  );
+  assert.ok(inside, 'An import of node:http has Node load no undici any more: platform/node-http.ts can go');
   for (const program of ['client/main.ts', 'fuse/main.ts', 'server/main.ts']) {
     const { ofNode, modules } = loadedBy(new URL(`../../${program}`, import.meta.url).href);
     assert.deepEqual(ofNode, [], program);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { existsSync, globSync, readFileSync } from 'node:fs';
-import { dirname, join, relative, resolve } from 'node:path';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 import { test } from 'node:test';
 import { circlesOf } from './circles.ts';
 import { constructorParameters, readSource } from './source.ts';
@@ -19,14 +19,13 @@ interface Layer {
 const LAYERS: Readonly<Record<string, Layer>> = {
   base: { folders: [], node: false, packages: [] },
   wire: { folders: ['base'], node: false, packages: [] },
-  checksum: { folders: [], node: true, packages: ['@node-rs/crc32'] },
-  'http-parts': { folders: [], node: true, packages: ['undici'] },
+  platform: { folders: [], node: true, packages: ['@node-rs/crc32', 'undici'] },
   world: { folders: ['base'], node: true, packages: [] },
   lease: { folders: ['base', 'wire'], node: false, packages: [] },
   replica: { folders: ['base', 'wire'], node: false, packages: [] },
   catalog: { folders: ['base', 'wire'], node: false, packages: [], types: ['better-sqlite3'] },
   server: {
-    folders: ['base', 'wire', 'checksum', 'http-parts', 'world', 'lease', 'replica', 'catalog'],
+    folders: ['base', 'wire', 'platform', 'world', 'lease', 'replica', 'catalog'],
     node: true,
     packages: [
       '@fastify/busboy',
@@ -41,7 +40,7 @@ const LAYERS: Readonly<Record<string, Layer>> = {
     ],
   },
   client: {
-    folders: ['base', 'wire', 'checksum', 'http-parts', 'world'],
+    folders: ['base', 'wire', 'platform', 'world'],
     node: true,
     packages: ['@peculiar/x509', 'commander', 'reflect-metadata'],
   },
@@ -108,12 +107,12 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'client/dev/': 'processes of real servers',
   'client/doctor/': 'examines the real system',
   'client/lease/guard.ts': 'a process of its own, which watches a real command',
-  'client/mount-log.ts': 'files of the process of a mount',
-  'client/mount.ts': 'starts the process of a mount',
-  'client/output.ts': 'the terminal',
-  'client/signals.ts': 'the terminal',
-  'client/unmount.ts': 'ends the process of a mount',
-  'client/whole-file.ts': 'files that commands write',
+  'client/mounts/mount-log.ts': 'files of the process of a mount',
+  'client/mounts/mount-process.ts': 'starts the process of a mount',
+  'client/terminal/output.ts': 'the terminal',
+  'client/terminal/signals.ts': 'the terminal',
+  'client/mounts/unmount.ts': 'ends the process of a mount',
+  'client/transfer/atomic-file.ts': 'files that commands write',
   'fuse/main.ts': 'the process of a mount',
   'fuse/kernel/reader-thread.ts': 'the thread that reads /dev/fuse',
   'server/main.ts': 'the process of a server',
@@ -127,21 +126,21 @@ const OF_SYSTEM: Readonly<Record<string, string>> = {
 
 /** Sockets, processes and threads of the system. */
 const SYSTEM_PARTS =
-  /^node:(?:net|tls|https?|http2|dns|dgram|child_process|worker_threads|cluster|zlib)$|\/http-parts\/(?:undici|node-http)\.ts$/;
+  /^node:(?:net|tls|https?|http2|dns|dgram|child_process|worker_threads|cluster|zlib)$|\/platform\/(?:undici|node-http)\.ts$/;
 
 /** Folders that reach them below a seam alone. */
 const SEAMED = ['client', 'fuse'];
 
 /** What reaches them, below the seams at which a simulation puts its own: `ServerChannel` and `Transport`. */
 const SYSTEM_EDGES: Readonly<Record<string, string>> = {
-  'client/direct-http.ts': 'the sockets of a ServerChannel',
+  'client/transport/direct-http.ts': 'the sockets of a ServerChannel',
   'client/lease/guarded-command.ts': 'a command under a lease',
-  'client/loopback.ts': 'tells addresses from names',
-  'client/mount-control.ts': 'asks the process of a mount',
-  'client/revoked-servers.ts': 'the sockets of a ServerChannel',
-  'client/run-program.ts': 'programs of the system',
-  'client/socket-channel.ts': 'the sockets of a ServerChannel',
-  'client/traffic.ts': 'the sockets of a ServerChannel',
+  'client/transport/loopback.ts': 'tells addresses from names',
+  'client/mounts/mount-control.ts': 'asks the process of a mount',
+  'client/transport/revoked-servers.ts': 'the sockets of a ServerChannel',
+  'client/mounts/run-program.ts': 'programs of the system',
+  'client/transport/socket-channel.ts': 'the sockets of a ServerChannel',
+  'client/transport/traffic.ts': 'the sockets of a ServerChannel',
   'fuse/control-socket.ts': 'the process of a mount',
   'fuse/kernel/': 'the real kernel',
   'fuse/transport/mount-guard.ts': 'the real kernel',
@@ -276,8 +275,31 @@ test('no file imports itself by way of others, not even for a type', () => {
   assert.deepEqual(circlesOf(new Map(imports)), []);
 });
 
+test('no two folders of a layer import each other, not even through others or for a type', () => {
+  const folderOf = (path: string): string => path.split('/').slice(0, 2).join('/');
+  const imports = new Map<string, string[]>();
+  for (const { path, folder, imports: all } of FILES) {
+    const from = folderOf(path);
+    if (FREE.includes(folder) || from.endsWith('.ts')) continue;
+    const targets = all
+      .filter(({ specifier }) => specifier.startsWith('.'))
+      .map(({ specifier }) => folderOf(relative(ROOT, resolve(ROOT, dirname(path), specifier))))
+      .filter((target) => target !== from);
+    imports.set(from, [...(imports.get(from) ?? []), ...targets]);
+  }
+  assert.ok(imports.size > 30, `${imports.size} folders`);
+  assert.deepEqual(circlesOf(imports), []);
+});
+
+test('no two files of a layer have the same name', () => {
+  const product = FILES.filter(({ folder }) => !FREE.includes(folder));
+  const names = Map.groupBy(product, ({ path, folder }) => `${folder}: ${basename(path)}`);
+  const repeated = [...names].filter(([, files]) => files.length > 1).map(([name]) => name);
+  assert.deepEqual(repeated, []);
+});
+
 test('the lease driver cannot write: it does not import storage', () => {
-  const driver = FILES.find(({ path }) => path === 'server/lease-driver.ts');
+  const driver = FILES.find(({ path }) => path === 'server/drivers/lease-driver.ts');
   const storage = driver?.imports.filter(({ specifier }) => specifier.includes('storage'));
   assert.deepEqual(storage, []);
 });
@@ -298,7 +320,7 @@ test('programs that people start load no schemas, which only servers check', () 
   }
 });
 
-test('values of node:http come from http-parts/: an import of it has Node load its own undici', () => {
+test('values of node:http come from platform/: an import of it has Node load its own undici', () => {
   const faults = FILES.filter(({ folder }) => !FREE.includes(folder)).flatMap(({ path, imports }) =>
     imports.filter(({ specifier, typeOnly }) => specifier === 'node:http' && !typeOnly).map(() => path),
   );

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { giveBack, keepMemory, lend, lentMemory, lentPages } from '../../base/lent-memory.ts';
 import { isPageAligned, PAGE_BYTES } from '../../base/page-memory.ts';
+import { giveBack, keepMemory, lend, lentMemory, lentPages } from '../../base/releasable-memory.ts';
 
 /** Goal: memory ends where it was lent and is given back, and nowhere else: nobody reads in it what is another's. */
 const SIZE_BYTES = 64 * 1024;

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { CacheSession } from '../../client/cache-session.ts';
+import { CacheSession } from '../../client/cluster/cache-session.ts';
 import type { CacheAnswer, CacheRequest } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 

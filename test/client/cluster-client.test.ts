@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
-import { downloadFile } from '../../client/download.ts';
-import { uploadFile } from '../../client/upload.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import { downloadFile } from '../../client/transfer/download.ts';
+import { uploadFile } from '../../client/transfer/upload.ts';
 import { patientWorld } from '../patient-world.ts';
 import { FakeCluster, type Reaction } from './fake-cluster.ts';
 

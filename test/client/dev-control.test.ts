@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { StoryTeller } from '../../client/demo/story-teller.ts';
+import { StoryTeller } from '../../client/demo/demo-reporter.ts';
 import { DevControl } from '../../client/dev/dev-control.ts';
 import type { ServerProcess } from '../../client/dev/server-process.ts';
 import { StreamEventReader } from '../../wire/sse.ts';

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
 import { freePortsInARow } from '../../client/dev/free-ports.ts';
-import { mountObstacle } from '../../client/mount.ts';
-import { mountAt, processes } from '../../client/mount-table.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
+import { mountAt, processes } from '../../client/mounts/mount-table.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { LAUNCHER, runCli } from './run-cli.ts';
 

@@ -6,11 +6,11 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { Access } from '../../client/access.ts';
-import { DirectHttp, UnusualAnswerError } from '../../client/direct-http.ts';
-import { Endpoint } from '../../client/endpoint.ts';
-import type { ServerRequest } from '../../client/server-channel.ts';
-import { Traffic } from '../../client/traffic.ts';
+import { Access } from '../../client/transport/access.ts';
+import { DirectHttp, UnusualAnswerError } from '../../client/transport/direct-http.ts';
+import { Endpoint } from '../../client/transport/endpoint.ts';
+import type { ServerRequest } from '../../client/transport/server-channel.ts';
+import { Traffic } from '../../client/transport/traffic.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const CONNECT_TIMEOUT_MS = 5_000;

@@ -12,7 +12,7 @@ import { examineCluster, examinePorts } from '../../client/doctor/cluster.ts';
 import { examineDataFolder } from '../../client/doctor/data-folder.ts';
 import type { Finding } from '../../client/doctor/finding.ts';
 import { examineMachine } from '../../client/doctor/machine.ts';
-import { unmountDirectory } from '../../client/unmount.ts';
+import { unmountDirectory } from '../../client/mounts/unmount.ts';
 import { noMount, TestMount } from '../fuse/mounted.ts';
 
 const NOBODY = 65_534;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import { describeFailure } from '../../client/failure.ts';
+import { describeFailure } from '../../client/terminal/failure.ts';
 
 /** Goal: whoever is refused is told what to do next, and that it fits what was refused. */
 test('the hint is that of the reason, and more exact where the message says more', () => {

@@ -1,7 +1,7 @@
 /** Who answered for a file last is asked first, by whoever opens it again. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LastPrimaries } from '../../client/last-primaries.ts';
+import { LastPrimaries } from '../../client/cluster/last-primaries.ts';
 
 test('who answered last is asked first by all who have the file open, and by those who open it later', () => {
   const known = new LastPrimaries();

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Memory, type OwnChange, type OwnOutcome } from '../../client/memory.ts';
+import { Memory, type OwnChange, type OwnOutcome } from '../../client/cluster/catalog-cache.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 
 const DIRECTORY = 5;

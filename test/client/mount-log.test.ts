@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { createMountLog, nameMountLog, OWN_LOG_VARIABLE, ownFolder } from '../../client/mount-log.ts';
+import { createMountLog, nameMountLog, OWN_LOG_VARIABLE, ownFolder } from '../../client/mounts/mount-log.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-mount-log-'));
 after(() => rmSync(folder, { recursive: true }));

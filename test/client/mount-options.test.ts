@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { CommandFailure } from '../../client/failure.ts';
 import {
   cacheModeOf,
   flagOptions,
@@ -10,7 +9,8 @@ import {
   optionText,
   parseMountOptions,
   parseMountSource,
-} from '../../client/mount-options.ts';
+} from '../../client/mounts/mount-options.ts';
+import { CommandFailure } from '../../client/terminal/failure.ts';
 
 const DOCUMENT = readFileSync(new URL('../../docs/mount.md', import.meta.url), 'utf8');
 

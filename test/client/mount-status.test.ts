@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { LATE_ERROR_MESSAGE, lateErrorsIn } from '../../client/mount-status.ts';
+import { LATE_ERROR_MESSAGE, lateErrorsIn } from '../../client/mounts/mount-status.ts';
 
 test('late errors are read from a log, whatever else is in it', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-log-'));

@@ -10,7 +10,7 @@ import {
   mountAt,
   stillHeld,
   usersOf,
-} from '../../client/mount-table.ts';
+} from '../../client/mounts/mount-table.ts';
 
 const TABLE = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
 88 22 0:51 / /mnt/a\\040b rw,nosuid,nodev - fuse leasehold:main rw,user_id=0

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { formatBytes, formatDuration, parseDurationMs, parseSize } from '../../client/quantities.ts';
+import { formatBytes, formatDuration, parseDurationMs, parseSize } from '../../client/terminal/quantities.ts';
 
 test('sizes', () => {
   assert.equal(parseSize('4096'), 4096);

@@ -4,10 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { Delegations } from '../../client/delegations.ts';
-import { RememberingClient } from '../../client/remembering-client.ts';
-import { decodeBirths } from '../../wire/births.ts';
+import { RememberingClient } from '../../client/cluster/caching-client.ts';
+import { Delegations } from '../../client/cluster/delegations.ts';
 import type { CacheRequest, CommandRequest, NotedRead, QueryRequest } from '../../wire/catalog-api.ts';
+import { decodeBirths } from '../../wire/new-files.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { patientWorld } from '../patient-world.ts';
 import { FakeCluster, type Reaction, type SeenRequest } from './fake-cluster.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { encodePath, looksRemote, parseRemotePath } from '../../client/remote-path.ts';
+import { encodePath, looksRemote, parseRemotePath } from '../../client/cluster/remote-path.ts';
 
 const GOOD: readonly (readonly [text: string, volume: string, path: string, directory: boolean])[] = [
   ['main:/', 'main', '/', true],

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import { RequestWindow } from '../../client/request-window.ts';
+import { RequestWindow } from '../../client/transport/request-window.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const UNLIMITED = { timeoutMs: Number.POSITIVE_INFINITY };

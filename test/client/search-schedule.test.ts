@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { SEARCH_PERIOD_MAX_MS, SEARCH_PERIOD_MS, SearchSchedule } from '../../client/search-schedule.ts';
+import {
+  SEARCH_PERIOD_MAX_MS,
+  SEARCH_PERIOD_MS,
+  SearchSchedule,
+} from '../../client/transport/search-schedule.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 /** A schedule on a clock of its own. */

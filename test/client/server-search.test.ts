@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Access } from '../../client/access.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
-import { Endpoint } from '../../client/endpoint.ts';
-import { addressFrom, findServers } from '../../client/server-search.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import { Access } from '../../client/transport/access.ts';
+import { Endpoint } from '../../client/transport/endpoint.ts';
+import { addressFrom, findServers } from '../../client/transport/server-search.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';

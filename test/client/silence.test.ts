@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { FakeCluster } from './fake-cluster.ts';
@@ -198,7 +198,7 @@ for (const closes of [true, false]) {
     await using cluster = await FakeCluster.start();
     cluster.addFile('x');
     cluster.server(0).mute();
-    const modules = ['client/cluster-client.ts', 'world/system-world.ts'].map((path) =>
+    const modules = ['client/cluster/cluster-client.ts', 'world/system-world.ts'].map((path) =>
       fileURLToPath(new URL(`../../${path}`, import.meta.url)),
     );
     const child = spawn(

@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { REQUEST_WINDOW } from '../../client/request-window.ts';
-import { UnflushedCommands } from '../../client/unflushed-commands.ts';
+import { UnflushedCommands } from '../../client/cluster/unflushed-commands.ts';
+import { REQUEST_WINDOW } from '../../client/transport/request-window.ts';
 import { FLUSH_SESSIONS_MAX } from '../../wire/request-limits.ts';
 
 test('of each session the latest numbers are named, and what is answered during a flush is left for the next one', () => {

@@ -12,8 +12,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
-import { mountAt } from '../../client/mount-table.ts';
-import { type UnmountOptions, unmountDirectory } from '../../client/unmount.ts';
+import { mountAt } from '../../client/mounts/mount-table.ts';
+import { type UnmountOptions, unmountDirectory } from '../../client/mounts/unmount.ts';
 import { noMount, TestMount } from '../fuse/mounted.ts';
 
 const skip = noMount;

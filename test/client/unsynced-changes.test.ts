@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type UnsyncedChanges, UnsyncedFiles } from '../../client/unsynced-changes.ts';
+import { type UnsyncedChanges, UnsyncedFiles } from '../../client/cluster/unsynced-changes.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { AcknowledgedRequest, FileState, WriteResult } from '../../wire/http-api.ts';
 

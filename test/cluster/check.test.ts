@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type Mutation, plantedEnv } from '../planted/plant.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ClusterClient } from '../../client/cluster-client.ts';
-import { uploadFile } from '../../client/upload.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import { uploadFile } from '../../client/transfer/upload.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
 import { isLong, onlyLong } from '../long.ts';

@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type WebSocket, WebSocket as WebSocketClient, WebSocketServer } from 'ws';
 import type { ServerId } from '../../base/ids.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
-import { paramsHash } from '../../server/config.ts';
+import { paramsHash } from '../../server/config/config.ts';
 import { helloHeaders, type Introduction, PEER_PATH } from '../../server/transport/handshake.ts';
 import { ask } from '../http/ask.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';

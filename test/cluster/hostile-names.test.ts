@@ -8,7 +8,7 @@ import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { ClusterMount, command, type RunResult, run, runOk } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster } from './real-cluster.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { ClusterClient } from '../../client/cluster-client.ts';
-import { uploadFile } from '../../client/upload.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import { uploadFile } from '../../client/transfer/upload.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { runCli } from '../client/run-cli.ts';
 import { RealCluster, until } from './real-cluster.ts';

@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import type { LockList } from '../../wire/lock-api.ts';
 import { isLong, onlyLong, SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { after, test } from 'node:test';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type CliResult, runCli } from '../client/run-cli.ts';

@@ -23,7 +23,7 @@ import {
 } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
 import { onlyLong, SERVERS_OF_FORM } from '../long.ts';

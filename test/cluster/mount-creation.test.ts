@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { release } from 'node:os';
 import { after, test } from 'node:test';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { isLinuxSince } from '../../fuse/kernel/kernel-mount.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';

@@ -9,7 +9,7 @@ import { spawn } from 'node:child_process';
 import { mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { MountStatus } from '../../client/mount-status.ts';
+import type { MountStatus } from '../../client/mounts/mount-status.ts';
 import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { noMounts, transportsOfForm } from '../posix/mounts.ts';
 import { ClusterMount, commandOk } from './cluster-mount.ts';

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { ask } from '../http/ask.ts';
 import { ClusterMount, run } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';

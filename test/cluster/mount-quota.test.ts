@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile, stat, unlink } from 'node:fs/promises';
 import { after, test } from 'node:test';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { onlyLong, SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount, commandOk, run } from './cluster-mount.ts';

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { isLong } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { ServerId } from '../../base/ids.ts';
 import { EXIT_LEASE_LOST, EXIT_LEASE_TAKEN } from '../../client/commands/lease.ts';
 import { NamedLeaseClient } from '../../client/lease/named-lease-client.ts';
-import { leaseMembers } from '../../server/named/lease-place.ts';
+import { leaseMembers } from '../../server/named/name-voters.ts';
 import type { GrantedLease, LeaseEvent, LeaseList, LeaseLook } from '../../wire/named-lease-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type Answer, ask, askJson, problemIn } from '../http/ask.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { randomBytes, randomInt } from 'node:crypto';
 import { after, test } from 'node:test';
-import { ClusterClient } from '../../client/cluster-client.ts';
-import { mountObstacle } from '../../client/mount.ts';
-import { uploadFile } from '../../client/upload.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
+import { uploadFile } from '../../client/transfer/upload.ts';
 import type { FileState, Problem } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { runCli } from '../client/run-cli.ts';

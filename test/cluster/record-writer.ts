@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
-import type { FileHandle } from '../../client/file-handle.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import type { FileHandle } from '../../client/cluster/file-handle.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { isLong } from '../long.ts';
 

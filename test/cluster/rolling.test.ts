@@ -10,11 +10,11 @@ import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket, WebSocketServer } from 'ws';
 import type { ServerId } from '../../base/ids.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
-import { downloadFile } from '../../client/download.ts';
-import { mountObstacle } from '../../client/mount.ts';
-import { uploadFile } from '../../client/upload.ts';
-import { paramsHash } from '../../server/config.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
+import { downloadFile } from '../../client/transfer/download.ts';
+import { uploadFile } from '../../client/transfer/upload.ts';
+import { paramsHash } from '../../server/config/config.ts';
 import { FOLDER_FORMAT } from '../../server/storage/data-folder.ts';
 import { WIRE_OLDEST, WIRE_VERSION } from '../../server/transport/frame.ts';
 import {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { RealCluster } from './real-cluster.ts';
 

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { parseArgs } from 'node:util';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
 import { RealCluster } from './real-cluster.ts';

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { mkdir, readdir, readFile, rename, rm, unlink, writeFile } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import type { TrashedFile, VolumeInfo } from '../../wire/catalog-api.ts';
 import { ask, askJson, problemIn } from '../http/ask.ts';

@@ -9,7 +9,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { blocksOf, notPrinted } from './blocks.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));

@@ -16,7 +16,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { volumeMounts } from '../../client/mount-table.ts';
+import { volumeMounts } from '../../client/mounts/mount-table.ts';
 import { LAUNCHER } from '../launcher.ts';
 import { isLong } from '../long.ts';
 import { type Block, blocksOf, notPrinted } from './blocks.ts';

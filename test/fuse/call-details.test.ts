@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
-import { lentMemory } from '../../base/lent-memory.ts';
+import { lentMemory } from '../../base/releasable-memory.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ErrorCode } from '../../base/errors.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
 import { errnoName } from '../../fuse/errno.ts';
 import { systemWorld } from '../../world/system-world.ts';

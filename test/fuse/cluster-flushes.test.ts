@@ -1,7 +1,7 @@
 /** Goal: `fsync` of a file has the catalog flush what this mount has changed by names. Method: a client that counts. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ClusterClient } from '../../client/cluster-client.ts';
+import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { FileSystemBackend } from '../../fuse/backend.ts';
 import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
 import { systemWorld } from '../../world/system-world.ts';

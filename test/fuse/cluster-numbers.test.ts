@@ -1,7 +1,7 @@
 /** Goal: a mount finds by its number what is in its volume, and nothing else. Method: a client that answers as the test says. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ClusterClient } from '../../client/cluster-client.ts';
+import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
 import { systemWorld } from '../../world/system-world.ts';
 

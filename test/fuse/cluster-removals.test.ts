@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { ErrorCode } from '../../base/errors.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { ClusterDelegations } from '../../fuse/cluster/cluster-delegations.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';

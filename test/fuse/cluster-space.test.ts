@@ -1,9 +1,9 @@
 /** Goal: `df` and `fallocate` promise no room that the servers would refuse to fill. Method: the client library over servers that answer as the test says. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
-import { replicatedRoom } from '../../fuse/cluster/replicated-room.ts';
+import { replicatedRoom } from '../../fuse/cluster/replicated-capacity.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { FakeCluster } from '../client/fake-cluster.ts';

@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
-import { lend } from '../../base/lent-memory.ts';
+import { lend } from '../../base/releasable-memory.ts';
 import type { Attributes, CreateOutcome, NewFile } from '../../fuse/backend.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { Creates } from '../../fuse/pending/creates.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:os';
 import { test } from 'node:test';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
-import { lostSession } from '../../client/send-once.ts';
+import { lostSession } from '../../client/transport/send-once.ts';
 import { ERRNO, ErrnoError, errnoNumber } from '../../fuse/errno.ts';
 
 test('every code of the catalogue has an error number', () => {

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { type FactsListing, withFacts } from '../../fuse/cluster/facts.ts';
+import { type FactsListing, withFacts } from '../../fuse/cluster/virtual-attributes.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';

@@ -11,7 +11,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { LOCK_END } from '../../base/lock-end.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { BackendLock } from '../../fuse/backend.ts';
 import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import type { Fence } from '../../client/delegations.ts';
+import type { Fence } from '../../client/cluster/delegations.ts';
 import type {
   AttributeChanges,
   Attributes,

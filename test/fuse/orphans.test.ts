@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../fuse/backend.ts';
-import { Orphans } from '../../fuse/contents/orphans.ts';
+import { Orphans } from '../../fuse/contents/unlinked-files.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 test('an open file that lost its name on another mount is kept', async (t) => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { lentMemory } from '../../base/lent-memory.ts';
+import { lentMemory } from '../../base/releasable-memory.ts';
 import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/contents/read-ahead.ts';
 import { ReadSource } from '../../fuse/contents/read-source.ts';
 import { systemWorld } from '../../world/system-world.ts';

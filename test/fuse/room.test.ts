@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Space } from '../../fuse/backend.ts';
-import { Room } from '../../fuse/contents/room.ts';
+import { Room } from '../../fuse/contents/free-space.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';

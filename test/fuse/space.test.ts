@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ClusterClient } from '../../client/cluster-client.ts';
+import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
 import { systemWorld } from '../../world/system-world.ts';
 

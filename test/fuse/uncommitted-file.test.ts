@@ -16,7 +16,7 @@ import type {
   NewFile,
 } from '../../fuse/backend.ts';
 import { UncommittedFile, type UncommittedFileParts } from '../../fuse/pending/uncommitted-file.ts';
-import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
+import { BIRTH_BYTES_MAX } from '../../wire/new-files.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const SIZE_MAX = 3_000;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
-import { lentMemory } from '../../base/lent-memory.ts';
+import { lentMemory } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import type { FileState } from '../../fuse/backend.ts';
 import { Budget } from '../../fuse/pending/budget.ts';

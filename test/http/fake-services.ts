@@ -13,11 +13,16 @@ import { Tables } from '../../catalog/tables.ts';
 import type { RequestId } from '../../replica/operation.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
 import type { WholeFiles } from '../../server/file/whole-files.ts';
-import { Gateway } from '../../server/gateway.ts';
 import { buildApp } from '../../server/http/app.ts';
-import { MetricsRegistry } from '../../server/metrics.ts';
-import type { CatalogService, FileService, FileStanding, StatusService } from '../../server/services.ts';
+import { Gateway } from '../../server/routing/gateway.ts';
+import type {
+  CatalogService,
+  FileService,
+  FileStanding,
+  StatusService,
+} from '../../server/routing/service-interfaces.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
+import { MetricsRegistry } from '../../server/telemetry/metrics.ts';
 import type {
   AnsweredCommands,
   Command,

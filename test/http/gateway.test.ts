@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { RequestNames } from '../../server/http/request-names.ts';
+import { RequestNames } from '../../server/requests/numbered-requests.ts';
 import type { CommandResults } from '../../wire/catalog-api.ts';
 import { encodeWriteParts } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, WriteResult } from '../../wire/http-api.ts';

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Ajv } from 'ajv';
 import { matching } from '../../server/http/matching.ts';
-import * as birthNumbers from '../../wire/birth-numbers.ts';
 import * as catalogApi from '../../wire/catalog-api.ts';
 import * as lockApi from '../../wire/lock-api.ts';
 import * as namedLeaseApi from '../../wire/named-lease-api.ts';
+import * as birthNumbers from '../../wire/reserved-numbers.ts';
 import { Type } from '../../wire/schema.ts';
 
 const SCHEMAS: Readonly<Record<string, unknown>> = {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { patientWorld } from '../patient-world.ts';
 import { ask, problemIn } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';

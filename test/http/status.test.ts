@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
-import { MetricsRegistry } from '../../server/metrics.ts';
+import { MetricsRegistry } from '../../server/telemetry/metrics.ts';
 import type { ClusterStatus, FileInfo, ServerStatus } from '../../wire/http-api.ts';
 import { patientWorld } from '../patient-world.ts';
 import { ask, askJson, problemIn } from './ask.ts';

@@ -8,8 +8,8 @@ import fc from 'fast-check';
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import { BALLOT_ZERO, type Ballot } from '../../lease/ballot.ts';
 import { CellTable } from '../../lease/cell-table.ts';
+import { LIVES_MAX } from '../../lease/incarnations.ts';
 import type { Lease } from '../../lease/lease.ts';
-import { LIVES_MAX } from '../../lease/lives.ts';
 import type { Register } from '../../lease/register.ts';
 
 function record<T>(parts: { [K in keyof T]: fc.Arbitrary<T[K]> }): fc.Arbitrary<T> {

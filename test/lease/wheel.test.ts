@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { Wheel, type WheelLinks } from '../../lease/wheel.ts';
+import { Wheel, type WheelLinks } from '../../lease/timing-wheel.ts';
 
 const ROWS = 16;
 const START_MS = 1_000_000.4;

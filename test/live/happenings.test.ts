@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { Happenings } from '../../server/live/happenings.ts';
 import { Observer } from '../../server/live/observer.ts';
+import { Happenings } from '../../server/live/server-events.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const S1 = 's1' as ServerId;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ServerId } from '../../base/ids.ts';
-import { type Candidate, chooseServers, Placement } from '../../server/placement.ts';
+import { type Candidate, chooseServers, Placement } from '../../server/process/placement.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 
 function candidate(id: string, more: Partial<Candidate> = {}): Candidate {

@@ -5,7 +5,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/view.ts';
 import { Steward } from '../../server/membership/steward.ts';
-import { Placement } from '../../server/placement.ts';
+import { Placement } from '../../server/process/placement.ts';
 import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { Catalog, main, SERVERS } from '../catalog/fixture.ts';

@@ -6,7 +6,7 @@ import { VOTERS_VERSION } from '../../catalog/versions.ts';
 import { type VotersView, votersJointMs } from '../../lease/voters.ts';
 import { VOTERS_CALL, VotersKeeper } from '../../server/membership/voters-keeper.ts';
 import type { ServerStanding } from '../../server/membership/wanted-members.ts';
-import { firstVoters } from '../../server/named/lease-place.ts';
+import { firstVoters } from '../../server/named/name-voters.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const TIMING = { leaseMs: 1_000, clockSkewMaxMs: 20 };

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { EXIT_LEASE_LOST } from '../../client/commands/lease.ts';
-import { EXIT_FAILED } from '../../client/failure.ts';
+import { EXIT_FAILED } from '../../client/terminal/failure.ts';
 import { streamEventText } from '../../wire/sse.ts';
 import { runCli } from '../client/run-cli.ts';
 import { until } from '../cluster/real-cluster.ts';

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
-import { firstVoters, LeasePlaces, leaseCell, leaseMembers } from '../../server/named/lease-place.ts';
+import { firstVoters, LeasePlaces, leaseCell, leaseMembers } from '../../server/named/name-voters.ts';
 import {
   isLeaseKey,
   isLeaseName,

@@ -1,5 +1,5 @@
 /** `npm run nemesis:mount`: see `--help`. */
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { amongClients, endOnSignals, ownNetwork } from './among-clients.ts';
 import { programRun } from './command-line.ts';
 import { ImageDisk } from './disk.ts';

@@ -1,5 +1,5 @@
 /** `npm run nemesis:names`: see `--help`. */
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { amongClients, endOnSignals, ownNetwork } from './among-clients.ts';
 import { programRun } from './command-line.ts';
 import { NAMES_HELP, type NamesArguments, namesArgumentsParse } from './names-arguments.ts';

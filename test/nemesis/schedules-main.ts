@@ -1,5 +1,5 @@
 /** `npm run nemesis:schedules`: see `--help`. */
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { amongClients, endOnSignals, ownNetwork } from './among-clients.ts';
 import { integerOption, listOption, optionsParse, programRun } from './command-line.ts';
 import { CACHES } from './names-arguments.ts';

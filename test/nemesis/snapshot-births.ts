@@ -1,6 +1,6 @@
 /** Small files that come as a whole while snapshots are made: which of them a snapshot has to show, may show, and must not. */
 import { ServiceError } from '../../base/errors.ts';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 /** Files of one request. */

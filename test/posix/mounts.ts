@@ -2,7 +2,7 @@ import { chmod, mkdtemp, rm, rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { ClusterMount, run, runOk } from '../cluster/cluster-mount.ts';
 import { LAUNCHER, type RealCluster } from '../cluster/real-cluster.ts';
 import { isLong } from '../long.ts';

@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { mountObstacle } from '../../client/mount.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { ClusterMount, run } from '../cluster/cluster-mount.ts';
 import { RealCluster } from '../cluster/real-cluster.ts';
 import { SERVERS_OF_FORM } from '../long.ts';

@@ -4,8 +4,8 @@ import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { LocalFlush } from '../../replica/local-flush.ts';
 import { Outbox } from '../../replica/outbox.ts';
+import { Standing } from '../../replica/replica-state.ts';
 import { SessionTable } from '../../replica/sessions.ts';
-import { Standing } from '../../replica/standing.ts';
 
 const A = 'a' as ServerId;
 const EPOCH: Epoch = { counter: 1, server: A, incarnation: 1 as Incarnation };

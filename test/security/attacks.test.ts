@@ -10,7 +10,7 @@ import { after, before, test } from 'node:test';
 import type { TLSSocket } from 'node:tls';
 import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.ts';
 import type { Role } from '../../wire/access.ts';
-import { encodeBirths } from '../../wire/births.ts';
+import { encodeBirths } from '../../wire/new-files.ts';
 import { formatTokenFile, type KnownToken, parseTokenFile } from '../../wire/tokens.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { SecureCluster } from './secure-cluster.ts';

@@ -12,7 +12,7 @@ import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { refuseConnection } from '../../server/http/problems.ts';
-import { addressKey } from '../../server/security/address.ts';
+import { addressKey } from '../../server/security/client-address.ts';
 import { Connections } from '../../server/security/connections.ts';
 import { createListener, LISTENER_LIMITS, type ListenerLimits } from '../../server/security/listener.ts';
 import type { Principal } from '../../server/security/principal.ts';

@@ -15,14 +15,14 @@ import { connect, createServer, type TLSSocket } from 'node:tls';
 import { fastify } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { drawToken } from '../../client/certificates/token-file.ts';
-import { RevokedServers } from '../../client/revoked-servers.ts';
+import { RevokedServers } from '../../client/transport/revoked-servers.ts';
 import { ADMIN, READ, WRITE } from '../../server/http/roles.ts';
 import { installAuthorization } from '../../server/security/authorization.ts';
 import { CAPABILITY_MS, Capabilities, type Capability } from '../../server/security/capabilities.ts';
 import { Connections } from '../../server/security/connections.ts';
 import { RateLimits } from '../../server/security/rate-limits.ts';
 import { Revocations } from '../../server/security/revocations.ts';
-import { TokenBook } from '../../server/security/token-book.ts';
+import { TokenBook } from '../../server/security/token-file.ts';
 import { VolumeScope } from '../../server/security/volume-scope.ts';
 import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
 import {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
 import { freePorts } from '../../client/dev/free-ports.ts';
-import { readConfig } from '../../server/config.ts';
+import { readConfig } from '../../server/config/config.ts';
 import { Server } from '../../server/server.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { TestAuthority } from './authority.ts';

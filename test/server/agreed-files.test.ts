@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
-import { firstEpoch } from '../../replica/birth.ts';
-import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/agreed-files.ts';
+import { firstEpoch } from '../../replica/create-with-contents.ts';
+import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/quorum-reads.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 const BYTES = Buffer.from('the whole of it');

@@ -9,9 +9,9 @@ import {
   readConfig,
   type ServerConfig,
   serverHelp,
-} from '../../server/config.ts';
-import { OPTIONS, optionEnv } from '../../server/config-options.ts';
-import { ConfigurationError } from '../../server/configuration-error.ts';
+} from '../../server/config/config.ts';
+import { OPTIONS, optionEnv } from '../../server/config/config-options.ts';
+import { ConfigurationError } from '../../server/config/configuration-error.ts';
 
 const PEERS = ['--peer', 's1=127.0.0.1:7401', '--peer', 's2=127.0.0.1:7402', '--peer', 's3=127.0.0.1:7403'];
 const GOOD = ['--id', 's1', '--data', '/d', ...PEERS];

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { freePorts } from '../../client/dev/free-ports.ts';
-import { readConfig } from '../../server/config.ts';
+import { readConfig } from '../../server/config/config.ts';
 import { Server } from '../../server/server.ts';
 import { patientWorld } from '../patient-world.ts';
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
-import type { CopyPiece } from '../../server/services.ts';
+import type { CopyPiece } from '../../server/routing/service-interfaces.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
 async function started(

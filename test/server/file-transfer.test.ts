@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
+import { decodeStateRequest, encodeStateRequest } from '../../server/drivers/state-call.ts';
 import {
   type Comparison,
   decodeComparison,
@@ -24,7 +25,6 @@ import {
   encodeWanted,
 } from '../../server/file/file-transfer.ts';
 import { decodeWriteOutcome, encodeWriteOutcome } from '../../server/file/write-outcome.ts';
-import { decodeStateRequest, encodeStateRequest } from '../../server/state-call.ts';
 import { FAN_OUT } from '../../server/storage/object-digests.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 

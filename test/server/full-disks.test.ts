@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import pino from 'pino';
 import type { ServerId } from '../../base/ids.ts';
-import { FullDisks } from '../../server/full-disks.ts';
+import { FullDisks } from '../../server/process/full-disks.ts';
 import { DiskReserve } from '../../server/storage/reserve.ts';
 import { systemWorld } from '../../world/system-world.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import { justMade } from '../../server/catalog/just-made.ts';
+import { justMade } from '../../server/catalog/new-inodes.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
-import { LateErrorReports } from '../../server/late-errors.ts';
-import { MetricsRegistry } from '../../server/metrics.ts';
+import { LateErrorReports } from '../../server/live/late-errors.ts';
+import { MetricsRegistry } from '../../server/telemetry/metrics.ts';
 import { patientWorld } from '../patient-world.ts';
 
 test('operations that this release does not know count together', async () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { attributesWithState } from '../../server/live-attributes.ts';
+import { attributesWithState } from '../../server/routing/live-attributes.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import { Catalog } from '../catalog/fixture.ts';
 

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { AssertionFailure } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
-import { createLogger, endOnFatal, logDestination } from '../../server/log.ts';
+import { createLogger, endOnFatal, logDestination } from '../../server/telemetry/log.ts';
 import { patientWorld } from '../patient-world.ts';
 
 class Process extends EventEmitter {

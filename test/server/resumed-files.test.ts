@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation } from '../../base/ids.ts';
-import { firstEpoch } from '../../replica/birth.ts';
-import { birthOperations } from '../../server/file/borne-file.ts';
+import { firstEpoch } from '../../replica/create-with-contents.ts';
+import { birthOperations } from '../../server/file/file-with-contents.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Room } from '../../server/file/room.ts';
+import { Room } from '../../server/file/free-space.ts';
 import type { FileStore, StoreSpace } from '../../server/storage/store.ts';
 
 const GIB = 2 ** 30;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Timer } from '../../base/world.ts';
-import { Rounds } from '../../server/rounds.ts';
+import { Rounds } from '../../server/process/rounds.ts';
 
 const TIMER: Timer = { cancel: () => undefined, unref: () => TIMER };
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { ownDescriptors, Shortages } from '../../server/shortages.ts';
+import { ownDescriptors, Shortages } from '../../server/process/shortages.ts';
 import { patientWorld } from '../patient-world.ts';
 
 test('connections and descriptors that run out are reported once, until there are enough again', async () => {

@@ -14,7 +14,7 @@ import { ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import { WriteBarrier } from '../../server/catalog/write-barrier.ts';
 import type { CatalogAccess } from '../../server/file/catalog-access.ts';
-import { ShownFiles } from '../../server/shown-files.ts';
+import { ShownFiles } from '../../server/routing/shown-files.ts';
 import type { Command, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
 import { patientWorld } from '../patient-world.ts';
 import { requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';

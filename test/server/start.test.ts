@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import type { World } from '../../base/world.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
-import { readConfig } from '../../server/config.ts';
+import { readConfig } from '../../server/config/config.ts';
 import { Server } from '../../server/server.ts';
 import { patientWorld } from '../patient-world.ts';
 

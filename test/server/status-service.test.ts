@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Clock } from '../../server/clock.ts';
-import { LocalStatusService } from '../../server/status-service.ts';
+import { Clock } from '../../server/process/clock.ts';
+import { LocalStatusService } from '../../server/status/status-service.ts';
 import { patientWorld } from '../patient-world.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Clock } from '../../server/clock.ts';
-import { WakeQueue } from '../../server/wake-queue.ts';
+import { WakeQueue } from '../../server/drivers/wake-queue.ts';
+import { Clock } from '../../server/process/clock.ts';
 import { patientWorld } from '../patient-world.ts';
 
 test('sleepers wake in the order of their times, equal ones in the order they came', async () => {

@@ -1,6 +1,6 @@
-/** One server that creates the file with contents, or stores it for the server that does (`replica/birth.ts`). */
+/** One server that creates the file with contents, or stores it for the server that does (`replica/create-with-contents.ts`). */
 import type { ServerId } from '../../base/ids.ts';
-import { Birth, BirthNumbers, firstEpoch, mayBeBorne } from '../../replica/birth.ts';
+import { Birth, BirthNumbers, firstEpoch, mayBeBorne } from '../../replica/create-with-contents.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { operationOf, type Write } from './replica-disk.ts';
 import type { ReplicaGroup } from './replica-group.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomFillSync } from 'node:crypto';
 import { test } from 'node:test';
 import { crc32 as crc32OfZlib } from 'node:zlib';
-import { crc32, trustedCrc32 } from '../../checksum/crc32.ts';
+import { crc32, trustedCrc32 } from '../../platform/crc32.ts';
 import { crc32Joined, crc32Of, crc32Replaced } from '../../server/storage/checksum.ts';
 
 /**

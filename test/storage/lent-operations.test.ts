@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import { lend } from '../../base/lent-memory.ts';
+import { lend } from '../../base/releasable-memory.ts';
 import { diskFileOps, type FileOps } from '../../server/storage/file-ops.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { DiskFixture } from './stores.ts';

@@ -5,7 +5,7 @@ import type { Browser, Page } from 'playwright-core';
 import { SlotsLoad } from '../../client/demo/slots-load.ts';
 import { DevCluster } from '../../client/dev/dev-cluster.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
-import { uploadFile } from '../../client/upload.ts';
+import { uploadFile } from '../../client/transfer/upload.ts';
 import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 
 const PHONE = { width: 360, height: 780 };

@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Browser, Page } from 'playwright-core';
-import { runDemo } from '../../client/demo/demo.ts';
+import { runDemo } from '../../client/demo/run-demo.ts';
 import { DevCluster } from '../../client/dev/dev-cluster.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
-import { uploadFile } from '../../client/upload.ts';
+import { uploadFile } from '../../client/transfer/upload.ts';
 import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 
 /**

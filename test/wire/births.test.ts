@@ -1,7 +1,7 @@
 /** Goal: new files travel with what their client says of its session, and as servers of earlier releases read them where it says nothing. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Birth, type BirthRequest, decodeBirths, encodeBirths } from '../../wire/births.ts';
+import { type Birth, type BirthRequest, decodeBirths, encodeBirths } from '../../wire/new-files.ts';
 
 const REQUEST: BirthRequest = {
   ...{ session: 1, number: 2, owner: 3 },

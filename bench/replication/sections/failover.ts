@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { FileStanding } from '../../../server/services.ts';
+import type { FileStanding } from '../../../server/routing/service-interfaces.ts';
 import { until } from '../../../test/cluster/real-cluster.ts';
 import { HEADER_FORWARDED } from '../../../wire/http-api.ts';
 import type { Goal, Report } from '../../lease/report.ts';

@@ -1,4 +1,3 @@
-import { NumbersRequest } from '../../../wire/birth-numbers.ts';
 import {
   CacheRequest,
   ChangesRequest,
@@ -9,6 +8,7 @@ import {
 import { LateErrorReport } from '../../../wire/late-errors.ts';
 import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
 import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';
+import { NumbersRequest } from '../../../wire/reserved-numbers.ts';
 import { Type } from '../../../wire/schema.ts';
 import { count, done, flag, json, type Operation, type Operations, octets, text, told } from './operation.ts';
 

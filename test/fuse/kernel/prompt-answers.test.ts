@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import { promptAnswer } from '../../../fuse/kernel/prompt-answers.ts';
 import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
+import { promptAnswer } from '../../../fuse/kernel/reader-answers.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 

@@ -1,11 +1,11 @@
-import type { Response } from '../../../client/response.ts';
+import type { Response } from '../../../client/transport/response.ts';
 import {
   type ServerChannel,
   type ServerRequest,
   type StreamedResponse,
   wholeBody,
-} from '../../../client/server-channel.ts';
-import type { HttpChannel, StreamedAnswer } from '../../../http-parts/http-channel.ts';
+} from '../../../client/transport/server-channel.ts';
+import type { HttpChannel, StreamedAnswer } from '../../../platform/http-channel.ts';
 
 /** @returns the way of a client library over a simulated channel */
 export function clientChannel(channel: HttpChannel): ServerChannel {

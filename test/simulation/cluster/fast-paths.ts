@@ -2,8 +2,9 @@
  * Fast paths of the product: ways that spare a request, a sync or a wait, and that are right only under conditions. A seed counts
  * each that is taken while a fault is under way, by name; the CI form demands them.
  */
-import { Delegations } from '../../../client/delegations.ts';
-import { RememberingClient } from '../../../client/remembering-client.ts';
+
+import { RememberingClient } from '../../../client/cluster/caching-client.ts';
+import { Delegations } from '../../../client/cluster/delegations.ts';
 import { PagesOfFile } from '../../../fuse/contents/written-pages.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { GrantedNames } from '../../../fuse/kernel-view/granted-names.ts';
@@ -17,9 +18,9 @@ import { LocalFlush } from '../../../replica/local-flush.ts';
 import { ReadLease } from '../../../replica/read-lease.ts';
 import { Reset } from '../../../replica/reset.ts';
 import { ClientCaches } from '../../../server/catalog/client-caches.ts';
-import { Births as ServerBirths } from '../../../server/file/births.ts';
+import { Births as ServerBirths } from '../../../server/file/create-with-contents.ts';
 import { LiveMarks } from '../../../server/file/live-marks.ts';
-import { MemberNews } from '../../../server/file/member-news.ts';
+import { MemberNews } from '../../../server/file/member-changes.ts';
 import { Settler } from '../../../server/file/settler.ts';
 import { Succession } from '../../../server/file/succession.ts';
 import { PromptWrites } from '../../../server/storage/prompt-writes.ts';

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../../../base/errors.ts';
 import type { Prng } from '../../../base/prng.ts';
-import type { ClusterClient } from '../../../client/cluster-client.ts';
+import type { ClusterClient } from '../../../client/cluster/cluster-client.ts';
 import type { Operation } from '../../history/operation.ts';
 import { ignoreKernelError, KernelError } from '../kernel/kernel-error.ts';
 import { Mutex } from '../kernel/kernel-locks.ts';

@@ -1,7 +1,7 @@
 import './guard.ts';
 import type { Prng } from '../../../base/prng.ts';
-import { Access } from '../../../client/access.ts';
-import { ClusterClient } from '../../../client/cluster-client.ts';
+import { ClusterClient } from '../../../client/cluster/cluster-client.ts';
+import { Access } from '../../../client/transport/access.ts';
 import { clientChannel } from './client-channel.ts';
 import { derived } from './derived.ts';
 import { inSimulation } from './in-simulation.ts';

@@ -4,7 +4,7 @@ import type {
   ChannelRequest,
   HttpChannel,
   StreamedAnswer,
-} from '../../../http-parts/http-channel.ts';
+} from '../../../platform/http-channel.ts';
 import { type InjectedAnswer, injectRequest } from './injected-request.ts';
 import type { Network } from './network.ts';
 import type { SimulatedProcess } from './simulated-process.ts';

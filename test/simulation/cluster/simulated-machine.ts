@@ -1,4 +1,4 @@
-import { parseMountOptions } from '../../../client/mount-options.ts';
+import { parseMountOptions } from '../../../client/mounts/mount-options.ts';
 import { NAMELESS_USERS } from '../../../fuse/cluster/users.ts';
 import { type ClusterMount, mountCluster } from '../../../fuse/composition.ts';
 import { WRITTEN_BYTES_LEAST } from '../../../fuse/contents/written-pages.ts';

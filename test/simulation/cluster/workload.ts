@@ -1,4 +1,4 @@
-import type { ClusterClient } from '../../../client/cluster-client.ts';
+import type { ClusterClient } from '../../../client/cluster/cluster-client.ts';
 import type { ClientProgram, MountProgram } from './program.ts';
 import type { Run } from './run.ts';
 import type { ClusterShape } from './simulated-cluster.ts';

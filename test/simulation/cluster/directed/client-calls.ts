@@ -1,8 +1,8 @@
 import { ServiceError } from '../../../../base/errors.ts';
 import type { ServerId } from '../../../../base/ids.ts';
-import type { ClusterClient } from '../../../../client/cluster-client.ts';
-import type { FileHandle } from '../../../../client/file-handle.ts';
-import type { ChannelAnswer, HttpChannel } from '../../../../http-parts/http-channel.ts';
+import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
+import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
+import type { ChannelAnswer, HttpChannel } from '../../../../platform/http-channel.ts';
 import { INODE_FLAGS, type InodeFlag } from '../../../../wire/inode-flags.ts';
 import { createFile, textOf } from '../workloads/parts.ts';
 import type { Caller, CallOutcome } from './stage.ts';

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../../../../base/errors.ts';
-import type { ClusterClient } from '../../../../client/cluster-client.ts';
-import type { FileHandle } from '../../../../client/file-handle.ts';
+import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
+import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
 import { type ClientProgram, type MountProgram, READ_TIMEOUT_MS } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { Workload } from '../workload.ts';

@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../../../../base/errors.ts';
-import type { ClusterClient } from '../../../../client/cluster-client.ts';
+import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
 import type { Operation } from '../../../history/operation.ts';
 import { ignoreKernelError } from '../../kernel/kernel-error.ts';
 import type { Process } from '../../kernel/process.ts';

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../../../../base/errors.ts';
 import type { Prng } from '../../../../base/prng.ts';
-import type { ClusterClient } from '../../../../client/cluster-client.ts';
+import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
 import { KernelError } from '../../kernel/kernel-error.ts';
 import type { Process } from '../../kernel/process.ts';
 import { OneWriterFile, type OneWriterRun } from '../judges/one-writer.ts';

@@ -1,7 +1,7 @@
 /** Parts of which workloads are made. */
-import type { ClusterClient } from '../../../../client/cluster-client.ts';
-import type { CallOptions } from '../../../../client/exchange.ts';
-import type { FileHandle } from '../../../../client/file-handle.ts';
+import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
+import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
+import type { CallOptions } from '../../../../client/transport/exchange.ts';
 import type { Attributes } from '../../../../wire/catalog-api.ts';
 import type { ClientProgram, MountProgram } from '../program.ts';
 import type { Run } from '../run.ts';

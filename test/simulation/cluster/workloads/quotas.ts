@@ -2,7 +2,7 @@
  * Several clients fill, cut, rewrite, replace, remove and restore the same few files of a volume with quotas and a trash. The
  * counters of the volume never exceed the quotas; that they equal a recount is for the judge of convergence to see.
  */
-import type { FileHandle } from '../../../../client/file-handle.ts';
+import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
 import type { ClientProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
 import { CALL, createFile, turns, weighted } from './parts.ts';

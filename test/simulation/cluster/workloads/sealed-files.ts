@@ -1,5 +1,5 @@
-import type { ClusterClient } from '../../../../client/cluster-client.ts';
-import type { FileHandle } from '../../../../client/file-handle.ts';
+import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
+import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
 import { type ClientProgram, READ_TIMEOUT_MS } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { Workload } from '../workload.ts';

@@ -4,10 +4,10 @@
  * and nothing once it is removed.
  */
 import { ServiceError } from '../../../../base/errors.ts';
-import { type BackupReport, backup } from '../../../../client/backup/backup.ts';
 import { type RestoreReport, restore } from '../../../../client/backup/restore.ts';
-import type { ClusterClient } from '../../../../client/cluster-client.ts';
-import type { FileHandle } from '../../../../client/file-handle.ts';
+import { type BackupReport, backup } from '../../../../client/backup/volume-backup.ts';
+import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
+import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
 import type { ClientProgram } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { Workload } from '../workload.ts';

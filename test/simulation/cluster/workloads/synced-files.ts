@@ -1,5 +1,5 @@
 import { ServiceError } from '../../../../base/errors.ts';
-import type { FileHandle } from '../../../../client/file-handle.ts';
+import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
 import { type ClientProgram, READ_TIMEOUT_MS } from '../program.ts';
 import type { Workload } from '../workload.ts';
 import { type OwnFile, oneWriterFilesOf } from './one-writer-files.ts';

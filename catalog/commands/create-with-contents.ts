@@ -1,0 +1,171 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { BornFile, CommandOf, CommandResults } from '../../wire/catalog-api.ts';
+import { numberRuns } from '../../wire/reserved-numbers.ts';
+import { assertMayGain } from '../flags.ts';
+import type { InodeRow } from '../inode-rows.ts';
+import { nameCheck, timeCheck } from '../names.ts';
+import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
+import { KIND_FILE, POLICIES } from '../schema.ts';
+import type { Tables } from '../tables.ts';
+import { directoryOf } from '../tree.ts';
+import type { VolumeRow } from '../volume-tables.ts';
+import { inherit } from './acls.ts';
+import { MODE_SETGID } from './entries.ts';
+
+/** Lifetime of an unused reservation, longer than clients learn; its stored contents may then be deleted. */
+const RESERVED_NS = 15n * 60n * 1_000_000_000n;
+
+/** With this policy a majority suffices for contents that no client has seen. */
+const QUORUM = POLICIES.indexOf('quorum');
+
+type NewFile = CommandOf<'bear'>['files'][number];
+
+export function reserveInodes(
+  tables: Tables,
+  { owner, count, members = [[]] }: CommandOf<'reserve-inodes'>,
+  atNs: string,
+): CommandResults['reserve-inodes'] {
+  const first = tables.numbers.take(count);
+  for (const run of numberRuns(first, count, members))
+    tables.numbers.reserve({ ...run, owner, atNs, members: run.members.join(',') });
+  return { first };
+}
+
+export function voidInodes(
+  tables: Tables,
+  { owner, inodes }: CommandOf<'void-inodes'>,
+): CommandResults['void-inodes'] {
+  return { voided: inodes.filter((inode) => tables.numbers.takeReserved(owner, inode)) };
+}
+
+export function forgetReservations(tables: Tables, atNs: string): void {
+  tables.numbers.forgetReserved((BigInt(atNs) - RESERVED_NS).toString());
+}
+
+export function notReserved(inode: number): ServiceError {
+  return new ServiceError('precondition-failed', `Inode ${inode} is not reserved, or not any more`);
+}
+
+/** Links files whose contents are stored, in order. Writes nothing of a file before all its checks. */
+export function bear(tables: Tables, command: CommandOf<'bear'>, atNs: string): CommandResults['bear'] {
+  const nursery = new Nursery(tables, command, atNs);
+  const files: Record<string, BornFile> = {};
+  for (const file of command.files) {
+    try {
+      files[file.inode] = nursery.bear(file);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      files[file.inode] = { code: error.code, message: error.message };
+    }
+  }
+  nursery.count();
+  return { atNs, limited: nursery.limited, files };
+}
+
+function sameMembers(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((member) => b.includes(member));
+}
+
+class Nursery {
+  readonly #tables: Tables;
+  readonly #command: CommandOf<'bear'>;
+  readonly #atNs: string;
+  readonly #replicas: readonly string[];
+  readonly #elsewhere = new Map<number, readonly string[]>();
+  readonly #directories = new Map<number, InodeRow>();
+  readonly #grown = new Set<number>();
+  #volume: VolumeRow | null = null;
+  #inodes = 0;
+  #bytes = 0;
+
+  constructor(tables: Tables, command: CommandOf<'bear'>, atNs: string) {
+    this.#tables = tables;
+    this.#command = command;
+    this.#atNs = atNs;
+    this.#replicas = command.replicas;
+    for (const { replicas, inodes } of command.elsewhere ?? [])
+      for (const inode of inodes) this.#elsewhere.set(inode, replicas);
+  }
+
+  get limited(): boolean {
+    return this.#volume !== null && this.#volume.quotaBytes > 0;
+  }
+
+  bear(file: NewFile): BornFile {
+    const { inode: id, name, uid, sizeBytes } = file;
+    nameCheck(name);
+    const directory = this.#directory(file.parent);
+    const volume = this.#volumeOf(directory);
+    assertMayGain(directory);
+    if (this.#tables.entries.has(directory.id, name))
+      throw new ServiceError('exists', `There is a "${name}" already`);
+    const accessedNs = timeCheck(file.accessedNs ?? this.#atNs);
+    const modifiedNs = timeCheck(file.modifiedNs ?? this.#atNs);
+    const changedNs = timeCheck(file.changedNs ?? this.#atNs);
+    assertInodeAllowed(volume);
+    assertBytesAllowed(volume, sizeBytes, 0);
+    const replicas = this.#elsewhere.get(id) ?? this.#replicas;
+    this.#assertMembers(id, replicas);
+    if (!this.#tables.numbers.takeReserved(this.#command.owner, id)) throw notReserved(id);
+
+    const { mode, keep } = inherit(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
+    const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
+    this.#tables.inodes.bear({
+      ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs },
+      createdNs: this.#atNs,
+      replicas: replicas.join(','),
+      objectBytes: volume.objectBytes,
+      contentsEpoch: file.contents.epoch,
+      contentsSeq: file.contents.seq,
+      policy: volume.policy,
+      allowed: this.limited ? sizeBytes : null,
+    });
+    keep(id);
+    this.#tables.entries.insert(directory.id, name, id);
+    this.#grown.add(directory.id);
+    this.#inodes++;
+    this.#bytes += sizeBytes;
+    const xattrs = directory.xattrs === 0 ? 0 : this.#tables.xattrs.count(id);
+    return mode === file.mode && gid === file.gid && xattrs === 0 ? null : { mode, gid, xattrs };
+  }
+
+  count(): void {
+    if (this.#volume === null || this.#inodes === 0) return;
+    this.#tables.volumes.count(this.#volume.id, this.#inodes, this.#bytes);
+    this.#tables.volumes.charge(this.#volume.id, this.#inodes, this.#bytes);
+    for (const id of this.#grown) this.#tables.inodes.touchDirectory(id, 0, this.#atNs);
+  }
+
+  /** A file has one member set per view: the reservation's. */
+  #assertMembers(inode: number, replicas: readonly string[]): void {
+    const members = this.#tables.numbers.reservedMembers(inode) ?? [];
+    if (members.length === 0 || sameMembers(members, replicas)) return;
+    throw new ServiceError(
+      'precondition-failed',
+      `Inode ${inode} is reserved for servers ${members.join()}, and not for ${replicas.join()}`,
+    );
+  }
+
+  #directory(id: number): InodeRow {
+    const known = this.#directories.get(id);
+    if (known !== undefined) return known;
+    const directory = directoryOf(this.#tables, id);
+    this.#directories.set(id, directory);
+    return directory;
+  }
+
+  /** @returns the volume, including what this command created so far */
+  #volumeOf(directory: InodeRow): VolumeRow {
+    this.#volume ??= this.#tables.volumes.row(directory.volume);
+    const { id, name, objectBytes, policy, namedBytes, namedInodes } = this.#volume;
+    if (directory.volume !== id)
+      throw new ServiceError('cross-volume', `Directory ${directory.id} is not of volume "${name}"`);
+    if (objectBytes !== this.#command.objectBytes || policy !== QUORUM)
+      throw new ServiceError('precondition-failed', `Files of volume "${name}" are stored otherwise`);
+    return {
+      ...this.#volume,
+      namedBytes: namedBytes + this.#bytes,
+      namedInodes: namedInodes + this.#inodes,
+    };
+  }
+}

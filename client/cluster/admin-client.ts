@@ -1,0 +1,103 @@
+import type { CheckPage, FileInfo, ScrubStatuses, TreeCopy } from '../../wire/http-api.ts';
+import type { LockList } from '../../wire/lock-api.ts';
+import type { RevokedList } from '../../wire/tokens.ts';
+import type { CallOptions, Exchanger } from '../transport/exchange.ts';
+import { type ExchangeRequest, getRequest, postRequest } from '../transport/request.ts';
+import { askLocks } from './file-locks.ts';
+import { encodePath, type RemotePath } from './remote-path.ts';
+
+/** Covers the time for which a server works on a move before it answers. */
+const MOVE_ATTEMPT_MS = 70_000;
+const KEY_BYTES = 16;
+
+type RemotePlace = Pick<RemotePath, 'volume' | 'path'>;
+
+interface CopyOptions extends CallOptions {
+  readonly overwrite: boolean;
+}
+
+/** Administrative requests. Any server answers them. */
+export class AdminClient {
+  readonly #exchanger: Exchanger;
+
+  constructor(exchanger: Exchanger) {
+    this.#exchanger = exchanger;
+  }
+
+  locks(file: number, options?: CallOptions): Promise<LockList> {
+    return askLocks(this.#exchanger, file, options);
+  }
+
+  revokedCertificates(options?: CallOptions): Promise<RevokedList> {
+    const what = 'Cannot ask for the revoked certificates';
+    return this.#exchanger.ask(getRequest(what, '/v1/certificates/revoked'), options);
+  }
+
+  /** Progress of scrubs by server; null for a server that does not answer. @param server null for all servers */
+  scrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
+    return this.#exchanger.ask(getRequest('Cannot ask for scrubs', scrubPath(server)), options);
+  }
+
+  startScrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
+    return this.#exchanger.ask(postRequest('Cannot start a scrub', scrubPath(server)), options);
+  }
+
+  /** Compares the replicas of all servers with the catalog: one page, of files with numbers after `after`. */
+  check(after: number, options?: CallOptions): Promise<CheckPage> {
+    const what = 'Cannot compare replicas with the catalog';
+    return this.#exchanger.ask(getRequest(what, `/v1/check?after=${after}`), options);
+  }
+
+  /** Moves a file's replicas; resolves when they are there. A second call during a move waits for the same move. */
+  changeMembers(file: number, members: readonly string[], options?: CallOptions): Promise<FileInfo['view']> {
+    const what = `Cannot move the replicas of file ${file}`;
+    const request = postRequest(what, `/v1/data/${file}/members`, { members });
+    return this.#exchanger.ask(request, { attemptMs: MOVE_ATTEMPT_MS, ...options });
+  }
+
+  async copyFile(from: RemotePlace, to: RemotePlace, { overwrite, ...options }: CopyOptions): Promise<void> {
+    const key = { 'idempotency-key': this.#exchanger.world.randomBytes(KEY_BYTES).toString('hex') };
+    const request = { ...copyRequest(from, to, '', { overwrite }), headers: key };
+    await this.#exchanger.perform({ primary: null }, request, async () => undefined, options);
+  }
+
+  /**
+   * Copies a directory recursively; each answer reports the progress. With `resume`, files that are there with size and
+   * time of their sources are skipped. The message of an error says where to resume.
+   */
+  async *copyTree(
+    from: RemotePlace,
+    to: RemotePlace,
+    { overwrite, resume, ...options }: CopyOptions & { readonly resume: boolean },
+  ): AsyncGenerator<TreeCopy, void, undefined> {
+    for (let after: string | undefined = ''; after !== undefined; ) {
+      const place: { readonly after?: string } = after === '' ? {} : { after };
+      const request = copyRequest(from, to, '/', { overwrite, resume, ...place });
+      const limits = { attemptMs: MOVE_ATTEMPT_MS, ...options };
+      const copied: TreeCopy = await this.#exchanger.ask(request, limits);
+      yield copied;
+      after = copied.next;
+    }
+  }
+}
+
+function copyRequest(
+  from: RemotePlace,
+  to: RemotePlace,
+  slash: '' | '/',
+  search: Readonly<Record<string, string | boolean>>,
+): ExchangeRequest {
+  const query = new URLSearchParams({ 'copy-to': `${to.volume}:${to.path}${slash}` });
+  for (const [name, value] of Object.entries(search)) query.set(name, String(value));
+  const path = from.path === '/' ? '' : encodePath(from.path);
+  return postRequest(
+    `Cannot copy ${from.volume}:${from.path}`,
+    `/v1/files/${encodeURIComponent(from.volume)}${path}${slash}?${query}`,
+    undefined,
+    { mutation: true },
+  );
+}
+
+function scrubPath(server: string | null): string {
+  return server === null ? '/v1/scrub' : `/v1/scrub?server=${encodeURIComponent(server)}`;
+}

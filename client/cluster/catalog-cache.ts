@@ -1,0 +1,269 @@
+import { RecentMap } from '../../base/recent-map.ts';
+import { Sequencer } from '../../base/sequencer.ts';
+import { isLater, laterNs } from '../../base/times.ts';
+import type { Attributes, CommandOf, NotedRead } from '../../wire/catalog-api.ts';
+
+type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
+
+/** Cached names; beyond this, the oldest directory is forgotten as a whole. */
+const NAMES_MAX = 200_000;
+const CHANGED_MAX = 50_000;
+
+export interface NamedPlace {
+  readonly parent: number;
+  readonly name: string;
+}
+
+export interface OwnChange {
+  readonly names: readonly NamedPlace[];
+  /** Inodes whose attributes change, without the directories of `names`. */
+  readonly inodes: readonly number[];
+}
+
+export interface OwnOutcome {
+  /** The inodes of the names after the change; null: there is no such name. */
+  readonly names: readonly (NamedPlace & { readonly inode: number | null })[];
+  /** Modification and change time of the directories of all names after the change, in nanoseconds. */
+  readonly atNs: string;
+  /** By how many the subdirectories have increased; may be negative. */
+  readonly directories: number;
+}
+
+interface Directory {
+  readonly names: Map<string, number | null>;
+  readonly pages: Map<string, Page>;
+}
+
+interface BeforeOwn {
+  readonly attributes: Attributes;
+  /** The latest time that an own command has given the directory; null before the first was answered. */
+  readonly atNs: string | null;
+  readonly isCertain: boolean;
+}
+
+export interface Page {
+  readonly countMax: number;
+  readonly names: readonly string[];
+  readonly more: boolean;
+}
+
+/** A cache of names and inodes. An answer requested before a recall or an own change is not cached after it. */
+export class Memory {
+  readonly #attributes = new RecentMap<number, Attributes>();
+  readonly #directories = new Map<number, Directory>();
+  readonly #sequencer = new Sequencer<number | string>(undefined, CHANGED_MAX);
+  /** Directories in which only own commands change names: their attributes after the commands answered so far. */
+  readonly #before = new Map<number, BeforeOwn>();
+  #names = 0;
+
+  request(): number {
+    return this.#sequencer.request();
+  }
+
+  attributes(inode: number): Attributes | undefined {
+    return this.#attributes.get(inode);
+  }
+
+  get inodes(): readonly number[] {
+    return [...this.#attributes.entries().map(([inode]) => inode), ...this.#before.keys()];
+  }
+
+  /** The directory without own commands in flight. Valid while delegated: no other client has seen their effects. */
+  beforeOwn(directory: number): Attributes | undefined {
+    return this.#before.get(directory)?.attributes;
+  }
+
+  /** @returns null for a name that does not exist, undefined if that is not known */
+  name(parent: number, name: string): number | null | undefined {
+    return this.#directories.get(parent)?.names.get(name);
+  }
+
+  page(parent: number, after: string, countMax: number): Page | undefined {
+    const page = this.#directories.get(parent)?.pages.get(after);
+    return page?.countMax === countMax ? page : undefined;
+  }
+
+  /** The catalog grants all attributes except those of live files. */
+  learn(attributes: Attributes, requestedAt: number): void {
+    if (attributes.live || !this.#sequencer.isValid(requestedAt, attributes.inode)) return;
+    this.#attributes.set(attributes.inode, attributes);
+  }
+
+  learnName(parent: number, name: string, inode: number | null, requestedAt: number): void {
+    const keys = [directoryKey(parent), nameKey(parent, name)];
+    if (!keys.every((key) => this.#sequencer.isValid(requestedAt, key))) return;
+    const { names } = this.#directory(parent);
+    if (!names.has(name)) this.#names++;
+    names.set(name, inode);
+    this.#bound();
+  }
+
+  learnPage(parent: number, after: string, page: Page, requestedAt: number): void {
+    // A listing is as valid as its directory's own attributes: any change of a name invalidates it.
+    const keys = [directoryKey(parent), parent];
+    if (!keys.every((key) => this.#sequencer.isValid(requestedAt, key))) return;
+    this.#directory(parent).pages.set(after, page);
+    this.#names += page.names.length;
+    this.#bound();
+  }
+
+  /** Handles a recall: drops the inode's attributes, the names in it, and answers requested before. */
+  forget(inode: number): void {
+    this.#sequencer.changed(inode);
+    this.#sequencer.changed(directoryKey(inode));
+    this.#attributes.delete(inode);
+    this.#before.delete(inode);
+    this.#forgetDirectory(inode);
+  }
+
+  forgetAll(): void {
+    this.#sequencer.changedAll();
+    this.#attributes.clear();
+    this.#before.clear();
+    this.#directories.clear();
+    this.#names = 0;
+  }
+
+  /** The catalog has recorded a read, without a recall: attributes that are otherwise unchanged get the access time. */
+  accessed({ inode, accessedNs: to, seen }: NotedAccess): void {
+    // An answer in flight may be older.
+    this.#sequencer.changed(inode);
+    const isSeen = (known?: Attributes): known is Attributes =>
+      known?.accessedNs === seen.accessedNs && known.changedNs === seen.changedNs;
+    const attributes = this.#attributes.get(inode);
+    if (isSeen(attributes)) this.#attributes.set(inode, { ...attributes, accessedNs: to });
+    const before = this.#before.get(inode);
+    if (before !== undefined && isSeen(before.attributes))
+      this.#before.set(inode, { ...before, attributes: { ...before.attributes, accessedNs: to } });
+  }
+
+  /** The catalog has recorded a read by any client. @returns whether cached attributes got a new access time */
+  read({ inode, accessedNs, changedNs }: NotedRead): boolean {
+    const seen = this.#attributes.get(inode) ?? this.#before.get(inode)?.attributes;
+    const isNews = seen !== undefined && seen.changedNs === changedNs && isLater(accessedNs, seen.accessedNs);
+    if (isNews) this.accessed({ inode, accessedNs, seen });
+    else this.#sequencer.changed(inode);
+    return isNews;
+  }
+
+  /** Begins an own change: until `changed`, nothing of it is valid or cached. @returns `since` of `changed` */
+  changing(change: OwnChange): number {
+    const before = [...directoriesOf(change)].map(
+      (parent) => [parent, this.#attributes.get(parent)] as const,
+    );
+    for (const key of this.#forgetOwn(change)) this.#sequencer.begin(key);
+    const isNamesAlone = (parent: number): boolean => !change.inodes.includes(parent);
+    for (const [parent, attributes] of before)
+      if (attributes !== undefined && isNamesAlone(parent))
+        this.#before.set(parent, { attributes, atNs: null, isCertain: true });
+    return this.#sequencer.latest;
+  }
+
+  /**
+   * Ends an own change, for which the catalog recalls nothing from this client. If nothing else happened to a
+   * directory, it is the former one with the own changes applied. `outcome` is null if unknown.
+   */
+  changed(
+    change: OwnChange,
+    since: number,
+    outcome: OwnOutcome | null = null,
+    granted: Attributes | null = null,
+  ): void {
+    const isCurrent = granted !== null && !granted.live && this.#isChangedAlone(granted.inode, since);
+    const names = (outcome?.names ?? []).filter((place) => this.#isOwnAlone(place, since));
+    for (const key of this.#forgetOwn(change)) this.#sequencer.end(key);
+    for (const parent of directoriesOf(change)) this.#changedNames(parent, outcome);
+    if (isCurrent) this.#attributes.set(granted.inode, granted);
+    if (outcome === null) return;
+    for (const { parent, name, inode } of names) this.learnName(parent, name, inode, this.request());
+  }
+
+  #changedNames(parent: number, outcome: OwnOutcome | null): void {
+    const before = this.#before.get(parent);
+    if (before === undefined) return;
+    this.#before.delete(parent);
+    if (outcome === null) return;
+    const after = afterwards(before, outcome);
+    if (this.#sequencer.changing(parent) > 0) this.#before.set(parent, after);
+    else if (after.isCertain) this.#attributes.set(parent, after.attributes);
+  }
+
+  /** Whether the directory was cached throughout, and no other change of the name was in flight. */
+  #isOwnAlone({ parent, name }: NamedPlace, since: number): boolean {
+    const isKnown = this.#directories.has(parent) || this.#before.has(parent);
+    if (!isKnown || !this.#sequencer.isValid(since, directoryKey(parent))) return false;
+    return this.#isChangedAlone(nameKey(parent, name), since);
+  }
+
+  /** Whether nothing else has changed the subject since an own change of it began, or is about to. */
+  #isChangedAlone(key: number | string, since: number): boolean {
+    return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(since, key);
+  }
+
+  #forgetOwn({ names, inodes }: OwnChange): ReadonlySet<number | string> {
+    const keys = new Set<number | string>(inodes);
+    for (const { parent, name } of names) {
+      keys.add(parent).add(nameKey(parent, name));
+      const directory = this.#directories.get(parent);
+      if (directory?.names.delete(name)) this.#names--;
+      if (directory === undefined || directory.pages.size === 0) continue;
+      for (const page of directory.pages.values()) this.#names -= page.names.length;
+      directory.pages.clear();
+    }
+    for (const key of keys) if (typeof key === 'number') this.#attributes.delete(key);
+    for (const inode of inodes) this.#before.delete(inode);
+    return keys;
+  }
+
+  #directory(parent: number): Directory {
+    let directory = this.#directories.get(parent);
+    if (directory === undefined) {
+      directory = { names: new Map(), pages: new Map() };
+      this.#directories.set(parent, directory);
+    }
+    return directory;
+  }
+
+  #forgetDirectory(inode: number): void {
+    const directory = this.#directories.get(inode);
+    if (directory === undefined) return;
+    this.#names -= directory.names.size;
+    for (const page of directory.pages.values()) this.#names -= page.names.length;
+    this.#directories.delete(inode);
+  }
+
+  #bound(): void {
+    while (this.#names > NAMES_MAX) {
+      const [oldest] = this.#directories.keys();
+      if (oldest === undefined) return;
+      this.#forgetDirectory(oldest);
+    }
+  }
+}
+
+export function directoriesOf({ names }: Pick<OwnChange, 'names'>): ReadonlySet<number> {
+  return new Set(names.map(({ parent }) => parent));
+}
+
+/**
+ * @returns a directory after a change of names in it. Of two concurrent changes, the one answered first may have been
+ *   executed last; its time is then the directory's, if the server's clock was set back in between
+ */
+function afterwards(before: BeforeOwn, { atNs, directories }: OwnOutcome): BeforeOwn {
+  const latestNs = before.atNs === null ? atNs : laterNs(before.atNs, atNs);
+  const links = before.attributes.links + directories;
+  return {
+    attributes: { ...before.attributes, links, modifiedNs: latestNs, changedNs: latestNs },
+    atNs: latestNs,
+    isCertain: before.isCertain && (before.atNs === null || before.atNs === atNs),
+  };
+}
+
+function nameKey(parent: number, name: string): string {
+  return `${parent}/${name}`;
+}
+
+/** Key of a directory that is recalled as a whole: an own change of one name leaves the other names valid. */
+function directoryKey(inode: number): string {
+  return `${inode}/`;
+}

@@ -1,0 +1,109 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { CallOptions, ExchangeOutcome, Exchanger, Subject } from '../transport/exchange.ts';
+import { inTime, type WaitLimits } from '../transport/in-time.ts';
+import { type ExchangeRequest, postRequest } from '../transport/request.ts';
+import { RequestWindow } from '../transport/request-window.ts';
+import { readJson } from '../transport/response.ts';
+import { sendOnce, type Ticket } from '../transport/send-once.ts';
+
+export type RequestOf = (window: RequestWindow, number: number) => ExchangeRequest;
+
+export interface OnceOptions extends CallOptions {
+  /** Called when the outcome of the command is unknown, before the call fails. */
+  readonly unknown?: () => void;
+}
+
+/**
+ * Commands of one session at a time, each executed once. A session belongs to one epoch of the catalog: after a power
+ * failure of all servers, which begins another epoch, no later command can be mistaken for a lost one.
+ */
+export class CommandSession {
+  readonly #exchanger: Exchanger;
+  readonly #catalog: Subject;
+  readonly #lastOf: (session: number) => number;
+  #commands: Promise<RequestWindow> | null = null;
+
+  constructor(exchanger: Exchanger, catalog: Subject, lastOf: (session: number) => number) {
+    this.#exchanger = exchanger;
+    this.#catalog = catalog;
+    this.#lastOf = lastOf;
+  }
+
+  renew(): void {
+    this.#commands = null;
+  }
+
+  /** If the cluster forgot the session, and certainly has not executed the request, sends it in a new session. */
+  once<Value>(
+    subject: Subject,
+    what: string,
+    requestOf: RequestOf,
+    options: OnceOptions,
+    answered: (value: Value, session: number, number: number) => void,
+  ): Promise<Value> {
+    const { world } = this.#exchanger;
+    const { timeoutMs: limitMs = this.#exchanger.operationTimeoutMs, signal } = options;
+    const untilMs = world.nowMs() + limitMs;
+    const leftMs = () => Math.max(1, untilMs - world.nowMs());
+    const late = () => new ServiceError('no-majority', `${what}: no session has begun within ${limitMs} ms`);
+    const limits = () => ({ timeoutMs: leftMs(), signal });
+    const acquire = (isAnother: boolean): Promise<Ticket> => {
+      const begin = () => this.#commands ?? this.#begin(what, isAnother, options);
+      return this.#acquire(begin, limits, late);
+    };
+    const send = async ({ window, number }: Ticket): Promise<ExchangeOutcome<Value>> => {
+      const limited = { ...options, timeoutMs: leftMs() };
+      const request = requestOf(window, number);
+      const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, limited);
+      if (outcome.kind === 'answered') answered(outcome.value, window.session, number);
+      return outcome;
+    };
+    return sendOnce(acquire, send, (error) => {
+      // A final answer holds for all copies of the request; after any other failure a copy may still be executed.
+      if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();
+    });
+  }
+
+  /** @returns a number that may be sent, of a session that began in the newest known epoch of the catalog */
+  async #acquire(
+    begin: () => Promise<RequestWindow>,
+    limits: () => WaitLimits,
+    late: () => Error,
+  ): Promise<Ticket> {
+    const isOf = (epoch: number): boolean => epoch >= this.#exchanger.catalogEpoch;
+    for (;;) {
+      const commands = begin();
+      const window = await inTime(this.#exchanger.world, commands, limits(), late);
+      if (isOf(window.epoch)) {
+        const number = await window.acquire(limits());
+        const forgotten = (): void => this.#leave(commands);
+        if (isOf(window.epoch) && number <= this.#lastOf(window.session))
+          return { window, number, forgotten };
+        window.release(number);
+      }
+      this.#leave(commands);
+    }
+  }
+
+  #leave(commands: Promise<RequestWindow>): void {
+    if (this.#commands === commands) this.#commands = null;
+  }
+
+  /** The session names an operation from before its first command, which distinguishes it from a forgotten one. */
+  #begin(what: string, anew: boolean, options: CallOptions): Promise<RequestWindow> {
+    const begin = async (): Promise<RequestWindow> => {
+      // Any query will do, and every user may send this one: its answer names an operation. Other commands wait for the
+      // same answer, so neither the signal nor the time limit of this one ends it.
+      const { signal: _signal, timeoutMs: _timeoutMs, ...rest } = options;
+      const question = postRequest(what, '/v1/catalog/queries', { query: { kind: 'volumes' } });
+      if (anew || this.#exchanger.catalogSeq === null)
+        await this.#exchanger.ask(question, rest, this.#catalog);
+      const { catalogSeq, catalogEpoch } = this.#exchanger;
+      return new RequestWindow(this.#exchanger.world, catalogSeq, catalogEpoch);
+    };
+    const commands = begin();
+    this.#commands = commands;
+    commands.catch(() => this.#leave(commands));
+    return commands;
+  }
+}

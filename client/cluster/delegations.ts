@@ -1,0 +1,164 @@
+import { assert } from '../../base/assert.ts';
+import { Counts } from '../../base/counts.ts';
+import { Sequencer } from '../../base/sequencer.ts';
+import type { CacheOwner, HeldDelegation, QueryResults, RememberedAnswer } from '../../wire/catalog-api.ts';
+import { CacheSession, drawClientNumber, type SessionEvents } from './cache-session.ts';
+import { RememberingClient } from './caching-client.ts';
+import type { CommandOptions } from './catalog-commands.ts';
+import type { ClusterClient } from './cluster-client.ts';
+
+/** A delegation under which an operation was acknowledged before the cluster has it. */
+export interface Fence extends HeldDelegation {
+  readonly client: number;
+  readonly session: number;
+}
+
+/** @returns the owner of a command that is executed only while these delegations, of one session, are in force */
+export function fencedBy(fences: readonly Fence[]): CacheOwner {
+  const [first] = fences;
+  assert(first !== undefined, 'There is a delegation');
+  const { client, session: under } = first;
+  const fence = [...new Map(fences.map(({ inode, generation }) => [inode, { inode, generation }])).values()];
+  return { client, under, fence, forgets: fence.map(({ inode }) => inode) };
+}
+
+type OwnedCommand = Pick<CommandOptions, 'cache' | 'unknown'>;
+export type DelegationEvents = Required<Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'>>;
+
+/** A session whose delegations were unused for this long is left, so that no change has to recall them. */
+const IDLE_MS = 5_000;
+const RECALLED_MAX = 10_000;
+
+/**
+ * Directories that are delegated to this client: no other client changes their entries before a recall. The catalog's
+ * primary delegates each to a session: the client's cache session, if it has one; else one of their own, which is left
+ * when the delegations are not used.
+ */
+export class Delegations {
+  readonly #client: ClusterClient;
+  readonly #session: CacheSession;
+  #events: DelegationEvents = {
+    recalled: () => Promise.resolve(),
+    ended: () => undefined,
+    flushed: () => Promise.resolve(),
+  };
+  readonly #generations = new Map<number, number>();
+  /** A delegation that was requested before a recall of its directory is void. */
+  readonly #recalls = new Sequencer<number>(undefined, RECALLED_MAX);
+  /** Recalled and not yet returned: own changes until then reach the cluster first, and need no recall from here. */
+  readonly #returning = new Counts<number>();
+
+  constructor(client: ClusterClient, failed: SessionEvents['failed']) {
+    this.#client = client;
+    const own: SessionEvents = {
+      failed,
+      flushed: () => this.#events.flushed(),
+      recalled: async (inodes) => {
+        for (const inode of inodes) {
+          this.#generations.delete(inode);
+          this.#recalls.changed(inode);
+          this.#returning.more(inode);
+        }
+        try {
+          await this.#events.recalled(inodes);
+        } finally {
+          for (const inode of inodes) this.#returning.fewer(inode);
+        }
+      },
+      ended: () => {
+        this.#recalls.changedAll();
+        this.#generations.clear();
+        this.#events.ended();
+      },
+    };
+    this.#session =
+      client instanceof RememberingClient
+        ? client.share({ ...own, isDelegated: (directory) => this.isDelegated(directory) })
+        : new CacheSession({
+            ...own,
+            ...{ world: client.world, client: drawClientNumber(client.world), idleMs: IDLE_MS },
+            poll: (request, options) => client.renewCache(request, options),
+          });
+  }
+
+  request(): number {
+    return this.#recalls.request();
+  }
+
+  /** Whether no other client changes the directory's entries, now and until a recall. */
+  isDelegated(directory: number): boolean {
+    return this.delegatedMs(directory) > 0;
+  }
+
+  /** For how long that is certain without a recall, in milliseconds. */
+  delegatedMs(directory: number): number {
+    return this.#generations.has(directory) ? this.#session.leftMs : 0;
+  }
+
+  listen(events: DelegationEvents): void {
+    this.#events = events;
+    this.#session.start();
+  }
+
+  use(): void {
+    this.#session.use();
+  }
+
+  /** Requests the delegation of a directory, together with its first entries. @returns null if it is not delegated */
+  async delegate(directory: number, countMax: number): Promise<QueryResults['list'] | null> {
+    this.use();
+    const { session } = this.#session;
+    if (session === null) return null;
+    const requestedAt = this.request();
+    const query = { kind: 'list', inode: directory, after: '', countMax } as const;
+    const { result, ...granted } = await this.#client.queryRemembered(query, session, { delegate: true });
+    return this.learn(directory, granted, requestedAt) ? result : null;
+  }
+
+  /** Takes over a delegation that an answer may grant. @returns whether the directory is delegated now */
+  learn(
+    directory: number,
+    { delegated, generation }: Pick<RememberedAnswer<unknown>, 'delegated' | 'generation'>,
+    requestedAt: number,
+  ): boolean {
+    if (generation === undefined || delegated !== this.#session.session) return false;
+    if (!this.#recalls.isValid(requestedAt, directory)) return false;
+    this.#generations.set(directory, generation);
+    return true;
+  }
+
+  /** @returns the owner of a command that changes entries of these directories: it recalls none from this client */
+  asOwner(directories: readonly number[]): OwnedCommand {
+    const { client, session } = this.#session;
+    const forgets = [...new Set(directories)].filter(
+      (directory) => this.#generations.has(directory) || this.#returning.has(directory),
+    );
+    if (forgets.length === 0 || session === null) return {};
+    return { cache: { client, forgets, under: session }, unknown: () => this.#renounce(session) };
+  }
+
+  /** As `asOwner`, for a command that makes a directory in the given one; the new one is delegated, too. */
+  asMaker(directory: number): OwnedCommand {
+    const owner = this.asOwner([directory]);
+    const { client, session } = this.#session;
+    if (session === null) return owner;
+    return { ...owner, cache: { client, forgets: [], ...owner.cache, session } };
+  }
+
+  /** @returns the fence of an operation that is acknowledged now and sent later; null if it is not delegated */
+  fenceOf(directory: number): Fence | null {
+    const { client, session } = this.#session;
+    const generation = this.#generations.get(directory);
+    if (session === null || generation === undefined) return null;
+    return { client, session, inode: directory, generation };
+  }
+
+  #renounce(session: number): void {
+    if (this.#session.session === session) this.#session.renounce();
+  }
+
+  /** Returns all delegations; a shared session is closed by its client. */
+  async stop(): Promise<void> {
+    if (!(this.#client instanceof RememberingClient)) await this.#session.close();
+  }
+}

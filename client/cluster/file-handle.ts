@@ -1,0 +1,356 @@
+import { assert } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { ContentVersion } from '../../wire/catalog-api.ts';
+import {
+  encodeWriteParts,
+  WRITE_BYTES_MAX,
+  WRITE_PARTS_MAX,
+  type WritePart,
+} from '../../wire/file-operation.ts';
+import {
+  type CopyOrder,
+  type FileExtent,
+  type FileState,
+  type FlushResult,
+  unsyncedText,
+  type Whence,
+  type WriteResult,
+} from '../../wire/http-api.ts';
+import { HEADER_LOCAL_MISS } from '../../wire/locations.ts';
+import type { LocalReads, Miss } from '../local-reads/local-reads.ts';
+import type { CallOptions, ExchangeOutcome, Exchanger, Subject } from '../transport/exchange.ts';
+import { inTime } from '../transport/in-time.ts';
+import { bytesRequest, type ExchangeRequest, getRequest, postRequest } from '../transport/request.ts';
+import { RequestWindow } from '../transport/request-window.ts';
+import { readBytes, readJson } from '../transport/response.ts';
+import { sendOnce, type Ticket } from '../transport/send-once.ts';
+import type { FileLocks } from './file-locks.ts';
+import type { UnsyncedChanges } from './unsynced-changes.ts';
+
+export const TRANSFER_BYTES_MAX = WRITE_BYTES_MAX;
+
+export interface ReadResult {
+  /** Shorter than requested at the end of the file. All bytes are of one state. */
+  readonly bytes: Uint8Array;
+  readonly sizeBytes: number;
+}
+
+/** Bytes of a file, read in pieces. All are of one state, except pieces that changed before they were read. */
+export interface FileRange {
+  /** The state is at least as new as this moment (monotonic, in milliseconds). */
+  readonly sinceMs: number;
+  readonly untilMs: number;
+  read(offset: number, length: number): Promise<Uint8Array>;
+}
+
+export interface WriteOptions extends CallOptions {
+  /** The version that the contents must have just before the write, else `precondition-failed`. */
+  readonly ifContents?: ContentVersion;
+}
+
+export interface Leading {
+  readonly primary: string;
+  readonly epoch: number;
+}
+
+export interface FileOptions {
+  readonly replicas?: readonly string[];
+  /**
+   * Number of an operation of the file that is known as committed, such as that of its contents in the attributes; the
+   * later, the better. Without it, the first change of a file that had many writers may need one more query.
+   */
+  readonly since?: number;
+  /** Reads are of this snapshot of the file's volume; writes are of the file itself. */
+  readonly snapshot?: number;
+  readonly name?: string;
+  /**
+   * Locks under which the file is changed. They are checked before each attempt of a change, and servers refuse it once
+   * they are lost. Release a lock only when the changes made under it have ended, with or without success: then none of
+   * them is executed any more.
+   */
+  readonly locks?: () => Under | null;
+}
+
+type Under = Pick<FileLocks, 'claim' | 'fence' | 'isOutdated' | 'notice' | 'under'>;
+
+/**
+ * An open file: reads, and writes under a session of its own. Calls may run in parallel; those on the same bytes then
+ * have no order among each other. It needs no closing.
+ */
+export class FileHandle {
+  readonly file: number;
+  readonly #name: string;
+  readonly #exchanger: Exchanger;
+  readonly #subject: Subject;
+  readonly #replicas: readonly string[];
+  readonly #local: LocalReads | null;
+  readonly #path: string;
+  readonly #shown: string;
+  readonly #locks: () => Under | null;
+  #session: Promise<RequestWindow> | null = null;
+  #hadSession = false;
+  #knownSeq: number;
+  readonly #unsynced: UnsyncedChanges;
+
+  constructor(
+    exchanger: Exchanger,
+    file: number,
+    unsynced: UnsyncedChanges,
+    options: FileOptions = {},
+    local: LocalReads | null = null,
+    subject: Subject = { primary: options.replicas?.[0] ?? null },
+  ) {
+    const { replicas = [], since = 0, snapshot, name = `file ${file}`, locks = () => null } = options;
+    assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
+    this.#exchanger = exchanger;
+    this.file = file;
+    this.#unsynced = unsynced;
+    this.#name = name;
+    this.#subject = subject;
+    this.#replicas = replicas;
+    this.#local = local;
+    this.#path = `/v1/data/${file}`;
+    this.#shown = snapshot === undefined ? '' : `&snapshot=${snapshot}`;
+    this.#knownSeq = since;
+    this.#locks = locks;
+  }
+
+  get primary(): string | null {
+    return this.#subject.primary;
+  }
+
+  read(offset: number, length: number, options?: CallOptions): Promise<ReadResult> {
+    return this.#read(offset, length, null, options);
+  }
+
+  /** Prepares local reads of bytes needed soon, all of one state. @returns null if no server here may answer now */
+  async range(offset: number, length: number): Promise<FileRange | null> {
+    const { file } = this;
+    const located = { file, subject: this.#subject, replicas: this.#replicas, shown: this.#shown };
+    const range = (await this.#local?.locate(located, offset, length)) ?? null;
+    if (range === null) return null;
+    const { end, sizeBytes, sinceMs, untilMs } = range;
+    return {
+      sinceMs,
+      untilMs,
+      read: async (at, count) => {
+        if (at + count > end && end < sizeBytes) return (await this.read(at, count)).bytes;
+        const bytes = await range.read(at, count);
+        return typeof bytes === 'string' ? (await this.#read(at, count, bytes)).bytes : bytes;
+      },
+    };
+  }
+
+  #read(offset: number, length: number, miss: Miss | null, options?: CallOptions): Promise<ReadResult> {
+    assert(length <= TRANSFER_BYTES_MAX, 'A read is one transfer');
+    const path = `${this.#path}?offset=${offset}&length=${length}${this.#shown}`;
+    const request = getRequest(`Cannot read ${this.#name}`, path, {
+      files: [this.file],
+      ...(miss === null ? {} : { headers: { [HEADER_LOCAL_MISS]: miss } }),
+    });
+    return this.#exchanger.perform(this.#subject, request, readBytes, options);
+  }
+
+  /**
+   * Writes bytes. When it resolves, a majority of the replicas has acknowledged them.
+   * @param bytes 1 to `TRANSFER_BYTES_MAX`, in consecutive pieces; unchanged until then, since a retry sends them again
+   */
+  write(
+    offset: number | 'append',
+    bytes: Uint8Array | readonly Uint8Array[],
+    { ifContents, ...options }: WriteOptions = {},
+  ): Promise<WriteResult> {
+    const path = `${this.#path}?offset=${offset}${guardOf(ifContents, '&')}`;
+    const length =
+      bytes instanceof Uint8Array ? bytes.length : bytes.reduce((sum, one) => sum + one.length, 0);
+    assert(length > 0 && length <= TRANSFER_BYTES_MAX, 'A write is one transfer');
+    const what = `Cannot write ${this.#name}`;
+    return this.#change(
+      (query) => bytesRequest(what, 'PUT', `${path}&${query}`, bytes, [this.file]),
+      options,
+    );
+  }
+
+  /**
+   * Writes at several places as one operation: readers see all of it or none.
+   * @param parts 1 to `WRITE_PARTS_MAX`, `TRANSFER_BYTES_MAX` bytes in all; where parts overlap the later one counts
+   */
+  writeParts(parts: readonly WritePart[], options?: CallOptions): Promise<WriteResult> {
+    assert(parts.length > 0 && parts.length <= WRITE_PARTS_MAX, 'A write has a bounded number of parts');
+    const body = encodeWriteParts(parts);
+    const what = `Cannot write ${this.#name}`;
+    return this.#change(
+      (query) => bytesRequest(what, 'PUT', `${this.#path}/parts?${query}`, body, [this.file]),
+      options,
+    );
+  }
+
+  truncate(sizeBytes: number, options?: CallOptions): Promise<WriteResult> {
+    return this.#post(`Cannot truncate ${this.#name}`, `truncate?size=${sizeBytes}&`, options);
+  }
+
+  /** Makes bytes `from` to before `to` a hole, which takes no space; `grows` extends a shorter file to `to`. */
+  punch(from: number, to: number, grows: boolean, options?: CallOptions): Promise<WriteResult> {
+    const range = `from=${from}&to=${to}&grows=${grows}`;
+    return this.#post(`Cannot punch a hole into ${this.#name}`, `punch?${range}&`, options);
+  }
+
+  /** Finds where data or a hole begins, by objects: a small hole may count as data. A file has a hole at its end. */
+  extent(offset: number, whence: Whence, options?: CallOptions): Promise<FileExtent> {
+    const what = `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`;
+    return this.#ask('GET', what, `extents?offset=${offset}&whence=${whence}${this.#shown}`, options);
+  }
+
+  /**
+   * Copies bytes of another file of the cluster; the servers read and write them. One call copies what one operation
+   * takes, a hole as a whole, and is executed exactly once.
+   * @returns `offset` is how far it came: before `toOffset + length`, if it is to be called again; `toOffset` itself if
+   *   the source has ended
+   * @throws ServiceError `bad-request` if both are ranges of one file that overlap
+   */
+  copyFrom(order: CopyOrder, options?: CallOptions): Promise<WriteResult> {
+    return this.#post(`Cannot copy from file ${order.from} to ${this.#name}`, 'copy?', options, order);
+  }
+
+  /** Acknowledged operations survive a power failure of all servers. @throws ChangesLost once, if some are lost */
+  async flush(options?: CallOptions): Promise<FileState> {
+    const state = await this.#flush(options);
+    this.#unsynced.report();
+    return state;
+  }
+
+  async #flush(options?: CallOptions): Promise<FlushResult> {
+    const sent = this.#unsynced.changes;
+    const requests = sent.flatMap(({ request }) => request ?? []);
+    const name = requests.length === 0 ? 'flush' : `flush?unsynced=${unsyncedText(requests)}`;
+    const state = await this.#askState<FlushResult>('POST', name, `Cannot flush ${this.#name}`, options);
+    this.#unsynced.flushed(state, sent);
+    return state;
+  }
+
+  /**
+   * Seals a file of policy `read-only`: it changes no more, survives a power failure of every server, and is at each of
+   * its servers that can be reached. With `ifContents`, a file written since is not sealed.
+   */
+  seal({ ifContents, ...options }: WriteOptions = {}): Promise<FileState> {
+    const name = `seal${guardOf(ifContents, '?')}`;
+    return this.#askState('POST', name, `Cannot seal ${this.#name}`, options);
+  }
+
+  settle(options?: CallOptions): Promise<FileState> {
+    return this.#askState('POST', 'settle', `Cannot settle ${this.#name}`, options);
+  }
+
+  state(options?: CallOptions): Promise<FileState> {
+    return this.#askState('GET', 'state', `Cannot open ${this.#name}`, options);
+  }
+
+  /** @returns the primary; if there is none, a server becomes primary for this */
+  primaryNow(): Promise<Leading> {
+    return this.#ask('GET', `Cannot open ${this.#name}`, 'standing');
+  }
+
+  /** Flush, seal, settle and state are idempotent, so they need no request id. */
+  async #askState<State extends FileState = FileState>(
+    method: 'GET' | 'POST',
+    name: string,
+    what: string,
+    options?: CallOptions,
+  ): Promise<State> {
+    const path = name + (name.includes('?') ? this.#shown : this.#shown.replace('&', '?'));
+    const state = await this.#ask<State>(method, what, path, options);
+    this.#knownSeq = Math.max(this.#knownSeq, state.seq);
+    return state;
+  }
+
+  #ask<Value>(method: 'GET' | 'POST', what: string, path: string, options?: CallOptions): Promise<Value> {
+    const request = { ...getRequest(what, `${this.#path}/${path}`, { files: [this.file] }), method };
+    return this.#exchanger.ask(request, options, this.#subject);
+  }
+
+  #post(what: string, path: string, options?: CallOptions, order?: CopyOrder): Promise<WriteResult> {
+    const files = order === undefined ? [this.file] : [this.file, order.from];
+    return this.#change(
+      (query) => postRequest(what, `${this.#path}/${path}${query}`, order, { files, mutation: true }),
+      options,
+    );
+  }
+
+  async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
+    const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
+    const { world } = this.#exchanger;
+    // The deadline covers all of it: a caller that waits longer, as a mount does before it releases a lock, knows that
+    // no attempt follows.
+    const deadlineMs = world.nowMs() + timeoutMs;
+    const limits = () => ({ timeoutMs: Math.max(0, deadlineMs - world.nowMs()), signal });
+    const rest = (): CallOptions => ({ ...options, timeoutMs: limits().timeoutMs });
+    const sent = this.#unsynced.changes;
+    const acquire = async (): Promise<Ticket> => {
+      this.#session ??= this.#beginSession(options);
+      const beginning = this.#session;
+      const late = (): Error =>
+        new ServiceError('no-majority', `How far ${this.#name} is was not answered in time`);
+      const window = await inTime(world, beginning, limits(), late);
+      const forgotten = (): void => this.#leave(beginning);
+      return { window, number: await window.acquire(limits()), forgotten };
+    };
+    const send = async ({ window, number }: Ticket) => {
+      const { session, since } = window;
+      if (this.#unsynced.isFull(session, number)) await this.#flush(rest());
+      // Servers keep the result of a change until a flush has asked for it.
+      const answered = Math.min(window.answered, this.#unsynced.lowestOf(session) - 1);
+      const query = `session=${session}&number=${number}&since=${since}&answered=${answered}`;
+      const outcome = await this.#sendUnderLocks((locked) => build(query + locked), rest);
+      if (outcome.kind === 'answered')
+        this.#unsynced.acknowledged(outcome.value, { session, number, since: since ?? 0 }, sent);
+      return outcome;
+    };
+    return sendOnce(acquire, send, () => this.#locks()?.fence());
+  }
+
+  /** All attempts are one change, including those that name other locks. */
+  async #sendUnderLocks(
+    build: (locked: string) => ExchangeRequest,
+    limits: () => CallOptions,
+  ): Promise<ExchangeOutcome<WriteResult>> {
+    let doubtful = false;
+    for (;;) {
+      const locks = this.#locks();
+      const under = locks?.under ?? null;
+      let attempts = 0;
+      const onAttempt = (): void => (attempts++ === 0 ? this.#locks()?.notice() : this.#locks()?.claim());
+      const locked = under === null ? '' : `&under=${under.client}-${under.stamp}`;
+      const request = { ...build(locked), onAttempt };
+      const outcome = await this.#exchanger.exchange(this.#subject, request, readJson<WriteResult>, limits());
+      if (outcome.kind === 'answered') return outcome;
+      doubtful ||= outcome.doubtful;
+      const isRefused = outcome.error.code === 'lease-lost' && under !== null;
+      if (!isRefused || locks?.isOutdated(under) !== true) return { ...outcome, doubtful };
+    }
+  }
+
+  /**
+   * The first session claims to be as old as what is known of the file. Servers refuse that only if the file has
+   * forgotten sessions since then; the next session asks for the file's position, which is one more round trip. After a
+   * refusal, the outcome of an earlier attempt without an answer cannot be found out, so the claim is as new as
+   * possible.
+   */
+  #beginSession(options: CallOptions): Promise<RequestWindow> {
+    const begun = (since: number): RequestWindow => new RequestWindow(this.#exchanger.world, since);
+    if (!this.#hadSession) {
+      this.#hadSession = true;
+      return Promise.resolve(begun(this.#knownSeq));
+    }
+    const beginning = this.state(options).then(({ seq }) => begun(seq));
+    beginning.catch(() => this.#leave(beginning));
+    return beginning;
+  }
+
+  #leave(session: Promise<RequestWindow>): void {
+    if (this.#session === session) this.#session = null;
+  }
+}
+
+function guardOf(contents: ContentVersion | undefined, separator: '?' | '&'): string {
+  return contents === undefined ? '' : `${separator}if-contents=${contents.epoch}-${contents.seq}`;
+}

@@ -1,0 +1,68 @@
+import type { Attributes, Command, CommandResults, Place } from '../../wire/catalog-api.ts';
+import type { Birth, BirthOutcome } from '../../wire/new-files.ts';
+import type { OwnOutcome } from './catalog-cache.ts';
+
+type Names = OwnOutcome['names'];
+
+/** The names after a command of this client; null if that is not certain. `moved`: what a rename moves. */
+export function outcomeOfCommand(
+  command: Command,
+  result: CommandResults[Command['kind']],
+  moved: Attributes | undefined,
+): OwnOutcome | null {
+  // Commands that changed nothing, and retries, return no time.
+  if (!('atNs' in result) || result.atNs === undefined) return null;
+  const { atNs } = result;
+  switch (command.kind) {
+    case 'unlink':
+      return { names: named(command.place, null), atNs, directories: 0 };
+    case 'unlink-files':
+    case 'unlink-fenced': {
+      const { files } = result as CommandResults['unlink-files'];
+      const isWhole = files.every((left) => typeof left === 'number');
+      const names = command.files.map(({ parent, name }) => ({ parent, name, inode: null }));
+      return isWhole ? { names, atNs, directories: 0 } : null;
+    }
+    case 'remove-directory':
+      return { names: named(command.place, null), atNs, directories: -1 };
+    case 'create-file':
+    case 'make-node':
+    case 'symlink':
+    case 'link': {
+      const { attributes } = result as CommandResults['link'];
+      return { names: named(command.place, attributes.inode), atNs, directories: 0 };
+    }
+    case 'make-directory': {
+      const { attributes } = result as CommandResults['make-directory'];
+      return { names: named(command.place, attributes.inode), atNs, directories: 1 };
+    }
+    case 'rename': {
+      // A directory's link count includes its subdirectories.
+      if (moved === undefined || moved.kind === 'directory' || command.mode === 'exchange') return null;
+      const names = [...named(command.from, null), ...named(command.to, moved.inode)];
+      return { names, atNs, directories: 0 };
+    }
+    default:
+      return null;
+  }
+}
+
+export function outcomeOfBirths(
+  births: readonly Birth[],
+  outcomes: readonly BirthOutcome[],
+): OwnOutcome | null {
+  const names: Names[number][] = [];
+  const times = new Set<string>();
+  for (const [place, { parent, name, inode }] of births.entries()) {
+    const outcome = outcomes[place];
+    if (outcome?.kind !== 'born') return null;
+    times.add(outcome.namedNs);
+    names.push({ parent, name, inode });
+  }
+  const [atNs] = times;
+  return atNs === undefined || times.size > 1 ? null : { names, atNs, directories: 0 };
+}
+
+function named(place: Place, inode: number | null): Names {
+  return 'volume' in place ? [] : [{ parent: place.parent, name: place.name, inode }];
+}

@@ -1,0 +1,115 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { AnsweredCommands } from '../../wire/catalog-api.ts';
+import { FLUSH_SESSIONS_MAX } from '../../wire/request-limits.ts';
+import { REQUEST_WINDOW } from '../transport/request-window.ts';
+
+/** Answered commands are lost: all members of the catalog had a power failure before a flush. */
+export class CommandsLost extends ServiceError {
+  constructor() {
+    const why = 'changes of names or attributes that were acknowledged before are gone';
+    super('storage', `The catalog is flushed, but ${why}: all its servers have lost their power since`);
+  }
+}
+
+interface Unflushed {
+  readonly numbers: Set<number>;
+  newest: number;
+}
+
+export interface FlushOutcome {
+  readonly areLost: boolean;
+  readonly again: readonly AnsweredCommands[];
+}
+
+/**
+ * The commands that were answered to this client and that no flush has covered, by session.
+ *
+ * A power failure of all servers loses the end of the catalog's sequence. A number of a session is given out only when
+ * the number `REQUEST_WINDOW` below it is answered, so all older commands precede the newest one in that sequence: it
+ * suffices to ask for the latest `REQUEST_WINDOW` numbers. No session has commands from before and after a loss, @see
+ * CommandSession.
+ *
+ * The catalog remembers twice as many numbers below the highest that it has executed (`SESSION_WINDOW`). `lastOf` keeps
+ * what a flush names within them. While the flush is in flight newer commands may push them out; they are named then.
+ */
+export class UnflushedCommands {
+  readonly #sessions = new Map<number, Unflushed>();
+  readonly #lost = new Set<number>();
+
+  get isEmpty(): boolean {
+    return this.#sessions.size === 0;
+  }
+
+  answered(session: number, number: number): void {
+    const known = this.#sessions.get(session);
+    if (known === undefined) {
+      this.#sessions.set(session, { numbers: new Set([number]), newest: number });
+      return;
+    }
+    const { numbers } = known;
+    numbers.add(number);
+    known.newest = Math.max(known.newest, number);
+    if (numbers.size < 2 * REQUEST_WINDOW) return;
+    for (const one of numbers) if (one <= known.newest - REQUEST_WINDOW) numbers.delete(one);
+  }
+
+  /** @returns the largest number that may be sent: commands may be refused, or executed after their calls have ended */
+  lastOf(session: number): number {
+    const known = this.#sessions.get(session);
+    return known === undefined ? Number.POSITIVE_INFINITY : known.newest + REQUEST_WINDOW;
+  }
+
+  /** What a flush has to name, in requests of at most `FLUSH_SESSIONS_MAX` sessions. */
+  pages(): readonly (readonly AnsweredCommands[])[] {
+    const all = [...this.#sessions.keys()].map((session) => this.#named(session) as AnsweredCommands);
+    const pages = [all.splice(0, FLUSH_SESSIONS_MAX)];
+    while (all.length > 0) pages.push(all.splice(0, FLUSH_SESSIONS_MAX));
+    return pages;
+  }
+
+  #named(session: number): AnsweredCommands | null {
+    const known = this.#sessions.get(session);
+    if (known === undefined) return null;
+    const { numbers, newest } = known;
+    return { session, numbers: [...numbers].filter((number) => number > newest - REQUEST_WINDOW) };
+  }
+
+  /** `missing`, of what the flush named, is lost, or was forgotten while the flush was in flight. */
+  flushed(commands: readonly AnsweredCommands[], missing: readonly AnsweredCommands[] = []): FlushOutcome {
+    const again: AnsweredCommands[] = [];
+    let areLost = false;
+    for (const named of commands) {
+      const { session } = named;
+      const lacks = missing.find((one) => one.session === session)?.numbers;
+      const newer = lacks === undefined ? null : this.#newerThan(named);
+      if (newer !== null) {
+        again.push(newer);
+        continue;
+      }
+      // What another flush has judged meanwhile stays as that one found it.
+      const isListed = (number: number): boolean => this.#sessions.get(session)?.numbers.has(number) === true;
+      if (lacks?.some(isListed)) this.#lost.add(session);
+      if (lacks !== undefined && this.#lost.has(session)) areLost = true;
+      this.#covered(named);
+    }
+    return { areLost, again };
+  }
+
+  /** @returns the latest commands of a session if some are newer than those that a flush named */
+  #newerThan({ session, numbers }: AnsweredCommands): AnsweredCommands | null {
+    const now = this.#named(session);
+    return now !== null && newestOf(now.numbers) > newestOf(numbers) ? now : null;
+  }
+
+  #covered({ session, numbers }: AnsweredCommands): void {
+    const left = this.#sessions.get(session)?.numbers;
+    if (left === undefined) return;
+    const oldest = newestOf(numbers) - REQUEST_WINDOW;
+    for (const number of left) if (numbers.includes(number) || number <= oldest) left.delete(number);
+    if (left.size === 0) this.#sessions.delete(session);
+  }
+}
+
+function newestOf(numbers: readonly number[]): number {
+  return Math.max(...numbers);
+}

@@ -1,0 +1,160 @@
+import { LruMap } from '../../base/bounded-map.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { ContentVersion } from '../../wire/catalog-api.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
+import {
+  type AcknowledgedRequest,
+  type FlushResult,
+  UNSYNCED_REQUESTS_MAX,
+  type WriteResult,
+} from '../../wire/http-api.ts';
+import { REQUEST_WINDOW } from '../transport/request-window.ts';
+
+const FILES_MAX = 20_000;
+/** Of one file. As many more may be acknowledged during a flush, in as many further epochs. */
+const CHANGES_MAX = UNSYNCED_REQUESTS_MAX / 2;
+
+/** Acknowledged changes of a file's contents are lost: all its servers had a power failure before a flush. */
+export class ChangesLost extends ServiceError {
+  constructor(file: number) {
+    const why = 'changes that were acknowledged before are gone; all its servers have lost their power since';
+    super('storage', `File ${file} is flushed, but ${why}`);
+  }
+}
+
+export interface UnsyncedChange {
+  readonly contents: ContentVersion;
+  /** Null if the file was created with its contents. */
+  readonly request: AcknowledgedRequest | null;
+}
+
+interface UnsyncedFile {
+  /** The last change of each epoch, which includes the others of that epoch. Oldest epoch first. */
+  changes: readonly UnsyncedChange[];
+  lost: number;
+  reported: number;
+}
+
+/**
+ * Changes that were acknowledged to this client and are not flushed: of open files, and of the last 20,000 files
+ * changed. A majority has applied them; a power failure of all servers may lose them, and then the contents have an
+ * earlier version than an acknowledged change.
+ *
+ * A loss is reported as Linux reports writeback errors: once by each handle that existed when it was noticed, or by a
+ * later handle if none has reported it.
+ */
+export class UnsyncedFiles {
+  readonly #files = new LruMap<number, UnsyncedFile>(FILES_MAX);
+  #lossLast = 0;
+
+  of(file: number): UnsyncedChanges {
+    return new UnsyncedChanges(this, file);
+  }
+
+  created(file: number, contents: ContentVersion): void {
+    add(this.change(file), { contents, request: null });
+  }
+
+  find(file: number): UnsyncedFile | undefined {
+    return this.#files.get(file);
+  }
+
+  change(file: number, known: UnsyncedFile = { changes: [], lost: 0, reported: 0 }): UnsyncedFile {
+    const unsynced = this.#files.get(file) ?? known;
+    this.#files.set(file, unsynced);
+    return unsynced;
+  }
+
+  lose(unsynced: UnsyncedFile): void {
+    unsynced.lost = ++this.#lossLast;
+  }
+
+  clean(file: number, unsynced: UnsyncedFile, flushed: readonly UnsyncedChange[]): void {
+    unsynced.changes = unsynced.changes.filter((change) => !flushed.includes(change));
+    if (unsynced.changes.length === 0 && unsynced.lost === 0) this.#files.delete(file);
+  }
+}
+
+/** Unsynced changes of one file, for one handle. */
+export class UnsyncedChanges {
+  readonly #files: UnsyncedFiles;
+  readonly #file: number;
+  /** Number of the last loss that this handle has reported, or that was reported before it existed. */
+  #reported: number;
+  #known: UnsyncedFile | undefined;
+
+  constructor(files: UnsyncedFiles, file: number) {
+    this.#files = files;
+    this.#file = file;
+    this.#reported = this.#find()?.reported ?? 0;
+  }
+
+  /** Acknowledged and not flushed: later changes follow them, unless they are lost. */
+  get changes(): readonly UnsyncedChange[] {
+    return this.#find()?.changes ?? [];
+  }
+
+  lowestOf(session: number): number {
+    const numbers = this.changes.map(({ request }) =>
+      request?.session === session ? request.number : Infinity,
+    );
+    return Math.min(...numbers);
+  }
+
+  /** Servers keep the results of the last `SESSION_WINDOW` numbers of a session, of which half may be in flight. */
+  isFull(session: number, number: number): boolean {
+    return this.changes.length >= CHANGES_MAX || number - this.lowestOf(session) >= REQUEST_WINDOW;
+  }
+
+  acknowledged(
+    { before, contents }: WriteResult,
+    request: AcknowledgedRequest,
+    sent: readonly UnsyncedChange[],
+  ): void {
+    const unsynced = this.#changed();
+    if (before !== undefined && isBehind(before, sent)) this.#files.lose(unsynced);
+    add(unsynced, { contents, request });
+  }
+
+  flushed({ contents, lost = false }: FlushResult, sent: readonly UnsyncedChange[]): void {
+    const isLost = lost || isBehind(contents, sent);
+    const unsynced = isLost ? this.#changed() : this.#find();
+    if (unsynced === undefined) return;
+    if (isLost) this.#files.lose(unsynced);
+    this.#files.clean(this.#file, unsynced, sent);
+  }
+
+  /** @throws ChangesLost once, if acknowledged changes are lost */
+  report(): void {
+    const unsynced = this.#find();
+    if (unsynced === undefined || unsynced.lost <= this.#reported) return;
+    this.#reported = unsynced.lost;
+    unsynced.reported = unsynced.lost;
+    throw new ChangesLost(this.#file);
+  }
+
+  #changed(): UnsyncedFile {
+    this.#known = this.#files.change(this.#file, this.#find());
+    return this.#known;
+  }
+
+  /** An open handle remembers its changes, however many other files are changed. */
+  #find(): UnsyncedFile | undefined {
+    this.#known = this.#files.find(this.#file) ?? this.#known;
+    return this.#known;
+  }
+}
+
+/** Whether contents are older than what a change has made: that change is lost. */
+function isBehind(contents: ContentVersion, changes: readonly UnsyncedChange[]): boolean {
+  return changes.some((change) => contentVersionCompare(contents, change.contents) < 0);
+}
+
+function add(unsynced: UnsyncedFile, change: UnsyncedChange): void {
+  const { epoch } = change.contents;
+  const isNewer = ({ contents }: UnsyncedChange): boolean =>
+    contents.epoch === epoch && contentVersionCompare(contents, change.contents) >= 0;
+  if (unsynced.changes.some(isNewer)) return;
+  const others = unsynced.changes.filter(({ contents }) => contents.epoch !== epoch);
+  unsynced.changes = [...others, change].sort((a, b) => contentVersionCompare(a.contents, b.contents));
+}

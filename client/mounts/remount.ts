@@ -1,0 +1,122 @@
+import { existsSync } from 'node:fs';
+import { readdir, readFile, readlink } from 'node:fs/promises';
+import {
+  isSystemError,
+  notFoundFailure,
+  preconditionFailure,
+  temporaryFailure,
+} from '../terminal/failure.ts';
+import { askMount, type ControlAnswer, controlSocketOf } from './mount-control.ts';
+import { isMountDaemon, mountAt, processes } from './mount-table.ts';
+import { run } from './run-program.ts';
+import { canonicalOrFail } from './unmount.ts';
+
+/** What was written must reach the servers before a mount becomes read-only. */
+const ANSWER_TIMEOUT_MS = 60_000;
+/** O_WRONLY and O_RDWR, of the flags in `/proc/PID/fdinfo/FD`. */
+const WRITES = 0o3;
+
+export interface RemountOptions {
+  readonly force?: boolean;
+  readonly timeoutMs?: number;
+}
+
+/**
+ * Makes a mount read-only, once all that was written is stored, or read-write: in its process, and in the kernel's
+ * table if this process may change that.
+ * @returns a message if the kernel's table does not show the mode, else null
+ * @throws CommandFailure if nothing has changed
+ */
+export async function remountDirectory(
+  directoryText: string,
+  mode: 'ro' | 'rw',
+  { force = false, timeoutMs = ANSWER_TIMEOUT_MS }: RemountOptions = {},
+): Promise<string | null> {
+  const directory = await canonicalOrFail(directoryText);
+  const mounted = await mountAt(directory);
+  const cannot = `Cannot remount "${directory}"`;
+  if (mounted === null) {
+    if (!existsSync(directory)) throw notFoundFailure(`${cannot}: there is no such directory`);
+    throw preconditionFailure(`${cannot}: nothing is mounted there`);
+  }
+  if (mounted.type !== 'fuse.leasehold')
+    throw preconditionFailure(`${cannot}: a file system of type ${mounted.type} is there, not a volume`);
+  const socket = await socketOf(directory);
+  if (socket === null)
+    throw preconditionFailure(
+      `${cannot}: its process cannot be asked`,
+      'its user and root can ask a mount of this release; unmount an earlier one, and mount it again',
+    );
+  const answer = await askMount(socket, { command: 'remount', mode, force }, timeoutMs).catch(
+    (error: unknown): never => {
+      throw temporaryFailure(
+        `${cannot}: it is not known what has come of it: ${error instanceof Error ? error.message : error}`,
+        'its log, and "leasehold status", say what is wrong; try again',
+      );
+    },
+  );
+  if (answer.kind !== 'done') throw await refused(cannot, directory, answer);
+  return process.getuid?.() === 0 ? tellKernel(directory, mode) : null;
+}
+
+async function socketOf(directory: string): Promise<string | null> {
+  const found = (await processes()).filter((entry) => isMountDaemon(entry, directory));
+  for (const { pid } of found) {
+    try {
+      const socket = await controlSocketOf(pid);
+      if (socket !== null) return socket;
+    } catch (error) {
+      // It is of another user, or has ended.
+      if (!isSystemError(error)) throw error;
+    }
+  }
+  return null;
+}
+
+async function refused(
+  cannot: string,
+  directory: string,
+  answer: Exclude<ControlAnswer, { readonly kind: 'done' }>,
+): Promise<Error> {
+  switch (answer.kind) {
+    case 'busy': {
+      const who = (await writersOf(directory)).map((writer) => `\n  ${writer}`).join('');
+      return preconditionFailure(
+        `${cannot}: ${answer.message}${who}`,
+        'end these, or use --force: their writes fail from then on',
+      );
+    }
+    case 'not-stored':
+      return temporaryFailure(
+        `${cannot}: not all that was written is stored: ${answer.message}`,
+        'its log says what; changes are possible as before',
+      );
+    default:
+      return preconditionFailure(`${cannot}: ${answer.message}`);
+  }
+}
+
+/** The mount refuses changes already: the table is for `findmnt` and for programs that check before they write. */
+async function tellKernel(directory: string, mode: 'ro' | 'rw'): Promise<string | null> {
+  const told = await run('mount', ['-i', '-o', `remount,${mode}`, directory]);
+  if (told.kind === 'done') return null;
+  const why = told.kind === 'failed' ? told.output : 'the program mount is not installed';
+  return `"${directory}" is ${mode === 'ro' ? 'read-only' : 'read-write'}, but the kernel's table of mounts does not show it: ${why}`;
+}
+
+async function writersOf(directory: string): Promise<string[]> {
+  const found: string[] = [];
+  for (const { pid, argv } of await processes()) {
+    for (const fd of await readdir(`/proc/${pid}/fd`).catch(() => [])) {
+      const path = await readlink(`/proc/${pid}/fd/${fd}`).catch(() => '');
+      if (!path.startsWith(`${directory}/`)) continue;
+      const info = await readFile(`/proc/${pid}/fdinfo/${fd}`, 'utf8').catch(() => '');
+      const [, flags = '0'] = /^flags:\s*([0-7]+)$/m.exec(info) ?? [];
+      if ((Number.parseInt(flags, 8) & WRITES) === 0) continue;
+      found.push(
+        `process ${pid} (${argv[0] ?? ''}): ${path} is open for writing`.replaceAll(/\p{Cc}/gu, '?'),
+      );
+    }
+  }
+  return found;
+}

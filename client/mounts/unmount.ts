@@ -1,0 +1,265 @@
+import { existsSync } from 'node:fs';
+import { systemWorld } from '../../world/system-world.ts';
+import {
+  type CommandFailure,
+  generalFailure,
+  isSystemError,
+  notFoundFailure,
+  preconditionFailure,
+  systemReason,
+  temporaryFailure,
+} from '../terminal/failure.ts';
+import { formatDuration } from '../terminal/quantities.ts';
+import {
+  canonical,
+  holdersOf,
+  isMountDaemon,
+  type MountHolder,
+  type MountUser,
+  mountAt,
+  mountsBelow,
+  type ProcessEntry,
+  stillHeld,
+  usersOf,
+} from './mount-table.ts';
+import { isAlive, isStopped } from './process-state.ts';
+import { run } from './run-program.ts';
+
+/** What was written must reach the servers before the mount's process ends. */
+const END_TIMEOUT_MS = 60_000;
+const POLL_MS = 20;
+/** A process that queries the free space or attributes of a mount keeps it busy for a moment, and cannot be named. */
+const LOOK_MS_MAX = 1_000;
+const COMMAND_CHARS_MAX = 60;
+
+export interface UnmountOptions {
+  /** Detach even if it is in use: its users keep what they have open. */
+  readonly lazy?: boolean;
+  readonly timeoutMs?: number;
+}
+
+/**
+ * Removes a mount. Waits until its process has ended; or until it has stored what was written, if it has to continue
+ * because the file system is also mounted elsewhere, in a container or a service with mounts of its own, or because it
+ * was detached in use.
+ * @returns a message that names the remaining users; null if the process has ended
+ * @throws CommandFailure with exit code 5 if it is not known that everything is stored
+ */
+export async function unmountDirectory(
+  directoryText: string,
+  options: UnmountOptions = {},
+): Promise<string | null> {
+  const directory = await canonicalOrFail(directoryText);
+  const mounted = await mountAt(directory);
+  if (mounted === null) {
+    if (!existsSync(directory))
+      throw notFoundFailure(`Cannot unmount "${directory}": there is no such directory`);
+    throw preconditionFailure(`Cannot unmount "${directory}": nothing is mounted there`);
+  }
+  if (!mounted.type.startsWith('fuse')) {
+    throw preconditionFailure(
+      `Cannot unmount "${directory}": a file system of type ${mounted.type} is mounted there, not a volume`,
+    );
+  }
+  const before = await holdersOf(mounted.device);
+  const daemons = daemonsOf(directory, before);
+  const { timeoutMs = END_TIMEOUT_MS, lazy = false } = options;
+  const wait = { timeoutMs, untilMs: systemWorld.nowMs() + timeoutMs };
+  const stored = await storeFirst(directory, daemons, wait);
+  const isLost = stored.kind === 'lost';
+  if (isLost && !lazy) {
+    throw temporaryFailure(
+      `"${directory}" stays mounted, for not all that was written is stored: ${stored.why}`,
+      'its log says what; the next "leasehold umount" tries what can still be stored, and --lazy gives it up',
+    );
+  }
+  const users = lazy ? await usersOf(directory) : [];
+  await detach(directory, lazy);
+  const holders = daemons.length === 0 ? [] : stillHeld(await holdersOf(mounted.device), before);
+  const who = holders.map(describeHolder).join('\n  ');
+  const goesOn = `process ${daemons.join(', ')} goes on, because it is mounted elsewhere:\n  ${who}`;
+  const isElsewhere = holders.length > 0;
+  if (isElsewhere) await store(directory, holders, stored, wait, goesOn);
+  else if (users.length > 0) return leftToUsers(directory, daemons, users, stored);
+  else await ended(directory, daemons, wait);
+  if (isLost) {
+    const why = isElsewhere ? `${stored.why}\n  ${goesOn}` : stored.why;
+    throw temporaryFailure(`Unmounted "${directory}", and not all that was written is stored: ${why}`);
+  }
+  return isElsewhere ? `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}` : null;
+}
+
+interface Wait {
+  readonly timeoutMs: number;
+  readonly untilMs: number;
+}
+
+function leftMs({ untilMs }: Wait): number {
+  return Math.max(POLL_MS, Math.ceil(untilMs - systemWorld.nowMs()));
+}
+
+/** The mount's process ends when its users have closed everything; the command does not wait for that. */
+function leftToUsers(
+  directory: string,
+  daemons: readonly number[],
+  users: readonly MountUser[],
+  stored: Stored,
+): string | null {
+  const left = daemons.filter(isAlive);
+  if (left.length === 0 && stored.kind === 'all') return null;
+  const who = users.map(describeUser).join('\n  ');
+  const goesOn = `process ${left.join(', ')} goes on for those who use it, until they are through:\n  ${who}`;
+  if (stored.kind === 'all')
+    return `Unmounted "${directory}", and all that was written so far is stored; ${goesOn}`;
+  const what =
+    stored.kind === 'lost'
+      ? 'and not all that was written is stored'
+      : 'but it is not known that all that was written is stored';
+  const why = left.length === 0 ? stored.why : `${stored.why}\n  ${goesOn}`;
+  throw temporaryFailure(`Unmounted "${directory}", ${what}: ${why}`);
+}
+
+/** There is no event for its end: it is no child of this process. */
+async function ended(directory: string, daemons: readonly number[], wait: Wait): Promise<void> {
+  let left = daemons.filter(isAlive);
+  while (left.length > 0) {
+    if (systemWorld.nowMs() > wait.untilMs) throw notEnded(directory, left, wait);
+    await systemWorld.sleep(POLL_MS);
+    left = left.filter(isAlive);
+  }
+}
+
+type Stored = { readonly kind: 'all' } | { readonly kind: 'lost' | 'unknown'; readonly why: string };
+
+/** Before the unmount, since a failure afterwards would reach no program. */
+async function storeFirst(directory: string, daemons: readonly number[], wait: Wait): Promise<Stored> {
+  const synced = await run('env', ['LC_ALL=C', 'sync', directory], leftMs(wait));
+  if (synced.kind === 'done') return { kind: 'all' };
+  if (synced.kind === 'missing') return { kind: 'unknown', why: 'the program sync is not installed' };
+  const said = /error syncing .*: (.*)/.exec(synced.output)?.[1];
+  if (said !== undefined) return { kind: 'lost', why: said };
+  return { kind: 'unknown', why: synced.output + stoppedText(daemons) };
+}
+
+function stoppedText(daemons: readonly number[]): string {
+  const stopped = daemons.filter(isStopped).join(' ');
+  return stopped === ''
+    ? ''
+    : `, for process ${stopped} is stopped: continue it with "kill -CONT ${stopped}"`;
+}
+
+/** Processes of another container may serve a directory of the same name. */
+function daemonsOf(directory: string, holders: readonly MountHolder[]): number[] {
+  const entries = holders.flatMap(({ processes: all }) => all);
+  const daemons = entries.filter((entry) => isMountDaemon(entry, directory));
+  return [...new Set(daemons.map(({ pid }) => pid))];
+}
+
+/** The mount's process stores everything when the root of the mount, which is elsewhere by now, is synced. */
+async function store(
+  directory: string,
+  holders: readonly MountHolder[],
+  stored: Stored,
+  wait: Wait,
+  goesOn: string,
+): Promise<void> {
+  let why = stored.kind === 'unknown' ? stored.why : 'nobody can ask for it';
+  for (const holder of holders) {
+    if (systemWorld.nowMs() >= wait.untilMs) break;
+    const [{ pid } = { pid: 'self' }] = holder.processes;
+    // In a child process, which can be killed if the mount does not answer.
+    const synced = await run('sync', [`/proc/${pid}/root${holder.directory}`], leftMs(wait));
+    if (synced.kind === 'done') return;
+    why = synced.kind === 'missing' ? 'the program sync is not installed' : synced.output;
+  }
+  throw temporaryFailure(
+    `Unmounted "${directory}" here, but it is not known that all that was written is stored: ${why}\n  ${goesOn}`,
+    'its log, and "leasehold status", say what is wrong',
+  );
+}
+
+function describeHolder({ directory, isHere, processes: entries }: MountHolder): string {
+  if (isHere) return `here, too, on ${directory}`;
+  const [first, ...others] = entries;
+  const more = others.length === 0 ? '' : ` and ${others.length} more`;
+  return `process ${first === undefined ? '' : describeProcess(first)}${more}: on ${directory} in another namespace of mounts`;
+}
+
+function notEnded(directory: string, pids: readonly number[], { timeoutMs }: Wait): CommandFailure {
+  const stopped = pids.filter(isStopped).join(' ');
+  if (stopped !== '') {
+    return temporaryFailure(
+      `Unmounted "${directory}", but process ${stopped} is stopped, and may not have stored everything`,
+      `continue it with "kill -CONT ${stopped}": it stores the rest, and ends; what it holds is lost if it is killed`,
+    );
+  }
+  return temporaryFailure(
+    `Unmounted "${directory}", but process ${pids.join(', ')} goes on after ${formatDuration(timeoutMs)}, and has not stored everything`,
+    'leave it running until the cluster has a majority again; what it holds is lost if it is killed',
+  );
+}
+
+/** In one line, without control characters. */
+function describeProcess({ pid, argv }: ProcessEntry): string {
+  return `${pid} (${argv
+    .join(' ')
+    .replaceAll(/\p{Cc}/gu, '?')
+    .slice(0, COMMAND_CHARS_MAX)})`;
+}
+
+function describeUser(user: MountUser): string {
+  return `process ${describeProcess(user)}: ${user.use}`;
+}
+
+async function whoUses(directory: string): Promise<string[]> {
+  const users = await usersOf(directory);
+  const below = await mountsBelow(directory);
+  return [
+    ...users.map(describeUser),
+    ...below.map(({ directory: inside, type }) => `a file system of type ${type} is mounted on ${inside}`),
+  ];
+}
+
+/** @throws CommandFailure that names the users if it is in use */
+export async function detach(directory: string, lazily: boolean): Promise<void> {
+  const untilMs = systemWorld.nowMs() + LOOK_MS_MAX;
+  // Each round reads the descriptors of all processes, and there is no event for the end of a use.
+  for (let pauseMs = POLL_MS; ; pauseMs *= 2) {
+    const why = await whyAttached(directory, lazily);
+    if (why === null) return;
+    if (!/busy/i.test(why)) throw generalFailure(`Cannot unmount "${directory}": ${why}`);
+    const who = await whoUses(directory);
+    const isLookOver = systemWorld.nowMs() > untilMs;
+    if (isLookOver && who.length === 0)
+      who.push('nobody that can be seen from here; root sees the processes of all users');
+    if (who.length > 0)
+      throw preconditionFailure(
+        `Cannot unmount "${directory}": it is in use\n  ${who.join('\n  ')}`,
+        'end these, or use --lazy to detach it all the same',
+      );
+    await systemWorld.sleep(pauseMs);
+  }
+}
+
+async function whyAttached(directory: string, lazily: boolean): Promise<string | null> {
+  const flags = lazily ? ['-u', '-z'] : ['-u'];
+  let result = await run('fusermount3', [...flags, directory]);
+  if (result.kind === 'missing' || (result.kind === 'failed' && lazily)) {
+    result = await run('umount', lazily ? ['-l', directory] : [directory]);
+  }
+  if (result.kind === 'done') return null;
+  return result.kind === 'failed' ? result.output : 'neither fusermount3 nor umount is installed';
+}
+
+/** @returns the directory by its real name @throws CommandFailure if it cannot be reached */
+export async function canonicalOrFail(directory: string, whereMissing = ''): Promise<string> {
+  try {
+    return await canonical(directory);
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    throw notFoundFailure(
+      `Cannot use the directory "${directory}": ${systemReason(error)}`,
+      error.code === 'ENOENT' ? whereMissing : '',
+    );
+  }
+}

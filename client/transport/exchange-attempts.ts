@@ -1,0 +1,187 @@
+import { ServiceError } from '../../base/errors.ts';
+import { Retry, type RetryOutcome, type RetryStep } from '../../base/retry.ts';
+import type { World } from '../../base/world.ts';
+import type { Access } from './access.ts';
+import { type AttemptLimits, type FailedAttempt, isTrustFailure } from './attempt.ts';
+import { CLIENT_PACE } from './backoff.ts';
+import type { Endpoint } from './endpoint.ts';
+import type { Endpoints } from './endpoints.ts';
+import { PATIENCE_INTERVALS } from './liveness-probe.ts';
+import type { ExchangeRequest } from './request.ts';
+
+/** Bound of the first attempt: a server that is alive without an answer must not use up the whole operation. */
+const ATTEMPT_FIRST_MS = 5_000;
+/** The longest pause that the client grants a server that is recovering or says `busy`. */
+const RETRY_AFTER_OBEYED_MS = 1_000;
+
+export interface CourseOptions {
+  readonly signal?: AbortSignal;
+  /** If no server accepts a connection, fail at once instead of waiting for one. */
+  readonly failFast?: boolean;
+  /** Bound of the first attempt; each attempt that times out makes the next one longer. */
+  readonly attemptMs?: number;
+  readonly attemptMsMax?: number;
+}
+
+export interface ExchangeFailure {
+  readonly error: ServiceError;
+  readonly doubtful: boolean;
+}
+
+export interface ExchangeCourseParts {
+  readonly world: World;
+  readonly endpoints: Endpoints;
+  readonly access: Access;
+  readonly request: ExchangeRequest;
+  readonly subject: { primary: string | null };
+  readonly options: CourseOptions;
+  readonly timeoutMs: number;
+}
+
+/** The state of one request over its attempts: the next step, the bound of the next attempt, and the final error. */
+export class ExchangeCourse {
+  readonly deadlineMs: number;
+  readonly #parts: ExchangeCourseParts;
+  readonly #retry: Retry;
+  readonly #startMs: number;
+  #beganMs = 0;
+  #limitMs = 0;
+  #attemptMs: number;
+  #patienceIntervals = 0;
+  #lastProblem: ServiceError | null = null;
+  #lastCause: Error | null = null;
+  readonly #distrusted = new Set<Endpoint>();
+  #doubtful = false;
+  /** A server may have forwarded the request earlier, without an answer. */
+  #passedOn = false;
+  #final: ExchangeFailure | null = null;
+
+  constructor(parts: ExchangeCourseParts) {
+    const { world, options, timeoutMs } = parts;
+    this.#parts = parts;
+    this.#startMs = world.nowMs();
+    this.deadlineMs = this.#startMs + timeoutMs;
+    this.#attemptMs = options.attemptMs ?? ATTEMPT_FIRST_MS;
+    const { deadlineMs } = this;
+    this.#retry = new Retry({ deadlineMs, pace: CLIENT_PACE, lastWait: 'fail' }, () => world.random());
+  }
+
+  limits(nowMs: number): AttemptLimits {
+    const { attemptMsMax = Number.POSITIVE_INFINITY, signal } = this.#parts.options;
+    this.#beganMs = nowMs;
+    this.#limitMs = Math.min(this.#attemptMs, this.deadlineMs - nowMs, attemptMsMax);
+    return { limitMs: this.#limitMs, patienceIntervals: this.#patienceIntervals, signal };
+  }
+
+  next(attempt: FailedAttempt, endpoint: Endpoint): RetryStep {
+    const step = this.#retry.next(this.#outcomeOf(attempt, endpoint), this.#parts.world.nowMs());
+    if (step.kind !== 'fail' || !step.isFinal) this.#final = null;
+    return step;
+  }
+
+  failure(cause?: Error): ExchangeFailure {
+    if (this.#final !== null) return this.#final;
+    const { world, endpoints, request } = this.#parts;
+    // A server's error says more than a broken connection, unless no server is left.
+    const error =
+      this.#lastProblem !== null && !endpoints.allDead()
+        ? this.#lastProblem
+        : noAnswer(
+            endpoints,
+            request,
+            cause ?? this.#lastCause ?? new Error('no time was left for an attempt'),
+          );
+    const doubtful = this.#doubtful;
+    if (!doubtful || error.code === 'unknown') return { error, doubtful };
+    const message = `${request.what}: no certain answer within ${Math.round(world.nowMs() - this.#startMs)} ms, it may have happened (${error.message})`;
+    return { error: new ServiceError('unknown', message, error.details, { cause: error }), doubtful };
+  }
+
+  #outcomeOf(attempt: FailedAttempt, endpoint: Endpoint): RetryOutcome {
+    switch (attempt.kind) {
+      case 'problem':
+        return this.#afterProblem(attempt.error, endpoint);
+      case 'unreached':
+        return this.#afterUnreached(attempt.cause, endpoint);
+      case 'cut':
+        return this.#afterCut(attempt);
+    }
+  }
+
+  #afterProblem(error: ServiceError, endpoint: Endpoint): RetryOutcome {
+    const { world, endpoints, access, request, subject } = this.#parts;
+    const { code, remedy } = error;
+    if (code === 'unauthorized' && access.refresh(world.nowMs())) return { kind: 'again' };
+    if (code === 'unknown') this.#doubtful ||= request.mutation;
+    if (remedy !== 'retry' && remedy !== 'redirect') {
+      this.#final = { error, doubtful: this.#doubtful || this.#passedOn };
+      return { kind: 'final' };
+    }
+    if (remedy === 'retry' && code !== 'busy') this.#passedOn ||= request.mutation;
+    this.#lastProblem = error;
+    const { primary, retryAfterMs } = error.details;
+    if (primary !== undefined) subject.primary = primary;
+    const isElsewhere = remedy === 'redirect' && primary !== undefined && primary !== endpoint.id;
+    if (isElsewhere && endpoints.canAsk(primary, world.nowMs()))
+      return { kind: 'elsewhere', movesMax: endpoints.all.length, otherwise: 'later' };
+    const leastMs = Math.min(retryAfterMs ?? 0, RETRY_AFTER_OBEYED_MS);
+    // These two concern the server and not the file: the others are asked meanwhile.
+    if (code === 'recovering' || code === 'clock-fault') endpoint.avoidUntilMs = world.nowMs() + leastMs;
+    return { kind: 'later', leastMs: code === 'busy' ? leastMs : 0 };
+  }
+
+  #afterUnreached(cause: Error, endpoint: Endpoint): RetryOutcome {
+    const { world, endpoints, request, options } = this.#parts;
+    endpoint.markDead(world.nowMs());
+    this.#lastCause = cause;
+    if (isTrustFailure(cause)) this.#distrusted.add(endpoint);
+    // If other servers are left, wait for them: a single one may have been revoked.
+    const isDistrusted = isTrustFailure(cause) && endpoints.all.every((one) => this.#distrusted.has(one));
+    const error = isDistrusted ? distrusted(request, endpoint, cause) : noAnswer(endpoints, request, cause);
+    this.#final = { error, doubtful: this.#doubtful };
+    const isFinal = isDistrusted || (options.failFast === true && endpoints.allDead());
+    return {
+      ...{ kind: 'elsewhere', movesMax: endpoints.all.length - 1 },
+      otherwise: isFinal ? 'final' : 'later',
+    };
+  }
+
+  #afterCut({ cause, why }: Extract<FailedAttempt, { kind: 'cut' }>): RetryOutcome {
+    this.#doubtful ||= this.#parts.request.mutation;
+    // That an attempt had too little time left says less than why those before it failed.
+    const isLate = why === 'timed-out' && this.#limitMs < this.#beganMs - this.#startMs;
+    this.#lastCause = isLate ? (this.#lastCause ?? cause) : cause;
+    // Longer than any server's own limit, so that the next server can say itself why it has no answer.
+    if (why === 'timed-out') this.#attemptMs *= 4;
+    // If every server looks silent, the network is slow, or the request is large and takes its time.
+    if (why === 'silent') this.#patienceIntervals = Math.max(PATIENCE_INTERVALS, 2 * this.#patienceIntervals);
+    return { kind: 'elsewhere', movesMax: this.#parts.endpoints.all.length - 1, otherwise: 'later' };
+  }
+}
+
+/** The error of a request that no server has answered. */
+export function noAnswer(endpoints: Endpoints, request: ExchangeRequest, cause: Error): ServiceError {
+  const unreachable = endpoints.awayNames();
+  const why = endpoints.allAway()
+    ? `no server answers at ${endpoints.all.map(({ url }) => url).join(', ')}`
+    : causeText(cause);
+  return new ServiceError(
+    'no-majority',
+    `${request.what}: ${why}`,
+    unreachable.length > 0 ? { unreachable } : {},
+    { cause },
+  );
+}
+
+function distrusted(request: ExchangeRequest, { url }: Endpoint, cause: Error): ServiceError {
+  return new ServiceError(
+    'unauthorized',
+    `${request.what}: cannot trust ${url}: ${causeText(cause)}`,
+    {},
+    { cause },
+  );
+}
+
+function causeText(cause: Error): string {
+  return cause.message !== '' ? cause.message : 'code' in cause ? String(cause.code) : cause.name;
+}

@@ -1,0 +1,223 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
+import {
+  type CapabilityAnswer,
+  HEADER_CAPABILITY,
+  HEADER_CATALOG_EPOCH,
+  HEADER_CATALOG_SEQ,
+  HEADER_PRIMARY,
+} from '../../wire/http-api.ts';
+import type { Access } from './access.ts';
+import { type Attempt, type AttemptLimits, attemptOnce } from './attempt.ts';
+import type { Endpoint } from './endpoint.ts';
+import { Endpoints } from './endpoints.ts';
+import { type CourseOptions, ExchangeCourse, type ExchangeFailure, noAnswer } from './exchange-attempts.ts';
+import { FileCapabilities } from './file-capabilities.ts';
+import { type ExchangeRequest, postRequest } from './request.ts';
+import { type Response, readJson } from './response.ts';
+
+/** The subject of a request, a file or the catalog, with its primary as last reported. */
+export interface Subject {
+  primary: string | null;
+}
+
+export interface TimedAnswer<Value> {
+  readonly answer: Value;
+  /** When the answered attempt was sent, by the caller's clock. */
+  readonly sentMs: number;
+}
+
+export interface CallOptions extends CourseOptions {
+  readonly timeoutMs?: number;
+}
+
+export type ExchangeOutcome<Value> =
+  | { readonly kind: 'answered'; readonly value: Value }
+  | ({ readonly kind: 'failed' } & ExchangeFailure);
+
+/** Sends requests to a cluster: to one server after another, until one answers or time is up. */
+export class Exchanger {
+  readonly world: World;
+  readonly endpoints: Endpoints;
+  readonly capabilities: FileCapabilities;
+  /** The catalog operation named by the latest answer about the catalog; null before the first. */
+  catalogSeq: number | null = null;
+  /** The newest epoch of the catalog that an answer has named; 0 before the first. */
+  catalogEpoch = 0;
+  readonly operationTimeoutMs: number;
+  readonly #access: Access;
+  #closed = false;
+
+  constructor(world: World, urls: readonly string[], operationTimeoutMs: number, access: Access) {
+    this.world = world;
+    this.endpoints = new Endpoints(world, urls, access);
+    this.capabilities = new FileCapabilities(() => world.nowMs());
+    this.#access = access;
+    this.operationTimeoutMs = operationTimeoutMs;
+  }
+
+  /** As `perform`, for an answer in JSON. @param subject absent: any server answers */
+  ask<Value>(
+    request: ExchangeRequest,
+    options?: CallOptions,
+    subject: Subject = { primary: null },
+  ): Promise<Value> {
+    return this.perform(subject, request, readJson<Value>, options);
+  }
+
+  async askTimed<Value>(
+    clock: () => number,
+    request: ExchangeRequest,
+    options?: CallOptions,
+    subject?: Subject,
+  ): Promise<TimedAnswer<Value>> {
+    let sentMs = clock();
+    const onAttempt = (): void => {
+      sentMs = clock();
+    };
+    const answer = await this.ask<Value>({ ...request, onAttempt }, options, subject);
+    return { answer, sentMs };
+  }
+
+  /** As `exchange`, but throws every failure. */
+  async perform<Value>(
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Response) => Promise<Value>,
+    options: CallOptions = {},
+  ): Promise<Value> {
+    const outcome = await this.exchange(subject, request, read, options);
+    if (outcome.kind === 'failed') throw outcome.error;
+    return outcome.value;
+  }
+
+  /**
+   * Sends the same request until there is a final answer. Safe for every request of this client: those that change
+   * something carry a request id, so that all attempts are one operation.
+   * @param read reads a successful answer; a connection that breaks meanwhile is one more failed attempt
+   * @throws only the reason of `options.signal`; failures are returned
+   */
+  async exchange<Value>(
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Response) => Promise<Value>,
+    options: CallOptions,
+  ): Promise<ExchangeOutcome<Value>> {
+    const { files = [] } = request;
+    if (files.length === 0 || !this.#access.isNamed) return this.#exchange(subject, request, read, options);
+    const deadlineMs = this.world.nowMs() + (options.timeoutMs ?? this.operationTimeoutMs);
+    for (let attempt = 1; ; attempt++) {
+      const shown = await this.#capable(request, options);
+      if (shown.kind === 'failed') return shown;
+      const timeoutMs = Math.max(0, deadlineMs - this.world.nowMs());
+      const outcome = await this.#exchange(subject, shown.value, read, { ...options, timeoutMs });
+      // The servers' keys or clocks may have changed, so one attempt follows with new capabilities.
+      const isRefused = outcome.kind === 'failed' && outcome.error.code === 'forbidden';
+      if (!isRefused || attempt === 2) return outcome;
+      this.capabilities.forget(files);
+    }
+  }
+
+  /** Asks one server, once, for an answer that the caller can do without. */
+  async askOnce<Value>(
+    endpoint: Endpoint,
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Response) => Promise<Value>,
+    options: CallOptions & { readonly timeoutMs: number },
+  ): Promise<ExchangeOutcome<Value>> {
+    const shown = await this.#capable(request, options);
+    if (shown.kind === 'failed') return shown;
+    const limits = { limitMs: options.timeoutMs, patienceIntervals: 0, signal: options.signal };
+    const attempt = await this.#attempt(endpoint, subject, shown.value, read, limits);
+    if (attempt.kind === 'answered') return attempt;
+    if (attempt.kind === 'problem') {
+      if (attempt.error.code === 'forbidden') this.capabilities.forget(request.files ?? []);
+      return { kind: 'failed', error: attempt.error, doubtful: false };
+    }
+    if (attempt.kind === 'unreached') endpoint.markDead(this.world.nowMs());
+    const error = noAnswer(this.endpoints, request, attempt.cause);
+    return { kind: 'failed', error, doubtful: attempt.kind === 'cut' && request.mutation };
+  }
+
+  async #capable(request: ExchangeRequest, options: CallOptions): Promise<ExchangeOutcome<ExchangeRequest>> {
+    const { what, files = [] } = request;
+    if (!this.#access.isNamed) return { kind: 'answered', value: request };
+    const ask = async (wanted: readonly number[]): Promise<ReadonlyMap<number, string>> => {
+      // Other callers wait for the same answer, so this one's signal must not end it.
+      const { signal: _, ...rest } = options;
+      const question = postRequest(what, '/v1/catalog/capabilities', { files: wanted });
+      const { capabilities } = await this.ask<CapabilityAnswer>(question, rest);
+      return new Map(capabilities.map(({ file, capability }) => [file, capability]));
+    };
+    try {
+      const header = await this.capabilities.headerFor(files, ask);
+      if (header === null) return { kind: 'answered', value: request };
+      const headers = { ...request.headers, [HEADER_CAPABILITY]: header };
+      return { kind: 'answered', value: { ...request, headers } };
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      if (!(error instanceof ServiceError)) throw error;
+      return { kind: 'failed', error, doubtful: false };
+    }
+  }
+
+  async #exchange<Value>(
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Response) => Promise<Value>,
+    options: CallOptions,
+  ): Promise<ExchangeOutcome<Value>> {
+    const { world, endpoints } = this;
+    const timeoutMs = options.timeoutMs ?? this.operationTimeoutMs;
+    const parts = { world, endpoints, access: this.#access, request, subject, options, timeoutMs };
+    const course = new ExchangeCourse(parts);
+    let last: Endpoint | null = null;
+    for (;;) {
+      options.signal?.throwIfAborted();
+      const nowMs = world.nowMs();
+      if (nowMs >= course.deadlineMs) return { kind: 'failed', ...course.failure() };
+      if (this.#closed) return { kind: 'failed', ...course.failure(new Error('this client was closed')) };
+      const endpoint = endpoints.choose(subject.primary, last, nowMs);
+      const attempt = await this.#attempt(endpoint, subject, request, read, course.limits(nowMs));
+      last = endpoint;
+      if (attempt.kind === 'answered') {
+        endpoints.prefer(endpoint);
+        return attempt;
+      }
+      const step = course.next(attempt, endpoint);
+      if (step.kind === 'fail') return { kind: 'failed', ...course.failure() };
+      if (step.kind === 'wait') await this.#sleep(step.ms, options.signal);
+    }
+  }
+
+  async #sleep(forMs: number, signal: AbortSignal | undefined): Promise<void> {
+    await this.world.sleep(forMs, signal === undefined ? {} : { signal }).catch((error: unknown) => {
+      signal?.throwIfAborted();
+      throw error;
+    });
+  }
+
+  #attempt<Value>(
+    endpoint: Endpoint,
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Response) => Promise<Value>,
+    limits: AttemptLimits,
+  ): Promise<Attempt<Value>> {
+    const received = (headers: Response['headers']): void => {
+      const primary = headers[HEADER_PRIMARY];
+      if (typeof primary === 'string' && primary !== '') subject.primary = primary;
+      const catalogSeq = headers[HEADER_CATALOG_SEQ];
+      if (catalogSeq !== undefined) this.catalogSeq = Number(catalogSeq);
+      const catalogEpoch = Number(headers[HEADER_CATALOG_EPOCH] ?? 0);
+      this.catalogEpoch = Math.max(this.catalogEpoch, catalogEpoch);
+    };
+    return attemptOnce({ world: this.world, endpoint, request, limits, received, read });
+  }
+
+  close(): Promise<void> {
+    this.#closed = true;
+    return this.endpoints.close();
+  }
+}

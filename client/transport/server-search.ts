@@ -1,0 +1,152 @@
+import type { QueryRequest, QueryResults } from '../../wire/catalog-api.ts';
+import type { ServerStatus } from '../../wire/http-api.ts';
+import { Access } from './access.ts';
+import { Endpoint, type EndpointEvents } from './endpoint.ts';
+import { isLoopback } from './loopback.ts';
+import { postRequest } from './request.ts';
+import { readJson } from './response.ts';
+import type { ServerRequest } from './server-channel.ts';
+
+const ID_TIMEOUT_MS = 1_000;
+/** The catalog may have to elect a primary first. */
+const LIST_TIMEOUT_MS = 5_000;
+const TELLERS_MAX = 3;
+const FOUND_MAX = 16;
+
+type Listed = QueryResults['servers']['servers'][number];
+
+export interface FoundServers {
+  /** New servers, with their ids. The caller closes them. */
+  readonly joined: readonly Endpoint[];
+  /** Discovered servers that are no longer part of the cluster, or reachable at the address that was given. */
+  readonly left: readonly Endpoint[];
+  /** Some listed servers did not prove their identity: too busy perhaps, or not meant for this host. */
+  readonly unproven: boolean;
+}
+
+/**
+ * Finds servers that joined the cluster after this client was configured. The catalog lists the addresses at which
+ * servers reach each other, which may be useless here (containers, tunnels, another cluster behind the same loopback
+ * address). So an address is used only if the server there reports the expected id, and if the catalog that it asks
+ * knows that id with the same store: a store's identity is drawn at random once, so no two clusters share one.
+ * @returns empty lists if no server could be asked
+ */
+export async function findServers(
+  known: readonly Endpoint[],
+  preferred: Endpoint,
+  events: EndpointEvents,
+  signal: AbortSignal,
+  access: Access = Access.NONE,
+): Promise<FoundServers> {
+  const others = known.filter((endpoint) => endpoint !== preferred);
+  const tellers = [preferred, ...others].filter(({ isAway }) => !isAway).slice(0, TELLERS_MAX);
+  for (const teller of tellers) {
+    const list = await askServers(teller, signal);
+    if (list === null) continue;
+    const left = known.filter((endpoint) => !endpoint.given && hasLeft(endpoint, list, known));
+    const room = FOUND_MAX - known.filter(({ given }) => !given).length + left.length;
+    const candidates = list
+      .flatMap((listed) => candidateOf(listed, teller, known, events, access) ?? [])
+      .slice(0, Math.max(0, room));
+    const proven = await Promise.all(candidates.map((candidate) => isProven(candidate, signal)));
+    const failed = candidates.filter((_, index) => proven[index] !== true);
+    await Promise.all(failed.map(({ endpoint }) => endpoint.close()));
+    const joined = candidates.filter((_, index) => proven[index] === true).map(({ endpoint }) => endpoint);
+    return { joined, left, unproven: failed.length > 0 };
+  }
+  return { joined: [], left: [], unproven: false };
+}
+
+/** @returns the id that the server reports; null if it does not */
+export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<string | null> {
+  const status = await ask<ServerStatus>(
+    endpoint,
+    { method: 'GET', path: '/v1/status/self' },
+    ID_TIMEOUT_MS,
+    signal,
+  );
+  return typeof status?.id === 'string' ? status.id : null;
+}
+
+async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<readonly Listed[] | null> {
+  const body: QueryRequest = { query: { kind: 'servers', counts: false } };
+  const question = postRequest('', '/v1/catalog/queries', body);
+  const listed = await ask<QueryResults['servers']>(endpoint, question, LIST_TIMEOUT_MS, signal);
+  return Array.isArray(listed?.servers) ? listed.servers.filter(isListed) : null;
+}
+
+/** @returns null without a good answer: no caller waits for it, and the server is asked again later */
+async function ask<Value>(
+  endpoint: Endpoint,
+  request: Omit<ServerRequest, 'signal'>,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Partial<Value> | null> {
+  try {
+    const limited = AbortSignal.any([signal, endpoint.world.timeout(timeoutMs)]);
+    const response = await endpoint.stream({ ...request, signal: limited });
+    if (response.statusCode === 200) return await readJson<Partial<Value>>(response);
+    await response.body.bytes();
+    return null;
+  } catch {
+    return null;
+  }
+}
+
+/** A malformed list must not end a process that never asked for it. */
+function isListed(value: unknown): value is Listed {
+  if (typeof value !== 'object' || value === null) return false;
+  const { id, url, state, storageId } = value as Record<string, unknown>;
+  return [id, url, state, storageId].every((text) => typeof text === 'string');
+}
+
+interface Candidate {
+  readonly listed: Listed;
+  readonly endpoint: Endpoint;
+}
+
+/** @returns null if the server is known, about to leave, or its address is useless to this client */
+function candidateOf(
+  listed: Listed,
+  teller: Endpoint,
+  known: readonly Endpoint[],
+  events: EndpointEvents,
+  access: Access,
+): Candidate | null {
+  if (listed.state !== 'in' || listed.storageId === '') return null;
+  if (known.some(({ id, isAway }) => id === listed.id && !isAway)) return null;
+  const address = addressFrom(listed.url, teller.url);
+  if (address === null || known.some(({ url }) => url === address)) return null;
+  if (!access.allows(new URL(address))) return null;
+  return { listed, endpoint: new Endpoint(teller.world, address, false, events, access) };
+}
+
+async function isProven({ listed, endpoint }: Candidate, signal: AbortSignal): Promise<boolean> {
+  const id = await askId(endpoint, signal);
+  if (id !== listed.id) return false;
+  const list = await askServers(endpoint, signal);
+  const same = list?.some((server) => server.id === id && server.storageId === listed.storageId) === true;
+  if (same) endpoint.id = id;
+  return same;
+}
+
+function hasLeft(found: Endpoint, list: readonly Listed[], known: readonly Endpoint[]): boolean {
+  const listed = list.find(({ id }) => id === found.id);
+  if (listed === undefined || listed.state === 'out') return true;
+  return known.some(({ given, id, isAway }) => given && id === found.id && !isAway);
+}
+
+/** @returns base URL to try for an address that the server at `tellerUrl` reported; null if it is useless here */
+export function addressFrom(told: string, tellerUrl: string): string | null {
+  const address = URL.parse(told);
+  const teller = URL.parse(tellerUrl);
+  if (address === null || teller === null || !/^https?:$/.test(address.protocol)) return null;
+  if (isUnspecified(address.hostname)) return null;
+  // It means the reporting server's own host, which is another one.
+  if (isLoopback(address.hostname) && !isLoopback(teller.hostname)) return null;
+  return new URL(`${teller.protocol}//${address.host}`).origin;
+}
+
+function isUnspecified(hostname: string): boolean {
+  return hostname === '0.0.0.0' || hostname === '[::]';
+}

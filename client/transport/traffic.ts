@@ -1,0 +1,54 @@
+import type { Socket } from 'node:net';
+import type { World } from '../../base/world.ts';
+import { buildConnector, type Connector } from '../../platform/undici.ts';
+import { Access } from './access.ts';
+
+/** The bytes of all connections to one server: whether anything arrives, and how far away the server is. */
+export class Traffic {
+  /** For the pool whose connections these are; others are reported by `add`. */
+  readonly connector: Connector;
+  readonly #bytesSeen = new Map<Socket, number>();
+  readonly #access: Access;
+  #connectMs: number | null = null;
+
+  /** @param access is asked again for each connection: files may have been replaced */
+  constructor(world: World, connectTimeoutMs: number, access: Access = Access.NONE) {
+    this.#access = access;
+    access.revoked?.watch(world);
+    this.connector = (options, callback) => {
+      const beganMs = world.nowMs();
+      // No TLS session is resumed: it would outlive the certificate by which it began.
+      const connect = buildConnector({ ...access.tls, timeout: connectTimeoutMs, maxCachedSessions: 0 });
+      connect(options, (...made) => {
+        const [error, socket] = made;
+        if (error === null) this.add(socket, world.nowMs() - beganMs);
+        callback(...made);
+      });
+    };
+  }
+
+  /**
+   * The shortest time that a connection took, in milliseconds, 0 before the first: a round trip, and a few more with
+   * TLS. The server's kernel does this without its process, so a busy server looks no farther.
+   */
+  get connectMs(): number {
+    return this.#connectMs ?? 0;
+  }
+
+  hasMoved(): boolean {
+    let moved = false;
+    for (const [socket, seen] of this.#bytesSeen) {
+      if (socket.bytesRead === seen) continue;
+      this.#bytesSeen.set(socket, socket.bytesRead);
+      moved = true;
+    }
+    return moved;
+  }
+
+  add(socket: Socket, tookMs: number): void {
+    this.#connectMs = Math.min(tookMs, this.#connectMs ?? tookMs);
+    this.#bytesSeen.set(socket, socket.bytesRead);
+    this.#access.revoked?.attend(socket);
+    socket.once('close', () => this.#bytesSeen.delete(socket));
+  }
+}

@@ -1,0 +1,171 @@
+import { existsSync } from 'node:fs';
+import type { Logger } from 'pino';
+import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import type { VolumeInfo } from '../../wire/catalog-api.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { WakeQueue } from '../drivers/wake-queue.ts';
+import type { ReplicaHost } from '../file/replica-host.ts';
+import type { Clock } from '../process/clock.ts';
+import type { Placement } from '../process/placement.ts';
+import { CatalogStore } from '../storage/catalog-store.ts';
+import type { DataFolder } from '../storage/data-folder.ts';
+import { isCorruption } from '../storage/failures.ts';
+import type { FileOps } from '../storage/file-ops.ts';
+import type { MetricsRegistry } from '../telemetry/metrics.ts';
+import { CatalogHolder, type CatalogReplica } from './catalog-holder.ts';
+import { CatalogReplacement } from './catalog-replacement.ts';
+import { LocalCatalogService } from './catalog-service.ts';
+import { CatalogSubject } from './catalog-subject.ts';
+import { Recaller } from './recaller.ts';
+
+/** Inodes granted to one client, and to all together: some hundred bytes each in the primary's memory. */
+const CACHE_SESSION_GRANTS_MAX = 50_000;
+const CACHE_GRANTS_MAX = 500_000;
+
+export interface CatalogDisk {
+  readonly self: ServerId;
+  /** The members of the catalog if the folder has none. */
+  readonly members: readonly ServerId[];
+  readonly world: World;
+  readonly folder: DataFolder;
+  readonly fileOps: FileOps;
+  heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
+  diskFailed(reason: string): void;
+}
+
+export interface CatalogSeatParts extends CatalogDisk {
+  readonly store: CatalogStore | null;
+  readonly cacheLeaseMsMax: number;
+  readonly operationTimeoutMs: number;
+  readonly clock: Clock;
+  readonly wakes: WakeQueue;
+  readonly log: Logger;
+  readonly metrics: MetricsRegistry;
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+  readonly placement: Placement;
+  /** The replica here is out of service because of a damaged page, or is in service again. */
+  tell(news: 'damaged' | 'replaced'): void;
+  drawSession(): number;
+  isConnected(server: ServerId): boolean;
+  commandsVersion(server: ServerId): number | null;
+  settle(file: FileId, timeoutMs: number): Promise<unknown>;
+}
+
+/**
+ * Opens the replica on this server's disk, or creates one in the newest known view if this server is a member. A member
+ * that has lost its disk starts with an empty replica, which does not count until it is caught up. @returns null if
+ * there is none
+ */
+export async function openCatalogAtStart(disk: CatalogDisk): Promise<CatalogStore | null> {
+  const { members, self, folder, heardOf } = disk;
+  const isMember = members.includes(self) || heardOf().members.includes(self);
+  return isMember || existsSync(folder.file('catalog.db')) ? openCatalog(disk) : null;
+}
+
+function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
+  const { world, folder, fileOps, members, self } = disk;
+  const heard = disk.heardOf();
+  return CatalogStore.open({
+    world,
+    folder: folder.path,
+    // For a replica that is still empty.
+    view: heard.members.includes(self) ? heard : { number: 1, members },
+    startCounter: folder.startCounter,
+    powerLossStart: folder.powerLossStart,
+    mark: folder.mark('catalog.db'),
+    thorough: folder.readsWhole,
+    failed: (reason) => disk.diskFailed(reason),
+    fileOps,
+  });
+}
+
+/** This server as a possible member of the catalog: without a replica, or with one and all that serves from it. */
+export class CatalogSeat {
+  readonly service: CatalogHolder;
+  readonly #parts: CatalogSeatParts;
+  #store: CatalogStore | null;
+  #recaller: Recaller | null = null;
+
+  constructor(parts: CatalogSeatParts) {
+    this.#parts = parts;
+    this.#store = parts.store;
+    this.service = new CatalogHolder({
+      self: parts.self,
+      heardOf: () => parts.heardOf(),
+      out: () => parts.lease.close(CATALOG_CELL),
+      open: () => this.#open(),
+    });
+  }
+
+  get store(): CatalogStore | null {
+    return this.#store;
+  }
+
+  get recaller(): Recaller | null {
+    return this.#recaller;
+  }
+
+  /** The volumes if this server is the catalog's primary; else none. */
+  volumesAtPrimary(): readonly VolumeInfo[] {
+    if (this.#store === null || this.service.status().primary !== this.#parts.self) return [];
+    return this.#store.query({ kind: 'volumes' }).volumes;
+  }
+
+  async sitDown(): Promise<void> {
+    if (this.#store !== null) await this.service.hold();
+  }
+
+  async #open(): Promise<CatalogReplica> {
+    const { self, host, lease, placement, world, clock, wakes, log, metrics } = this.#parts;
+    const store = this.#store ?? (await openCatalog(this.#parts));
+    this.#store = store;
+    const subject = new CatalogSubject(store);
+    const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));
+    const recaller = new Recaller({
+      world,
+      driver,
+      options: {
+        leaseMsMax: this.#parts.cacheLeaseMsMax,
+        sessionGrantsMax: CACHE_SESSION_GRANTS_MAX,
+        grantsMax: CACHE_GRANTS_MAX,
+        draw: () => this.#parts.drawSession(),
+      },
+      log,
+      metrics,
+    });
+    this.#recaller = recaller;
+    const service = new LocalCatalogService({
+      self,
+      world,
+      clock,
+      lease,
+      driver,
+      subject,
+      recaller,
+      metrics,
+      operationTimeoutMs: this.#parts.operationTimeoutMs,
+      placement: (replicas, registered) => placement.choose(replicas, registered),
+      capacity: (registered) => placement.candidates(registered).length,
+      isConnected: (server) => this.#parts.isConnected(server),
+      commandsVersion: (server) => this.#parts.commandsVersion(server),
+      settle: (file, timeoutMs) => this.#parts.settle(file, timeoutMs),
+    });
+    const replacement = new CatalogReplacement({
+      ...{ clock, wakes, log, lease, driver },
+      tell: (news) => this.#parts.tell(news),
+    });
+    // In the next step: the call that met the damage has not finished.
+    store.damage.watch((reason) =>
+      world.soon(() => (reason === null ? replacement.end() : replacement.begin(reason))),
+    );
+    return {
+      service,
+      view: () => subject.record().view,
+      isLost: () => driver.status().trust === 'lost',
+      isReplaced: (error) => replacement.hasSource && isCorruption(error),
+    };
+  }
+}

@@ -1,0 +1,125 @@
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { FastifyInstance } from 'fastify';
+import { ReplicaCheck } from '../file/replica-check.ts';
+import { buildApp } from '../http/app.ts';
+import { ContentsConnections } from '../http/contents-connections.ts';
+import { Drain } from '../http/drain.ts';
+import { HostNames, refusedHost } from '../http/hosts.ts';
+import { controlOf } from '../live/dev-control.ts';
+import { SENTENCES } from '../live/event-texts.ts';
+import { LateErrorReports } from '../live/late-errors.ts';
+import { LiveHub } from '../live/live-hub.ts';
+import { LiveSelf } from '../live/live-self.ts';
+import { Shortages } from '../process/shortages.ts';
+import { Connections } from '../security/connections.ts';
+import { LISTENER_LIMITS } from '../security/listener.ts';
+import { registerConnectionMetrics, registerSecurityMetrics } from '../security/security-metrics.ts';
+import { registerServerMetrics } from '../status/server-metrics.ts';
+import { registerStatusMetrics } from '../status/status-metrics.ts';
+import { VERSION } from '../status/status-service.ts';
+import { refuseUpgrade } from '../transport/peer-transport.ts';
+import type { BackgroundParts } from './background.ts';
+import type { Base } from './base.ts';
+import type { CoreParts } from './cores.ts';
+import type { ServiceParts } from './services.ts';
+import type { StorageParts } from './storage.ts';
+
+export interface FaceParts {
+  readonly app: FastifyInstance;
+  readonly drain: Drain;
+  readonly hub: LiveHub;
+  readonly shortages: Shortages;
+}
+
+type Below = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts;
+
+export async function makeFace(parts: Below): Promise<FaceParts> {
+  const { self, config, known, world, log, metrics, security, machine, happenings, nowMs } = parts;
+  const { gateway, scrubber, named, conflicts, transport, sweeps, store, creations } = parts;
+  const control = controlOf(machine.environment);
+  const hub = liveHubOf(parts, control);
+  const hosts = new HostNames(config.hostNames, known.urls);
+  const connections = new Connections({
+    perAddress: config.addressConnections,
+    // Files, databases and connections to peers need descriptors, too.
+    all: Math.min(
+      LISTENER_LIMITS.connections,
+      Math.ceil(((await machine.descriptors())?.max ?? Infinity) / 2),
+    ),
+  });
+  const shortages = new Shortages({
+    ...{ world, log, nowMs },
+    connections: () => ({
+      count: connections.count,
+      max: connections.bounds.all,
+      refused: connections.crowdedOut,
+    }),
+    descriptors: () => machine.descriptors(),
+    changed: (current) =>
+      happenings.tell(current.length > 0 ? SENTENCES.shortage(self, current) : SENTENCES.shortageEnds(self)),
+  });
+  const app = await buildApp({
+    lateErrors: new LateErrorReports({ self, log, happenings, metrics }),
+    live: { hub, control: control?.url ?? null },
+    membership: { describe: () => known.describe() },
+    check: new ReplicaCheck({
+      ...{ self, store, conflicts },
+      query: (query) => gateway.queryCatalog(query),
+      inVain: () => [
+        ...new Map(sweeps.flatMap(({ inVain }) => inVain.map((one) => [one.file, one]))).values(),
+      ],
+    }),
+    ...{
+      births: creations.births,
+      wholes: creations.wholes,
+      localProof: parts.localProof,
+      gateway,
+      log,
+      metrics,
+      named,
+      scrubber,
+    },
+    ...{ tls: security.tls, tokens: security.tokens, connections, hosts },
+    clientRequestsPerS: config.clientRequestsPerS,
+    clientRequestsOpen: config.clientRequestsOpen,
+  });
+  const drain = new Drain(world, app.server);
+  const contents = new ContentsConnections(app.server);
+  // Before the server waits for all connections to end.
+  app.addHook('preClose', async () => contents.close());
+  app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    // A web page cannot send the headers of a server.
+    const isPage = security.tokens === null && request.headers['leasehold-wire'] === undefined;
+    const reason = isPage ? refusedHost(request, hosts) : null;
+    if (reason !== null) refuseUpgrade(socket, 403, reason);
+    else if (!contents.accept(request, socket, head)) transport.handleUpgrade(request, socket, head);
+  });
+  registerMetrics(parts, connections);
+  return { app, drain, hub, shortages };
+}
+
+function liveHubOf(parts: Below, control: ReturnType<typeof controlOf>): LiveHub {
+  const { self, known, host, lease, store, traffic, happenings, nowMs, wallMs } = parts;
+  const { gateway, log, life, world, failure, files } = parts;
+  const liveSelf = new LiveSelf({
+    ...{ self, host, lease, store, traffic, happenings, nowMs, failure },
+    membership: { state: () => known.stateOf(self) },
+    isDiskFull: () => store.reserve.isLow,
+    standing: (file) => files.standing(file),
+  });
+  return new LiveHub({ ...{ gateway, self: liveSelf, log, version: VERSION, life, control, world, wallMs } });
+}
+
+function registerMetrics(parts: Below, connections: Connections): void {
+  const { metrics, host, lease, transport, scrubber, repairer, conflicts, named, seat, security } = parts;
+  registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer, conflicts });
+  registerStatusMetrics(metrics, {
+    ...{ status: parts.status, lease, store: parts.store, membership: parts.standing },
+    catalogPrimary: () => parts.gateway.router.catalogPrimary(),
+    volumes: () => seat.volumesAtPrimary(),
+  });
+  named.registerMetrics(metrics);
+  registerConnectionMetrics(metrics, connections);
+  if (security.tls !== null) registerSecurityMetrics(metrics, security.tls);
+}

@@ -1,0 +1,359 @@
+import type { Logger } from 'pino';
+import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
+import type { LeaseAction, LeaseEvent, LeaseMark } from '../../lease/actions.ts';
+import { LeaseFrameReader, LeaseFrameWriter } from '../../lease/codec.ts';
+import type { KnownView } from '../../lease/group.ts';
+import { LeaseHost } from '../../lease/host.ts';
+import type { LeaseMessage } from '../../lease/messages.ts';
+import type { LeaseAlgorithm, LeaseTiming } from '../../lease/parameters.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import type { Clock } from '../process/clock.ts';
+import type { WakeQueue } from './wake-queue.ts';
+
+/** How often the wall clock is compared with the lease clock, and idle peers get our clock. */
+export const CLOCK_CHECK_MS = 1_000;
+/** The part of ε by which the wall clock may move against the lease clock before the lease layer restarts. */
+const WALL_DRIFT_SHARE = 0.25;
+/** A larger difference means that the machine slept; a smaller one is the boot clock's resolution. */
+const SLEPT_MS = 40;
+/** Clocks that move less than this between two checks are stable. */
+const STILL_MS = 15;
+
+/** Messages of a frame per step of the host: few enough that their garbage is collected young. */
+const SLICE_MESSAGES = 128;
+/** A frame of this size is sent before the end of the tick, so that its receiver can begin. */
+const FRAME_BYTES_MAX = 64 * 1024;
+
+export type LeaseNews = Exclude<LeaseAction, { readonly kind: 'send' | 'trace' }>;
+
+interface OutgoingFrame {
+  readonly writer: LeaseFrameWriter;
+  deferrable: boolean;
+}
+
+/** Leases of an earlier process of this server with other timing. */
+export interface FormerTiming {
+  /** The silence of that process after a start, in milliseconds: its leases may be valid for so long. */
+  readonly silenceMs: number;
+  /** The silence after this start is over: none of those leases is valid any more. */
+  over(): void;
+}
+
+/** Records durably up to which reading of its lease clock a server may have voted. */
+export interface ClockMemory {
+  /** The latest such reading of earlier processes of this server; −Infinity if there is none. */
+  readonly formerMs: number;
+  /** @returns the reading, at least this one, up to which votes are covered now @throws the disk's error */
+  cover(leaseClockMs: number): number;
+}
+
+export interface LeaseLinkParts extends LeaseTiming {
+  readonly self: ServerId;
+  readonly peers: readonly ServerId[];
+  readonly algorithm: LeaseAlgorithm;
+  readonly world: World;
+  readonly clock: Clock;
+  readonly wakes: WakeQueue;
+  readonly log: Logger;
+  readonly options: string;
+  /** Absent if no earlier process of this server had other timing. */
+  readonly former?: FormerTiming;
+  /** Absent if ballots need not increase when the clock is set back. */
+  readonly clockMemory?: ClockMemory;
+  /** Absent if members of cells never change. */
+  readonly knownView?: (cell: CellId) => KnownView | null;
+  /** The recorded number of the view of all cells. Absent if each cell has a view of its own. */
+  readonly view?: () => number;
+  readonly jitterMaxMs?: number;
+  /**
+   * Whether this server votes for a peer that does not hold the cell. If not, the peer's READ and WRITE are dropped, as
+   * a network may do; while the peer holds the cell, it may renew, and its own votes count. Absent if every member may
+   * hold every cell.
+   */
+  readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
+  drawIncarnation(): Incarnation;
+  send(to: ServerId, frame: Uint8Array, deferrable: boolean): void;
+  news(action: LeaseNews): void;
+  faulted(): void;
+  begun(): void;
+  fatal(error: unknown): void;
+}
+
+/**
+ * Connects a lease host to the network and clocks: frames of many cells to one peer leave together at the end of a
+ * tick, one timer serves all cells. It keeps the offset between the process clock, which never steps, and the lease
+ * clock, which restarts from the wall clock after a clock fault.
+ */
+export class LeaseLink {
+  readonly #parts: LeaseLinkParts;
+  readonly #outgoing = new Map<ServerId, OutgoingFrame>();
+  readonly #marks = new Map<LeaseMark, number>();
+  readonly #clockTimer: Timer;
+  readonly #clockMovedMaxMs: number;
+  #host: LeaseHost;
+  /** Lease clock minus process clock. */
+  #offsetMs = 0;
+  #sleptMs = 0;
+  #flushing = false;
+  #wakeAtMs = Infinity;
+  #faultedMs: number | null = null;
+  /** The latest reading of the lease clock of earlier hosts. */
+  #formerClockMs: number;
+  /** The host may vote while the lease clock shows no more. */
+  #coveredUntilMs = -Infinity;
+
+  constructor(parts: LeaseLinkParts) {
+    this.#parts = parts;
+    const { algorithm, clockSkewMaxMs } = parts;
+    this.#clockMovedMaxMs = algorithm === 'flease' ? clockSkewMaxMs * WALL_DRIFT_SHARE : SLEPT_MS;
+    this.#formerClockMs = parts.clockMemory?.formerMs ?? -Infinity;
+    this.#host = this.#begin();
+    this.#clockTimer = parts.world.every(CLOCK_CHECK_MS, () => this.#checkClock());
+    this.#scheduleWake();
+  }
+
+  get host(): LeaseHost {
+    return this.#host;
+  }
+
+  nowMs(): number {
+    return this.#parts.clock.nowMs() + this.#offsetMs;
+  }
+
+  /** Converts a time of the lease clock to the process clock. */
+  processMs(leaseMs: number): number {
+    return leaseMs - this.#offsetMs;
+  }
+
+  recoveringMs(): number {
+    return this.#host.recoveringMs(this.nowMs());
+  }
+
+  /** How far the lease clock is behind a reading at which this server may have voted before it was set back. */
+  clockBehindMs(): number {
+    return Math.max(0, this.#formerClockMs - this.nowMs());
+  }
+
+  /**
+   * Whether the clock that measures leases is valid now. In Flease the wall clock has to agree with the lease clock: it
+   * does not after it was set, nor after the machine slept, when the monotonic clock stood still and a lease may be
+   * over unnoticed. PaxosLease uses no wall clock, but needs to detect sleep.
+   */
+  isClockSound(): boolean {
+    return !this.#host.clockFault && this.#clockMovedMs() <= this.#clockMovedMaxMs;
+  }
+
+  marks(): ReadonlyMap<LeaseMark, number> {
+    return this.#marks;
+  }
+
+  receive(from: ServerId, payload: Uint8Array): void {
+    try {
+      const frame = new LeaseFrameReader(payload);
+      const { envelope } = frame;
+      let messages = frame.next(SLICE_MESSAGES);
+      do {
+        this.#act({ kind: 'frame', from, envelope, messages: this.#admitted(from, messages) });
+        messages = frame.next(SLICE_MESSAGES);
+      } while (messages.length > 0);
+      this.#scheduleWake();
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      this.#parts.log.warn({ from, reason: error.message }, 'a malformed lease frame was dropped');
+    }
+  }
+
+  /** A peer's messages without those by which it would acquire cells that it may not have. */
+  #admitted(from: ServerId, messages: readonly LeaseMessage[]): readonly LeaseMessage[] {
+    const { mayAcquire } = this.#parts;
+    const isRefused = ({ kind, cell }: LeaseMessage): boolean => {
+      if ((kind !== 'read' && kind !== 'write') || mayAcquire?.(cell, from) !== false) return false;
+      const { holder, remainingMs } = this.#host.view(cell, this.nowMs());
+      return holder !== from || remainingMs <= 0;
+    };
+    return messages.some(isRefused) ? messages.filter((message) => !isRefused(message)) : messages;
+  }
+
+  step(event: LeaseEvent): void {
+    this.#act(event);
+    this.#scheduleWake();
+  }
+
+  /**
+   * This server votes instead of another one whose lease clock has shown this reading. Its own clock shows as much,
+   * within ε, unless it was set back: then the lease layer restarts, and waits until it does.
+   */
+  succeed(clockMs: number): void {
+    if (clockMs <= this.nowMs() + this.#parts.clockSkewMaxMs) return;
+    this.#formerClockMs = Math.max(this.#formerClockMs, clockMs);
+    if (!this.#host.clockFault) this.step({ kind: 'clock-fault' });
+  }
+
+  close(): void {
+    this.#clockTimer.cancel();
+    this.#flush();
+  }
+
+  /** How far clocks that should agree have diverged since the host began, in milliseconds. */
+  #clockMovedMs(): number {
+    const { algorithm, clock } = this.#parts;
+    return algorithm === 'flease'
+      ? Math.abs(clock.wallDriftMs() - this.#offsetMs)
+      : Math.abs(clock.sleptMs() - this.#sleptMs);
+  }
+
+  #begin(): LeaseHost {
+    const { self, leaseMs, clockSkewMaxMs, algorithm, former, knownView, view, jitterMaxMs } = this.#parts;
+    const formerSilenceMs = former?.silenceMs ?? 0;
+    this.#coveredUntilMs = -Infinity;
+    this.#offsetMs = this.#parts.clock.wallDriftMs();
+    this.#sleptMs = this.#parts.clock.sleptMs();
+    const incarnation = this.#parts.drawIncarnation();
+    const config = {
+      self,
+      leaseMs,
+      clockSkewMaxMs,
+      algorithm,
+      formerSilenceMs,
+      formerClockMs: this.#formerClockMs,
+      incarnation,
+      ...(knownView === undefined ? {} : { knownView }),
+      ...(view === undefined ? {} : { view: view() }),
+      ...(jitterMaxMs === undefined ? {} : { jitterMaxMs }),
+    };
+    return new LeaseHost(config, this.nowMs());
+  }
+
+  #act(event: LeaseEvent): void {
+    let nowMs = this.nowMs();
+    while (nowMs > this.#coveredUntilMs && this.#mayVote(event)) {
+      if (!this.#cover(nowMs)) return;
+      nowMs = this.nowMs();
+    }
+    try {
+      for (const action of this.#host.step(event, nowMs)) this.#perform(action);
+    } catch (error) {
+      this.#parts.fatal(error);
+      throw error;
+    }
+  }
+
+  #mayVote(event: LeaseEvent): boolean {
+    if (this.#parts.clockMemory === undefined || this.#host.clockFault || this.recoveringMs() > 0)
+      return false;
+    return (
+      event.kind === 'ask' || event.kind === 'tick' || (event.kind === 'frame' && event.messages.length > 0)
+    );
+  }
+
+  /** @returns whether the host may vote at this reading; if not, all its leases end */
+  #cover(nowMs: number): boolean {
+    const { clockMemory, log } = this.#parts;
+    try {
+      this.#coveredUntilMs = clockMemory?.cover(nowMs) ?? Infinity;
+      return true;
+    } catch (error) {
+      log.error(
+        { err: error },
+        'the disk refuses the reading of the clock that fencing tokens have to exceed',
+      );
+      this.step({ kind: 'clock-fault' });
+      return false;
+    }
+  }
+
+  #perform(action: LeaseAction): void {
+    if (action.kind === 'send') this.#enqueue(action.to, action.message);
+    else if (action.kind === 'trace') this.#mark(action);
+    else this.#parts.news(action);
+  }
+
+  #mark({ mark, cell, detail }: Extract<LeaseAction, { kind: 'trace' }>): void {
+    const { log, options } = this.#parts;
+    this.#marks.set(mark, (this.#marks.get(mark) ?? 0) + 1);
+    if (mark === 'clock-fault') {
+      log.error({ detail }, 'the lease clock is out of bounds: this server takes part in no lease');
+      this.#parts.faulted();
+    } else if (mark === 'parameters-differ') {
+      log.error({ peer: detail }, `a peer has another ${options}: its messages are refused`);
+    } else if (mark === 'recovered') {
+      log.info('leases from before the start have ended: this server takes part again');
+      this.#parts.former?.over();
+    } else {
+      log.trace({ mark, cell }, detail);
+    }
+  }
+
+  #enqueue(to: ServerId, message: LeaseMessage): void {
+    let frame = this.#outgoing.get(to);
+    if (frame === undefined) {
+      frame = { writer: new LeaseFrameWriter(), deferrable: true };
+      this.#outgoing.set(to, frame);
+    }
+    frame.writer.add(message);
+    // A LEARN is not urgent: its receivers do not hold the lease, and want it only when it ends.
+    frame.deferrable &&= message.kind === 'learn';
+    if (frame.writer.sizeBytes >= FRAME_BYTES_MAX) {
+      this.#outgoing.delete(to);
+      this.#send(to, frame);
+    }
+    if (this.#flushing) return;
+    this.#flushing = true;
+    queueMicrotask(() => this.#flush());
+  }
+
+  #flush(): void {
+    this.#flushing = false;
+    for (const [to, frame] of this.#outgoing) {
+      this.#outgoing.delete(to);
+      this.#send(to, frame);
+    }
+  }
+
+  #send(to: ServerId, { writer, deferrable }: OutgoingFrame): void {
+    this.#parts.send(to, writer.finish(this.#host.envelope(to, this.nowMs())), deferrable);
+  }
+
+  #scheduleWake(): void {
+    const leaseMs = this.#host.nextWakeMs();
+    if (leaseMs === null) return;
+    const atMs = leaseMs - this.#offsetMs;
+    if (atMs >= this.#wakeAtMs) return;
+    this.#wakeAtMs = atMs;
+    this.#parts.wakes.at(atMs, () => {
+      if (this.#wakeAtMs === atMs) this.#wakeAtMs = Infinity;
+      this.step({ kind: 'tick' });
+    });
+  }
+
+  /**
+   * If the wall clock moves against the lease clock, it was set, or the machine slept: either clock may be wrong. All
+   * leases end; once the clocks agree for a while, the lease layer restarts with the silence of a restart. An empty
+   * frame lets peers compare clocks.
+   */
+  #checkClock(): void {
+    const { log, peers } = this.#parts;
+    const movedMs = this.#clockMovedMs();
+    if (!this.#host.clockFault) {
+      if (!this.isClockSound()) {
+        log.error({ movedMs: Math.round(movedMs) }, 'the clock was set, or the machine slept');
+        this.step({ kind: 'clock-fault' });
+        return;
+      }
+      for (const peer of peers) this.#send(peer, { writer: new LeaseFrameWriter(), deferrable: true });
+      return;
+    }
+    const still = this.#faultedMs !== null && Math.abs(movedMs - this.#faultedMs) <= STILL_MS;
+    this.#faultedMs = movedMs;
+    if (!still) return;
+    this.#faultedMs = null;
+    this.#outgoing.clear();
+    if (this.#parts.clockMemory !== undefined)
+      this.#formerClockMs = Math.max(this.#formerClockMs, this.nowMs());
+    this.#host = this.#begin();
+    log.warn({ silentMs: Math.ceil(this.recoveringMs()) }, 'the lease layer begins anew');
+    this.#parts.begun();
+    this.#scheduleWake();
+  }
+}

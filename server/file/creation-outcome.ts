@@ -1,0 +1,63 @@
+import type { ErrorCode } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import type { Attributes, BearResult, BornFile, ContentVersion, VolumeInfo } from '../../wire/catalog-api.ts';
+import type { BirthOutcome, Birth as NewFile } from '../../wire/new-files.ts';
+
+/** The contents of a file that was created with them: its first operation writes all of them. */
+export const CREATED_WITH_CONTENTS: ContentVersion = { epoch: 1, seq: 1 };
+
+export function refused(code: ErrorCode, message: string): BirthOutcome {
+  return { kind: 'refused', code, message };
+}
+
+export function filledOutcome(
+  birth: NewFile,
+  volume: VolumeInfo,
+  members: readonly ServerId[],
+): BirthOutcome {
+  const result = { atNs: birth.changedNs ?? '0', limited: false, files: { [birth.inode]: null } };
+  return outcomeOf(birth, result, volume, members);
+}
+
+export function outcomeOf(
+  birth: NewFile,
+  result: BearResult,
+  volume: VolumeInfo,
+  members: readonly ServerId[],
+): BirthOutcome {
+  const born = result.files[birth.inode];
+  if (born === undefined) return { kind: 'unborn' };
+  if (born !== null && 'code' in born) {
+    // Its number is void, or the volume's settings changed: the client may still create it in two steps.
+    return born.code === 'precondition-failed' ? { kind: 'unborn' } : refused(born.code, born.message);
+  }
+  const attributes = attributesOf(birth, born, result, volume, members);
+  return { kind: 'born', attributes, namedNs: result.atNs };
+}
+
+function attributesOf(
+  { inode, mode, uid, gid, contents, accessedNs, modifiedNs, changedNs }: NewFile,
+  born: Exclude<BornFile, { readonly code: ErrorCode }>,
+  { atNs, limited }: BearResult,
+  volume: VolumeInfo,
+  members: readonly ServerId[],
+): Attributes {
+  const sizeBytes = contents.length;
+  return {
+    ...{ inode, volume: volume.name, kind: 'file', mode, uid, gid, links: 1, sizeBytes },
+    accessedNs: accessedNs ?? atNs,
+    modifiedNs: modifiedNs ?? atNs,
+    changedNs: changedNs ?? atNs,
+    ...{
+      target: '',
+      device: 0,
+      replicas: members,
+      view: 1,
+      policy: 'quorum',
+      objectBytes: volume.objectBytes,
+    },
+    ...(limited ? { allowedBytes: sizeBytes } : {}),
+    ...{ contents: CREATED_WITH_CONTENTS, live: false, xattrs: 0 },
+    ...born,
+  };
+}

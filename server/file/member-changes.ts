@@ -1,0 +1,46 @@
+import type { Logger } from 'pino';
+import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import type { View } from '../../replica/view.ts';
+import type { Command } from '../../wire/catalog-api.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+
+const TELL_AGAIN_MS = 5_000;
+
+interface MemberNewsParts {
+  readonly world: World;
+  readonly log: Logger;
+  readonly catalog: { command(command: Command): Promise<unknown> };
+}
+
+export class MemberNews {
+  readonly #parts: MemberNewsParts;
+  readonly #told = new WeakMap<ReplicaDriver, number>();
+
+  constructor(parts: MemberNewsParts) {
+    this.#parts = parts;
+  }
+
+  /** The catalog follows the file's own view. A primary reports it whenever the catalog may not know it. */
+  tell(driver: ReplicaDriver): void {
+    const { view, epoch } = driver.status();
+    if (!driver.leads || view.number === 1 || view.joint !== undefined) return;
+    if (this.#told.get(driver) === view.number) return;
+    this.#told.set(driver, view.number);
+    // Reported only once the view is committed; if that fails, this server is no longer primary.
+    const told = driver.committed(epoch, driver.orderedSeq).then(() => this.follow(driver.file, view));
+    told.catch((error: unknown) => {
+      this.#told.delete(driver);
+      this.#parts.log.info(
+        { file: driver.file, err: error },
+        'the catalog does not know the new members of a file yet',
+      );
+      this.#parts.world.after(TELL_AGAIN_MS, () => this.tell(driver)).unref();
+    });
+  }
+
+  async follow(file: FileId, { number, members }: View): Promise<void> {
+    const view = { number, members: [...members] };
+    await this.#parts.catalog.command({ kind: 'follow-view', inode: file, view });
+  }
+}

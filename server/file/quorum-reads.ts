@@ -1,0 +1,188 @@
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import { agrees, isAgreed, standpointOf } from '../../replica/agreement.ts';
+import { readFileId, readPosition, writePosition } from '../../replica/codec.ts';
+import type { Position } from '../../replica/epoch.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
+import type { View } from '../../replica/view.ts';
+import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
+import type { Clock } from '../process/clock.ts';
+import type { FileStore } from '../storage/store.ts';
+import { Bursts } from './bursts.ts';
+import type { ReplicaHost } from './replica-host.ts';
+
+export const AGREE_CALL = 'agree';
+export const AGREE_SYNCED_CALL = 'agree-synced';
+
+/** After this time the asking server becomes the primary, as for any other read. */
+const AGREE_MS = 200;
+/** Longer for syncs: the other server's disk may be busy. */
+const SYNC_MS = 2_000;
+/** Reads of a file without a primary, in one burst, before the file gets one. */
+const READS_MAX = 4;
+
+interface Stand {
+  readonly place: Position;
+  readonly view: View;
+}
+
+const YES = Uint8Array.of(1);
+const NO = Uint8Array.of(0);
+
+export interface AgreedFilesParts {
+  readonly self: ServerId;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly store: Pick<FileStore, 'record' | 'trust' | 'flush'>;
+  readonly host: Pick<ReplicaHost, 'isFree'>;
+  isConnected(server: ServerId): boolean;
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+}
+
+/** Finds out whether the replica here has the newest state of a file without a primary (decision 0055). */
+export class AgreedFiles {
+  readonly #parts: AgreedFilesParts;
+  readonly #reads = new Bursts();
+
+  constructor(parts: AgreedFilesParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Reads the replica here, if a majority agrees that it is the newest.
+   * @param read called in the tick in which that is known; it pins the contents before it returns
+   * @returns null if that is not known, or the file is read so often that it should get a primary
+   */
+  async read<Value>(file: FileId, read: (place: Position) => Promise<Value | null>): Promise<Value | null> {
+    if (!this.#isSeldom(file)) return null;
+    return this.look(file, read);
+  }
+
+  /** As `read`, without that limit: for small queries that are made only while the catalog does not know the answer. */
+  async look<Value>(file: FileId, look: (place: Position) => Promise<Value | null>): Promise<Value | null> {
+    const stand = this.#standOf(file);
+    if (stand === null) return null;
+    const agreeing = await this.#askOthers(file, stand, AGREE_CALL, AGREE_MS);
+    // The position is compared again, because it may have changed during the call.
+    return this.#isAgreed(file, stand, agreeing) ? look(stand.place) : null;
+  }
+
+  /**
+   * Has a majority sync the state here, if it is the newest: then all changes acknowledged before survive loss of power
+   * of all servers, because a later primary begins with it.
+   * @param beside begun at the same time, and waited for
+   * @param synced called in the tick in which that is known
+   * @returns null if it is not known
+   * @throws ServiceError `storage` if the disk here failed
+   */
+  async flush<Value>(
+    file: FileId,
+    beside: () => Promise<unknown>,
+    synced: () => Value,
+  ): Promise<Value | null> {
+    const stand = this.#standOf(file);
+    if (stand === null) return null;
+    const [agreeing] = await Promise.all([
+      this.#askOthers(file, stand, AGREE_SYNCED_CALL, SYNC_MS),
+      this.#parts.store.flush(file),
+      beside(),
+    ]);
+    return this.#isAgreed(file, stand, agreeing) ? synced() : null;
+  }
+
+  serve(from: ServerId, payload: Uint8Array): Uint8Array {
+    const { file, place, viewNumber } = decodeAgreeCall(payload);
+    return this.#isMember(from, file) && this.#agrees(file, place, viewNumber) ? YES : NO;
+  }
+
+  async serveSynced(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
+    const { file, place, viewNumber } = decodeAgreeCall(payload);
+    // Operations that are applied during the sync need not be synced.
+    if (!this.#isMember(from, file) || !this.#agrees(file, place, viewNumber)) return NO;
+    await this.#parts.store.flush(file);
+    return this.serve(from, payload);
+  }
+
+  /** The call has only the number of a view: the asking server has to be a member of the local view. */
+  #isMember(server: ServerId, file: FileId): boolean {
+    return this.#parts.store.record(file)?.view.members.includes(server) === true;
+  }
+
+  /** @returns the position of the replica here; null if it does not count in a quorum */
+  #standOf(file: FileId): Stand | null {
+    const { self, store, host } = this.#parts;
+    const record = store.record(file);
+    const place = record === null ? null : standpointOf(record, store.trust(file));
+    if (record === null || place === null || !host.isFree(file)) return null;
+    return record.view.members.includes(self) ? { place, view: record.view } : null;
+  }
+
+  async #askOthers(
+    file: FileId,
+    { place, view }: Stand,
+    method: string,
+    timeoutMs: number,
+  ): Promise<ReadonlySet<ServerId>> {
+    const { self, isConnected } = this.#parts;
+    const others = inTurn(view.members, self, place.epoch.server)
+      .filter(isConnected)
+      .slice(0, majority(view.members.length) - 1);
+    const agreeing = new Set([self]);
+    const payload = encodeAgreeCall(file, place, view.number);
+    await Promise.all(
+      others.map(async (server) => {
+        if (await this.#ask(server, method, payload, timeoutMs)) agreeing.add(server);
+      }),
+    );
+    return agreeing;
+  }
+
+  #isAgreed(file: FileId, { place, view }: Stand, agreeing: ReadonlySet<ServerId>): boolean {
+    return isAgreed(view, agreeing) && this.#agrees(file, place, view.number);
+  }
+
+  #agrees(file: FileId, place: Position, viewNumber: number): boolean {
+    const { store, host } = this.#parts;
+    const record: ReplicaRecord | null = store.record(file);
+    return record !== null && host.isFree(file) && agrees(record, store.trust(file), place, viewNumber);
+  }
+
+  async #ask(server: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<boolean> {
+    try {
+      const answer = await this.#parts.call(server, method, payload, timeoutMs);
+      return answer[0] === YES[0];
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      this.#parts.log.debug({ server, err: error }, 'a server did not say where its replica stands');
+      return false;
+    }
+  }
+
+  #isSeldom(file: FileId): boolean {
+    return this.#reads.note(file, this.#parts.clock.nowMs()) <= READS_MAX;
+  }
+}
+
+/** The last primary first, because it lacks nothing; then neighbors by name, which share frames of operations. */
+function inTurn(members: readonly ServerId[], self: ServerId, orderer: ServerId): ServerId[] {
+  const sorted = members.toSorted();
+  const from = sorted.indexOf(self);
+  const others = [...sorted.slice(from + 1), ...sorted.slice(0, from)];
+  const isOrderer = (server: ServerId): number => (server === orderer ? 0 : 1);
+  return others.sort((a, b) => isOrderer(a) - isOrderer(b));
+}
+
+function encodeAgreeCall(file: FileId, place: Position, viewNumber: number): Uint8Array {
+  return writePosition(new ByteWriter(64).uint53(file).uint53(viewNumber), place).finish();
+}
+
+function decodeAgreeCall(bytes: Uint8Array): { file: FileId; place: Position; viewNumber: number } {
+  const reader = new ByteReader(bytes);
+  const file = readFileId(reader);
+  const viewNumber = reader.uint53();
+  const place = readPosition(reader);
+  reader.end();
+  return { file, place, viewNumber };
+}

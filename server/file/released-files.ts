@@ -1,0 +1,57 @@
+import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import { within } from '../process/bounded.ts';
+import type { Clock } from '../process/clock.ts';
+import type { ReplicaHost } from './replica-host.ts';
+
+/** For operations in progress when a primary releases a file. */
+const STOP_MS_MAX = 2_000;
+/** Other servers have this long to become primary of a file for which there is no space here. */
+const GIVEN_AWAY_MS = 1_000;
+
+interface GivenAwayParts {
+  readonly world: World;
+  readonly clock: Clock;
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+}
+
+/** Files that this server left to others for lack of disk space. */
+export class GivenAway {
+  readonly #parts: GivenAwayParts;
+  readonly #leaving = new Map<ReplicaDriver, Promise<void>>();
+  readonly #given = new WeakMap<ReplicaDriver, { readonly untilMs: number; readonly error: unknown }>();
+
+  constructor(parts: GivenAwayParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Concurrent writes wait for the same end of the epoch, because only then may others have the lease.
+   * @param error with which requests are refused until other servers had time to become primary
+   */
+  async give(driver: ReplicaDriver, error: unknown): Promise<void> {
+    const { world, clock, lease } = this.#parts;
+    this.#given.set(driver, { untilMs: clock.nowMs() + GIVEN_AWAY_MS, error });
+    let leaving = this.#leaving.get(driver);
+    if (leaving === undefined) {
+      leaving = within(world, driver.stop(), STOP_MS_MAX).then((stopped) => {
+        this.#leaving.delete(driver);
+        if (!stopped) return;
+        lease.release(driver.file);
+        lease.close(driver.file);
+      });
+      this.#leaving.set(driver, leaving);
+    }
+    await leaving;
+  }
+
+  assertNot(file: FileId): void {
+    const driver = this.#parts.host.loaded(file);
+    if (driver === null || driver.leads) return;
+    const given = this.#given.get(driver);
+    if (given !== undefined && this.#parts.clock.nowMs() < given.untilMs) throw given.error;
+  }
+}

@@ -1,0 +1,45 @@
+import type { Logger } from 'pino';
+import type { ServerId } from '../../base/ids.ts';
+import type { LateErrorReport } from '../../wire/late-errors.ts';
+import type { MetricsRegistry } from '../telemetry/metrics.ts';
+import { SENTENCES } from './event-texts.ts';
+import type { Happenings } from './server-events.ts';
+
+/** Values of the metric's label; mounts of another release may report others. */
+const OPERATIONS: ReadonlySet<string> = new Set(['unlink', 'create']);
+
+export interface LateErrorParts {
+  readonly self: ServerId;
+  readonly log: Logger;
+  readonly happenings: Pick<Happenings, 'tell'>;
+  readonly metrics: MetricsRegistry;
+}
+
+/**
+ * Turns mounts' reports of operations that they acknowledged, and the cluster had to drop, into events, a metric and
+ * log lines.
+ */
+export class LateErrorReports {
+  readonly #parts: LateErrorParts;
+  readonly #count: (operation: string) => void;
+
+  constructor(parts: LateErrorParts) {
+    this.#parts = parts;
+    const counter = parts.metrics.counter(
+      'leasehold_late_errors_total',
+      'Operations that mounts had acknowledged and that were dropped, as mounts have reported to this server',
+      ['operation'],
+    );
+    // Alerts need the series before the first error.
+    for (const operation of [...OPERATIONS, 'other']) counter.add(0, { operation });
+    this.#count = (operation) =>
+      counter.add(1, { operation: OPERATIONS.has(operation) ? operation : 'other' });
+  }
+
+  report(error: LateErrorReport): void {
+    const { self, log, happenings } = this.#parts;
+    this.#count(error.operation);
+    log.warn(error, 'a mount has dropped an acknowledged operation');
+    happenings.tell(SENTENCES.lateError(self, error));
+  }
+}

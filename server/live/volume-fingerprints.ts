@@ -1,0 +1,53 @@
+import { crc32 } from 'node:zlib';
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { LiveKept } from '../../wire/live-api.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import { HeardLast } from './last-values.ts';
+
+/** Volumes watched at one time; more are queried more often. */
+const VOLUMES_MAX = 64;
+const ANSWER_MS_MAX = 3_000;
+/** Files in the trash compared one by one; for the others, their number and size. */
+const COMPARED_MAX = 100;
+
+/** Fingerprints of a volume's trash and snapshots, by which the dashboard notices changes. */
+export class KeptLists {
+  readonly #gateway: Gateway;
+  readonly #heard: HeardLast<LiveKept>;
+
+  constructor(gateway: Gateway, log: Logger, nowMs: () => number) {
+    this.#gateway = gateway;
+    this.#heard = new HeardLast({
+      ...{ max: VOLUMES_MAX, nowMs },
+      failed: (error) =>
+        log[error instanceof ServiceError ? 'trace' : 'warn'](
+          { err: error },
+          'the catalog does not say what is kept of a volume',
+        ),
+    });
+  }
+
+  /** Returns the last value received, null if there is none; the catalog is queried again meanwhile. */
+  of(volume: string): LiveKept | null {
+    return this.#heard.of(volume, () => this.#ask(volume));
+  }
+
+  async #ask(name: string): Promise<LiveKept> {
+    const options = { timeoutMs: ANSWER_MS_MAX };
+    const page = { kind: 'trash', volume: name, path: '/', countMax: COMPARED_MAX, after: null } as const;
+    const [{ volume }, { files }, { snapshots }] = await Promise.all([
+      this.#gateway.queryCatalog({ kind: 'volume', name }, options),
+      this.#gateway.queryCatalog(page, options),
+      this.#gateway.queryCatalog({ kind: 'snapshots', volume: name }, options),
+    ]);
+    const compared = crc32(
+      JSON.stringify(files.map(({ inode, path, removedNs }) => [inode, path, removedNs])),
+    );
+    return {
+      volume: name,
+      trash: [volume.trashMs, volume.trashedInodes, volume.trashedBytes, compared].join('-'),
+      snapshots: snapshots.map(({ serial }) => serial).join('-'),
+    };
+  }
+}

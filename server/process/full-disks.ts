@@ -1,0 +1,100 @@
+import type { Logger } from 'pino';
+import type { ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import type { DiskReserve } from '../storage/reserve.ts';
+
+export const DISK_CALL = 'disk';
+
+const CALL_MS = 2_000;
+/** How often a server checks its disk, and repeats the notification while it is full. */
+const REPEAT_MS = 1_000;
+/** A notification is valid for this time. */
+const BELIEVED_MS = 5 * REPEAT_MS;
+const HAS_ROOM = 0;
+const IS_FULL = 1;
+
+export interface FullDisksParts {
+  readonly world: World;
+  readonly log: Logger;
+  readonly reserve: DiskReserve;
+  peers(): Iterable<ServerId>;
+  isConnected(server: ServerId): boolean;
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  changed?(isLow: boolean): void;
+}
+
+/**
+ * The servers without free space. A primary has to know its full backups: an operation that they cannot store gets no
+ * majority, and its writer would wait in vain instead of getting the reason.
+ */
+export class FullDisks {
+  readonly #parts: FullDisksParts;
+  readonly #untilMs = new Map<ServerId, number>();
+  #timer: Timer | null = null;
+
+  constructor(parts: FullDisksParts) {
+    this.#parts = parts;
+    parts.reserve.changed = (isLow) => this.#changed(isLow);
+  }
+
+  isFull(server: ServerId): boolean {
+    return this.#parts.world.nowMs() < (this.#untilMs.get(server) ?? -Infinity);
+  }
+
+  get isAnyFull(): boolean {
+    return this.#parts.reserve.isLow || [...this.#untilMs.keys()].some((server) => this.isFull(server));
+  }
+
+  /** @throws MalformedError */
+  serve(from: ServerId, payload: Uint8Array): Uint8Array {
+    const [said] = payload;
+    if (payload.length !== 1 || (said !== HAS_ROOM && said !== IS_FULL)) {
+      throw new MalformedError(`A disk is full or is not, and not ${said}`);
+    }
+    if (said === IS_FULL) this.#untilMs.set(from, this.#parts.world.nowMs() + BELIEVED_MS);
+    else this.#untilMs.delete(from);
+    return new Uint8Array(0);
+  }
+
+  start(): void {
+    this.#look();
+    this.#timer = this.#parts.world.every(REPEAT_MS, () => this.#look()).unref();
+  }
+
+  close(): void {
+    this.#parts.reserve.changed = () => undefined;
+    this.#timer?.cancel();
+    this.#timer = null;
+  }
+
+  #changed(isLow: boolean): void {
+    const { log } = this.#parts;
+    if (isLow)
+      log.warn('the disk is nearly full: nothing is written to files of which most replicas have no room');
+    else log.info('the disk has room again');
+    this.#tell(isLow);
+    this.#parts.changed?.(isLow);
+  }
+
+  #look(): void {
+    const { reserve, log } = this.#parts;
+    const wasLow = reserve.isLow;
+    try {
+      reserve.look();
+    } catch (error) {
+      log.debug({ err: error }, 'the room on the disk is not known');
+    }
+    if (wasLow && reserve.isLow) this.#tell(true);
+  }
+
+  #tell(isLow: boolean): void {
+    const { peers, isConnected, call, log } = this.#parts;
+    for (const peer of peers()) {
+      if (!isConnected(peer)) continue;
+      call(peer, DISK_CALL, Uint8Array.of(isLow ? IS_FULL : HAS_ROOM), CALL_MS).catch((error: unknown) => {
+        log.debug({ peer, err: error }, 'a server does not know how full the disk here is');
+      });
+    }
+  }
+}

@@ -1,0 +1,13 @@
+import { ServiceError } from '../../base/errors.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import { type BirthRequest, decodeBirths } from '../../wire/new-files.ts';
+
+/** Decodes a body of `encodeBirths`. @throws ServiceError `bad-request` if it is malformed */
+export function birthsOf(body: unknown): BirthRequest {
+  try {
+    return decodeBirths(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
+  } catch (cause) {
+    if (!(cause instanceof MalformedError)) throw cause;
+    throw new ServiceError('bad-request', `The births are malformed: ${cause.message}`, {}, { cause });
+  }
+}

@@ -1,0 +1,158 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import type { View } from '../../replica/view.ts';
+import { viewHasMajority, viewVoters } from '../../replica/view.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import { bounded } from '../process/bounded.ts';
+import type { Clock } from '../process/clock.ts';
+
+/** Requests do not wait for a majority that has been unreachable for this long. */
+const PATIENCE_MS = 1_000;
+/** An older observation says nothing about the time since. */
+const FORGOTTEN_MS = 1_000;
+/** Connections may change without a change of lease or role: they are checked this often. */
+const LOOK_MS = 100;
+
+export interface PrimaryWaiterParts {
+  readonly self: ServerId;
+  readonly world: World;
+  readonly clock: Clock;
+  readonly lease: LeaseDriver;
+  readonly operationTimeoutMs: number;
+  isConnected(server: ServerId): boolean;
+  isDiskFull?(server: ServerId): boolean;
+}
+
+const ENDING_MS_MAX = 1_000;
+
+interface Alone {
+  readonly sinceMs: number;
+  readonly seenMs: number;
+}
+
+/** Waits, within bounds, until a replica here is primary; else it reports the primary, or why there can be none. */
+export class PrimaryWaiter {
+  readonly #parts: PrimaryWaiterParts;
+  readonly #alone = new WeakMap<ReplicaDriver, Alone>();
+  readonly #endings = new WeakMap<ReplicaDriver, { readonly holder: ServerId; readonly untilMs: number }>();
+
+  constructor(parts: PrimaryWaiterParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * @param subject for messages: "file 12"
+   * @param competes whether this server requests the lease, only during this call
+   * @param isEnough the awaited condition; by default, that the replica is primary
+   * @throws ServiceError `not-primary` (with the primary, if there is one; also if the replica here has failed, which
+   * another may not have), `no-majority`, `recovering` or `clock-fault`
+   */
+  async primary(
+    driver: ReplicaDriver,
+    subject: string,
+    competes: boolean,
+    isEnough: () => boolean = () => driver.leads,
+  ): Promise<void> {
+    const { self, lease, clock, operationTimeoutMs, isConnected } = this.#parts;
+    const deadlineMs = clock.nowMs() + operationTimeoutMs;
+    while (!isEnough()) {
+      if (driver.closed) throw new ServiceError('not-primary', `This server has just closed ${subject}`);
+      const { own, holder, remainingMs } = lease.view(driver.file);
+      const isLed = !own && holder !== null && remainingMs > 0 && isConnected(holder);
+      if (isLed && !this.#isEnding(driver, holder)) {
+        if (competes) lease.close(driver.file);
+        throw new ServiceError('not-primary', `Server ${holder} is the primary of ${subject}`, {
+          primary: holder,
+        });
+      }
+      if (driver.role === 'failed')
+        throw new ServiceError('not-primary', `The replica of ${subject} has failed on this server`);
+      lease.assertUsable();
+      const nowMs = clock.nowMs();
+      // The members may have changed during the wait.
+      const { view } = driver;
+      if (!viewVoters(view).includes(self))
+        throw new ServiceError('not-primary', `This server holds no replica of ${subject} any more`);
+      if (this.#aloneMs(driver, view, nowMs) > PATIENCE_MS || nowMs > deadlineMs)
+        throw this.noMajority(view, subject);
+      if (competes) {
+        lease.open(driver.file, view);
+        if (holder !== null && this.#isEnding(driver, holder)) lease.succeed(driver.file, holder);
+      }
+      await this.#change(driver);
+    }
+  }
+
+  /** The holder is about to release the lease: requests that arrive here meanwhile wait for the next primary. */
+  expectEnd(driver: ReplicaDriver, holder: ServerId): void {
+    this.#endings.set(driver, { holder, untilMs: this.#parts.clock.nowMs() + ENDING_MS_MAX });
+  }
+
+  /** Bounds the wait by the operation time-out, whatever the other servers do. */
+  bounded<Value>(work: Promise<Value>, view: View, subject: string): Promise<Value> {
+    return bounded(this.#parts.world, work, this.#parts.operationTimeoutMs, () =>
+      this.noMajority(view, subject),
+    );
+  }
+
+  noMajority(view: View, subject: string): ServiceError {
+    const unreachable = this.#unreachable(view);
+    const full = this.#full(view);
+    const missing = [
+      ...(unreachable.length > 0 ? [`cannot reach ${unreachable.join(', ')}`] : []),
+      ...(full.length > 0 ? [`no room on the disk of ${full.join(', ')}`] : []),
+    ];
+    const why = missing.length > 0 ? missing.join(', and ') : 'no answer in time';
+    return new ServiceError('no-majority', `There is no majority of the servers of ${subject}: ${why}`, {
+      unreachable,
+      retryAfterMs: 1_000,
+    });
+  }
+
+  #isEnding(driver: ReplicaDriver, holder: ServerId): boolean {
+    const ending = this.#endings.get(driver);
+    return ending?.holder === holder && this.#parts.clock.nowMs() < ending.untilMs;
+  }
+
+  #aloneMs(driver: ReplicaDriver, view: View, nowMs: number): number {
+    const isThere = (member: ServerId): boolean =>
+      member === this.#parts.self || this.#parts.isConnected(member);
+    if (viewHasMajority(view, isThere)) {
+      this.#alone.delete(driver);
+      return 0;
+    }
+    const before = this.#alone.get(driver);
+    const continued = before !== undefined && nowMs - before.seenMs <= FORGOTTEN_MS;
+    const sinceMs = continued ? before.sinceMs : nowMs;
+    this.#alone.set(driver, { sinceMs, seenMs: nowMs });
+    return nowMs - sinceMs;
+  }
+
+  #unreachable(view: View): ServerId[] {
+    return viewVoters(view).filter(
+      (member) => member !== this.#parts.self && !this.#parts.isConnected(member),
+    );
+  }
+
+  /** They store ordered operations once they have space again. */
+  #full(view: View): ServerId[] {
+    const { self, isConnected, isDiskFull = () => false } = this.#parts;
+    return viewVoters(view).filter((member) => member !== self && isConnected(member) && isDiskFull(member));
+  }
+
+  #change(driver: ReplicaDriver): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        timer.cancel();
+        offRole();
+        offLease();
+        resolve();
+      };
+      const timer = this.#parts.world.after(LOOK_MS, done);
+      const offRole = driver.onRole(done);
+      const offLease = this.#parts.lease.onChange(driver.file, done);
+    });
+  }
+}

@@ -1,0 +1,55 @@
+import type { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+
+/** Within this time after a server without space has left a file to others, one of them has taken it, or none can. */
+const TAKEOVER_MS_MAX = 3_000;
+
+/** What earlier attempts of a change did, to judge the last answer. */
+export interface Trail {
+  /** An attempt may have had an effect although no success was reported. */
+  ambiguous: boolean;
+}
+
+/** One round of attempts: each server is asked once, so that two servers that name each other cause no busy loop. */
+export interface Round {
+  readonly number: number;
+  readonly tried: Set<ServerId>;
+  readonly silent: Set<string>;
+  /** Ask all members, whether or not an answer names one. */
+  walks: boolean;
+}
+
+/** What the attempts of one routed call have shown, over all rounds. */
+export class RouteCourse {
+  /** Servers without space, and since when: each has released the lease if others may have space. */
+  readonly full = new Map<ServerId, number>();
+  readonly #trail: Trail | null;
+  #noRoom: ServiceError | null = null;
+  /** The last answer with a reason; an attempt that the deadline cut short has none. */
+  #said: ServiceError | null = null;
+
+  constructor(trail: Trail | null) {
+    this.#trail = trail;
+  }
+
+  /** The caller's error if no attempt succeeds; null if no server gave a reason. */
+  get reason(): ServiceError | null {
+    return this.#noRoom ?? this.#said;
+  }
+
+  /** @returns whether no further attempt can have another answer */
+  failed(server: ServerId, error: ServiceError, nowMs: number): boolean {
+    if (error.code === 'no-space') {
+      // A server that stays primary has checked the others: none with space could take over.
+      if (error.details.primary === server) return true;
+      const sinceMs = this.full.get(server);
+      if (nowMs - (sinceMs ?? nowMs) > TAKEOVER_MS_MAX) return true;
+      if (sinceMs === undefined) this.full.set(server, nowMs);
+      this.#noRoom = error;
+    }
+    const isAmbiguous = error.code === 'unknown' || error.code === 'no-majority';
+    if (this.#trail !== null && isAmbiguous) this.#trail.ambiguous = true;
+    if (error.code !== 'unknown') this.#said = error;
+    return false;
+  }
+}

@@ -1,0 +1,316 @@
+import { LruMap } from '../../base/bounded-map.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import { CATALOG_CELL, type CellId, type FileId, isServerId, type ServerId } from '../../base/ids.ts';
+import { type Pace, Retry, type RetryOutcome } from '../../base/retry.ts';
+import type { World } from '../../base/world.ts';
+import type { CacheOwner } from '../../wire/catalog-api.ts';
+import { bounded } from '../process/bounded.ts';
+import type { MetricsRegistry } from '../telemetry/metrics.ts';
+import { type Round, RouteCourse, type Trail } from './route-course.ts';
+import type { Services } from './service-interfaces.ts';
+
+export interface CallOptions {
+  /** A peer forwarded it: it is answered here or fails, so that no request goes in circles. */
+  readonly forwarded?: boolean;
+  readonly holder?: string;
+  readonly timeoutMs?: number;
+  readonly cacheOwner?: CacheOwner;
+  /** The command and its answer use the primary's attributes of a file. @see CommandBody */
+  readonly live?: boolean;
+  /** Delegations of the queried directories are recalled first. */
+  readonly exact?: boolean;
+}
+
+/** The primary of a file, as far as this server knows, and this server's role. */
+export interface Whereabouts {
+  readonly primary: ServerId | null;
+  readonly epoch: number;
+  readonly role: 'primary' | 'backup' | 'none';
+}
+
+/** A request that one of several servers can answer, and it is not known which. */
+export interface Call<Result> {
+  readonly cell: CellId;
+  /** For messages: "Cannot <action>: …". */
+  readonly action: string;
+  /** False if the answer does not show the primary. */
+  readonly teaches?: boolean;
+  local(): Promise<Result>;
+  remote(server: ServerId, timeoutMs: number): Promise<Result>;
+}
+
+export interface RouterOptions {
+  readonly world: World;
+  readonly services: Services;
+  readonly metrics?: MetricsRegistry;
+  /** Asks the catalog for the file's members; its answer goes to `remember`. */
+  readonly askWhere: (file: FileId, timeoutMs: number) => Promise<unknown>;
+}
+
+const PACE: Pace = { firstMs: 10, largestMs: 200, spread: [0.5, 1.5] };
+/** A round asks each server once, so its number of members is bounded. */
+const ELSEWHERE_IN_ROUND: RetryOutcome = {
+  kind: 'elsewhere',
+  movesMax: Number.POSITIVE_INFINITY,
+  otherwise: 'later',
+};
+const HINTS_MAX = 50_000;
+const MEMBERS_MAX = 50_000;
+/** A service has its own time-out and a better error; this slack lets it report that first. */
+const LOCAL_SLACK_MS = 100;
+/** While a member of the file waits for an election, it asks all other members in every so many rounds. */
+const ROUNDS_BETWEEN_WALKS = 4;
+
+/** Answers after which another server, or the same one a little later, may succeed. */
+const ELSEWHERE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'not-primary',
+  'unknown',
+  'recovering',
+  'clock-fault',
+  'no-majority',
+  'no-space',
+]);
+
+/**
+ * Routes each call to the server that can answer it. It waits for a primary that is unknown, unreachable or being
+ * elected, with the same call in every attempt, until the operation time-out.
+ */
+export class Router {
+  readonly #world: World;
+  readonly #services: Services;
+  readonly #self: ServerId;
+  readonly #askWhere: RouterOptions['askWhere'];
+  readonly #countRetry: () => void;
+  readonly #primaries = new LruMap<CellId, { readonly server: ServerId; readonly epoch: number }>(HINTS_MAX);
+  readonly #members = new LruMap<FileId, readonly ServerId[]>(MEMBERS_MAX);
+  #retired = false;
+  #closing = false;
+  #calls = 0;
+  readonly #drained: (() => void)[] = [];
+
+  constructor({ world, services, metrics, askWhere }: RouterOptions) {
+    this.#world = world;
+    this.#services = services;
+    this.#self = services.status.id;
+    this.#askWhere = askWhere;
+    const retries = metrics?.counter(
+      'leasehold_gateway_retries_total',
+      'Waits for a primary to be elected or found',
+    );
+    this.#countRetry = () => retries?.add();
+  }
+
+  retire(): void {
+    this.#retired = true;
+  }
+
+  async drained(): Promise<void> {
+    if (this.#calls > 0) await new Promise<void>((resolve) => this.#drained.push(resolve));
+  }
+
+  close(): void {
+    this.#closing = true;
+  }
+
+  expect(file: FileId, server: ServerId): void {
+    this.#primaries.set(file, { server, epoch: this.#primaries.peek(file)?.epoch ?? 0 });
+  }
+
+  remember(file: FileId, members: readonly ServerId[]): void {
+    this.#members.set(file, members);
+  }
+
+  catalogPrimary(): ServerId | null {
+    return this.#services.catalog.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null;
+  }
+
+  /** As far as this server knows; sends no request. */
+  whereabouts(file: FileId): Whereabouts {
+    const standing = this.#services.files.standing(file);
+    const members = standing?.view.members ?? this.#members.peek(file) ?? [];
+    const role = standing?.role ?? (members.includes(this.#self) ? 'backup' : 'none');
+    if (standing !== null && standing.primary !== null) {
+      return { primary: standing.primary, epoch: standing.epoch, role };
+    }
+    const hint = this.#primaries.peek(file);
+    return { primary: hint?.server ?? null, epoch: hint?.epoch ?? standing?.epoch ?? 0, role };
+  }
+
+  /** This server first, then the presumed primary, then the other members, with a short wait between rounds. */
+  async route<Result>(call: Call<Result>, options: CallOptions, trail: Trail | null = null): Promise<Result> {
+    this.#calls++;
+    try {
+      return options.forwarded === true ? await call.local() : await this.#rounds(call, options, trail);
+    } finally {
+      this.#calls--;
+      if (this.#calls === 0) for (const resolve of this.#drained.splice(0)) resolve();
+    }
+  }
+
+  async #rounds<Result>(call: Call<Result>, options: CallOptions, trail: Trail | null): Promise<Result> {
+    const world = this.#world;
+    // The lease clock may restart at any time, so durations use the monotonic clock.
+    const deadlineMs = world.nowMs() + (options.timeoutMs ?? this.#services.status.operationTimeoutMs);
+    const retry = new Retry({ deadlineMs, pace: PACE, lastWait: 'cut' }, () => world.random());
+    const course = new RouteCourse(trail);
+    this.#assertOpen(call);
+    let server = this.#self;
+    let round = this.#round(1);
+    for (;;) {
+      round.tried.add(server);
+      const beganMs = world.nowMs();
+      let last: ServiceError;
+      try {
+        const result = await this.#attempt(call, server, deadlineMs);
+        if (call.teaches !== false) this.#learn(call.cell, server, result);
+        return result;
+      } catch (error) {
+        if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;
+        last = error;
+      }
+      const nowMs = world.nowMs();
+      if (course.failed(server, last, nowMs)) throw this.#failure(call, last, round.silent, trail);
+      // A server that was asked just before the deadline had no time to answer: it is not missing.
+      if (nowMs < deadlineMs || nowMs - beganMs > PACE.largestMs)
+        for (const silent of last.details.unreachable ?? []) round.silent.add(silent);
+      if (this.#primaries.peek(call.cell)?.server === server) this.#primaries.delete(call.cell);
+      // A healthy member learns the election's outcome by itself; other servers have to ask the members.
+      if (server === this.#self) round.walks ||= last.code !== 'not-primary' || !this.#isMember(call.cell);
+      const failedAtMs = world.nowMs();
+      const isOver = failedAtMs >= deadlineMs || this.#closing;
+      const other = isOver ? null : await this.#nextOf(call, last, round, deadlineMs);
+      // A server that found no majority has waited for it already.
+      const isFinal = last.code === 'no-majority' || this.#areAll(call.cell, course.full);
+      const step =
+        other !== null
+          ? retry.next(ELSEWHERE_IN_ROUND, failedAtMs)
+          : retry.next({ kind: isFinal ? 'final' : 'later' }, world.nowMs());
+      if (step.kind === 'fail') throw this.#failure(call, course.reason ?? last, round.silent, trail);
+      if (step.kind === 'wait') {
+        this.#countRetry();
+        await world.sleep(step.ms);
+        this.#assertOpen(call);
+        round = this.#round(round.number + 1);
+      }
+      server = other ?? this.#self;
+    }
+  }
+
+  #assertOpen({ action }: Call<unknown>): void {
+    if (this.#closing) throw new ServiceError('no-majority', `Cannot ${action}: this server is about to end`);
+  }
+
+  #round(number: number): Round {
+    const walks = this.#retired || number % ROUNDS_BETWEEN_WALKS === 0;
+    return { number, tried: new Set(), silent: new Set(), walks };
+  }
+
+  async #attempt<Result>(call: Call<Result>, server: ServerId, deadlineMs: number): Promise<Result> {
+    const leftMs = Math.max(1, deadlineMs - this.#world.nowMs());
+    if (server === this.#self) {
+      return bounded(
+        this.#world,
+        call.local(),
+        leftMs + LOCAL_SLACK_MS,
+        () => new ServiceError('unknown', `Cannot ${call.action}: it did not end in time`),
+      );
+    }
+    return call.remote(server, leftMs);
+  }
+
+  async #nextOf(
+    call: Call<unknown>,
+    answer: ServiceError,
+    { tried, walks }: Round,
+    deadlineMs: number,
+  ): Promise<ServerId | null> {
+    const usable = (server: ServerId) => !tried.has(server) && this.#services.status.isConnected(server);
+    const named = answer.details.primary;
+    if (named !== undefined && isServerId(named) && usable(named)) return named;
+    const hint = this.#primaries.get(call.cell)?.server;
+    if (hint !== undefined && usable(hint)) return hint;
+    if (!walks) return null;
+    const known = this.#knownMembers(call.cell);
+    const members = known.length > 0 ? known : await this.#askMembers(call.cell, deadlineMs);
+    // Without a primary, the first server that is asked becomes it: files spread over their members.
+    for (let step = 0; step < members.length; step++) {
+      const member = members[(call.cell + step) % members.length] as ServerId;
+      if (usable(member)) return member;
+    }
+    // None of the members is the primary: the file may have moved.
+    this.#members.delete(call.cell);
+    return null;
+  }
+
+  #areAll(cell: CellId, servers: ReadonlyMap<ServerId, number>): boolean {
+    if (servers.size === 0) return false;
+    const isThere = (server: ServerId) => server === this.#self || this.#services.status.isConnected(server);
+    const members = this.#knownMembers(cell).filter(isThere);
+    return members.length > 0 && members.every((server) => servers.has(server));
+  }
+
+  #isMember(cell: CellId): boolean {
+    return this.#knownMembers(cell).includes(this.#self);
+  }
+
+  #knownMembers(cell: CellId): readonly ServerId[] {
+    if (cell === CATALOG_CELL) return this.#services.catalog.status().members;
+    const standing = this.#services.files.standing(cell);
+    if (standing !== null && standing.view.members.length > 0) return standing.view.members;
+    return this.#members.get(cell) ?? [];
+  }
+
+  /** @throws ServiceError `not-found` if the catalog has no such file */
+  async #askMembers(file: FileId, deadlineMs: number): Promise<readonly ServerId[]> {
+    if (file === CATALOG_CELL) return [];
+    const timeoutMs = Math.max(1, deadlineMs - this.#world.nowMs());
+    await this.#askWhere(file, timeoutMs);
+    return this.#knownMembers(file);
+  }
+
+  #failure(
+    call: Call<unknown>,
+    last: ServiceError | null,
+    silent: ReadonlySet<string>,
+    trail: Trail | null,
+  ): ServiceError {
+    const away = this.#knownMembers(call.cell).filter(
+      (server) => server !== this.#self && !this.#services.status.isConnected(server),
+    );
+    const unreachable = [...new Set([...away, ...silent])].filter((server) => server !== this.#self).sort();
+    // `no-space` means that the change certainly did not happen.
+    if (last?.code === 'no-space' && trail?.ambiguous !== true) return last;
+    const code = last?.code === 'recovering' || last?.code === 'clock-fault' ? last.code : 'no-majority';
+    const retryAfterMs = last?.details.retryAfterMs;
+    const details = { unreachable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+    const message =
+      last !== null && last.code === code
+        ? last.message
+        : `Cannot ${call.action}: ${last?.message ?? 'no server was asked in time'}`;
+    return new ServiceError(code, message, details, { cause: last });
+  }
+
+  #learn(cell: CellId, server: ServerId, result: unknown): void {
+    const epoch = typeof result === 'object' && result !== null ? epochIn(result) : null;
+    this.#primaries.set(cell, {
+      server: primaryIn(result) ?? server,
+      epoch: epoch ?? this.#primaries.peek(cell)?.epoch ?? 0,
+    });
+  }
+}
+
+/** A backup answers reads, too, and names the primary. */
+function primaryIn(result: unknown): ServerId | null {
+  if (typeof result !== 'object' || result === null) return null;
+  if ('primary' in result && typeof result.primary === 'string') {
+    return isServerId(result.primary) ? result.primary : null;
+  }
+  return 'state' in result ? primaryIn(result.state) : null;
+}
+
+function epochIn(result: object): number | null {
+  if ('epoch' in result && typeof result.epoch === 'number') return result.epoch;
+  return 'state' in result && typeof result.state === 'object' && result.state !== null
+    ? epochIn(result.state)
+    : null;
+}

@@ -1,0 +1,224 @@
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { PeerStatus } from '../../replica/actions.ts';
+import type { RequestId } from '../../replica/operation.ts';
+import type { View } from '../../replica/view.ts';
+import type {
+  AnsweredCommands,
+  Attributes,
+  CacheAnswer,
+  CacheRequest,
+  ChangesAnswer,
+  ChangesRequest,
+  Command,
+  CommandRequest,
+  CommandResults,
+  ContentVersion,
+  FlushAnswer,
+  Query,
+  QueryResults,
+  RememberedAnswer,
+} from '../../wire/catalog-api.ts';
+import type { WritePart } from '../../wire/file-operation.ts';
+import type {
+  AcknowledgedRequest,
+  FileExtent,
+  FileState,
+  FlushResult,
+  Served,
+  ServerStatus,
+  Whence,
+  WriteGuard,
+  WriteResult,
+} from '../../wire/http-api.ts';
+import type { FileLocations } from '../../wire/locations.ts';
+import type {
+  LockClaim,
+  LockGrant,
+  LockList,
+  LockOrder,
+  LockRenewal,
+  LocksHeld,
+} from '../../wire/lock-api.ts';
+
+/** The creating server of files that commands create: gets each by `making`, then by one of the others. */
+export interface Maker {
+  /** The file will exist once a majority has the command. */
+  making(attributes: Attributes): void;
+  /** It exists, and no client knows of it yet. */
+  made(attributes: Attributes): void;
+  /** It does not exist, or that is unknown. */
+  unmade(attributes: Attributes): void;
+}
+
+/**
+ * This server's own services, as HTTP uses them. They forward nothing: if another server has to be asked, the call
+ * fails with `ServiceError` `not-primary`; `details.primary` names it if it is known (absent: ask again shortly). Other
+ * failures: `no-majority` with `details.unreachable`, `recovering`, `clock-fault`, `busy`, `unknown`, and those of the
+ * operation. Every call ends within the operation time-out. Calls of the catalog are served by its primary.
+ */
+export interface CatalogService {
+  /**
+   * Executes a command; resolves when a majority has it. A command of operators (volumes, servers, snapshots, counts of
+   * replicas) then also survives a loss of power of all servers.
+   * @param maker called before that if this very call creates a file
+   */
+  execute(request: CommandRequest, maker?: Maker): Promise<CommandResults[Command['kind']]>;
+  /**
+   * Answers from committed state, with the catalog's attributes of live files.
+   * @param exact recall the directory first, if it is delegated to a client
+   */
+  query(query: Query, exact?: boolean): Promise<QueryResults[Query['kind']]>;
+  /** As `query` with `exact`, for a client that caches the answer. @param delegate delegate the directory to it */
+  queryRemembered(
+    query: Query,
+    session: number,
+    delegate?: boolean,
+  ): Promise<RememberedAnswer<QueryResults[Query['kind']]>>;
+  /** Renews a client's cache session; resolves when it has recalls, or after a while. */
+  cache(request: CacheRequest): Promise<CacheAnswer>;
+  /** Changes in a directory, or below it; resolves when there are some, or after a while. */
+  changes(request: ChangesRequest): Promise<ChangesAnswer>;
+  /**
+   * Resolves when all commands answered so far survive a loss of power of all servers. @returns those of `answered`
+   * that are lost
+   */
+  flush(answered?: readonly AnsweredCommands[]): Promise<FlushAnswer>;
+  status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };
+  /** Moves the catalog's replicas; resolves with the final view. @see FileService.changeMembers */
+  changeMembers(members: readonly ServerId[]): Promise<View>;
+}
+
+export interface FileStanding {
+  readonly view: View;
+  readonly primary: ServerId | null;
+  readonly epoch: number;
+  readonly role: 'primary' | 'backup' | 'none';
+  readonly lease: { readonly holder: ServerId | null; readonly remainingMs: number };
+  /** Known at the primary only, else empty. */
+  readonly replicas: readonly PeerStatus[];
+}
+
+/** Bytes of a file, all of one state. */
+export interface FileRead {
+  readonly bytes: Uint8Array;
+  readonly state: FileState;
+  /** Answered by the primary, by another replica, or by a server that this one asked. */
+  readonly served: Served;
+  /** How outdated this may be, in milliseconds: 0 unless a stale answer was requested. */
+  readonly ageMs: number;
+}
+
+/** Positions on this server's disk of the bytes that a read would return. */
+export interface FileLocated extends Pick<FileRead, 'state' | 'served'> {
+  readonly locations: FileLocations | null;
+}
+
+/** Bytes `from` to before `to`; if it `grows`, the file is extended to `to`. */
+export interface Hole {
+  readonly from: number;
+  readonly to: number;
+  readonly grows: boolean;
+}
+
+export type CopyPiece =
+  | { readonly kind: 'data'; readonly bytes: Uint8Array }
+  | { readonly kind: 'hole'; readonly length: number }
+  | { readonly kind: 'end' };
+
+export interface ChangeRequest extends RequestId {
+  /** The change is refused if the client has lost its locks on the file. */
+  readonly under?: LocksHeld;
+}
+
+/** Contents of files. This server becomes primary if a call needs that and there is none. */
+export interface FileService extends Maker {
+  /**
+   * Shorter than `length` at the end of the file. All bytes are of one state.
+   * @param asOf contents of another version are refused with `precondition-failed`
+   */
+  read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead>;
+  /**
+   * As `read`, for a process that reads this server's disk: positions that stay valid for `LOCATIONS_HELD_MS`.
+   * `not-primary` if this server would have to ask another one before it may answer.
+   */
+  locate(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileLocated>;
+  /** The state of the replica here, however old. `not-primary` if there is none. */
+  readStale(file: FileId, offset: number, length: number): Promise<FileRead>;
+  /**
+   * At most `WRITE_BYTES_MAX` bytes. Acknowledged by a majority when it resolves.
+   * @param guard the expected state just before the write; a repeated write gets its first answer, whatever the state
+   * is now
+   */
+  write(
+    file: FileId,
+    request: ChangeRequest,
+    offset: number | 'append',
+    bytes: Uint8Array,
+    guard?: WriteGuard,
+  ): Promise<WriteResult>;
+  /** One operation. `offset` of the result is that of the first part. */
+  writeParts(file: FileId, request: ChangeRequest, parts: readonly WritePart[]): Promise<WriteResult>;
+  truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult>;
+  /** `offset` of the result is the hole's end. Acknowledged by a majority when it resolves. */
+  punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult>;
+  /** Where data or a hole begins, not before `offset`; answered under the same authorities as a read. */
+  extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent>;
+  /**
+   * Writes to `toOffset` what `read` returns, as one operation; `read` is not called for a repeated request. `offset`
+   * of the result is how far the copy came: `toOffset` at the end of the source.
+   */
+  copy(
+    file: FileId,
+    request: ChangeRequest,
+    toOffset: number,
+    read: () => Promise<CopyPiece>,
+  ): Promise<WriteResult>;
+  /**
+   * Resolves when all acknowledged operations survive a loss of power of all servers.
+   * @param unsynced earlier changes of the caller: the answer says whether one of them is lost
+   */
+  flush(file: FileId, unsynced?: readonly AcknowledgedRequest[]): Promise<FlushResult>;
+  /**
+   * Seals a file of policy `read-only`: it changes no more, and any replica with the final seal answers reads by
+   * itself. Resolves when a majority has the seal durably, and all reachable replicas have it. May be repeated.
+   */
+  seal(file: FileId, expected?: ContentVersion): Promise<FileState>;
+  /** Reports size, modification time and version to the catalog; resolves when the catalog has them. */
+  settle(file: FileId): Promise<FileState>;
+  state(file: FileId): Promise<FileState>;
+  /** As `state`, from the primary: this server becomes it if there is none. */
+  lead(file: FileId): Promise<FileState>;
+  /**
+   * Moves the file's replicas to `members`: new ones fetch the contents first, then a joint view makes the transition.
+   * Resolves with the final view; at once if the members are these already. The next primary completes an unfinished
+   * change.
+   */
+  changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
+  /**
+   * Waits for the lock as long as the request says, within the service's bounds. `locked` if another client has it,
+   * `deadlock`, `lock-limit`, and `busy` while locks are claimed from a new primary.
+   */
+  lock(file: FileId, order: LockOrder, holder: string | null): Promise<LockGrant>;
+  /** A client is alive, and has these locks. Claims those that it had from the primary before. */
+  renewLocks(file: FileId, body: LockClaim, holder: string | null): Promise<LockRenewal>;
+  locks(file: FileId): Promise<LockList>;
+  /** Known without a request; loads nothing. Null if this server has no replica of the file. */
+  standing(file: FileId): FileStanding | null;
+}
+
+export interface StatusService {
+  self(): Promise<ServerStatus>;
+  readonly cluster: string;
+  readonly id: ServerId;
+  readonly urls: ReadonlyMap<ServerId, string>;
+  readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
+  /** Time-out of one client request in all, forwarding and retries included, in milliseconds. */
+  readonly operationTimeoutMs: number;
+  isConnected(server: ServerId): boolean;
+}
+
+export interface Services {
+  readonly catalog: CatalogService;
+  readonly files: FileService;
+  readonly status: StatusService;
+}

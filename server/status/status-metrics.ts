@@ -1,0 +1,162 @@
+import type { ServerId } from '../../base/ids.ts';
+import type { VolumeInfo } from '../../wire/catalog-api.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { Labels, MetricsRegistry } from '../telemetry/metrics.ts';
+import { type LocalStatusService, type StatusOfMembership, VERSION } from './status-service.ts';
+
+const MS_PER_S = 1000;
+const STATES = ['serving', 'recovering', 'clock-fault', 'storage-failed'] as const;
+
+export interface StatusMeasuredParts {
+  readonly status: Pick<
+    LocalStatusService,
+    'state' | 'underReplicated' | 'urls' | 'id' | 'isConnected' | 'lacksCatalogReplica'
+  >;
+  readonly lease: Pick<LeaseDriver, 'clockOffsets'>;
+  readonly store: Pick<FileStore, 'space'>;
+  readonly membership: Pick<StatusOfMembership, 'registered' | 'lag'>;
+  catalogPrimary(): ServerId | null;
+  /** Only at the catalog's primary; elsewhere none. */
+  volumes(): readonly VolumeInfo[];
+}
+
+/** Registers this server's state, and what it knows of the others, for alerts. */
+export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMeasuredParts): void {
+  const { status, lease, store, membership } = parts;
+  metrics.observe(
+    'gauge',
+    'leasehold_build_info',
+    'Always 1; the version is in the label',
+    () => [[{ version: VERSION }, 1]],
+    ['version'],
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_server_state',
+    '1 for the state that this server is in, 0 for the others',
+    () => {
+      const now = status.state();
+      return STATES.map((state): [Labels, number] => [{ state }, state === now ? 1 : 0]);
+    },
+    ['state'],
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_server_registered',
+    '1 while the catalog knows this server and its disk',
+    () => Number(membership.registered()),
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_catalog_primary_known',
+    '1 while this server knows a primary of the catalog',
+    () => Number(parts.catalogPrimary() !== null),
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_catalog_replica_missing',
+    '1 while this server is to hold the catalog and has no replica of it that counts',
+    () => Number(status.lacksCatalogReplica()),
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_peer_connected',
+    '1 for each other server that this one is connected to, else 0',
+    () =>
+      [...status.urls.keys()]
+        .filter((peer) => peer !== status.id)
+        .map((peer): [Labels, number] => [{ peer }, Number(status.isConnected(peer))]),
+    ['peer'],
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_clock_offset_seconds',
+    'How far the lease clock of another server is ahead of this one, where that is known',
+    () =>
+      Object.entries(lease.clockOffsets()).map(([peer, { offsetMs }]): [Labels, number] => [
+        { peer },
+        offsetMs / MS_PER_S,
+      ]),
+    ['peer'],
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_under_replicated_files',
+    'Files led from here of which a replica is away, or behind for more than a second',
+    () => status.underReplicated().length,
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_lag_files',
+    'Replicas here and elsewhere that were found behind',
+    () => {
+      return membership.lag().files;
+    },
+  );
+  metrics.observe('gauge', 'leasehold_lag_bytes', 'What those replicas lack, as far as it is known', () => {
+    return membership.lag().bytes;
+  });
+  // A failed disk reports nothing: then these have no value.
+  const space = async (read: 'freeBytes' | 'totalBytes'): Promise<[Labels, number][]> => {
+    if (status.state() === 'storage-failed') return [];
+    return [[{}, (await store.space())[read]]];
+  };
+  metrics.observe('gauge', 'leasehold_disk_free_bytes', 'Room on the disk of the data folder', () => {
+    return space('freeBytes');
+  });
+  metrics.observe('gauge', 'leasehold_disk_size_bytes', 'Size of the disk of the data folder', () => {
+    return space('totalBytes');
+  });
+  registerVolumeMetrics(metrics, () => parts.volumes());
+}
+
+/** Volumes are few, and their names are public: so they may be labels. */
+function registerVolumeMetrics(metrics: MetricsRegistry, volumes: () => readonly VolumeInfo[]): void {
+  const each = (
+    name: string,
+    help: string,
+    value: (volume: VolumeInfo) => number,
+    isTold: (volume: VolumeInfo) => boolean = () => true,
+  ): void => {
+    const read = (): [Labels, number][] =>
+      volumes()
+        .filter(isTold)
+        .map((volume) => [{ volume: volume.name }, value(volume)]);
+    metrics.observe('gauge', name, help, read, ['volume']);
+  };
+  each(
+    'leasehold_volume_bytes',
+    'Sizes of the files of a volume, as quotas count them, with the trash; told by the catalog primary',
+    ({ namedBytes }) => namedBytes,
+  );
+  each(
+    'leasehold_volume_inodes',
+    'Files and directories of a volume, with the trash; told by the catalog primary',
+    ({ namedInodes }) => namedInodes,
+  );
+  each(
+    'leasehold_volume_trash_bytes',
+    'Sizes of the files in the trash of a volume',
+    ({ trashedBytes }) => trashedBytes,
+    ({ trashMs, trashedInodes }) => trashMs > 0 || trashedInodes > 0,
+  );
+  each(
+    'leasehold_volume_trash_files',
+    'Files in the trash of a volume',
+    ({ trashedInodes }) => trashedInodes,
+    ({ trashMs, trashedInodes }) => trashMs > 0 || trashedInodes > 0,
+  );
+  each(
+    'leasehold_volume_quota_bytes',
+    'What the files of a volume may have together, where it has a quota',
+    ({ quotaBytes }) => quotaBytes,
+    ({ quotaBytes }) => quotaBytes > 0,
+  );
+  each(
+    'leasehold_volume_quota_inodes',
+    'How many files and directories a volume may have, where it has a quota',
+    ({ quotaInodes }) => quotaInodes,
+    ({ quotaInodes }) => quotaInodes > 0,
+  );
+}

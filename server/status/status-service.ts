@@ -1,0 +1,173 @@
+import { readFileSync } from 'node:fs';
+import { reserveBytes } from '../../base/disk-reserve.ts';
+import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import type { PeerStatus } from '../../replica/actions.ts';
+import type { ServerState } from '../../wire/catalog-api.ts';
+import type { Moving, ReplicaLag, ScrubStatus, ServerStatus, ViewConflict } from '../../wire/http-api.ts';
+import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { ReplicaHost } from '../file/replica-host.ts';
+import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
+import type { Clock } from '../process/clock.ts';
+import type { StatusService } from '../routing/service-interfaces.ts';
+import type { FileStore } from '../storage/store.ts';
+
+export interface StatusOfMembership {
+  state(): ServerState;
+  registered(): boolean;
+  moving(): Moving | null;
+  lag(): ReplicaLag;
+}
+
+export interface StatusServiceParts {
+  readonly self: ServerId;
+  readonly cluster: string;
+  readonly urls: ReadonlyMap<ServerId, string>;
+  readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
+  readonly operationTimeoutMs: number;
+  readonly clock: Clock;
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+  readonly named: Pick<NamedLeaseDriver, 'claimCount' | 'recoveringMs' | 'voterCount'>;
+  readonly store: FileStore;
+  /** Absent if servers do not come and go. */
+  readonly membership?: StatusOfMembership;
+  /** Why the disk is not used any more; null while it is. */
+  failure(): string | null;
+  lacksCatalogReplica?(): boolean;
+  shortages?(): readonly string[];
+  /** Files that were found to have two member sets for one view. */
+  viewConflicts?(): readonly ViewConflict[];
+  scrub(): Promise<ScrubStatus> | null;
+  isConnected(server: ServerId): boolean;
+  /** Null if unknown, absent if there is none. */
+  readonly disk?: string | null;
+}
+
+/** A replica that has lagged for a shorter time is not reported: some always do (decision 26). */
+const BEHIND_TOLD_MS = 1_000;
+
+/** Damaged objects in one status; `GET /v1/scrub` lists all. */
+const UNREPAIRABLE_TOLD_MAX = 100;
+
+export const VERSION = versionOf(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+
+export class LocalStatusService implements StatusService {
+  readonly id: ServerId;
+  readonly cluster: string;
+  readonly urls: ReadonlyMap<ServerId, string>;
+  readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
+  readonly operationTimeoutMs: number;
+  readonly #parts: StatusServiceParts;
+  readonly #startedMs: number;
+
+  constructor(parts: StatusServiceParts) {
+    this.#parts = parts;
+    this.id = parts.self;
+    this.cluster = parts.cluster;
+    this.urls = parts.urls;
+    this.timing = parts.timing;
+    this.operationTimeoutMs = parts.operationTimeoutMs;
+    this.#startedMs = parts.clock.nowMs();
+  }
+
+  isConnected(server: ServerId): boolean {
+    return server === this.id || this.#parts.isConnected(server);
+  }
+
+  state(): 'serving' | 'recovering' | 'clock-fault' | 'storage-failed' {
+    const { lease } = this.#parts;
+    if (this.#parts.failure() !== null) return 'storage-failed';
+    if (lease.clockFault) return 'clock-fault';
+    return lease.recoveringMs() > 0 ? 'recovering' : 'serving';
+  }
+
+  /** Files with their primary here, of which a replica is unreachable, or has lagged for long. */
+  underReplicated(): FileId[] {
+    return this.#primaries()
+      .filter((driver) => driver.peers((server) => this.isConnected(server)).some(isMissed))
+      .map((driver) => driver.file);
+  }
+
+  /** Connected members of the catalog that do not catch up; known to its primary. */
+  #catalogBehind(): ServerId[] {
+    const driver = this.#parts.host.loaded(CATALOG_CELL);
+    if (driver?.leads !== true) return [];
+    return driver
+      .peers((server) => this.isConnected(server))
+      .filter((peer) => peer.state === 'catching-up' && isMissed(peer))
+      .map(({ server }) => server);
+  }
+
+  lacksCatalogReplica(): boolean {
+    return this.#parts.lacksCatalogReplica?.() ?? false;
+  }
+
+  #files(): ReplicaDriver[] {
+    return this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
+  }
+
+  #primaries(): ReplicaDriver[] {
+    return this.#files().filter((driver) => driver.leads);
+  }
+
+  async self(): Promise<ServerStatus> {
+    const { lease, named, store, clock, membership } = this.#parts;
+    const moving = membership?.moving() ?? null;
+    const failure = this.#parts.failure();
+    const [space, scrub] = await Promise.all([
+      failure === null ? store.space() : { freeBytes: 0, totalBytes: 0 },
+      this.#parts.scrub(),
+    ]);
+    const primaries = this.#primaries().length;
+    const catalogBehind = this.#catalogBehind();
+    const viewConflicts = (this.#parts.viewConflicts?.() ?? []).slice(0, UNREPAIRABLE_TOLD_MAX);
+    const shortages = this.#parts.shortages?.() ?? [];
+    return {
+      id: this.id,
+      url: this.urls.get(this.id) ?? '',
+      reachable: true,
+      state: this.state(),
+      ...(failure === null ? {} : { failure }),
+      ...(scrub === null || scrub.unrepairable.length === 0
+        ? {}
+        : { scrub: { unrepairable: scrub.unrepairable.slice(0, UNREPAIRABLE_TOLD_MAX) } }),
+      recoveringMs: Math.ceil(lease.recoveringMs()),
+      primaries,
+      backups: this.#files().length - primaries,
+      replicas: failure === null ? store.list(0 as FileId, Number.MAX_SAFE_INTEGER).length : 0,
+      underReplicated: this.underReplicated(),
+      ...(catalogBehind.length === 0 ? {} : { catalogBehind }),
+      ...(this.lacksCatalogReplica() ? { catalogReplica: 'missing' as const } : {}),
+      freeBytes: space.freeBytes,
+      totalBytes: space.totalBytes,
+      ...(typeof this.#parts.disk === 'string' ? { disk: this.#parts.disk } : {}),
+      ...(failure === null && space.freeBytes < reserveBytes(space.totalBytes) ? { diskFull: true } : {}),
+      ...(shortages.length === 0 ? {} : { shortages }),
+      ...(viewConflicts.length === 0 ? {} : { viewConflicts }),
+      pid: process.pid,
+      version: VERSION,
+      uptimeMs: Math.round(clock.nowMs() - this.#startedMs),
+      clockOffsets: lease.clockOffsets(),
+      ...(membership === undefined
+        ? {}
+        : { membership: membership.state(), registered: membership.registered(), lag: membership.lag() }),
+      ...(moving === null ? {} : { moving }),
+      namedLeases: {
+        known: named.claimCount,
+        ...(named.voterCount === null ? {} : { voters: named.voterCount }),
+        recoveringMs: Math.ceil(named.recoveringMs()),
+      },
+    };
+  }
+}
+
+/** A learner is no replica of the file yet. */
+function isMissed({ role, state, behindMs }: PeerStatus): boolean {
+  if (role === 'learner') return false;
+  return state === 'unreachable' || (state === 'catching-up' && behindMs >= BEHIND_TOLD_MS);
+}
+
+function versionOf(manifest: string): string {
+  return (JSON.parse(manifest) as { readonly version: string }).version;
+}
