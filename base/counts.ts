@@ -9,11 +9,11 @@ export class Counts<Key> {
     return this.#counts.get(key) ?? 0;
   }
 
-  more(key: Key): void {
+  increment(key: Key): void {
     this.#counts.set(key, this.of(key) + 1);
   }
 
-  fewer(key: Key): void {
+  decrement(key: Key): void {
     const count = this.of(key);
     if (count <= 1) this.#counts.delete(key);
     else this.#counts.set(key, count - 1);

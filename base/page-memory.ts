@@ -39,7 +39,7 @@ export function isPageAligned(bytes: Uint8Array): boolean {
 }
 
 /** Gives the memory back: all views lose their bytes. @throws AssertionFailure if it is not `pageMemory`'s, or twice */
-export function givePagesBack({ buffer }: Uint8Array): void {
+export function releasePages({ buffer }: Uint8Array): void {
   assert(buffer instanceof ArrayBuffer && lent.delete(buffer), 'Memory is given back once, by who has it');
   // Without a copy: the same memory in a new buffer.
   const slot = structuredClone(buffer, { transfer: [buffer] });

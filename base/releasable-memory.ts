@@ -1,5 +1,5 @@
 import { assert } from './assert.ts';
-import { givePagesBack, isPageMemory, PAGE_BYTES, pageMemory } from './page-memory.ts';
+import { isPageMemory, PAGE_BYTES, pageMemory, releasePages } from './page-memory.ts';
 
 /**
  * Memory for contents, which its last user gives back at once. Otherwise the garbage collector has to find it in the
@@ -12,7 +12,7 @@ const lent = new WeakSet<ArrayBufferLike>();
 const LENT_BYTES_MIN = 16 * 1024;
 
 /** @returns uncleared memory that may be given back */
-export function lentMemory(sizeBytes: number): Buffer<ArrayBuffer> {
+export function releasableMemory(sizeBytes: number): Buffer<ArrayBuffer> {
   const bytes = Buffer.allocUnsafeSlow(sizeBytes);
   if (sizeBytes >= LENT_BYTES_MIN) lent.add(bytes.buffer);
   return bytes;
@@ -24,7 +24,7 @@ export function lentMemory(sizeBytes: number): Buffer<ArrayBuffer> {
  * @param sizeBytes at most `PAGE_MEMORY_BYTES_MAX`, less the part of a page before `pageAt`
  * @param pageAt offset in the bytes at which a page begins
  */
-export function lentPages(sizeBytes: number, pageAt: number): Buffer<ArrayBuffer> {
+export function releasablePages(sizeBytes: number, pageAt: number): Buffer<ArrayBuffer> {
   assert(pageAt < PAGE_BYTES, 'What is before the first page begins in the one before it');
   const whole = pageMemory(PAGE_BYTES - pageAt + sizeBytes);
   lent.add(whole.buffer);
@@ -32,20 +32,20 @@ export function lentPages(sizeBytes: number, pageAt: number): Buffer<ArrayBuffer
 }
 
 /** Lets the receiver give back the memory of these bytes; nothing else needs it. */
-export function lend(bytes: Uint8Array): void {
+export function makeReleasable(bytes: Uint8Array): void {
   lent.add(bytes.buffer);
 }
 
 /** Leaves the memory to the garbage collector, because it has several users. */
-export function keepMemory(bytes: Uint8Array): void {
+export function makeUnreleasable(bytes: Uint8Array): void {
   lent.delete(bytes.buffer);
 }
 
 /** Frees the memory of the bytes if it was lent; no user needs it any more. */
-export function giveBack(bytes: Uint8Array): void {
+export function releaseMemory(bytes: Uint8Array): void {
   const { buffer } = bytes;
   if (!lent.delete(buffer) || !(buffer instanceof ArrayBuffer)) return;
   // Transferring leaves nothing here: the memory is free at the return.
-  if (isPageMemory(buffer)) givePagesBack(bytes);
+  if (isPageMemory(buffer)) releasePages(bytes);
   else buffer.transfer(0);
 }

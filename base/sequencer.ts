@@ -51,11 +51,11 @@ export class Sequencer<Key extends number | string> {
   /** A change of the subject was sent: until `end`, no answer about it is valid. */
   begin(key: Key): void {
     this.changed(key);
-    this.#changing.more(key);
+    this.#changing.increment(key);
   }
 
   end(key: Key): void {
-    this.#changing.fewer(key);
+    this.#changing.decrement(key);
     this.changed(key);
   }
 

@@ -7,8 +7,8 @@ import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ClusterClient } from '../client/cluster/cluster-client.ts';
 import { RealCluster } from '../test/cluster/real-cluster.ts';
-import { type Birth, type BirthAnswer, encodeBirths } from '../wire/new-files.ts';
-import { BIRTHS_MAX } from '../wire/request-limits.ts';
+import { encodeBirths, type FileWithContents, type NewFilesAnswer } from '../wire/new-files.ts';
+import { NEW_FILES_MAX } from '../wire/request-limits.ts';
 import type { ReservedNumbers } from '../wire/reserved-numbers.ts';
 import { systemWorld } from '../world/system-world.ts';
 
@@ -62,18 +62,18 @@ async function bear(parent: number): Promise<void> {
     const owner = randomInt(1, NUMBER_MAX);
     const asked = JSON.stringify({ owner, count: names.length });
     const numbers = (await post('/v1/births/numbers', asked, 's1')) as ReservedNumbers;
-    const births: Birth[] = names.map((name, place) => ({
+    const births: FileWithContents[] = names.map((name, place) => ({
       ...{ parent, name, inode: numbers.first + place, mode: 0o644, uid: 0, gid: 0 },
       ...{ accessedNs: null, modifiedNs: null, changedNs: null, contents: CONTENTS },
     }));
     names = [];
-    for (let from = 0; from < births.length; from += BIRTHS_MAX) {
-      const some = births.slice(from, from + BIRTHS_MAX);
+    for (let from = 0; from < births.length; from += NEW_FILES_MAX) {
+      const some = births.slice(from, from + NEW_FILES_MAX);
       const body = encodeBirths({ session: randomInt(1, NUMBER_MAX), number: 1, owner, births: some });
-      const { outcomes } = (await post('/v1/births', body, numbers.bearer)) as BirthAnswer;
+      const { outcomes } = (await post('/v1/births', body, numbers.bearer)) as NewFilesAnswer;
       for (const [place, outcome] of outcomes.entries()) {
         if (outcome.kind === 'refused') throw new Error(outcome.message);
-        if (outcome.kind === 'unborn') names.push((some[place] as Birth).name);
+        if (outcome.kind === 'unborn') names.push((some[place] as FileWithContents).name);
       }
     }
   }

@@ -4,7 +4,7 @@ import type { ServerId } from '../base/ids.ts';
 import type { Command, CommandOf, CommandRequest, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
 import { contentsCompare } from './attributes.ts';
 import { noteAccesses } from './commands/accesses.ts';
-import { bear, reserveInodes, voidInodes } from './commands/create-with-contents.ts';
+import { createFilesWithContents, reserveInodes, voidInodes } from './commands/create-with-contents.ts';
 import {
   link,
   makeDirectory,
@@ -228,7 +228,7 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
     case 'void-inodes':
       return voidInodes(tables, command);
     case 'bear':
-      return bear(tables, command, atNs);
+      return createFilesWithContents(tables, command, atNs);
     case 'forgo':
       return {};
     case 'pin-write': {

@@ -35,7 +35,7 @@ export interface NewInode {
 }
 
 /** A file created with its contents, all settled. */
-export interface BornInode {
+export interface InodeWithContents {
   readonly id: number;
   readonly volume: number;
   readonly mode: number;
@@ -138,7 +138,7 @@ export class InodeTables {
   }
 
   /** Like `insert`, for a linked file with contents; the caller counts and charges the volume once for many. */
-  bear(inode: BornInode): void {
+  insertWithContents(inode: InodeWithContents): void {
     this.#statements.run(
       `INSERT INTO inodes VALUES
          (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0, ?, 0)`,

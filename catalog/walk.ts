@@ -8,14 +8,14 @@ import type { Tables } from './tables.ts';
 import { directoryOf, inodeOf, type ShownRow, treeNamed, volumeOf } from './tree.ts';
 import type { VolumeRow } from './volume-tables.ts';
 
-export interface Spot {
+export interface EntrySpot {
   readonly directory: InodeRow;
   readonly name: string;
   readonly inode: ShownRow | undefined;
 }
 
 /** A path's end: an entry, or a directory reached without one (the root, or by `..`). */
-type End = Spot | { readonly directory: null; readonly inode: ShownRow };
+type End = EntrySpot | { readonly directory: null; readonly inode: ShownRow };
 
 /** Walks from a root. Symbolic links stay in the volume: absolute targets start at its root; `..` above it fails. */
 function walk(tables: Tables, volumeName: string, path: string, followLast: boolean): End {
@@ -68,7 +68,7 @@ export function pathInode(tables: Tables, volume: string, path: string, follow: 
  * Finds a place. A path's final symbolic link is followed only on request; an entry of a numbered directory never,
  * because such callers follow links themselves. @returns null if the path ends at a directory without an entry
  */
-export function spotAt(tables: Tables, place: Place, follow: boolean): Spot | null {
+export function spotAt(tables: Tables, place: Place, follow: boolean): EntrySpot | null {
   if ('parent' in place) {
     nameCheck(place.name);
     const directory = directoryOf(tables, place.parent);

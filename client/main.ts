@@ -39,14 +39,14 @@ const EXIT_CODES: readonly (readonly [number, string])[] = [
 ];
 
 /** Facts of the server that only the launcher can supply, since `client/` does not import `server/`. */
-export interface Surroundings {
+export interface LauncherServices {
   serverOptions(): Promise<readonly ServerOption[]>;
 }
 
-const ALONE: Surroundings = { serverOptions: async () => [] };
+const ALONE: LauncherServices = { serverOptions: async () => [] };
 
 /** Runs one command; `bin/leasehold.js` runs `server` and `mount-daemon` itself. Sets the process's exit code. */
-export async function runCli(argv: readonly string[], around: Surroundings = ALONE): Promise<void> {
+export async function runCli(argv: readonly string[], around: LauncherServices = ALONE): Promise<void> {
   // A reader may close the pipe early (`leasehold ls … | head`); that is no failure.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
@@ -70,7 +70,7 @@ export function endOf(error: unknown): { readonly exit: number; readonly lines: 
 }
 
 /** Builds the parser of all commands. @param output where help and usage errors go */
-export function buildProgram(output: OutputConfiguration = {}, around: Surroundings = ALONE): Command {
+export function buildProgram(output: OutputConfiguration = {}, around: LauncherServices = ALONE): Command {
   const program = new Command('leasehold');
   program
     .description('A replicated file system whose servers elect a primary for every file among themselves')

@@ -7,7 +7,7 @@ import type {
 } from '../wire/catalog-api.ts';
 import type { InodeFlag } from '../wire/inode-flags.ts';
 import type { LockHeld } from '../wire/lock-api.ts';
-import type { Birth } from '../wire/new-files.ts';
+import type { FileWithContents } from '../wire/new-files.ts';
 import type { ReservedNumbers } from '../wire/reserved-numbers.ts';
 
 /** What a mount needs of a cluster. Implemented by `cluster-backend.ts`; tests have one in memory. */
@@ -83,7 +83,7 @@ export interface BackendFile {
     length: number,
   ): Promise<{ readonly copiedBytes: number; readonly state: FileState }>;
   /** Whether bytes up to here would stay in memory: the file is uncommitted. */
-  keeps(endBytes: number): boolean;
+  staysUncommitted(endBytes: number): boolean;
   /**
    * Resolves when the cluster has earlier changes, and an uncommitted file with its name.
    * @param isReported a program that created the file, or has it open for writing, gets a failure
@@ -112,7 +112,7 @@ export interface Owner {
 /** A modification time holds until a change of the contents that is newer than it. */
 export type AttributeChanges = Omit<CommandOf<'set-attributes'>, 'kind' | 'inode' | 'contents'>;
 
-export type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
+export type RecordedAccess = CommandOf<'note-accesses'>['accesses'][number];
 
 export interface Space {
   readonly totalBytes: number;
@@ -177,7 +177,7 @@ export interface FileSystemBackend {
     readonly uncommitted?: boolean;
   }>;
   /** Whether requests have failed for so long that only necessary ones should be sent. */
-  isAway(): boolean;
+  isCatalogAway(): boolean;
   /**
    * Makes changes of names and attributes survive a loss of power of all servers: those of all clients, or of this
    * mount since the last call (then returns at once if there are none).
@@ -236,7 +236,7 @@ export interface FileSystemBackend {
   /** Replaces all flags of a file or directory. */
   setFlags(inode: number, flags: readonly InodeFlag[]): Promise<Attributes>;
   /** Records reads: moves access times forward that no client has set since. Skips inodes that do not exist. */
-  noteAccesses(accesses: readonly NotedAccess[]): Promise<void>;
+  recordAccesses(accesses: readonly RecordedAccess[]): Promise<void>;
   /** Restarts the time after which an unlinked file is removed. */
   keepOrphan(inode: number): Promise<void>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
@@ -261,7 +261,7 @@ export type InodeNumbers = Pick<ReservedNumbers, 'first' | 'count' | 'named'> & 
   readonly untilMs: number;
 };
 
-export interface NewFile extends Birth {
+export interface NewFile extends FileWithContents {
   readonly accessedNs: string;
   readonly modifiedNs: string;
   readonly changedNs: string;

@@ -1,5 +1,5 @@
 import type { World } from '../base/world.ts';
-import { RememberingClient, type RememberingClientOptions } from '../client/cluster/caching-client.ts';
+import { CachingClient, type CachingClientOptions } from '../client/cluster/caching-client.ts';
 import { ClusterClient, type ClusterClientOptions } from '../client/cluster/cluster-client.ts';
 import { writeGapBound } from '../client/demo/bound.ts';
 import {
@@ -15,7 +15,7 @@ import { ClusterDelegations } from './cluster/cluster-delegations.ts';
 import { isAsStored, presenter } from './cluster/presentation.ts';
 import { readOnlyBackend } from './cluster/read-only.ts';
 import type { Users } from './cluster/users.ts';
-import { clusterFacts, withFacts } from './cluster/virtual-attributes.ts';
+import { clusterVirtualAttributes, withVirtualAttributes } from './cluster/virtual-attributes.ts';
 import { messageOf } from './errno.ts';
 import { MetadataCache } from './metadata/cache.ts';
 import { type Mounted, type MountOptions, mountVolume } from './mount.ts';
@@ -80,7 +80,7 @@ export async function mountCluster(
   const dropAttributes = (inodes: readonly number[]): Promise<void> =>
     mounted?.dropAttributes(inodes) ?? Promise.resolve();
   const { client, grantedMs } = clientOf(mode, clientOptions, {
-    forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
+    recalled: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
     changing: dropAttributes,
     accessed: dropAttributes,
     failed,
@@ -91,7 +91,9 @@ export async function mountCluster(
       : null;
   const plain = clusterBackend(client, volume, path, delegated, users);
   // Virtual attributes describe the present, not a snapshot.
-  const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
+  const whole = isSnapshot(volume)
+    ? plain
+    : withVirtualAttributes(plain, clusterVirtualAttributes(client, volume), settings.virtualXattrs);
   const ttlMs = mode.kind === 'ttl' ? mode.ageMs : 0;
   const cache = new MetadataCache(world, ttlMs, (directory) => delegated?.isDelegated(directory) === true);
   const pending = new PendingOps(world);
@@ -137,10 +139,10 @@ function isAheadOfCluster(cache: CacheMode): boolean {
 function clientOf(
   mode: CacheMode,
   options: ClusterClientOptions,
-  events: Required<Pick<RememberingClientOptions, 'forgotten' | 'changing' | 'accessed' | 'failed'>>,
+  events: Required<Pick<CachingClientOptions, 'recalled' | 'changing' | 'accessed' | 'failed'>>,
 ): { readonly client: ClusterClient; readonly grantedMs?: MountOptions['grantedMs'] } {
   if (mode.kind !== 'leases') return { client: new ClusterClient(options) };
-  const client = new RememberingClient({ ...options, ...events });
+  const client = new CachingClient({ ...options, ...events });
   return { client, grantedMs: (attributes) => client.validMs(attributes) };
 }
 

@@ -24,7 +24,7 @@ export interface FileSystem extends FileSystemCalls {
   mounted(kernel: FileKernel): void;
   isWritten(inode: number): boolean;
   writtenCount(): number;
-  noteReads(isNoted: boolean): void;
+  recordAccesses(isNoted: boolean): void;
   /** Another client is about to change the inode: invalidates what is cached of it here. */
   forget(inode: number): Promise<void>;
   /** Waits until all written bytes are at the cluster, or known to be lost. */
@@ -92,12 +92,12 @@ export function fileSystemOf(
     ttlPolicy: ttlPolicy(cache, cache.ttlMs),
     ...callsOf(files, ['mounted', 'isWritten']),
     writtenCount: () => files.writtenCount,
-    noteReads: (isNoted) => {
+    recordAccesses: (isNoted) => {
       accesses.isPaused = !isNoted;
     },
     async forget(inode) {
       cache.attributes.forget(inode);
-      await files.openFile(inode)?.source.withdraw();
+      await files.openFile(inode)?.source.invalidate();
     },
     async drain() {
       // Programs that have the file open get the failure.

@@ -1,5 +1,5 @@
 import type { MountSettings } from '../client/mounts/mount-options.ts';
-import { kernelExpiresNames, kernelObstacle, mountWithKernel } from './kernel/kernel-mount.ts';
+import { kernelExpiresNames, kernelTransportObstacle, mountWithKernel } from './kernel/kernel-mount.ts';
 import type { Transport } from './transport.ts';
 
 /** `native`: a library, for all users. `kernel`: the protocol itself, for root. `auto`: the latter if it works. */
@@ -24,7 +24,7 @@ export class TransportError extends Error {
 /** @throws TransportError if `kernel` is requested and does not work here */
 export function transportNamed(name: TransportName): Transport {
   if (name === 'native') return mountNatively;
-  const obstacle = kernelObstacle();
+  const obstacle = kernelTransportObstacle();
   if (obstacle === null) return mountWithKernel;
   if (name === 'auto') return mountNatively;
   const others = 'use --transport native, or leave it out: then the better one that works is taken';

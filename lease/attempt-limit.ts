@@ -8,7 +8,7 @@ const ATTEMPTS_MAX = 2048;
  * its READ: if all started at once, none would finish in time. Renewals and clients' orders never wait: they protect
  * a held lease, or a client waits.
  */
-export class Flow {
+export class AttemptLimit {
   readonly #waiting = new Set<number>();
   readonly #slowForMs: number;
   #running = 0;

@@ -1,5 +1,5 @@
 import type { CellContext, CellCursor } from './cell-cursor.ts';
-import type { Work } from './work.ts';
+import type { CellWork } from './work.ts';
 
 /** Times of a cell's next attempt, with random parts so that servers do not collide repeatedly. */
 export class AttemptTiming {
@@ -30,7 +30,7 @@ export class AttemptTiming {
   }
 
   /** Doubles while attempts fail; the random part keeps two servers from colliding again. */
-  nextBackoffMs(work: Work): number {
+  nextBackoffMs(work: CellWork): number {
     const { backoffMinMs, backoffMaxMs } = this.#context.parameters;
     work.backoffMs = Math.min(Math.max(backoffMinMs, work.backoffMs * 2), backoffMaxMs);
     return work.backoffMs * (1 + 2 * this.#context.prng.next());

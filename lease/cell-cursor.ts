@@ -2,7 +2,7 @@ import type { CellId } from '../base/ids.ts';
 import type { Prng } from '../base/prng.ts';
 import type { Acceptor } from './acceptor.ts';
 import type { LeaseAction, LeaseMark } from './actions.ts';
-import type { Flow } from './attempt-limit.ts';
+import type { AttemptLimit } from './attempt-limit.ts';
 import type { BallotSequence } from './ballot.ts';
 import type { CellTable } from './cell-table.ts';
 import type { ClockMonitor } from './clock-monitor.ts';
@@ -10,8 +10,8 @@ import type { Group } from './group.ts';
 import type { LeaseParameters } from './parameters.ts';
 import type { LeaseRules } from './rules.ts';
 import type { ServerBidder } from './server-bidder.ts';
-import type { Wheel } from './timing-wheel.ts';
-import { type Work, workBegin } from './work.ts';
+import type { TimingWheel } from './timing-wheel.ts';
+import { type CellWork, workBegin } from './work.ts';
 
 export interface CellContext {
   readonly parameters: LeaseParameters;
@@ -19,19 +19,19 @@ export interface CellContext {
   readonly ballots: BallotSequence;
   readonly acceptor: Acceptor;
   readonly bidder: ServerBidder;
-  readonly flow: Flow;
+  readonly flow: AttemptLimit;
   readonly monitor: ClockMonitor;
   readonly prng: Prng;
   readonly table: CellTable;
-  readonly wheel: Wheel;
+  readonly wheel: TimingWheel;
 }
 
 /** Points to one cell: a row of the table, and its `Work` while an attempt or release is under way. */
 export class CellCursor {
   readonly #context: CellContext;
-  readonly #works = new Map<number, Work>();
+  readonly #works = new Map<number, CellWork>();
   #row = -1;
-  #work: Work | null = null;
+  #work: CellWork | null = null;
 
   constructor(context: CellContext) {
     this.#context = context;
@@ -50,7 +50,7 @@ export class CellCursor {
     return this.#context.table.cell(this.#row);
   }
 
-  get work(): Work | null {
+  get work(): CellWork | null {
     return this.#work;
   }
 
@@ -65,10 +65,10 @@ export class CellCursor {
   /** The known lease belongs to this incarnation of this server. */
   get isOwn(): boolean {
     const { self, incarnation } = this.#context.parameters;
-    return this.#context.table.beliefIsOf(this.#row, self, incarnation);
+    return this.#context.table.knownLeaseIsOf(this.#row, self, incarnation);
   }
 
-  begin(): Work {
+  begin(): CellWork {
     if (this.#work !== null) return this.#work;
     const { wheel } = this.#context;
     const work = workBegin(this.isOpen ? wheel.dueMs(this.#row) : Infinity);
@@ -82,7 +82,7 @@ export class CellCursor {
     this.#work = null;
   }
 
-  endAttempt(work: Work): void {
+  endAttempt(work: CellWork): void {
     if (work.attempt === null) return;
     work.attempt = null;
     this.#context.flow.end();

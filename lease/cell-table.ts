@@ -4,7 +4,7 @@ import { BALLOT_ZERO, type Ballot } from './ballot.ts';
 import { CellIndex } from './cell-index.ts';
 import { CellPage, PAGE_ROWS } from './cell-page.ts';
 import { type Group, GroupTable, NO_MEMBERS } from './group.ts';
-import { LIVES_MAX, LifeTable } from './incarnations.ts';
+import { IncarnationTable, LIVES_MAX } from './incarnations.ts';
 import type { Claim, Lease } from './lease.ts';
 import { REGISTER_EMPTY, type Register } from './register.ts';
 import type { WheelLinks } from './timing-wheel.ts';
@@ -24,7 +24,7 @@ const OPEN = 1;
 const RELEASED = 2;
 
 /** The lease that this server knows: its own, or another server's that it learned of. */
-export interface Belief {
+export interface KnownLease {
   readonly holder: ServerId;
   readonly incarnation: Incarnation;
   readonly untilMs: number;
@@ -36,7 +36,7 @@ export interface Belief {
  * not ten million objects for the garbage collector. Registers, leases and ballots are objects only while in use.
  */
 export class CellTable implements WheelLinks {
-  readonly #lives = new LifeTable();
+  readonly #lives = new IncarnationTable();
   readonly #groups = new GroupTable();
   readonly #claims = new Map<number, Claim>();
   readonly #index = new CellIndex((row) => this.cell(row));
@@ -62,7 +62,7 @@ export class CellTable implements WheelLinks {
     page.flags[at] = 0;
     page.group[at] = this.#groups.take(0, NO_MEMBERS, undefined);
     this.setRegister(row, REGISTER_EMPTY);
-    this.setBelief(row, null);
+    this.setKnownLease(row, null);
     this.#index.add(cell, row);
     this.#size++;
     return row;
@@ -158,13 +158,13 @@ export class CellTable implements WheelLinks {
   }
 
   /** End of the known lease; -Infinity without one. */
-  beliefUntilMs(row: number): number {
+  knownUntilMs(row: number): number {
     const page = this.#page(row);
     const at = row & PLACE_MASK;
     return (page.beliefRound[at] as number) === 0 ? -Infinity : (page.beliefUntilMs[at] as number);
   }
 
-  belief(row: number): Belief | null {
+  knownLease(row: number): KnownLease | null {
     const page = this.#page(row);
     const at = row & PLACE_MASK;
     const round = page.beliefRound[at] as number;
@@ -174,7 +174,7 @@ export class CellTable implements WheelLinks {
     return { holder, incarnation, untilMs: page.beliefUntilMs[at] as number, uid };
   }
 
-  beliefIsOf(row: number, server: ServerId, incarnation: Incarnation): boolean {
+  knownLeaseIsOf(row: number, server: ServerId, incarnation: Incarnation): boolean {
     const page = this.#page(row);
     const at = row & PLACE_MASK;
     if ((page.beliefRound[at] as number) === 0) return false;
@@ -182,7 +182,7 @@ export class CellTable implements WheelLinks {
     return life.incarnation === incarnation && life.server === server;
   }
 
-  setBelief(row: number, belief: Belief | null): void {
+  setKnownLease(row: number, belief: KnownLease | null): void {
     const page = this.#page(row);
     const at = row & PLACE_MASK;
     if (belief === null) {
@@ -264,7 +264,7 @@ export class CellTable implements WheelLinks {
   }
 
   /** Whether a message may add lives. Only a peer that invents lives uses up the numbers; then messages are dropped. */
-  hasRoom(): boolean {
+  canAddLives(): boolean {
     if (this.#lives.left >= LIVES_PER_MESSAGE) return true;
     // Sweeps rarely, so that a flood costs little.
     if (this.#refused++ % SWEEP_EVERY !== 0) return false;

@@ -5,7 +5,7 @@ import { type Attempt, attemptDeadlineMs } from './attempt.ts';
 import { AttemptTiming } from './attempt-timing.ts';
 import { ballotCompare } from './ballot.ts';
 import { type CellContext, CellCursor } from './cell-cursor.ts';
-import type { Belief, CellTable } from './cell-table.ts';
+import type { CellTable, KnownLease } from './cell-table.ts';
 import type { ClientBidder } from './client-bidder.ts';
 import type { KnownView } from './group.ts';
 import { HolderKnowledge } from './holder-knowledge.ts';
@@ -13,15 +13,15 @@ import type { Lease } from './lease.ts';
 import type { LeaseMessage, ReleaseMessage } from './messages.ts';
 import { Proposer } from './proposer.ts';
 import type { Register } from './register.ts';
-import { type Work, workDueMs, workIsDone } from './work.ts';
+import { type CellWork, workDueMs, workIsDone } from './work.ts';
 
 /** How often a RELEASE is sent, as it has no answer. If all are lost, others wait for the lease's end. */
 const RELEASES_MAX = 3;
 
 export interface CellState {
   readonly register: Register;
-  readonly own: Belief | null;
-  readonly known: Belief | null;
+  readonly own: KnownLease | null;
+  readonly known: KnownLease | null;
   readonly attempt: Attempt | null;
 }
 
@@ -69,7 +69,7 @@ export class Cell {
 
   /** Whether this server may act as holder at this clock reading: strictly before the end. */
   holds(nowMs: number): boolean {
-    return nowMs < this.#table.beliefUntilMs(this.#cursor.row) && this.#cursor.isOwn;
+    return nowMs < this.#table.knownUntilMs(this.#cursor.row) && this.#cursor.isOwn;
   }
 
   view(nowMs: number): LeaseView {
@@ -82,7 +82,7 @@ export class Cell {
   }
 
   state(): CellState {
-    const belief = this.#table.belief(this.#cursor.row);
+    const belief = this.#table.knownLease(this.#cursor.row);
     const own = belief !== null && this.#cursor.isOwn;
     return {
       register: this.#table.register(this.#cursor.row),
@@ -104,7 +104,7 @@ export class Cell {
     const work = this.#cursor.work;
     const open = this.#table.isOpen(row);
     if (work === null && open) return null;
-    const ownMs = this.#cursor.isOwn ? this.#table.beliefUntilMs(row) : Infinity;
+    const ownMs = this.#cursor.isOwn ? this.#table.knownUntilMs(row) : Infinity;
     if (work !== null && !workIsDone(work)) return Math.min(ownMs, workDueMs(work, open, parameters));
     if (work !== null) {
       this.#cursor.dropWork();
@@ -137,7 +137,7 @@ export class Cell {
     work.handicapMs = handicapMs;
     if (wasOpen && !changed) return;
     work.backoffMs = 0;
-    const belief = table.belief(row);
+    const belief = table.knownLease(row);
     if (belief !== null && this.#cursor.isOwn) {
       out.push({ kind: 'held', cell: this.#cursor.id, untilMs: belief.untilMs, view: 0 });
       work.attemptAtMs = changed ? nowMs : this.#timing.renewalMs(belief.untilMs);
@@ -186,7 +186,7 @@ export class Cell {
     this.#cursor.endAttempt(work);
     work.attemptAtMs = nowMs + parameters.renewBeforeMs;
     if (held) {
-      this.#table.setBelief(this.#cursor.row, null);
+      this.#table.setKnownLease(this.#cursor.row, null);
       out.push({ kind: 'lost', cell: this.#cursor.id });
       this.#cursor.trace(out, 'released', '');
       const uid = ballots.last;
@@ -205,7 +205,7 @@ export class Cell {
   }
 
   /** Ends attempts and orders: no attempt counts votes of two views. @returns whether the cell had work */
-  forsake(out: LeaseAction[]): boolean {
+  endWork(out: LeaseAction[]): boolean {
     const work = this.#cursor.work;
     if (work === null) return false;
     this.#cursor.endAttempt(work);
@@ -219,7 +219,7 @@ export class Cell {
   fault(out: LeaseAction[]): void {
     if (this.#cursor.isOwn) out.push({ kind: 'lost', cell: this.#cursor.id });
     for (const { ask } of this.#cursor.work?.asks ?? []) out.push(answeredAction(ask, { kind: 'unknown' }));
-    this.#table.setBelief(this.#cursor.row, null);
+    this.#table.setKnownLease(this.#cursor.row, null);
     this.#table.setOpen(this.#cursor.row, false);
     this.#cursor.dropWork();
   }
@@ -228,7 +228,7 @@ export class Cell {
   hint(lease: Lease, nowMs: number, out: LeaseAction[]): void {
     const { rules } = this.#context;
     if (lease.claim !== null || rules.isTooLong(lease, nowMs)) return;
-    this.#knowledge.learn(rules.heard(lease, nowMs), nowMs, out);
+    this.#knowledge.learn(rules.received(lease, nowMs), nowMs, out);
   }
 
   message(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
@@ -241,7 +241,7 @@ export class Cell {
         out.push({ kind: 'send', to: from, message: acceptor.accept(this.#cursor.row, message, nowMs, out) });
         break;
       case 'learn':
-        this.#knowledge.learned(message, nowMs, out);
+        this.#knowledge.takeDecided(message, nowMs, out);
         break;
       case 'release':
         this.#released(message, nowMs, out);
@@ -254,7 +254,7 @@ export class Cell {
   }
 
   /** Starts an attempt that had to wait for `Flow`, if the cell is still open. */
-  turn(nowMs: number, out: LeaseAction[]): void {
+  startQueued(nowMs: number, out: LeaseAction[]): void {
     if (!this.#cursor.isOpen || this.#cursor.isOwn) return;
     const work = this.#cursor.begin();
     work.attemptAtMs = Math.min(work.attemptAtMs, nowMs);
@@ -280,10 +280,10 @@ export class Cell {
   #released(message: ReleaseMessage, nowMs: number, out: LeaseAction[]): void {
     const { uid } = message;
     this.#context.acceptor.release(this.#cursor.row, uid);
-    const belief = this.#table.belief(this.#cursor.row);
+    const belief = this.#table.knownLease(this.#cursor.row);
     if (belief === null || belief.holder !== uid.server || belief.incarnation !== uid.incarnation) return;
     if (ballotCompare(belief.uid, uid) > 0 || this.#cursor.isOwn) return;
-    this.#table.setBelief(this.#cursor.row, null);
+    this.#table.setKnownLease(this.#cursor.row, null);
     if (!this.#cursor.isOpen) return;
     const work = this.#cursor.begin();
     const isChosen = work.succeeds === uid.server;
@@ -293,7 +293,7 @@ export class Cell {
     if (isChosen) this.#proposer.attemptIfDue(nowMs, out);
   }
 
-  #repeatRelease(work: Work, nowMs: number, out: LeaseAction[]): void {
+  #repeatRelease(work: CellWork, nowMs: number, out: LeaseAction[]): void {
     const { releasing } = work;
     if (releasing === null || nowMs < releasing.atMs) return;
     const { self, repeatMs } = this.#context.parameters;

@@ -20,8 +20,8 @@ export class Cells {
     return this.#context.table.size;
   }
 
-  get hasRoom(): boolean {
-    return this.#context.table.hasRoom();
+  get canAddLives(): boolean {
+    return this.#context.table.canAddLives();
   }
 
   *[Symbol.iterator](): Generator<Cell> {

@@ -69,7 +69,7 @@ export class ClientBidder implements Bidder {
   }
 
   bid(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
-    if (attempt.query) return this.#seen(finding, attempt, nowMs);
+    if (attempt.query) return this.#reportQuery(finding, attempt, nowMs);
     const { order } = this;
     const mine = finding.kind !== 'free' && this.isMine(finding.lease);
     switch (order.kind) {
@@ -92,7 +92,7 @@ export class ClientBidder implements Bidder {
   }
 
   /** Reports a query's finding if all answers agree and nothing has to be written. */
-  #seen(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
+  #reportQuery(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
     const useful = this.order.kind === 'look' || (finding.kind !== 'free' && !this.isMine(finding.lease));
     if (!useful || !attempt.unanimous) return { kind: 'wait', untilMs: nowMs };
     return this.#report(finding, attempt, nowMs);

@@ -14,7 +14,7 @@ interface Peer {
   startedMs: number;
   /** Latest reading of its clock received; sent back as an echo. */
   clockMs: number;
-  heardMs: number;
+  receivedMs: number;
   lowMs: number;
   highMs: number;
   measuredMs: number;
@@ -57,7 +57,11 @@ export class ClockMonitor {
     if (peer === undefined || peer.incarnation !== envelope.incarnation) {
       // Frames can overtake each other: those of an earlier life are void once a later life sent one. But the clock
       // may have been set back between two lives, so a life that was silent for `#freshMs` is over.
-      if (peer !== undefined && envelope.startedMs < peer.startedMs && nowMs - peer.heardMs < this.#freshMs) {
+      if (
+        peer !== undefined &&
+        envelope.startedMs < peer.startedMs &&
+        nowMs - peer.receivedMs < this.#freshMs
+      ) {
         return 'older-life';
       }
       if (peer?.outOfBounds) this.#violating--;
@@ -65,7 +69,7 @@ export class ClockMonitor {
         incarnation: envelope.incarnation,
         startedMs: envelope.startedMs,
         clockMs: envelope.clockMs,
-        heardMs: nowMs,
+        receivedMs: nowMs,
         lowMs: -Infinity,
         highMs: Infinity,
         measuredMs: -Infinity,
@@ -75,7 +79,7 @@ export class ClockMonitor {
       this.#peers.set(from, peer);
     }
     peer.clockMs = Math.max(peer.clockMs, envelope.clockMs);
-    peer.heardMs = nowMs;
+    peer.receivedMs = nowMs;
     this.#away.delete(from);
     const { echoMs, clockMs } = envelope;
     const lowMs = clockMs - nowMs;
@@ -111,14 +115,14 @@ export class ClockMonitor {
   /** When the peer's last frame arrived; -Infinity if never, or if it is away. */
   heardMs(peer: ServerId): number {
     if (this.#away.has(peer)) return -Infinity;
-    return this.#peers.get(peer)?.heardMs ?? -Infinity;
+    return this.#peers.get(peer)?.receivedMs ?? -Infinity;
   }
 
   /** How far the local clock is ahead of the slowest one within bounds, in milliseconds. */
   aheadMs(nowMs: number): number {
     if (nowMs - this.#aheadAtMs < this.#freshMs * AHEAD_FRESH_SHARE) return this.#aheadMs;
     let aheadMs = 0;
-    for (const { lowMs, highMs, heardMs, outOfBounds } of this.#peers.values()) {
+    for (const { lowMs, highMs, receivedMs: heardMs, outOfBounds } of this.#peers.values()) {
       if (outOfBounds || highMs === Infinity || nowMs - heardMs > this.#freshMs) continue;
       aheadMs = Math.max(aheadMs, -(lowMs + highMs) / 2);
     }
@@ -134,7 +138,7 @@ export class ClockMonitor {
     // Only recent frames count, for and against.
     let lively = 0;
     let violating = 0;
-    for (const { heardMs, violatedMs } of this.#peers.values()) {
+    for (const { receivedMs: heardMs, violatedMs } of this.#peers.values()) {
       if (nowMs - heardMs <= this.#freshMs) lively++;
       if (nowMs - violatedMs <= this.#freshMs) violating++;
     }

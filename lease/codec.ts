@@ -3,7 +3,7 @@ import { type CellId, type Incarnation, isServerId, type ServerId } from '../bas
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import { CLAIM_NOTE_MAX } from './actions.ts';
 import { BALLOT_ZERO, type Ballot, ballotCompare, INTERVALS_MAX } from './ballot.ts';
-import type { Life } from './incarnations.ts';
+import type { ServerIncarnation } from './incarnations.ts';
 import type { Claim, Lease } from './lease.ts';
 import type { LeaseEnvelope, LeaseMessage, RefusedMessage } from './messages.ts';
 
@@ -89,7 +89,7 @@ export class LeaseFrameWriter {
 export class LeaseFrameReader {
   readonly envelope: LeaseEnvelope;
   readonly #reader: ByteReader;
-  readonly #lives: readonly Life[];
+  readonly #lives: readonly ServerIncarnation[];
   #left: number;
 
   constructor(bytes: Uint8Array) {
@@ -103,7 +103,7 @@ export class LeaseFrameReader {
       clockMs: reader.float64(),
       echoMs: reader.float64(),
     };
-    const lives: Life[] = [];
+    const lives: ServerIncarnation[] = [];
     for (let left = reader.varint(); left > 0; left--) {
       const server = reader.text();
       if (!isServerId(server)) throw new MalformedError('A server id is malformed');
@@ -173,7 +173,7 @@ function messageWrite(writer: ByteWriter, lives: FrameLives, message: LeaseMessa
   }
 }
 
-function messageRead(reader: ByteReader, lives: readonly Life[]): LeaseMessage {
+function messageRead(reader: ByteReader, lives: readonly ServerIncarnation[]): LeaseMessage {
   const tag = reader.uint8();
   const kind = KINDS.get(tag);
   if (kind === undefined) throw new MalformedError(`Lease message with tag ${tag}`);
@@ -236,7 +236,7 @@ function leaseWrite(writer: ByteWriter, lives: FrameLives, lease: Lease | null, 
   if (claim !== null) writer.uint53(claim.session).uint53(claim.token).text(claim.note);
 }
 
-function leaseRead(reader: ByteReader, lives: readonly Life[], beside: Ballot): Lease | null {
+function leaseRead(reader: ByteReader, lives: readonly ServerIncarnation[], beside: Ballot): Lease | null {
   const flags = reader.uint8();
   if (flags === 0) return null;
   if ((flags & LEASE_PRESENT) === 0 || flags > LEASE_FLAGS) throw new MalformedError('Unknown lease flags');
@@ -260,7 +260,7 @@ function claimRead(reader: ByteReader): Claim {
   return claim;
 }
 
-function leaseReadPresent(reader: ByteReader, lives: readonly Life[], beside: Ballot): Lease {
+function leaseReadPresent(reader: ByteReader, lives: readonly ServerIncarnation[], beside: Ballot): Lease {
   const lease = leaseRead(reader, lives, beside);
   if (lease === null) throw new MalformedError('A message without its lease');
   return lease;
@@ -273,7 +273,7 @@ function ballotWrite(writer: ByteWriter, lives: FrameLives, k: Ballot): void {
   writer.varint(k.interval).varint(lives.index(k.server, k.incarnation));
 }
 
-function ballotRead(reader: ByteReader, lives: readonly Life[]): Ballot {
+function ballotRead(reader: ByteReader, lives: readonly ServerIncarnation[]): Ballot {
   const round = reader.varint();
   if (round === 0) return BALLOT_ZERO;
   const interval = reader.varint();
@@ -283,12 +283,12 @@ function ballotRead(reader: ByteReader, lives: readonly Life[]): Ballot {
 }
 
 class FrameLives {
-  readonly entries: Life[] = [];
+  readonly entries: ServerIncarnation[] = [];
 
   index(server: ServerId, incarnation: Incarnation): number {
     const { entries } = this;
     for (let i = 0; i < entries.length; i++) {
-      const life = entries[i] as Life;
+      const life = entries[i] as ServerIncarnation;
       if (life.incarnation === incarnation && life.server === server) return i;
     }
     entries.push({ server, incarnation });
@@ -296,7 +296,7 @@ class FrameLives {
   }
 }
 
-function lifeRead(reader: ByteReader, lives: readonly Life[]): Life {
+function lifeRead(reader: ByteReader, lives: readonly ServerIncarnation[]): ServerIncarnation {
   const life = lives[reader.varint()];
   if (life === undefined) throw new MalformedError('A life that the frame does not list');
   return life;

@@ -51,19 +51,19 @@ export class FleaseRules implements LeaseRules {
     return Math.max(foundMs, untilMs);
   }
 
-  asked(lease: Lease): Lease {
+  requested(lease: Lease): Lease {
     return lease;
   }
 
-  kept(lease: Lease): Lease {
+  stored(lease: Lease): Lease {
     return lease;
   }
 
-  told(lease: Lease): Lease {
+  outgoing(lease: Lease): Lease {
     return lease;
   }
 
-  heard(lease: Lease): Lease {
+  received(lease: Lease): Lease {
     return lease;
   }
 

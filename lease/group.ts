@@ -25,7 +25,7 @@ export interface KnownView {
 }
 
 /** A cell that this server was only asked about: its view is known, its members are not. */
-function groupOfStranger(view: number): Group {
+function groupOfUnknownMembers(view: number): Group {
   return { view, voters: NO_MEMBERS, members: 0, joint: 0 };
 }
 
@@ -165,7 +165,7 @@ export class GroupTable {
     const known = this.#byKey.get(key);
     if (known !== undefined) return known;
     const index = this.#free.pop() ?? this.#groups.length;
-    const group = members.length === 0 ? groupOfStranger(view) : groupOf(view, members, joint);
+    const group = members.length === 0 ? groupOfUnknownMembers(view) : groupOf(view, members, joint);
     this.#groups[index] = { group, key, rows: 0 };
     this.#byKey.set(key, index);
     return index;

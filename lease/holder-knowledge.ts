@@ -2,7 +2,7 @@ import type { LeaseAction, LeaseView } from './actions.ts';
 import type { AttemptTiming } from './attempt-timing.ts';
 import { ballotCompare } from './ballot.ts';
 import type { CellContext, CellCursor } from './cell-cursor.ts';
-import type { Belief } from './cell-table.ts';
+import type { KnownLease } from './cell-table.ts';
 import type { Lease } from './lease.ts';
 import type { LearnMessage } from './messages.ts';
 
@@ -19,7 +19,7 @@ export class HolderKnowledge {
   }
 
   view(nowMs: number): LeaseView {
-    const belief = this.#context.table.belief(this.#cursor.row);
+    const belief = this.#context.table.knownLease(this.#cursor.row);
     if (belief === null) return { holder: null, own: false, remainingMs: 0 };
     const { holder, untilMs } = belief;
     if (this.#cursor.isOwn) {
@@ -32,12 +32,12 @@ export class HolderKnowledge {
     return { holder: null, own: false, remainingMs: 0 };
   }
 
-  learned(message: LearnMessage, nowMs: number, out: LeaseAction[]): void {
+  takeDecided(message: LearnMessage, nowMs: number, out: LeaseAction[]): void {
     const { acceptor, rules } = this.#context;
     if (!acceptor.learn(this.#cursor.row, message, nowMs)) return;
     const { lease } = message;
     if (lease.claim !== null) out.push({ kind: 'claimed', cell: this.#cursor.id });
-    else this.learn(rules.heard(lease, nowMs), nowMs, out);
+    else this.learn(rules.received(lease, nowMs), nowMs, out);
   }
 
   /** Takes in another server's lease; its end is on the local clock. */
@@ -47,13 +47,13 @@ export class HolderKnowledge {
     if (bidder.isMine(lease)) return;
     // Reports of others do not end this server's running lease; the clocks decide.
     const held = this.#cursor.isOwn;
-    const known = table.belief(this.#cursor.row);
+    const known = table.knownLease(this.#cursor.row);
     // An ended lease is replaced by any: without common clocks the next holder's ballots may be smaller.
     const isRunning = known !== null && nowMs <= known.untilMs;
     if (isRunning && !held && ballotCompare(lease.uid, known.uid) <= 0) return;
     this.announce(lease, out);
     if (held) return;
-    table.setBelief(this.#cursor.row, lease);
+    table.setKnownLease(this.#cursor.row, lease);
     const work = this.#cursor.work;
     if (work?.attempt?.phase === 'writing' || !table.isOpen(this.#cursor.row)) return;
     const begun = this.#cursor.begin();
@@ -61,7 +61,7 @@ export class HolderKnowledge {
     begun.attemptAtMs = this.#timing.afterEndMs(lease.untilMs, nowMs);
   }
 
-  announce(lease: Belief, out: LeaseAction[]): void {
+  announce(lease: KnownLease, out: LeaseAction[]): void {
     const { holder, incarnation, untilMs } = lease;
     if (holder === this.#context.parameters.self) return;
     out.push({ kind: 'learned', cell: this.#cursor.id, holder, incarnation, untilMs });
@@ -70,8 +70,8 @@ export class HolderKnowledge {
   /** Notices that the own lease ended. `lost` may go out late if no event came before; `Cell.holds` is never late. */
   expire(nowMs: number, out: LeaseAction[]): void {
     const { table } = this.#context;
-    if (nowMs < table.beliefUntilMs(this.#cursor.row) || !this.#cursor.isOwn) return;
-    table.setBelief(this.#cursor.row, null);
+    if (nowMs < table.knownUntilMs(this.#cursor.row) || !this.#cursor.isOwn) return;
+    table.setKnownLease(this.#cursor.row, null);
     this.#cursor.trace(out, 'expired', '');
     out.push({ kind: 'lost', cell: this.#cursor.id });
   }

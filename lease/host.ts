@@ -10,7 +10,7 @@ import {
   type LeaseMark,
   type LeaseView,
 } from './actions.ts';
-import { Flow } from './attempt-limit.ts';
+import { AttemptLimit } from './attempt-limit.ts';
 import { BallotSequence } from './ballot.ts';
 import type { CellState } from './cell.ts';
 import type { CellContext } from './cell-cursor.ts';
@@ -25,7 +25,7 @@ import { type LeaseParameters, leaseParameters } from './parameters.ts';
 import { PaxosLeaseRules } from './paxos-lease.ts';
 import type { LeaseRules } from './rules.ts';
 import { ServerBidder } from './server-bidder.ts';
-import { Wheel } from './timing-wheel.ts';
+import { TimingWheel } from './timing-wheel.ts';
 
 /** After a slow answer all voters are asked at once for this many leases. */
 const SLOW_LEASES = 2;
@@ -53,7 +53,7 @@ export class LeaseHost {
     this.#view = config.view ?? null;
     const rules = rulesOf(parameters, nowMs);
     const table = new CellTable();
-    const wheel = new Wheel(table, nowMs, parameters.timerLateMs);
+    const wheel = new TimingWheel(table, nowMs, parameters.timerLateMs);
     this.#monitor = new ClockMonitor(nowMs, parameters.clockSkewMaxMs, parameters.leaseMs);
     this.#context = {
       parameters,
@@ -61,7 +61,7 @@ export class LeaseHost {
       ballots: new BallotSequence(parameters),
       acceptor: new Acceptor(rules, table, parameters),
       bidder: new ServerBidder(parameters, rules),
-      flow: new Flow(SLOW_LEASES * parameters.leaseMs),
+      flow: new AttemptLimit(SLOW_LEASES * parameters.leaseMs),
       monitor: this.#monitor,
       prng: new Prng(config.incarnation),
       table,
@@ -131,7 +131,7 @@ export class LeaseHost {
       default:
         unreachable(event);
     }
-    this.#goOn(nowMs, out);
+    this.#startQueued(nowMs, out);
     return out;
   }
 
@@ -209,7 +209,7 @@ export class LeaseHost {
     const silent = this.#isRecovering(nowMs);
     if (silent) this.#trace(out, 'kept-silent', '');
     for (const message of messages) {
-      if (!isOwnWord(message, from, envelope.incarnation) || !this.#cells.hasRoom) continue;
+      if (!isFromBallotOwner(message, from, envelope.incarnation) || !this.#cells.canAddLives) continue;
       if (this.#isOfOtherView(message)) this.#refuseView(from, message, silent, out);
       else if (silent) this.#onHint(message, nowMs, out);
       else this.#onMessage(from, message, nowMs, out);
@@ -230,7 +230,7 @@ export class LeaseHost {
     assert(this.#view !== null && view > this.#view, 'Views of voters are numbered in their order');
     this.#view = view;
     for (const cell of this.#cells) {
-      if (cell.forsake(out)) this.#cells.settle(cell, nowMs);
+      if (cell.endWork(out)) this.#cells.settle(cell, nowMs);
     }
   }
 
@@ -283,11 +283,11 @@ export class LeaseHost {
     }
   }
 
-  #goOn(nowMs: number, out: LeaseAction[]): void {
+  #startQueued(nowMs: number, out: LeaseAction[]): void {
     const { flow } = this.#context;
     for (let row = flow.next(); row !== null; row = flow.next()) {
       const cell = this.#cells.in(row);
-      cell.turn(nowMs, out);
+      cell.startQueued(nowMs, out);
       this.#cells.settle(cell, nowMs);
     }
   }
@@ -308,7 +308,7 @@ export class LeaseHost {
 }
 
 /** A server draws its own ballots: no message speaks for another server or another incarnation. */
-function isOwnWord(message: LeaseMessage, from: ServerId, incarnation: Incarnation): boolean {
+function isFromBallotOwner(message: LeaseMessage, from: ServerId, incarnation: Incarnation): boolean {
   switch (message.kind) {
     case 'read':
     case 'query':

@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
 
-export interface Life {
+export interface ServerIncarnation {
   readonly server: ServerId;
   readonly incarnation: Incarnation;
 }
@@ -9,12 +9,12 @@ export interface Life {
 /** Life numbers fit the two bytes of a row's column. */
 export const LIVES_MAX = 0xffff;
 
-interface Known extends Life {
+interface Known extends ServerIncarnation {
   readonly index: number;
 }
 
 /** Numbers lives: a row holds two bytes instead of a name and a random number. Its owner sweeps it when it is full. */
-export class LifeTable {
+export class IncarnationTable {
   readonly #lives: (Known | null)[] = [];
   readonly #byServer = new Map<ServerId, Known[]>();
   readonly #free: number[] = [];
@@ -39,7 +39,7 @@ export class LifeTable {
     return LIVES_MAX - this.#lives.length + this.#free.length;
   }
 
-  at(index: number): Life {
+  at(index: number): ServerIncarnation {
     const life = this.#lives[index];
     assert(life !== undefined && life !== null, 'A row names lives that the table knows');
     return life;

@@ -69,7 +69,7 @@ export interface LeaseParameters {
   readonly forgetMs: number;
   readonly thrifty: boolean;
   /** A peer whose last frame is at most this old counts as present. */
-  readonly livelyMs: number;
+  readonly presentMs: number;
   readonly timerLateMs: number;
   readonly hash: number;
 }
@@ -99,7 +99,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     forgetMs: 2 * leaseMs + 2 * clockSkewMaxMs,
     // In PaxosLease only the holder can inform the other voters, so all of them are asked.
     thrifty: (config.thrifty ?? true) && config.algorithm !== 'paxoslease',
-    livelyMs: leaseMs / 4,
+    presentMs: leaseMs / 4,
     timerLateMs: leaseMs * TIMER_LATE_SHARE,
     hash: leaseParametersHash(config),
   };

@@ -66,23 +66,23 @@ export class PaxosLeaseRules implements LeaseRules {
     return untilMs;
   }
 
-  asked(lease: Lease, spanMs: number): Lease {
+  requested(lease: Lease, spanMs: number): Lease {
     return { ...lease, untilMs: spanMs };
   }
 
   /** Never shorter than the same holder's previous lease: the holder may not know yet that it asked for less. */
-  kept(lease: Lease, before: Lease | null, nowMs: number): Lease {
+  stored(lease: Lease, before: Lease | null, nowMs: number): Lease {
     const untilMs = nowMs + lease.untilMs * (1 + CLOCK_DRIFT_MAX);
     const same = before !== null && !before.released && leaseSameHolder(before, lease);
     return { ...lease, untilMs: same ? Math.max(before.untilMs, untilMs) : untilMs };
   }
 
-  told(lease: Lease, nowMs: number): Lease | null {
+  outgoing(lease: Lease, nowMs: number): Lease | null {
     if (lease.released || nowMs >= lease.untilMs) return null;
     return { ...lease, untilMs: lease.untilMs - nowMs };
   }
 
-  heard(lease: Lease, nowMs: number): Lease {
+  received(lease: Lease, nowMs: number): Lease {
     return { ...lease, untilMs: nowMs + lease.untilMs };
   }
 

@@ -28,8 +28,8 @@ import type {
   WriteMessage,
   WrongViewMessage,
 } from './messages.ts';
-import { registerStanding } from './register.ts';
-import type { Work } from './work.ts';
+import { registerBallotMax } from './register.ts';
+import type { CellWork } from './work.ts';
 
 type AcceptorAnswer = AckReadMessage | AckWriteMessage | NackMessage | RefusedMessage | WrongViewMessage;
 
@@ -57,7 +57,7 @@ export class Proposer {
     }
   }
 
-  #attemptBegin(work: Work, nowMs: number, out: LeaseAction[]): boolean {
+  #attemptBegin(work: CellWork, nowMs: number, out: LeaseAction[]): boolean {
     const { parameters, ballots, rules, bidder, acceptor, flow } = this.#context;
     if (nowMs < rules.recovery.untilMs) {
       work.attemptAtMs = rules.recovery.untilMs + this.#timing.jitterMs() + work.handicapMs;
@@ -67,7 +67,7 @@ export class Proposer {
     const held = this.#cursor.isOwn;
     if (asking === undefined && !held) {
       // A READ would only disturb the renewals of the known holder.
-      const knownMs = this.#context.table.beliefUntilMs(this.#cursor.row);
+      const knownMs = this.#context.table.knownUntilMs(this.#cursor.row);
       if (nowMs <= knownMs) {
         work.attemptAtMs = this.#timing.afterEndMs(knownMs, nowMs);
         return false;
@@ -86,7 +86,7 @@ export class Proposer {
     const query = attempting.queriesFirst(register.lease, nowMs);
     const attempt = attemptStart(
       attempting,
-      ballots.next(nowMs, registerStanding(register)),
+      ballots.next(nowMs, registerBallotMax(register)),
       query,
       nowMs,
       parameters,
@@ -96,7 +96,7 @@ export class Proposer {
   }
 
   /** Asks the voters of `bits`; the local acceptor last, without the network. */
-  #ask(work: Work, attempt: Attempt, bits: number, nowMs: number, out: LeaseAction[]): void {
+  #ask(work: CellWork, attempt: Attempt, bits: number, nowMs: number, out: LeaseAction[]): void {
     const { self } = this.#context.parameters;
     const { voters, view } = this.#cursor.group;
     work.attempt = { ...attempt, asked: attempt.asked | bits };
@@ -120,7 +120,7 @@ export class Proposer {
     // The last holder may be failing, so it must not be one of few that are asked.
     const { lease } = this.#context.table.register(this.#cursor.row);
     if (lease !== null && lease.holder !== parameters.self && lease.claim === null) return groupAll(group);
-    const sinceMs = nowMs - parameters.livelyMs;
+    const sinceMs = nowMs - parameters.presentMs;
     return groupSome(group, parameters.self, (peer) => monitor.heardMs(peer) >= sinceMs);
   }
 
@@ -129,7 +129,7 @@ export class Proposer {
     if (attempt.phase === 'reading') {
       return { kind: attempt.query ? 'query' : 'read', cell: this.#cursor.id, view, ballot };
     }
-    const lease = this.#context.rules.asked(attempt.lease, attempt.spanMs);
+    const lease = this.#context.rules.requested(attempt.lease, attempt.spanMs);
     return {
       kind: 'write',
       cell: this.#cursor.id,
@@ -141,7 +141,7 @@ export class Proposer {
   }
 
   /** Asks the voters that did not answer, and those not asked yet. */
-  repeat(work: Work, attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
+  repeat(work: CellWork, attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
     if (this.#isLost(attempt.tally)) {
       this.#cursor.trace(out, 'overruled', attempt.phase);
       this.abort(work, nowMs);
@@ -186,7 +186,7 @@ export class Proposer {
     const tally = tallyAdd(attempt.tally, group, from, 'ack');
     if (tally === null) return;
     const { rules } = this.#context;
-    const lease = message.lease === null ? null : rules.heard(message.lease, nowMs);
+    const lease = message.lease === null ? null : rules.received(message.lease, nowMs);
     const outranks = rules.outranks(attempt, message.written, lease);
     const merged = readingMerge(attempt, tally, message.written, lease, outranks);
     work.attempt = merged;
@@ -194,7 +194,7 @@ export class Proposer {
   }
 
   /** A majority promised. One clock reading serves every decision here. */
-  #propose(work: Work, attempt: ReadingAttempt, nowMs: number, out: LeaseAction[]): void {
+  #propose(work: CellWork, attempt: ReadingAttempt, nowMs: number, out: LeaseAction[]): void {
     const { parameters, rules, flow } = this.#context;
     assert(nowMs >= attempt.startedMs, 'Answers come after questions');
     if (nowMs - attempt.startedMs > attempt.bidder.readMaxMs) {
@@ -236,14 +236,14 @@ export class Proposer {
   }
 
   /** A majority accepted λ: it is the cell's lease. */
-  #decide(work: Work, attempt: WritingAttempt, nowMs: number, out: LeaseAction[]): void {
+  #decide(work: CellWork, attempt: WritingAttempt, nowMs: number, out: LeaseAction[]): void {
     const { self, incarnation } = this.#context.parameters;
     const { rules } = this.#context;
     const { lease, ballot } = attempt;
     const { voters, view } = this.#cursor.group;
     this.#cursor.endAttempt(work);
     work.backoffMs = 0;
-    const sent = rules.told(lease, nowMs) ?? (lease.claim === null ? null : { ...lease, untilMs: 0 });
+    const sent = rules.outgoing(lease, nowMs) ?? (lease.claim === null ? null : { ...lease, untilMs: 0 });
     if (sent !== null) {
       const message = { kind: 'learn', cell: this.#cursor.id, view, ballot, lease: sent } as const;
       for (const to of voters) if (to !== self) out.push({ kind: 'send', to, message });
@@ -261,11 +261,11 @@ export class Proposer {
     } else if (nowMs < lease.untilMs) {
       const held = this.#cursor.isOwn;
       assert(
-        !held || lease.untilMs >= this.#context.table.beliefUntilMs(this.#cursor.row),
+        !held || lease.untilMs >= this.#context.table.knownUntilMs(this.#cursor.row),
         'A renewal never shortens',
       );
       this.#cursor.trace(out, held ? 'renewed' : 'decided', '');
-      this.#context.table.setBelief(this.#cursor.row, lease);
+      this.#context.table.setKnownLease(this.#cursor.row, lease);
       work.attemptAtMs = this.#timing.renewalMs(lease.untilMs);
       out.push({
         kind: 'held',
@@ -316,12 +316,12 @@ export class Proposer {
   }
 
   /** Aborts the attempt. If its WRITE was sent, the lease may still be chosen; no conclusion is drawn. */
-  abort(work: Work, nowMs: number): void {
+  abort(work: CellWork, nowMs: number): void {
     this.#cursor.endAttempt(work);
     work.attemptAtMs = nowMs + this.#timing.nextBackoffMs(work);
   }
 
-  #answer(work: Work, nowMs: number, out: LeaseAction[]): void {
+  #answer(work: CellWork, nowMs: number, out: LeaseAction[]): void {
     const first = work.asks.shift();
     assert(first !== undefined, 'A claim is asked for');
     out.push(answeredAction(first.ask, first.outcome));
@@ -330,7 +330,7 @@ export class Proposer {
   }
 
   /** Ends orders past their deadline as unknown: their WRITEs may or may not be decided. */
-  expireAsks(work: Work, nowMs: number, out: LeaseAction[]): void {
+  expireAsks(work: CellWork, nowMs: number, out: LeaseAction[]): void {
     if (work.asks.length === 0) return;
     const first = work.asks[0];
     const left = work.asks.filter(({ deadlineMs }) => nowMs < deadlineMs);

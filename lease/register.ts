@@ -27,7 +27,7 @@ export type WriteReply =
   | { readonly kind: 'nack-write'; readonly ballot: Ballot; readonly standing: Ballot };
 
 /** The largest ballot promised or accepted. */
-export function registerStanding(register: Register): Ballot {
+export function registerBallotMax(register: Register): Ballot {
   return ballotMax(register.readBallot, register.writeBallot);
 }
 
@@ -44,7 +44,7 @@ export function registerRead(register: Register, k: Ballot): [Register, ReadRepl
   const { readBallot, writeBallot, lease } = register;
   const repeated = ballotCompare(k, readBallot) === 0 && ballotCompare(writeBallot, k) < 0;
   if (repeated) return [register, { kind: 'ack-read', ballot: k, written: writeBallot, lease }];
-  const standing = registerStanding(register);
+  const standing = registerBallotMax(register);
   if (ballotCompare(standing, k) >= 0) return [register, { kind: 'nack-read', ballot: k, standing }];
   const next = { readBallot: k, writeBallot, lease };
   return [next, { kind: 'ack-read', ballot: k, written: writeBallot, lease }];
@@ -56,7 +56,7 @@ export function registerRead(register: Register, k: Ballot): [Register, ReadRepl
  */
 export function registerWrite(register: Register, k: Ballot, lease: Lease): [Register, WriteReply] {
   assert(ballotCompare(k, BALLOT_ZERO) > 0, 'The codec lets no zero ballot in');
-  const standing = registerStanding(register);
+  const standing = registerBallotMax(register);
   // > and not ≥: the proposer that read with k writes with the same k. R3 as printed would forbid that (k'' ≤ k); we
   // follow Alg. 1 and [Register].
   if (ballotCompare(standing, k) > 0) return [register, { kind: 'nack-write', ballot: k, standing }];

@@ -25,7 +25,7 @@ export interface WheelLinks {
  *
  * G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (1987), scheme 6.
  */
-export class Wheel {
+export class TimingWheel {
   readonly #links: WheelLinks;
   /** Start: a whole number. Tick: a power of two. So the times of ticks are exact. */
   readonly #startedMs: number;

@@ -11,7 +11,7 @@ export interface Releasing {
 }
 
 /** What is under way at one cell. An idle cell has no `Work`; its row has the time of the next attempt. */
-export interface Work {
+export interface CellWork {
   attempt: Attempt | null;
   /** No attempt starts before this time. */
   attemptAtMs: number;
@@ -24,7 +24,7 @@ export interface Work {
   asks: ClientBidder[];
 }
 
-export function workBegin(attemptAtMs: number): Work {
+export function workBegin(attemptAtMs: number): CellWork {
   return {
     attempt: null,
     attemptAtMs,
@@ -36,14 +36,14 @@ export function workBegin(attemptAtMs: number): Work {
   };
 }
 
-export function workIsDone(work: Work): boolean {
+export function workIsDone(work: CellWork): boolean {
   const { attempt, backoffMs, handicapMs, releasing, succeeds, asks } = work;
   if (attempt !== null || releasing !== null || succeeds !== null) return false;
   return backoffMs === 0 && handicapMs === 0 && asks.length === 0;
 }
 
 /** When to repeat, start or abort something. `open`: this server competes for the cell. */
-export function workDueMs(work: Work, open: boolean, parameters: LeaseParameters): number {
+export function workDueMs(work: CellWork, open: boolean, parameters: LeaseParameters): number {
   const { attempt, attemptAtMs, releasing, asks } = work;
   let dueMs = Infinity;
   if (attempt !== null) dueMs = Math.min(attempt.repeatAtMs, attemptDeadlineMs(attempt, parameters));

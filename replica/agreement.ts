@@ -12,18 +12,18 @@ import { viewHasMajority } from './view.ts';
  */
 
 /** @returns the replica's position if it counts for an agreement: it has an epoch, and its store lost nothing */
-export function standpointOf({ installed, seq }: ReplicaRecord, trust: Trust): Position | null {
+export function positionForQuorumRead({ installed, seq }: ReplicaRecord, trust: Trust): Position | null {
   return trust === 'intact' && installed.counter > 0 ? { epoch: installed, seq } : null;
 }
 
 /** Whether a replica agrees: asked after the read began, it has the same position and the same view. */
 export function agrees(record: ReplicaRecord, trust: Trust, place: Position, viewNumber: number): boolean {
-  const own = standpointOf(record, trust);
+  const own = positionForQuorumRead(record, trust);
   const isSame = own !== null && epochEqual(own.epoch, place.epoch) && own.seq === place.seq;
   return isSame && record.view.number === viewNumber && record.view.joint === undefined;
 }
 
 /** Whether the agreeing servers, the reader included, are enough. */
-export function isAgreed(view: View, agreeing: ReadonlySet<ServerId>): boolean {
+export function hasQuorum(view: View, agreeing: ReadonlySet<ServerId>): boolean {
   return view.joint === undefined && viewHasMajority(view, (server) => agreeing.has(server));
 }

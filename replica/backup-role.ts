@@ -65,7 +65,7 @@ export class BackupRole extends ReplicaRole {
   override prepare(nowMs: number): void {
     const { candidacy } = this.parts;
     if (!candidacy.mayBegin(nowMs)) return;
-    if (candidacy.isMaker) this.#beginFirst(nowMs);
+    if (candidacy.isCreator) this.#beginFirst(nowMs);
     else this.#beginReset(nowMs);
   }
 
@@ -89,7 +89,7 @@ export class BackupRole extends ReplicaRole {
     const { config, standing, backup, candidacy, schedule, out } = this.parts;
     const epoch = candidacy.nextEpoch();
     standing.promise(epoch);
-    backup.promisedAnew();
+    backup.onNewPromise();
     const patientUntilMs = nowMs + PATIENT_HEARTBEATS * config.heartbeatMs;
     const reset = new Reset(epoch, standing.view, config.self, config.mayBeginLost, patientUntilMs);
     out.trace('reset-started', epochFormat(epoch));

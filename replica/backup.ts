@@ -6,10 +6,10 @@ import type { Epoch, Position } from './epoch.ts';
 import { epochEqual, epochFormat, POSITION_ZERO, positionCompare, positionFormat } from './epoch.ts';
 import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
-import { LIFE_UNKNOWN, type PrimaryMessage } from './messages.ts';
+import { INCARNATION_UNKNOWN, type PrimaryMessage } from './messages.ts';
 import type { Outbox } from './outbox.ts';
 import type { ReadLease } from './read-lease.ts';
-import { type Standing, sessionsAfter } from './replica-state.ts';
+import { type ReplicaState, sessionsAfter } from './replica-state.ts';
 import { SessionTable } from './sessions.ts';
 import { type View, viewsConflict } from './view.ts';
 
@@ -22,7 +22,7 @@ const EARLY_MAX = 64;
 export class Backup {
   readonly #self: ServerId;
   readonly #out: Outbox;
-  readonly #standing: Standing;
+  readonly #standing: ReplicaState;
   readonly #localFlush: LocalFlush;
   readonly #guard: Guard;
   readonly #incarnation: Incarnation;
@@ -42,7 +42,7 @@ export class Backup {
   constructor(
     { self, incarnation }: Pick<ReplicaConfig, 'self' | 'incarnation'>,
     out: Outbox,
-    standing: Standing,
+    standing: ReplicaState,
     localFlush: LocalFlush,
     guard: Guard,
     readLease: ReadLease,
@@ -74,7 +74,7 @@ export class Backup {
         return;
       case 'begin':
         // Repeated or late `begin`: handled like an install that needs only the stamp.
-        this.#onInstall(epoch, POSITION_ZERO, LIFE_UNKNOWN, true);
+        this.#onInstall(epoch, POSITION_ZERO, INCARNATION_UNKNOWN, true);
         return;
       case 'write':
         this.#onWrite(message);
@@ -95,7 +95,7 @@ export class Backup {
   }
 
   /** A larger epoch was promised: drops what waited for the older one. */
-  promisedAnew(): void {
+  onNewPromise(): void {
     this.#owesPromise = false;
     this.#readLease.drop();
     this.#early = [];
@@ -135,11 +135,11 @@ export class Backup {
     }
     // A primary that applies last is behind what this replica acknowledged, but not for long.
     if (epochEqual(epoch, standing.installed) && base.seq < standing.seq) return;
-    this.take(epoch, base, epoch.server, urgent);
+    this.startInstall(epoch, base, epoch.server, urgent);
   }
 
   /** Starts to take over `base` for the promised epoch, from `from` unless it is already here. */
-  take(epoch: Epoch, base: Position, from: ServerId, urgent: boolean): void {
+  startInstall(epoch: Epoch, base: Position, from: ServerId, urgent: boolean): void {
     const standing = this.#standing;
     assert(epochEqual(epoch, standing.promised), 'Only the promised epoch is installed');
     const { view } = standing;

@@ -7,7 +7,7 @@ import type { Epoch } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import type { Guard } from './guard.ts';
 import type { OwnLease } from './own-lease.ts';
-import type { Standing } from './replica-state.ts';
+import type { ReplicaState } from './replica-state.ts';
 import type { View } from './view.ts';
 import { viewVoters } from './view.ts';
 
@@ -22,7 +22,7 @@ export class Candidacy {
   /** The other replicas' view, in which this server is no member; null if none is known. */
   outside: View | null = null;
   readonly #config: ReplicaConfig;
-  readonly #standing: Standing;
+  readonly #standing: ReplicaState;
   readonly #guard: Guard;
   readonly #lease: OwnLease;
   readonly #prng: Prng;
@@ -37,7 +37,7 @@ export class Candidacy {
   #failedFetches = 0;
   #retryAtMs = 0;
 
-  constructor(config: ReplicaConfig, file: FileId, standing: Standing, guard: Guard, lease: OwnLease) {
+  constructor(config: ReplicaConfig, file: FileId, standing: ReplicaState, guard: Guard, lease: OwnLease) {
     this.#config = config;
     this.#standing = standing;
     this.#guard = guard;
@@ -54,7 +54,7 @@ export class Candidacy {
   }
 
   /** Whether this server created the subject and has promised no other epoch since. */
-  get isMaker(): boolean {
+  get isCreator(): boolean {
     return this.#firstEpoch !== null && epochEqual(this.#standing.promised, this.#firstEpoch);
   }
 
@@ -73,7 +73,7 @@ export class Candidacy {
 
   /** A server that asks others for the guard keeps it too. A new subject had no primary and no reader. */
   #beginAtMs(): number {
-    if (this.isMaker) return -Infinity;
+    if (this.isCreator) return -Infinity;
     const { self, incarnation } = this.#config;
     return Math.max(this.#retryAtMs, this.#guard.barsUntilMs({ counter: 0, server: self, incarnation }));
   }
@@ -88,7 +88,7 @@ export class Candidacy {
   }
 
   /** This process created the subject. @returns the epoch in which it is the first primary */
-  made(): Epoch {
+  created(): Epoch {
     const { self, incarnation } = this.#config;
     this.#firstEpoch = firstEpoch(self, incarnation);
     return this.#firstEpoch;

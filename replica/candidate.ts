@@ -94,7 +94,7 @@ export class Candidate extends ReplicaRole {
       return;
     }
     this.roles.become(this);
-    backup.take(reset.epoch, position, holder, true);
+    backup.startInstall(reset.epoch, position, holder, true);
     for (const voter of this.#others()) this.#ask(voter);
   }
 

@@ -74,7 +74,7 @@ export class CommitPoint {
       const { view } = log.get(seq).operation;
       if (view === undefined) continue;
       this.#members.committed(view);
-      standing.tellView();
+      standing.reportView();
     }
     for (const server of grants.holders(nowMs)) {
       // Holders of read leases cannot serve an operation before they know that it is committed.

@@ -24,12 +24,17 @@ export function firstEpoch(server: ServerId, incarnation: Incarnation): Epoch {
  * @param here the replica that exists there; null if none
  * @param trust of a replica that is created there now
  */
-export function mayBeBorne(self: ServerId, view: View, here: ReplicaRecord | null, trust: Trust): boolean {
+export function mayCreateWithContents(
+  self: ServerId,
+  view: View,
+  here: ReplicaRecord | null,
+  trust: Trust,
+): boolean {
   return here === null && trust === 'intact' && view.joint === undefined && view.members.includes(self);
 }
 
 /** Subjects created together, and the servers that hold each. */
-export class Birth {
+export class CreationQuorum {
   readonly #view: View;
   readonly #holders: readonly Set<ServerId>[];
 
@@ -44,25 +49,25 @@ export class Birth {
   }
 
   /** Whether a majority has the subject, so that every later epoch begins with it: the catalog may name it. */
-  isBorne(place: number): boolean {
+  isOnMajority(place: number): boolean {
     const holders = this.#holders[place];
     return holders !== undefined && viewHasMajority(this.#view, (server) => holders.has(server));
   }
 
-  get areAllBorne(): boolean {
-    return this.#holders.every((_, place) => this.isBorne(place));
+  get areAllOnMajority(): boolean {
+    return this.#holders.every((_, place) => this.isOnMajority(place));
   }
 }
 
 /** The placement of files with reserved numbers. */
-export interface NumberPlace {
+export interface NumberPlacement {
   /** The only members of the first view. */
   readonly members: readonly ServerId[];
   /** Wanted replicas when the members were chosen. */
   readonly replicas: number;
 }
 
-interface NumberRange extends NumberPlace {
+interface NumberRange extends NumberPlacement {
   readonly owner: number;
   readonly first: number;
   readonly last: number;
@@ -70,7 +75,7 @@ interface NumberRange extends NumberPlace {
 }
 
 /** Numbers for the first epoch, each used once: two operations at one position would be taken for the same. */
-export class BirthNumbers {
+export class NumberReservations {
   #ranges: NumberRange[] = [];
 
   /** @param range only its `owner` may use the numbers, until `untilMs` by the caller's clock */
@@ -79,7 +84,7 @@ export class BirthNumbers {
   }
 
   /** Uses up a number. @returns the file's placement; null if the number is not, or no longer, this owner's */
-  take(owner: number, number: number, nowMs: number): NumberPlace | null {
+  take(owner: number, number: number, nowMs: number): NumberPlacement | null {
     this.#ranges = this.#ranges.filter(({ untilMs }) => nowMs < untilMs);
     const range = this.#ranges.find(({ first, last }) => first <= number && number <= last);
     if (range === undefined || range.owner !== owner) return null;

@@ -132,8 +132,8 @@ export class EventHandler {
   #made(): void {
     const { standing, candidacy, backup } = this.#parts;
     if (!standing.isNew) return;
-    standing.begin(candidacy.made());
-    backup.promisedAnew();
+    standing.begin(candidacy.created());
+    backup.onNewPromise();
   }
 
   #installed(epoch: Epoch, seq: number): void {

@@ -49,7 +49,7 @@ export class Heartbeats {
   }
 
   /** Whether the local disk has all that a quorum read can have shown (decision 0055). */
-  get hasWhatWasShown(): boolean {
+  get hasShownOperations(): boolean {
     return this.#context.standing.seq >= this.#shownSeq;
   }
 
@@ -90,14 +90,14 @@ export class Heartbeats {
     // Per member: a quorum read's answers differ in time, and the guard may move between them.
     if (!wasBound && nowMs < peer.guardUntilMs) {
       this.#shownSeq = this.#context.log.lastSeq;
-      this.#isBehindShown = !this.hasWhatWasShown;
+      this.#isBehindShown = !this.hasShownOperations;
     }
     if (!wasKept && nowMs < this.guardEndMs()) this.#context.out.push({ kind: 'advanced', committedSeq });
   }
 
   /** Retries reads that waited until the local disk had what a quorum read may have shown. */
   applied(committedSeq: number): void {
-    if (!this.#isBehindShown || !this.hasWhatWasShown) return;
+    if (!this.#isBehindShown || !this.hasShownOperations) return;
     this.#isBehindShown = false;
     this.#context.out.push({ kind: 'advanced', committedSeq });
   }

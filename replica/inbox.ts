@@ -97,7 +97,7 @@ export class Inbox {
       // No guard delays it: no epoch is smaller, and a larger one refuses it.
       out.trace('begun', epochFormat(epoch));
       standing.begin(epoch);
-      backup.promisedAnew();
+      backup.onNewPromise();
       return;
     }
     if (order > 0) this.#followEpoch(epoch, nowMs);
@@ -128,7 +128,7 @@ export class Inbox {
   #followEpoch(epoch: Epoch, nowMs: number): void {
     this.#roles.depose(`by ${epochFormat(epoch)}`, nowMs);
     this.#parts.standing.promise(epoch);
-    this.#parts.backup.promisedAnew();
+    this.#parts.backup.onNewPromise();
   }
 
   #onRefuse(from: ServerId, epoch: Epoch, promised: Epoch, nowMs: number): void {

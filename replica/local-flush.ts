@@ -2,12 +2,12 @@ import { assert } from '../base/assert.ts';
 import type { Epoch } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import type { Outbox } from './outbox.ts';
-import type { Standing } from './replica-state.ts';
+import type { ReplicaState } from './replica-state.ts';
 
 /** Makes operations survive power loss here. One flush at a time serves all that wait. */
 export class LocalFlush {
   readonly #out: Outbox;
-  readonly #standing: Standing;
+  readonly #standing: ReplicaState;
   /** Requested in the installed epoch; −1: none. */
   #wantedSeq = -1;
   #running: { readonly epoch: Epoch; readonly seq: number } | null = null;
@@ -15,7 +15,7 @@ export class LocalFlush {
   #flushedSeq = -1;
   #epoch: Epoch;
 
-  constructor(out: Outbox, standing: Standing) {
+  constructor(out: Outbox, standing: ReplicaState) {
     this.#out = out;
     this.#standing = standing;
     this.#epoch = standing.installed;

@@ -5,7 +5,7 @@ import type { Trust } from './record.ts';
 import type { View } from './view.ts';
 
 /** Stands for a replica's incarnation while none is known. */
-export const LIFE_UNKNOWN = 0 as Incarnation;
+export const INCARNATION_UNKNOWN = 0 as Incarnation;
 
 /** Messages between a file's replicas. `epoch` is the primary's or candidate's; an answer repeats its request's. */
 export type ReplicaMessageBody =

@@ -4,10 +4,10 @@ import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
 import type { OperationLog } from './operation-log.ts';
 import type { Outbox } from './outbox.ts';
-import type { PeerLives } from './peer-incarnations.ts';
+import type { PeerIncarnations } from './peer-incarnations.ts';
 import type { ProgressTracker } from './progress.ts';
 import type { ReadGrants } from './read-lease.ts';
-import type { Standing } from './replica-state.ts';
+import type { ReplicaState } from './replica-state.ts';
 
 /** The local lease at the moment of reading. */
 export interface LeaseReading {
@@ -21,12 +21,12 @@ export interface LeaseReading {
 export interface WriteOrderParts {
   readonly config: ReplicaConfig;
   readonly out: Outbox;
-  readonly standing: Standing;
+  readonly standing: ReplicaState;
   readonly localFlush: LocalFlush;
   readonly guard: Guard;
   readonly grants: ReadGrants;
   readonly lease: LeaseReading;
-  readonly lives: PeerLives;
+  readonly lives: PeerIncarnations;
 }
 
 export interface OrderContext extends WriteOrderParts {

@@ -184,14 +184,14 @@ class Stopping extends InstalledRole {
     if (!order.isIdle) return;
     const asks = !this.#hasAskedBack;
     this.#hasAskedBack = true;
-    if (!order.takeReadsBack(nowMs, asks)) return;
+    if (!order.revokeReads(nowMs, asks)) return;
     order.yield();
     this.roles.endInOrder(order);
   }
 
   override heartbeatDue(nowMs: number): void {
     super.heartbeatDue(nowMs);
-    this.order.takeReadsBack(nowMs, true);
+    this.order.revokeReads(nowMs, true);
   }
 
   override wakeAtMs(nowMs: number): number {

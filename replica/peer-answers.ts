@@ -88,7 +88,7 @@ export class PeerAnswers {
     assert(seq <= log.lastSeq, 'No replica has an operation of this epoch that was not sequenced');
     if (!peer.isInstalled) this.#installed(peer, seq);
     // A peer votes by the new view, so this server does too.
-    if (this.#members.isKnownAt(seq)) standing.tellView();
+    if (this.#members.isKnownAt(seq)) standing.reportView();
     peer.acknowledged(seq, log.firstSeq);
     this.#advance(nowMs);
     this.#replication.pump(peer);

@@ -1,15 +1,15 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
-import { LIFE_UNKNOWN } from './messages.ts';
+import { INCARNATION_UNKNOWN } from './messages.ts';
 
 /** Tracks the incarnations of the other servers: a new one has acknowledged nothing of its predecessor's. */
-export class PeerLives {
+export class PeerIncarnations {
   readonly #current = new Map<ServerId, Incarnation>();
   /** Null until a server restarts, which is rare; there are many replicas. */
   #former: Map<ServerId, Set<Incarnation>> | null = null;
 
   /** @returns the last incarnation that sent a message, or `LIFE_UNKNOWN` */
   of(server: ServerId): Incarnation {
-    return this.#current.get(server) ?? LIFE_UNKNOWN;
+    return this.#current.get(server) ?? INCARNATION_UNKNOWN;
   }
 
   isFormer(server: ServerId, incarnation: Incarnation): boolean {

@@ -93,16 +93,16 @@ export class ReadGrants {
   }
 
   /** Until then clients may use cached answers of this primary, which it cannot revoke from here. */
-  believed(untilMs: number): void {
+  cachedUntil(untilMs: number): void {
     this.#believedUntilMs = Math.max(this.#believedUntilMs, untilMs);
   }
 
   /** All clients reported that they dropped what they cached. */
-  believedNoMore(): void {
+  cachesDropped(): void {
     this.#believedUntilMs = -Infinity;
   }
 
-  isBelieved(nowMs: number): boolean {
+  isCached(nowMs: number): boolean {
     return nowMs < this.#believedUntilMs;
   }
 

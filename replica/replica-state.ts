@@ -24,7 +24,7 @@ export interface Install {
 }
 
 /** State, and what is on its way to the disk. Fields change when stored, but `promised` binds at once. */
-export class Standing {
+export class ReplicaState {
   readonly #out: Outbox;
   /** pe: smaller epochs are refused. Never decreases. */
   promised: Epoch;
@@ -177,10 +177,10 @@ export class Standing {
       this.view = view;
       this.#out.trace('view-changed', `${view.number}: ${view.members.join()} ${view.joint?.join() ?? ''}`);
     }
-    if (tells) this.tellView();
+    if (tells) this.reportView();
   }
 
-  tellView(): void {
+  reportView(): void {
     if (isSame(this.view, this.#told)) return;
     this.#told = this.view;
     this.#out.push({ kind: 'view-changed', view: this.view });

@@ -11,10 +11,10 @@ import { Inbox } from './inbox.ts';
 import { LocalFlush } from './local-flush.ts';
 import { Outbox } from './outbox.ts';
 import { OwnLease } from './own-lease.ts';
-import { PeerLives } from './peer-incarnations.ts';
+import { PeerIncarnations } from './peer-incarnations.ts';
 import { ReadGrants, ReadLease } from './read-lease.ts';
 import type { ReplicaRecord, Trust } from './record.ts';
-import { Standing } from './replica-state.ts';
+import { ReplicaState } from './replica-state.ts';
 import type { ReplicaParts } from './role.ts';
 import { Roles } from './roles.ts';
 import type { View } from './view.ts';
@@ -75,7 +75,7 @@ export class Replica {
     const { members } = record.view;
     assert(new Set(members).size === members.length, 'Every member has one vote');
     const out = new Outbox(config.incarnation);
-    const standing = new Standing(out, record, trust);
+    const standing = new ReplicaState(out, record, trust);
     const localFlush = new LocalFlush(out, standing);
     const guard = new Guard(config.startGuardUntilMs);
     // Never a used nonce: an answer to it may be under way.
@@ -92,7 +92,7 @@ export class Replica {
       lease,
       backup: new Backup(config, out, standing, localFlush, guard, readLease),
       grants: new ReadGrants(),
-      lives: new PeerLives(),
+      lives: new PeerIncarnations(),
       candidacy: new Candidacy(config, file, standing, guard, lease),
       schedule: new HeartbeatSchedule(config),
     };
@@ -121,17 +121,17 @@ export class Replica {
     const { current } = this.#roles;
     if (current.kind === 'backup') return this.#parts.backup.readGate(dependsOnSeq, nowMs);
     const order = this.#roles.primaryOrder;
-    if (order === null || !this.leads(nowMs)) return 'not-primary';
+    if (order === null || !this.isPrimary(nowMs)) return 'not-primary';
     // A guard that lapsed is requested again; see `read-wanted`.
     if (nowMs >= order.heartbeats.guardEndMs()) return 'wait';
     // While no member kept the guard, a majority may have answered quorum reads with what this server ordered.
-    if (!order.heartbeats.hasWhatWasShown) return 'wait';
+    if (!order.heartbeats.hasShownOperations) return 'wait';
     // Never uncommitted data, which may vanish, nor the version before, which may be outdated.
     return dependsOnSeq <= order.committedSeq ? 'serve' : 'wait';
   }
 
   /** Whether this server may order operations: as primary, as creating server, or by a resumable epoch. */
-  orders(nowMs: number): boolean {
+  mayOrder(nowMs: number): boolean {
     const { current } = this.#roles;
     if (current.resumable !== null) return true;
     if (current.acceptingOrder === null) return false;
@@ -157,7 +157,7 @@ export class Replica {
     return this.#roles.origin.inheritedFrom;
   }
 
-  leads(nowMs: number): boolean {
+  isPrimary(nowMs: number): boolean {
     return this.role === 'active' && this.#parts.lease.isValid(nowMs);
   }
 
@@ -172,9 +172,9 @@ export class Replica {
    * Until `untilMs` clients may use cached answers of this primary: it does not lift the guard before, which also
    * binds a replica in its place. @param untilMs −Infinity once all of them reported that they cache nothing
    */
-  noteBelief(untilMs: number): void {
-    if (untilMs === -Infinity) this.#parts.grants.believedNoMore();
-    else this.#parts.grants.believed(untilMs);
+  noteCachedUntil(untilMs: number): void {
+    if (untilMs === -Infinity) this.#parts.grants.cachesDropped();
+    else this.#parts.grants.cachedUntil(untilMs);
   }
 
   noteRead(nowMs: number): void {

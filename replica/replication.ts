@@ -3,7 +3,7 @@ import { majority } from '../base/quorum.ts';
 import type { CommitPoint } from './commit-point.ts';
 import type { Heartbeats } from './heartbeats.ts';
 import type { MemberChange } from './member-change.ts';
-import { LIFE_UNKNOWN } from './messages.ts';
+import { INCARNATION_UNKNOWN } from './messages.ts';
 import type { OrderContext } from './order-context.ts';
 import type { Progress } from './progress.ts';
 import { viewVoters } from './view.ts';
@@ -58,7 +58,7 @@ export class Replication {
       out.send(peer.server, { kind: 'begin', ...message }, deferrable);
     } else {
       // A replica that has the base only confirms.
-      const install = { kind: 'install', ...message, base, to: LIFE_UNKNOWN, urgent: true } as const;
+      const install = { kind: 'install', ...message, base, to: INCARNATION_UNKNOWN, urgent: true } as const;
       out.send(peer.server, install, deferrable);
     }
   }
@@ -74,7 +74,7 @@ export class Replication {
       epoch,
       view: this.#members.committedView,
       base: isCurrent ? { epoch, seq: standing.seq } : base,
-      to: isCurrent ? lives.of(peer.server) : LIFE_UNKNOWN,
+      to: isCurrent ? lives.of(peer.server) : INCARNATION_UNKNOWN,
       urgent: false,
     });
   }

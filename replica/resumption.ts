@@ -1,6 +1,6 @@
 import type { Position } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
-import type { Standing } from './replica-state.ts';
+import type { ReplicaState } from './replica-state.ts';
 import type { View } from './view.ts';
 
 /**
@@ -8,7 +8,7 @@ import type { View } from './view.ts';
  * reads, and keeps candidates from deposing each other; ordering needs only the epoch. docs/replication.md.
  */
 
-type Here = Pick<Standing, 'promised' | 'installed' | 'seq' | 'issuedSeq' | 'trust' | 'view' | 'install'>;
+type Here = Pick<ReplicaState, 'promised' | 'installed' | 'seq' | 'issuedSeq' | 'trust' | 'view' | 'install'>;
 
 /**
  * Whether the process that ended an epoch in this incarnation may order in it again.

@@ -238,11 +238,11 @@ export class WriteOrder {
   }
 
   /** @returns whether read leases and clients' caches of this epoch are over; `again` revokes them */
-  takeReadsBack(nowMs: number, again: boolean): boolean {
+  revokeReads(nowMs: number, again: boolean): boolean {
     const { grants, out, epoch } = this.#context;
     const holders = grants.holders(nowMs);
     if (again) for (const server of holders) out.send(server, { kind: 'read-revoke', epoch });
-    return holders.length === 0 && !grants.isBelieved(nowMs);
+    return holders.length === 0 && !grants.isCached(nowMs);
   }
 
   /** The epoch ends here: no server has to keep its guard. */

@@ -116,7 +116,7 @@ export class Server {
       wakes,
       transport,
       store,
-      seat,
+      catalogMember: seat,
       folder,
       scrubber,
       membership,

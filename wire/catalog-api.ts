@@ -1,6 +1,12 @@
 import type { ErrorCode } from '../base/errors.ts';
 import { INODE_FLAGS, type InodeFlag } from './inode-flags.ts';
-import { ACCESSES_MAX, BIRTHS_MAX, FLUSH_SESSIONS_MAX, FORGETS_MAX, UNLINKS_MAX } from './request-limits.ts';
+import {
+  ACCESSES_MAX,
+  FLUSH_SESSIONS_MAX,
+  FORGETS_MAX,
+  NEW_FILES_MAX,
+  UNLINKS_MAX,
+} from './request-limits.ts';
 import { RESERVED_NUMBERS_MAX, RESERVED_SETS_MAX } from './reserved-numbers.ts';
 import { type Static, Type } from './schema.ts';
 
@@ -174,9 +180,9 @@ export const Command = Type.Union([
       Type.Array(
         Type.Object({
           replicas: Type.Array(ServerName, { minItems: 1, maxItems: 15 }),
-          inodes: Type.Array(Inode, { minItems: 1, maxItems: BIRTHS_MAX }),
+          inodes: Type.Array(Inode, { minItems: 1, maxItems: NEW_FILES_MAX }),
         }),
-        { maxItems: BIRTHS_MAX },
+        { maxItems: NEW_FILES_MAX },
       ),
     ),
     objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
@@ -195,7 +201,7 @@ export const Command = Type.Union([
         changedNs: Type.Optional(Nanoseconds),
         contents: ContentVersion,
       }),
-      { minItems: 1, maxItems: BIRTHS_MAX },
+      { minItems: 1, maxItems: NEW_FILES_MAX },
     ),
   }),
   /** Replaces a request that may still arrive, and then has no effect; returns its result if it came first. */
@@ -732,14 +738,14 @@ export const Query = Type.Union([
 export type Query = Static<typeof Query>;
 
 /** Result of `bear`; short, because every session stores it. */
-export interface BearResult {
+export interface CreateWithContentsResult {
   readonly atNs: string;
   readonly limited: boolean;
-  readonly files: Readonly<Record<string, BornFile>>;
+  readonly files: Readonly<Record<string, FileCreationResult>>;
 }
 
 /** Null: created as requested; else what the directory changed, or why the file was not created. */
-export type BornFile =
+export type FileCreationResult =
   | null
   | { readonly mode: number; readonly gid: number; readonly xattrs: number }
   | { readonly code: ErrorCode; readonly message: string };
@@ -766,7 +772,7 @@ export interface CommandResults {
   };
   readonly 'reserve-inodes': { readonly first: number };
   readonly 'void-inodes': { readonly voided: readonly number[] };
-  readonly bear: BearResult;
+  readonly bear: CreateWithContentsResult;
   readonly forgo: Record<string, never>;
   readonly 'pin-write': {
     readonly inode: number;
@@ -778,7 +784,7 @@ export interface CommandResults {
   readonly 'keep-orphan': Record<string, never>;
   readonly replace: { readonly attributes: Attributes; readonly replaced: number | null };
   readonly 'replace-with-contents': { readonly attributes: Attributes; readonly replaced: number | null };
-  /** `delegated`, `generation`: the new directory's delegation, @see RememberedAnswer; absent if none. */
+  /** `delegated`, `generation`: the new directory's delegation, @see GrantedAnswer; absent if none. */
   readonly 'make-directory': {
     readonly attributes: Attributes;
     readonly delegated?: number;
@@ -990,7 +996,7 @@ export interface CacheAnswer {
   readonly fenced?: boolean;
 }
 
-export interface RememberedAnswer<Result> {
+export interface GrantedAnswer<Result> {
   /** Null: a `lookup` found no entry in an existing directory. */
   readonly result: Result | null;
   /** What may be cached: all but the inodes `refused`; nothing if null. */

@@ -89,7 +89,7 @@ export const WRITE_HEAD_BYTES = 1 + 8 + 12 + 4;
 const withRoom = new WeakSet<ArrayBufferLike>();
 
 /** @returns uncleared memory for bytes to write, with space for the header before it, to save a copy */
-export function memoryToWrite(sizeBytes: number): Buffer {
+export function allocateWriteBuffer(sizeBytes: number): Buffer {
   const whole = Buffer.allocUnsafeSlow(WRITE_HEAD_BYTES + sizeBytes);
   withRoom.add(whole.buffer);
   return whole.subarray(WRITE_HEAD_BYTES);

@@ -3,7 +3,7 @@ import type { ServerState } from './catalog-api.ts';
 import type { ServerStatus } from './http-api.ts';
 
 /** Kinds of events. A reader that does not know a kind still shows its sentence. */
-export const HAPPENING_KINDS = [
+export const SERVER_EVENT_KINDS = [
   'started',
   'takes-part',
   'primary-elected',
@@ -33,16 +33,16 @@ export const HAPPENING_KINDS = [
   'more',
 ] as const;
 
-export type HappeningKind = (typeof HAPPENING_KINDS)[number];
+export type ServerEventKind = (typeof SERVER_EVENT_KINDS)[number];
 
 /** An event, reported by the server that it concerns, or that noticed it. */
-export interface Happening {
+export interface ServerEvent {
   /** `server.life.number`: the same in every report, never reused. */
   readonly id: string;
   /** The server's wall clock, in milliseconds since 1970. */
   readonly atMs: number;
   readonly server: string;
-  readonly kind: HappeningKind;
+  readonly kind: ServerEventKind;
   /** `good`: something recovered; `bad`: something is worse than it should be. */
   readonly mood: 'good' | 'neutral' | 'bad';
   /** One sentence: what happened, and why no data is lost. `{file}` stands for the file's name. */
@@ -53,7 +53,7 @@ export interface Happening {
   readonly epoch?: number;
 }
 
-export interface LiveStanding {
+export interface LiveReplica {
   readonly file: number;
   readonly role: 'primary' | 'backup' | 'none';
   readonly epoch: number;
@@ -92,8 +92,8 @@ export interface LivePart extends ServerVitals {
   /** Milliseconds since the last such change; null before the first. */
   readonly sinceWriteMs: number | null;
   /** The requested files that this server knows. */
-  readonly files: readonly LiveStanding[];
-  readonly happenings: readonly Happening[];
+  readonly files: readonly LiveReplica[];
+  readonly happenings: readonly ServerEvent[];
   readonly last: number;
 }
 
@@ -126,7 +126,7 @@ export interface LiveFile {
 }
 
 /** A volume's trash and snapshots: texts that change whenever the lists do. */
-export interface LiveKept {
+export interface LiveVolumeLists {
   readonly volume: string;
   readonly trash: string;
   readonly snapshots: string;
@@ -140,7 +140,7 @@ export interface LiveState {
   readonly sinceWriteMs: number | null;
   readonly file: LiveFile | null;
   /** For the requested volume; absent if none, or its lists are unknown. */
-  readonly kept?: LiveKept;
+  readonly kept?: LiveVolumeLists;
 }
 
 /** `resync`, at the start and after missed events: discard all earlier state. */
@@ -149,7 +149,7 @@ export interface LiveResync {
   readonly cluster: string;
   readonly version: string;
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
-  readonly happenings: readonly Happening[];
+  readonly happenings: readonly ServerEvent[];
   /** Control URL and key of the process that started the servers; only in `leasehold dev` and `demo`. */
   readonly control?: { readonly url: string; readonly key: string };
 }

@@ -53,7 +53,7 @@ export function rangesCover(
 }
 
 /** @returns whether the lock conflicts with another owner's request of the same kind */
-export function isAtOdds(
+export function locksConflict(
   lock: Pick<LockHeld, 'type' | 'start' | 'end'>,
   wish: Pick<LockWish, 'type' | 'start' | 'end'>,
 ): boolean {

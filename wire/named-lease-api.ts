@@ -46,7 +46,7 @@ export interface LeaseState {
   readonly keys: LeaseKeys;
 }
 
-export interface LeaseLook extends LeaseState {
+export interface LeaseQueryAnswer extends LeaseState {
   readonly name: string;
   /** `majority`: true at some moment after the question. `member`: one server's knowledge, which may be wrong. */
   readonly consistency: 'majority' | 'member';

@@ -1,11 +1,11 @@
 import type { ErrorCode } from '../base/errors.ts';
 import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 import type { Attributes, CacheOwner } from './catalog-api.ts';
-import { BIRTHS_MAX, FORGETS_MAX } from './request-limits.ts';
+import { FORGETS_MAX, NEW_FILES_MAX } from './request-limits.ts';
 
 /** New files sent with all their contents: `POST /v1/births`. */
 
-export const BIRTH_BYTES_MAX = 256 * 1024;
+export const NEW_FILE_BYTES_MAX = 256 * 1024;
 export const BIRTHS_BYTES_MAX = 4 * 1024 * 1024;
 /** Bytes of a request's body: contents, names and attributes. */
 export const BIRTHS_BODY_BYTES_MAX = BIRTHS_BYTES_MAX + 1024 * 1024;
@@ -16,7 +16,7 @@ const NAMED_BIT = 0x8000;
 const NANOSECONDS = /^-?[0-9]{1,20}$/;
 
 /** A file that no server knows yet. */
-export interface Birth {
+export interface FileWithContents {
   /** The directory's inode, and a free name in it. */
   readonly parent: number;
   readonly name: string;
@@ -35,7 +35,7 @@ export interface Birth {
 }
 
 /** Body of `POST /v1/births`; a retry carries the same, and is answered, not repeated. */
-export interface BirthRequest {
+export interface NewFilesRequest {
   readonly session: number;
   readonly number: number;
   /** As in a command, but in the URL (`?since=`). @see CommandRequest */
@@ -43,11 +43,11 @@ export interface BirthRequest {
   /** Owner of the reserved numbers. */
   readonly owner: number;
   readonly cache?: CacheOwner;
-  readonly births: readonly Birth[];
+  readonly births: readonly FileWithContents[];
 }
 
 /** The outcome for one file. */
-export type BirthOutcome =
+export type NewFileOutcome =
   /**
    * `namedNs`: time of the commit and of its directory. `renew`: a reserved server is away or full; use new numbers.
    */
@@ -66,11 +66,11 @@ export type BirthOutcome =
   | { readonly kind: 'unborn' };
 
 /** Answer of `POST /v1/births`: one outcome per file, in order. */
-export interface BirthAnswer {
-  readonly outcomes: readonly BirthOutcome[];
+export interface NewFilesAnswer {
+  readonly outcomes: readonly NewFileOutcome[];
 }
 
-export function encodeBirths({ session, number, owner, cache, births }: BirthRequest): Uint8Array {
+export function encodeBirths({ session, number, owner, cache, births }: NewFilesRequest): Uint8Array {
   const contentBytes = births.reduce((sum, { contents }) => sum + contents.length + 128, 0);
   const writer = new ByteWriter(128 + contentBytes).uint53(session).uint53(number).uint53(owner);
   writer.uint53(cache?.client ?? 0).uint8(cache?.forgets.length ?? 0);
@@ -98,7 +98,7 @@ export function encodeBirths({ session, number, owner, cache, births }: BirthReq
 }
 
 /** Decodes a request; contents are views into `encoded`. @throws MalformedError also for one above the limits */
-export function decodeBirths(encoded: Uint8Array): BirthRequest {
+export function decodeBirths(encoded: Uint8Array): NewFilesRequest {
   const reader = new ByteReader(encoded);
   const session = positive(reader, 'session');
   const number = positive(reader, 'number');
@@ -108,7 +108,7 @@ export function decodeBirths(encoded: Uint8Array): BirthRequest {
   if (forgetsCount > FORGETS_MAX) throw new MalformedError(`${forgetsCount} inodes are forgotten`);
   const forgets = Array.from({ length: forgetsCount }, () => positive(reader, 'inode'));
   const count = reader.uint16();
-  if (count === 0 || count > BIRTHS_MAX) throw new MalformedError(`${count} births in one request`);
+  if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} births in one request`);
   const births = Array.from({ length: count }, () => readBirth(reader));
   const under = reader.remaining > 0 ? readUnder(reader) : {};
   reader.end();
@@ -136,7 +136,7 @@ function readUnder(reader: ByteReader): Pick<CacheOwner, 'under' | 'fence'> {
   return { under, fence };
 }
 
-function readBirth(reader: ByteReader): Birth {
+function readBirth(reader: ByteReader): FileWithContents {
   const parent = positive(reader, 'parent');
   const name = reader.text();
   const inode = positive(reader, 'inode');
@@ -150,7 +150,7 @@ function readBirth(reader: ByteReader): Birth {
   const modifiedNs = readTime(reader);
   const changedNs = readTime(reader);
   const contents = reader.bytes();
-  if (contents.length > BIRTH_BYTES_MAX) throw new MalformedError(`A birth of ${contents.length} bytes`);
+  if (contents.length > NEW_FILE_BYTES_MAX) throw new MalformedError(`A birth of ${contents.length} bytes`);
   const named = isNamed ? { isNamed } : {};
   return { parent, name, inode, ...named, mode, uid, gid, accessedNs, modifiedNs, changedNs, contents };
 }

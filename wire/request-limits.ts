@@ -7,6 +7,6 @@ export const ACCESSES_MAX = 500;
 /** Directories that a client drops from its cache with a request. */
 export const FORGETS_MAX = 16;
 /** New files sent with contents. */
-export const BIRTHS_MAX = 256;
+export const NEW_FILES_MAX = 256;
 /** Sessions that a catalog flush names. */
 export const FLUSH_SESSIONS_MAX = 100;

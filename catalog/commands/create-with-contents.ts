@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { BornFile, CommandOf, CommandResults } from '../../wire/catalog-api.ts';
+import type { CommandOf, CommandResults, FileCreationResult } from '../../wire/catalog-api.ts';
 import { numberRuns } from '../../wire/reserved-numbers.ts';
 import { assertMayGain } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
@@ -47,9 +47,13 @@ export function notReserved(inode: number): ServiceError {
 }
 
 /** Links files whose contents are stored, in order. Writes nothing of a file before all its checks. */
-export function bear(tables: Tables, command: CommandOf<'bear'>, atNs: string): CommandResults['bear'] {
-  const nursery = new Nursery(tables, command, atNs);
-  const files: Record<string, BornFile> = {};
+export function createFilesWithContents(
+  tables: Tables,
+  command: CommandOf<'bear'>,
+  atNs: string,
+): CommandResults['bear'] {
+  const nursery = new FileCreation(tables, command, atNs);
+  const files: Record<string, FileCreationResult> = {};
   for (const file of command.files) {
     try {
       files[file.inode] = nursery.bear(file);
@@ -66,7 +70,7 @@ function sameMembers(a: readonly string[], b: readonly string[]): boolean {
   return a.length === b.length && a.every((member) => b.includes(member));
 }
 
-class Nursery {
+class FileCreation {
   readonly #tables: Tables;
   readonly #command: CommandOf<'bear'>;
   readonly #atNs: string;
@@ -91,7 +95,7 @@ class Nursery {
     return this.#volume !== null && this.#volume.quotaBytes > 0;
   }
 
-  bear(file: NewFile): BornFile {
+  bear(file: NewFile): FileCreationResult {
     const { inode: id, name, uid, sizeBytes } = file;
     nameCheck(name);
     const directory = this.#directory(file.parent);
@@ -110,7 +114,7 @@ class Nursery {
 
     const { mode, keep } = inherit(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
-    this.#tables.inodes.bear({
+    this.#tables.inodes.insertWithContents({
       ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs },
       createdNs: this.#atNs,
       replicas: replicas.join(','),

@@ -17,30 +17,34 @@ import { allowedOfNew, assertInodeAllowed } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
-import { type Spot, spotAt } from '../walk.ts';
+import { type EntrySpot, spotAt } from '../walk.ts';
 import { inherit } from './acls.ts';
 import { assertExpected, assertUnwritten } from './expectation.ts';
-import { type Removal, throwAway } from './removal.ts';
+import { moveToTrash, type Removal } from './removal.ts';
 
 export const LINKS_MAX = 65_000;
 
 /** Setgid of a directory: new entries get its group, new directories the bit too. */
 export const MODE_SETGID = 0o2000;
 
-export function spotOf(tables: Tables, place: Place, ifNameless: ErrorCode, follow = false): Spot {
+export function spotOf(tables: Tables, place: Place, ifNameless: ErrorCode, follow = false): EntrySpot {
   const spot = spotAt(tables, place, follow);
   if (spot === null)
     throw new ServiceError(ifNameless, 'Cannot change the name of a directory that has none here');
   return spot;
 }
 
-function freeSpotOf(tables: Tables, place: Place): Spot {
+function freeSpotOf(tables: Tables, place: Place): EntrySpot {
   const spot = spotOf(tables, place, 'exists');
   if (spot.inode !== undefined) throw new ServiceError('exists', `There is a "${spot.name}" already`);
   return spot;
 }
 
-export function takenSpotOf(tables: Tables, place: Place, ifNameless: ErrorCode): Spot & { inode: InodeRow } {
+export function takenSpotOf(
+  tables: Tables,
+  place: Place,
+  ifNameless: ErrorCode,
+): EntrySpot & { inode: InodeRow } {
   const { directory, name, inode } = spotOf(tables, place, ifNameless);
   if (inode === undefined) throw new ServiceError('not-found', `There is no "${name}"`);
   return { directory, name, inode };
@@ -59,7 +63,7 @@ interface Node {
   readonly id?: number;
 }
 
-export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string): InodeRow {
+export function nodeCreate(tables: Tables, spot: EntrySpot, node: Node, atNs: string): InodeRow {
   assert(spot.inode === undefined, 'A new inode gets a name that is free');
   const { directory } = spot;
   assertMayGain(directory);
@@ -104,10 +108,10 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
  * @param removal what the command says about it
  * @returns the remaining links
  */
-export function nameLost(
+export function linkLost(
   tables: Tables,
   inode: InodeRow,
-  name: Pick<Spot, 'directory' | 'name'>,
+  name: Pick<EntrySpot, 'directory' | 'name'>,
   removal: Removal,
   atNs: string,
 ): number {
@@ -119,7 +123,7 @@ export function nameLost(
   assert(links >= 0, 'An inode with a name counts a link');
   if (links === 0 && inode.kind !== KIND_FILE) tables.inodes.delete(inode);
   else if (links > 0) tables.inodes.setLinks(inode.id, links, null, atNs);
-  else if (!throwAway(tables, inode, name, removal, atNs)) {
+  else if (!moveToTrash(tables, inode, name, removal, atNs)) {
     charge(tables.volumes, inode, -1, -chargeOf(inode));
     tables.inodes.setLinks(inode.id, 0, atNs, atNs);
   }
@@ -196,12 +200,12 @@ export function removeDirectory(
   assertMayLose(directory, inode);
   tables.entries.delete(directory.id, name, inode.id);
   tables.inodes.touchDirectory(directory.id, -1, atNs);
-  nameLost(tables, inode, { directory, name }, {}, atNs);
+  linkLost(tables, inode, { directory, name }, {}, atNs);
   return {};
 }
 
 export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: string): CommandResults['unlink'] {
-  const { directory, inode, links } = nameTaken(tables, command.place, command.expect, command, atNs);
+  const { directory, inode, links } = entryRemoved(tables, command.place, command.expect, command, atNs);
   tables.inodes.touchDirectory(directory, 0, atNs);
   return { inode, links };
 }
@@ -217,7 +221,7 @@ export function unlinkFiles(
     try {
       const expect = { kind: 'inode', inode } as const;
       const contents = ('contents' in command ? command.contents[index] : null) ?? null;
-      const { directory, links } = nameTaken(tables, place, expect, command, atNs, (row) => {
+      const { directory, links } = entryRemoved(tables, place, expect, command, atNs, (row) => {
         if (contents !== null) assertUnwritten(place.name, row, contents);
       });
       directories.add(directory);
@@ -232,7 +236,7 @@ export function unlinkFiles(
 }
 
 /** Removes a non-directory's entry, after all checks; the caller updates the directory's times. */
-function nameTaken(
+function entryRemoved(
   tables: Tables,
   place: Place,
   expect: Expectation | undefined,
@@ -246,6 +250,6 @@ function nameTaken(
   check(inode);
   assertMayLose(directory, inode);
   tables.entries.delete(directory.id, name, inode.id);
-  const links = nameLost(tables, inode, { directory, name }, removal, atNs);
+  const links = linkLost(tables, inode, { directory, name }, removal, atNs);
   return { directory: directory.id, inode: inode.id, links };
 }

@@ -3,7 +3,7 @@ import type { InodeRow } from '../inode-rows.ts';
 import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import type { VolumeRow } from '../volume-tables.ts';
-import { pathTo, type Spot } from '../walk.ts';
+import { type EntrySpot, pathTo } from '../walk.ts';
 
 /**
  * The trash: a file that loses its last link is kept with its path. It is an orphan with a later collection time,
@@ -26,10 +26,10 @@ export function isKept(volume: VolumeRow, inode: InodeRow, removal: Removal): bo
 }
 
 /** Puts a file without links into the trash. @returns whether it is kept */
-export function throwAway(
+export function moveToTrash(
   tables: Tables,
   inode: InodeRow,
-  { directory, name }: Pick<Spot, 'directory' | 'name'>,
+  { directory, name }: Pick<EntrySpot, 'directory' | 'name'>,
   removal: Removal,
   atNs: string,
 ): boolean {

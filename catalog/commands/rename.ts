@@ -4,8 +4,8 @@ import { assertMayGain, assertMayLose } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';
-import { isBelow, type Spot } from '../walk.ts';
-import { nameLost, nodeCreate, spotOf, takenSpotOf } from './entries.ts';
+import { type EntrySpot, isBelow } from '../walk.ts';
+import { linkLost, nodeCreate, spotOf, takenSpotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
 import type { Removal } from './removal.ts';
 
@@ -44,8 +44,8 @@ export function renameWhiteout(
 
 function move(
   tables: Tables,
-  from: Spot & { inode: InodeRow },
-  to: Spot,
+  from: EntrySpot & { inode: InodeRow },
+  to: EntrySpot,
   removal: Removal,
   atNs: string,
 ): CommandResults['rename'] {
@@ -80,7 +80,7 @@ function move(
     // A directory that replaces a directory leaves the link count unchanged.
     tables.entries.setInode(to.directory.id, to.name, moved.id);
     tables.inodes.touchDirectory(to.directory.id, 0, atNs);
-    nameLost(tables, replaced, to, removal, atNs);
+    linkLost(tables, replaced, to, removal, atNs);
   }
   tables.inodes.setChanged(moved.id, atNs);
   if (isDirectory) tables.inodes.setParent(moved.id, to.directory.id);
@@ -89,8 +89,8 @@ function move(
 
 function exchange(
   tables: Tables,
-  from: Spot & { inode: InodeRow },
-  to: Spot & { inode: InodeRow },
+  from: EntrySpot & { inode: InodeRow },
+  to: EntrySpot & { inode: InodeRow },
   atNs: string,
 ): CommandResults['rename'] {
   const [a, b] = [from.inode, to.inode];

@@ -9,9 +9,9 @@ import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE, POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
-import type { Spot } from '../walk.ts';
+import type { EntrySpot } from '../walk.ts';
 import { inherit } from './acls.ts';
-import { MODE_SETGID, nameLost, spotOf } from './entries.ts';
+import { linkLost, MODE_SETGID, spotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
 import { isKept } from './removal.ts';
 
@@ -36,7 +36,7 @@ export function replace(
     throw new ServiceError('cross-volume', `File ${orphan.id} is of volume "${orphan.volumeName}"`);
   }
   assertReplaceable(spot, command);
-  return nameGiven(tables, command, spot, orphan, atNs);
+  return linkFile(tables, command, spot, orphan, atNs);
 }
 
 /** Creates the inode of a file whose contents are stored, and links it. */
@@ -47,11 +47,11 @@ export function replaceWithContents(
 ): CommandResults['replace-with-contents'] {
   const spot = spotOf(tables, command.place, 'is-directory', true);
   assertReplaceable(spot, command);
-  return nameGiven(tables, command, spot, created(tables, command, spot, atNs), atNs);
+  return linkFile(tables, command, spot, created(tables, command, spot, atNs), atNs);
 }
 
 /** @throws ServiceError if the entry cannot be replaced, or is not the expected one */
-function assertReplaceable({ directory, name, inode: old }: Spot, { expect }: Replacement): void {
+function assertReplaceable({ directory, name, inode: old }: EntrySpot, { expect }: Replacement): void {
   if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   assertExpected(expect, name, old);
   if (old === undefined) assertMayGain(directory);
@@ -62,7 +62,7 @@ function assertReplaceable({ directory, name, inode: old }: Spot, { expect }: Re
 function created(
   tables: Tables,
   command: CommandOf<'replace-with-contents'>,
-  { directory }: Spot,
+  { directory }: EntrySpot,
   atNs: string,
 ): InodeRow {
   const { inode: id, owner, replicas, objectBytes, mode, uid, gid, sizeBytes, contents } = command;
@@ -76,7 +76,7 @@ function created(
       'bad-request',
       `Inode ${id} is not reserved for ${replicas.join()}, or not any more`,
     );
-  tables.inodes.bear({
+  tables.inodes.insertWithContents({
     ...{ id, volume: volume.id, mode, uid, gid, sizeBytes },
     ...{ accessedNs: atNs, modifiedNs: timeCheck(command.modifiedNs), changedNs: atNs },
     createdNs: atNs,
@@ -95,10 +95,10 @@ function areSame(a: readonly string[], b: readonly string[]): boolean {
   return a.length === b.length && a.every((member) => b.includes(member));
 }
 
-function nameGiven(
+function linkFile(
   tables: Tables,
   command: Replacement,
-  { directory, name, inode: old }: Spot,
+  { directory, name, inode: old }: EntrySpot,
   file: InodeRow,
   atNs: string,
 ): CommandResults['replace'] {
@@ -124,7 +124,7 @@ function nameGiven(
     tables.entries.insert(directory.id, name, file.id);
   } else {
     tables.entries.setInode(directory.id, name, file.id);
-    nameLost(tables, old, { directory, name }, command, atNs);
+    linkLost(tables, old, { directory, name }, command, atNs);
   }
   tables.inodes.touchDirectory(directory.id, 0, atNs);
   return { attributes: attributesOf(tables.inodes.known(file.id)), replaced: old?.id ?? null };

@@ -18,7 +18,7 @@ export function trashRestore(
   command: CommandOf<'trash-restore'>,
   atNs: string,
 ): CommandResults['trash-restore'] {
-  const inode = thrownAway(tables, command.volume, command.inode);
+  const inode = trashedInode(tables, command.volume, command.inode);
   const names = pathNames(command.to ?? tables.trash.row(inode.id)?.path ?? '');
   const name = names.pop();
   if (name === undefined) throw new ServiceError('exists', 'A volume has its root already');
@@ -68,7 +68,7 @@ export function trashEmpty(
   const inodes =
     inode === undefined
       ? tables.trash.below(volume.id, pathCheck(path ?? '/'), null, countMax).map((row) => row.inode)
-      : [thrownAway(tables, name, inode).id];
+      : [trashedInode(tables, name, inode).id];
   for (const id of inodes) {
     charge(tables.volumes, tables.inodes.known(id), -1, -chargeOf(tables.inodes.known(id)));
     tables.trash.delete(id);
@@ -77,7 +77,7 @@ export function trashEmpty(
   return { removed: inodes.length };
 }
 
-function thrownAway(tables: Tables, volume: string, id: number): InodeRow {
+function trashedInode(tables: Tables, volume: string, id: number): InodeRow {
   const inode = tables.inode(id);
   if (inode?.trashed !== 1 || inode.volume !== volumeOf(tables, volume).id) {
     throw new ServiceError('not-found', `There is no file ${id} in the trash of volume "${volume}"`);

@@ -96,7 +96,7 @@ export async function leftBehind(
 ): Promise<string[]> {
   const left: string[] = [];
   for (const name of names)
-    if (BOUND_NAME.test(name) && !(await leases.look(leaseOf(volume, name), call)).held) left.push(name);
+    if (BOUND_NAME.test(name) && !(await leases.show(leaseOf(volume, name), call)).held) left.push(name);
   return left;
 }
 

@@ -5,8 +5,8 @@ import type { ArchiveEntry } from '../archive/pax.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { joinPath } from '../cluster/remote-path.ts';
 import { generalFailure, isOfOneName } from '../terminal/failure.ts';
-import { UnderWay } from '../transfer/bounded-transfers.ts';
-import { ahead } from '../transfer/prefetch.ts';
+import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
+import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 
 const SMALL_BYTES = 1024 * 1024;
@@ -37,7 +37,7 @@ export async function restore(
 ): Promise<void> {
   const directories: { readonly inode: number; readonly entry: Dress }[] = [];
   const store = new Restorer(client, target, report, call);
-  const small = new UnderWay(FILES_AT_ONCE);
+  const small = new BoundedTransfers(FILES_AT_ONCE);
   try {
     for await (const member of readArchive(source)) {
       const { entry } = member;
@@ -48,7 +48,7 @@ export async function restore(
       }
       report.members += 1;
       if (entry.kind === 'directory') {
-        const inode = await store.ofOne(entry, () => store.directory(entry));
+        const inode = await store.attempt(entry, () => store.directory(entry));
         if (inode !== null) directories.push({ inode, entry });
       } else if (entry.kind === 'file' && entry.sparseBytes === null && entry.dataBytes <= SMALL_BYTES) {
         const pieces: Buffer[] = [];
@@ -57,11 +57,11 @@ export async function restore(
         if (store.isUnderWay(entry.path)) await small.end();
         const ranges = [{ offset: 0, length: entry.dataBytes }];
         await small.begin(async () => {
-          await store.ofOne(entry, () => store.file(entry, ranges, piecesOf(pieces)));
+          await store.attempt(entry, () => store.file(entry, ranges, piecesOf(pieces)));
         });
       } else {
         await small.end();
-        await store.ofOne(entry, () => store.other(member));
+        await store.attempt(entry, () => store.other(member));
       }
     }
   } finally {
@@ -69,7 +69,7 @@ export async function restore(
   }
   // Last, and the innermost first: changes in a directory change its time, and new entries inherit from it.
   for (const { inode, entry } of directories.reverse())
-    await store.ofOne(entry, () => store.dress(inode, entry));
+    await store.attempt(entry, () => store.setAttributes(inode, entry));
 }
 
 async function* piecesOf(pieces: readonly Buffer[]): AsyncGenerator<Buffer, void, undefined> {
@@ -94,7 +94,7 @@ class Restorer {
     return this.#underWay.has(path);
   }
 
-  async ofOne<Value>(
+  async attempt<Value>(
     { path }: Pick<ArchiveEntry, 'path'>,
     step: () => Promise<Value>,
   ): Promise<Value | null> {
@@ -131,7 +131,7 @@ class Restorer {
     if (entry.kind === 'file') return this.file(entry, ranges, data);
     const place = this.#placeOf(entry.path);
     const attributes = await this.#replaced(place, () => this.#command(this.#commandFor(entry, place)));
-    if (entry.kind !== 'link') await this.dress(attributes.inode, entry);
+    if (entry.kind !== 'link') await this.setAttributes(attributes.inode, entry);
   }
 
   async file(
@@ -149,7 +149,7 @@ class Restorer {
       );
       const { inode, replicas, policy } = orphan.attributes;
       const file = this.#client.openFile(inode, { replicas });
-      const writes = ahead(placed(ranges, data), WRITES_AT_ONCE, async ({ offset, bytes }) => {
+      const writes = prefetch(placed(ranges, data), WRITES_AT_ONCE, async ({ offset, bytes }) => {
         await file.write(offset, bytes, this.#call);
         return bytes.length;
       });
@@ -158,13 +158,13 @@ class Restorer {
       await (policy === 'read-only' ? file.seal(this.#call) : file.flush(this.#call));
       await file.settle(this.#call);
       await this.#client.command({ kind: 'replace', place, inode, expect: { kind: 'anything' } }, this.#call);
-      await this.dress(inode, entry);
+      await this.setAttributes(inode, entry);
     } finally {
       this.#underWay.delete(entry.path);
     }
   }
 
-  async dress(inode: number, { mode, uid, gid, modifiedNs, xattrs }: Dress): Promise<void> {
+  async setAttributes(inode: number, { mode, uid, gid, modifiedNs, xattrs }: Dress): Promise<void> {
     for (const [name, value] of xattrs) {
       const base64 = Buffer.from(value).toString('base64');
       await this.#client.command({ kind: 'set-xattr', inode, name, value: base64, mode: 'set' }, this.#call);

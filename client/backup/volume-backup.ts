@@ -4,7 +4,7 @@ import type { DataRange } from '../archive/archive-reader.ts';
 import { type ArchiveEntry, type ArchiveKind, BLOCK_BYTES, headersOf, paddingOf } from '../archive/pax.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { FileHandle } from '../cluster/file-handle.ts';
-import { ahead } from '../transfer/prefetch.ts';
+import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { type Found, walk } from './walk.ts';
 
@@ -49,7 +49,7 @@ export async function* backup(
   call: CallOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const linked = new Map<number, string>();
-  const found = ahead(walk(client, top, call), MEMBERS_AHEAD, (one) => prepare(client, one, linked, call));
+  const found = prefetch(walk(client, top, call), MEMBERS_AHEAD, (one) => prepare(client, one, linked, call));
   for await (const prepared of found) {
     switch (prepared.kind) {
       case 'gone':
@@ -159,7 +159,7 @@ async function* dataOf(
     for (let at = 0; at < length; at += PIECE_BYTES)
       yield { offset: offset + at, length: Math.min(PIECE_BYTES, length - at) };
   }
-  const pieces = ahead(places(), PIECES_AHEAD, async (place) => {
+  const pieces = prefetch(places(), PIECES_AHEAD, async (place) => {
     const { bytes } = await file.read(place.offset, place.length, call);
     return bytes.length === place.length
       ? bytes

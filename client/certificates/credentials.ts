@@ -7,9 +7,15 @@ import type { Role } from '../../wire/access.ts';
 import { formatTokenFile, type TokenFile, tokenParts } from '../../wire/tokens.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { isSystemError } from '../terminal/failure.ts';
-import { AUTHORITY_FOLDER, type CredentialHolders, PUBLIC_MODE, SECRET_MODE, writeWhole } from './files.ts';
+import {
+  AUTHORITY_FOLDER,
+  type CredentialHolders,
+  PUBLIC_MODE,
+  SECRET_MODE,
+  writeAtomically,
+} from './files.ts';
 import { type Authority, issueAuthority, issueCertificate, readAuthority } from './issue.ts';
-import { drawToken, emptyTokenFile, readTokenFile, writeTokenFile } from './token-file.ts';
+import { emptyTokenFile, issueToken, readTokenFile, writeTokenFile } from './token-file.ts';
 
 const DAY_MS = 86_400_000;
 const AUTHORITY_LIFE_MS = 3_650 * DAY_MS;
@@ -33,8 +39,8 @@ export async function completeCredentials(
   const authority = await completeAuthority(folder);
   const tokens = await completeTokens(folder, clients);
   for (const [id, hosts] of servers) {
-    await folder.settle(join(id, 'ca.pem'), authority.text, PUBLIC_MODE);
-    await folder.settle(join(id, 'tokens.json'), formatTokenFile(tokens), SECRET_MODE);
+    await folder.ensureFile(join(id, 'ca.pem'), authority.text, PUBLIC_MODE);
+    await folder.ensureFile(join(id, 'tokens.json'), formatTokenFile(tokens), SECRET_MODE);
     if (await isGood(folder, id, hosts, authority.text)) continue;
     const { certificate, key } = await issueCertificate(
       authority.signer,
@@ -43,10 +49,11 @@ export async function completeCredentials(
       SERVER_LIFE_MS,
     );
     // The certificate comes last: if it exists and fits its key, the server's folder is complete.
-    await folder.settle(join(id, 'node-key.pem'), key, SECRET_MODE);
-    await folder.settle(join(id, 'node.pem'), certificate, PUBLIC_MODE);
+    await folder.ensureFile(join(id, 'node-key.pem'), key, SECRET_MODE);
+    await folder.ensureFile(join(id, 'node.pem'), certificate, PUBLIC_MODE);
   }
-  for (const name of clients.keys()) await folder.settle(join(name, 'ca.pem'), authority.text, PUBLIC_MODE);
+  for (const name of clients.keys())
+    await folder.ensureFile(join(name, 'ca.pem'), authority.text, PUBLIC_MODE);
   return folder.written;
 }
 
@@ -67,9 +74,9 @@ class Folder {
     }
   }
 
-  async settle(name: string, text: string, mode: number): Promise<void> {
+  async ensureFile(name: string, text: string, mode: number): Promise<void> {
     if ((await this.read(name)) === text) return;
-    await writeWhole(join(this.dir, name), text, mode);
+    await writeAtomically(join(this.dir, name), text, mode);
     this.written.push(name);
   }
 }
@@ -82,8 +89,8 @@ async function completeAuthority(
   // The certificate is written last, so if it exists, so does the key.
   if ((await folder.read(certificateName)) === null) {
     const { certificate, key } = await issueAuthority('Leasehold CA', AUTHORITY_LIFE_MS);
-    await folder.settle(keyName, key, SECRET_MODE);
-    await folder.settle(certificateName, certificate, PUBLIC_MODE);
+    await folder.ensureFile(keyName, key, SECRET_MODE);
+    await folder.ensureFile(certificateName, certificate, PUBLIC_MODE);
   }
   const [text, key] = [await folder.read(certificateName), await folder.read(keyName)];
   if (text === null || key === null) throw new Error(`There is no ${join(folder.dir, keyName)} to sign with`);
@@ -99,8 +106,8 @@ async function completeTokens(folder: Folder, clients: ReadonlyMap<string, Role>
     const text = (await folder.read(join(name, 'token')))?.trim() ?? '';
     const known = file.tokens.find((token) => token.name === name);
     if (known !== undefined && known.role === role && tokenParts(text)?.id === known.id) continue;
-    const drawn = drawToken({ name, role, volumes: null }, null);
-    await folder.settle(join(name, 'token'), `${drawn.text}\n`, SECRET_MODE);
+    const drawn = issueToken({ name, role, volumes: null }, null);
+    await folder.ensureFile(join(name, 'token'), `${drawn.text}\n`, SECRET_MODE);
     file = { ...file, tokens: [...file.tokens.filter((token) => token !== known), drawn.known] };
   }
   if (before === null || file !== before) {

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
 import type { Role } from '../../wire/access.ts';
 import { isSystemError, preconditionFailure } from '../terminal/failure.ts';
-import { writeWholeFile } from '../transfer/atomic-file.ts';
+import { writeFileAtomically } from '../transfer/atomic-file.ts';
 
 export const AUTHORITY_FOLDER = 'authority';
 
@@ -35,9 +35,9 @@ export async function refuseExisting(paths: readonly string[], force: boolean): 
 }
 
 /** Writes a file atomically, never with more permissions than `mode`. */
-export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
+export async function writeAtomically(path: string, text: string, mode: number): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
-  await writeWholeFile(path, mode, async (file) => {
+  await writeFileAtomically(path, mode, async (file) => {
     // Regardless of a narrower umask: other users have to read certificates.
     await file.chmod(mode);
     await file.writeFile(text);

@@ -14,9 +14,9 @@ import {
 } from '../../wire/tokens.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { isSystemError, notFoundFailure, usageFailure } from '../terminal/failure.ts';
-import { SECRET_MODE, writeWhole } from './files.ts';
+import { SECRET_MODE, writeAtomically } from './files.ts';
 
-export const RELOAD = 'give it to all servers, and tell each with: kill -HUP PID';
+export const RELOAD_HINT = 'give it to all servers, and tell each with: kill -HUP PID';
 
 export interface DrawnToken {
   /** The secret: shown or written once, and stored nowhere. */
@@ -25,7 +25,7 @@ export interface DrawnToken {
 }
 
 /** @param lifeMs null for a token that is valid until it is revoked */
-export function drawToken({ name, role, volumes }: Grant, lifeMs: number | null): DrawnToken {
+export function issueToken({ name, role, volumes }: Grant, lifeMs: number | null): DrawnToken {
   const id = systemWorld.randomBytes(TOKEN_ID_BYTES).toString('hex');
   const secret = systemWorld.randomBytes(TOKEN_SECRET_BYTES).toString('base64url');
   const nowMs = systemWorld.wallMs();
@@ -65,7 +65,7 @@ export async function readTokenFile(path: string): Promise<TokenFile | null> {
 
 /** Readable by its owner alone: its keys sign capabilities. */
 export function writeTokenFile(path: string, file: TokenFile): Promise<void> {
-  return writeWhole(path, formatTokenFile(file), SECRET_MODE);
+  return writeAtomically(path, formatTokenFile(file), SECRET_MODE);
 }
 
 export function tokensOption(command: Command): Command {

@@ -3,7 +3,7 @@ import type { LockList } from '../../wire/lock-api.ts';
 import type { RevokedList } from '../../wire/tokens.ts';
 import type { CallOptions, Exchanger } from '../transport/exchange.ts';
 import { type ExchangeRequest, getRequest, postRequest } from '../transport/request.ts';
-import { askLocks } from './file-locks.ts';
+import { listLocks } from './file-locks.ts';
 import { encodePath, type RemotePath } from './remote-path.ts';
 
 /** Covers the time for which a server works on a move before it answers. */
@@ -25,7 +25,7 @@ export class AdminClient {
   }
 
   locks(file: number, options?: CallOptions): Promise<LockList> {
-    return askLocks(this.#exchanger, file, options);
+    return listLocks(this.#exchanger, file, options);
   }
 
   revokedCertificates(options?: CallOptions): Promise<RevokedList> {

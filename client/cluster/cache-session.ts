@@ -86,7 +86,7 @@ export class CacheSession {
   }
 
   /** Marks the session as in use: something is granted, or soon will be. */
-  use(): void {
+  markUsed(): void {
     const { world, idleMs } = this.#parts;
     if (this.#isClosed || idleMs === undefined) return;
     this.start();

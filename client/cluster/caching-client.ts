@@ -8,17 +8,23 @@ import type {
   Query,
   QueryResults,
 } from '../../wire/catalog-api.ts';
-import type { Birth, BirthOutcome } from '../../wire/new-files.ts';
+import type { FileWithContents, NewFileOutcome } from '../../wire/new-files.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { CacheSession, drawClientNumber, type SessionEvents } from './cache-session.ts';
-import { directoriesOf, Memory, type NamedPlace, type OwnChange, type OwnOutcome } from './catalog-cache.ts';
+import {
+  CatalogCache,
+  directoriesOf,
+  type NamedPlace,
+  type OwnChange,
+  type OwnOutcome,
+} from './catalog-cache.ts';
 import type { CommandOptions, OwnedOptions } from './catalog-commands.ts';
 import { ClusterClient, type ClusterClientOptions } from './cluster-client.ts';
-import { outcomeOfBirths, outcomeOfCommand } from './own-outcome.ts';
+import { outcomeOfCommand, outcomeOfCreations } from './own-outcome.ts';
 
-export interface RememberingClientOptions extends ClusterClientOptions {
+export interface CachingClientOptions extends ClusterClientOptions {
   /** Resolves when nothing derived from these inodes is cached: other clients are about to change them. */
-  readonly forgotten?: (inodes: readonly number[]) => Promise<void>;
+  readonly recalled?: (inodes: readonly number[]) => Promise<void>;
   /**
    * Resolves when nothing derived from answers about these inodes is used any more: this client is about to change
    * them, which recalls nothing from it. Called again for directories when the outcome is known.
@@ -35,16 +41,16 @@ export interface RememberingClientOptions extends ClusterClientOptions {
  * changed since: the catalog's primary recalls what is about to change, and waits. Without a session every query is
  * sent, and nothing is cached. Attributes of live files are never cached.
  */
-export class RememberingClient extends ClusterClient {
-  readonly #memory = new Memory();
+export class CachingClient extends ClusterClient {
+  readonly #memory = new CatalogCache();
   readonly #session: CacheSession;
   readonly #forgotten: (inodes: readonly number[]) => Promise<void>;
   readonly #changing: (inodes: readonly number[]) => Promise<void>;
   #sharer: SessionSharer | null = null;
 
-  constructor(options: RememberingClientOptions) {
+  constructor(options: CachingClientOptions) {
     super(options);
-    this.#forgotten = options.forgotten ?? (() => Promise.resolve());
+    this.#forgotten = options.recalled ?? (() => Promise.resolve());
     this.#changing = options.changing ?? (() => Promise.resolve());
     this.#session = new CacheSession({
       client: drawClientNumber(this.world),
@@ -88,7 +94,7 @@ export class RememberingClient extends ClusterClient {
 
   /** Whether the catalog's primary recalls the directory from this client before another client changes it. */
   isGranted(directory: number): boolean {
-    const isKnown = this.#memory.attributes(directory) ?? this.#memory.beforeOwn(directory);
+    const isKnown = this.#memory.attributes(directory) ?? this.#memory.attributesBeforeOwn(directory);
     return this.#session.session !== null && isKnown !== undefined;
   }
 
@@ -129,18 +135,18 @@ export class RememberingClient extends ClusterClient {
     );
   }
 
-  override async bear(
+  override async createWithContents(
     bearer: string,
-    births: readonly Birth[],
+    births: readonly FileWithContents[],
     options: OwnedOptions = {},
-  ): Promise<readonly BirthOutcome[]> {
+  ): Promise<readonly NewFileOutcome[]> {
     const names = births.map(({ parent, name }) => ({ parent, name }));
     const change = { names, inodes: births.map(({ inode }) => inode) };
     return this.#change(
       change,
       [],
-      (owned) => super.bear(bearer, births, { ...options, ...ownedBy(options, owned) }),
-      (outcomes) => outcomeOfBirths(births, outcomes),
+      (owned) => super.createWithContents(bearer, births, { ...options, ...ownedBy(options, owned) }),
+      (outcomes) => outcomeOfCreations(births, outcomes),
     );
   }
 
@@ -189,11 +195,11 @@ export class RememberingClient extends ClusterClient {
     // What a snapshot shows is not the inode's present state, and is never recalled.
     const isShown = 'snapshot' in query || ('volume' in query && query.volume.includes('@'));
     if (session === null || isShown) return super.query(query as never, options);
-    const known = this.#recollect(query);
+    const known = this.#fromCache(query);
     if (known !== undefined) return known ?? notThere(query);
-    if (!isRemembered(query)) return super.query(query as never, options);
+    if (!isCacheable(query)) return super.query(query as never, options);
     const requestedAt = this.#memory.request();
-    const { result, granted } = await this.queryRemembered(query as never, session, options);
+    const { result, granted } = await this.queryForCache(query as never, session, options);
     if (granted !== null && granted.session === this.#session.session) {
       this.#learn(query, result, new Set(granted.refused), requestedAt);
     }
@@ -201,7 +207,7 @@ export class RememberingClient extends ClusterClient {
   }
 
   /** @returns null for a name that does not exist, undefined if nothing is cached */
-  #recollect(query: Query): QueryResults[Query['kind']] | null | undefined {
+  #fromCache(query: Query): QueryResults[Query['kind']] | null | undefined {
     const memory = this.#memory;
     switch (query.kind) {
       case 'attributes': {
@@ -237,7 +243,7 @@ export class RememberingClient extends ClusterClient {
 
   /** By grant; own changes of names in a directory do not change its extended attributes. */
   #hasNoXattrs(inode: number): boolean {
-    return (this.#memory.attributes(inode) ?? this.#memory.beforeOwn(inode))?.xattrs === 0;
+    return (this.#memory.attributes(inode) ?? this.#memory.attributesBeforeOwn(inode))?.xattrs === 0;
   }
 
   #learn(
@@ -288,7 +294,7 @@ export class RememberingClient extends ClusterClient {
   #attributes(inode: number): Attributes | undefined {
     const granted = this.#memory.attributes(inode);
     if (granted !== undefined || this.#sharer?.isDelegated(inode) !== true) return granted;
-    return this.#memory.beforeOwn(inode);
+    return this.#memory.attributesBeforeOwn(inode);
   }
 
   /** What a command names; everything else that it changes is recalled from this client as from all others. */
@@ -346,7 +352,7 @@ function ownedBy({ cache }: OwnedOptions, owned: Owned): OwnedOptions {
   return { ...owned, cache: { ...owned.cache, ...cache, forgets: owned.cache.forgets } };
 }
 
-function isRemembered({ kind }: Query): boolean {
+function isCacheable({ kind }: Query): boolean {
   return kind === 'lookup' || kind === 'attributes' || kind === 'list';
 }
 

@@ -48,7 +48,7 @@ export interface Page {
 }
 
 /** A cache of names and inodes. An answer requested before a recall or an own change is not cached after it. */
-export class Memory {
+export class CatalogCache {
   readonly #attributes = new RecentMap<number, Attributes>();
   readonly #directories = new Map<number, Directory>();
   readonly #sequencer = new Sequencer<number | string>(undefined, CHANGED_MAX);
@@ -69,7 +69,7 @@ export class Memory {
   }
 
   /** The directory without own commands in flight. Valid while delegated: no other client has seen their effects. */
-  beforeOwn(directory: number): Attributes | undefined {
+  attributesBeforeOwn(directory: number): Attributes | undefined {
     return this.#before.get(directory)?.attributes;
   }
 

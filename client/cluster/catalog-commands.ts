@@ -38,7 +38,7 @@ export class CatalogCommands {
   constructor(exchanger: Exchanger, catalog: Subject) {
     this.#exchanger = exchanger;
     this.#catalog = catalog;
-    const lastOf = (session: number): number => this.#unflushed.lastOf(session);
+    const lastOf = (session: number): number => this.#unflushed.numberMaxOf(session);
     this.#commands = new CommandSession(exchanger, catalog, lastOf);
     this.#unlimited = new CommandSession(exchanger, catalog, lastOf);
   }

@@ -7,14 +7,19 @@ import type {
   Command,
   CommandOf,
   CommandResults,
+  GrantedAnswer,
   Query,
   QueryRequest,
   QueryResults,
-  RememberedAnswer,
 } from '../../wire/catalog-api.ts';
 import type { ClusterStatus, FileInfo } from '../../wire/http-api.ts';
 import type { LateErrorReport } from '../../wire/late-errors.ts';
-import { type Birth, type BirthAnswer, type BirthOutcome, encodeBirths } from '../../wire/new-files.ts';
+import {
+  encodeBirths,
+  type FileWithContents,
+  type NewFileOutcome,
+  type NewFilesAnswer,
+} from '../../wire/new-files.ts';
 import type { NumbersRequest, ReservedNumbers } from '../../wire/reserved-numbers.ts';
 import { LocalReads } from '../local-reads/local-reads.ts';
 import { Access } from '../transport/access.ts';
@@ -139,11 +144,11 @@ export class ClusterClient {
    * @returns the outcome of each file, in their order
    * @throws ServiceError `unknown` if the outcome is not known; otherwise nothing happened
    */
-  async bear(
+  async createWithContents(
     bearer: string,
-    births: readonly Birth[],
+    births: readonly FileWithContents[],
     options: OwnedOptions = {},
-  ): Promise<readonly BirthOutcome[]> {
+  ): Promise<readonly NewFileOutcome[]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
     const what = `Cannot make ${births.length} files`;
     const requestOf: RequestOf = ({ session, since }, number) => {
@@ -157,7 +162,7 @@ export class ClusterClient {
       );
     };
     // A file that already has a name only gets contents, for which there is no command.
-    const hasCommands = ({ outcomes: known }: BirthAnswer): boolean =>
+    const hasCommands = ({ outcomes: known }: NewFilesAnswer): boolean =>
       known.some(({ kind }, place) => kind === 'born' && births[place]?.isNamed !== true);
     const { outcomes } = await this.#commands.executeAt(bearer, what, requestOf, options, hasCommands);
     for (const [index, outcome] of outcomes.entries()) {
@@ -179,14 +184,14 @@ export class ClusterClient {
   }
 
   /** As `query`, for a client that caches what is granted or delegated to its session; see `CacheSession`. */
-  async queryRemembered<Kind extends Query['kind']>(
+  async queryForCache<Kind extends Query['kind']>(
     query: Extract<Query, { kind: Kind }>,
     session: number,
     { delegate, ...options }: CallOptions & { readonly delegate?: boolean } = {},
-  ): Promise<RememberedAnswer<QueryResults[Kind]>> {
+  ): Promise<GrantedAnswer<QueryResults[Kind]>> {
     const wish = delegate === undefined ? {} : { delegate };
     const request = catalogQuestion({ query: query as Query, cache: session, ...wish });
-    const answer = await this.#exchanger.ask<RememberedAnswer<QueryResults[Kind]>>(
+    const answer = await this.#exchanger.ask<GrantedAnswer<QueryResults[Kind]>>(
       request,
       options,
       this.#catalog,
@@ -209,7 +214,7 @@ export class ClusterClient {
   }
 
   /** Remembers a file's creating server: with a replica, it orders the first changes, so it is asked first. */
-  noteMaker({ inode, replicas }: Pick<Attributes, 'inode' | 'replicas'>, maker: string | null): void {
+  noteCreator({ inode, replicas }: Pick<Attributes, 'inode' | 'replicas'>, maker: string | null): void {
     if (maker !== null && replicas.includes(maker)) this.#primaries.note(inode, maker);
   }
 

@@ -1,9 +1,9 @@
 import { assert } from '../../base/assert.ts';
 import { Counts } from '../../base/counts.ts';
 import { Sequencer } from '../../base/sequencer.ts';
-import type { CacheOwner, HeldDelegation, QueryResults, RememberedAnswer } from '../../wire/catalog-api.ts';
+import type { CacheOwner, GrantedAnswer, HeldDelegation, QueryResults } from '../../wire/catalog-api.ts';
 import { CacheSession, drawClientNumber, type SessionEvents } from './cache-session.ts';
-import { RememberingClient } from './caching-client.ts';
+import { CachingClient } from './caching-client.ts';
 import type { CommandOptions } from './catalog-commands.ts';
 import type { ClusterClient } from './cluster-client.ts';
 
@@ -57,12 +57,12 @@ export class Delegations {
         for (const inode of inodes) {
           this.#generations.delete(inode);
           this.#recalls.changed(inode);
-          this.#returning.more(inode);
+          this.#returning.increment(inode);
         }
         try {
           await this.#events.recalled(inodes);
         } finally {
-          for (const inode of inodes) this.#returning.fewer(inode);
+          for (const inode of inodes) this.#returning.decrement(inode);
         }
       },
       ended: () => {
@@ -72,7 +72,7 @@ export class Delegations {
       },
     };
     this.#session =
-      client instanceof RememberingClient
+      client instanceof CachingClient
         ? client.share({ ...own, isDelegated: (directory) => this.isDelegated(directory) })
         : new CacheSession({
             ...own,
@@ -101,7 +101,7 @@ export class Delegations {
   }
 
   use(): void {
-    this.#session.use();
+    this.#session.markUsed();
   }
 
   /** Requests the delegation of a directory, together with its first entries. @returns null if it is not delegated */
@@ -111,14 +111,14 @@ export class Delegations {
     if (session === null) return null;
     const requestedAt = this.request();
     const query = { kind: 'list', inode: directory, after: '', countMax } as const;
-    const { result, ...granted } = await this.#client.queryRemembered(query, session, { delegate: true });
+    const { result, ...granted } = await this.#client.queryForCache(query, session, { delegate: true });
     return this.learn(directory, granted, requestedAt) ? result : null;
   }
 
   /** Takes over a delegation that an answer may grant. @returns whether the directory is delegated now */
   learn(
     directory: number,
-    { delegated, generation }: Pick<RememberedAnswer<unknown>, 'delegated' | 'generation'>,
+    { delegated, generation }: Pick<GrantedAnswer<unknown>, 'delegated' | 'generation'>,
     requestedAt: number,
   ): boolean {
     if (generation === undefined || delegated !== this.#session.session) return false;
@@ -159,6 +159,6 @@ export class Delegations {
 
   /** Returns all delegations; a shared session is closed by its client. */
   async stop(): Promise<void> {
-    if (!(this.#client instanceof RememberingClient)) await this.#session.close();
+    if (!(this.#client instanceof CachingClient)) await this.#session.close();
   }
 }

@@ -48,7 +48,7 @@ export interface WriteOptions extends CallOptions {
   readonly ifContents?: ContentVersion;
 }
 
-export interface Leading {
+export interface PrimaryAndEpoch {
   readonly primary: string;
   readonly epoch: number;
 }
@@ -71,7 +71,7 @@ export interface FileOptions {
   readonly locks?: () => Under | null;
 }
 
-type Under = Pick<FileLocks, 'claim' | 'fence' | 'isOutdated' | 'notice' | 'under'>;
+type Under = Pick<FileLocks, 'claim' | 'fence' | 'isOutdated' | 'checkExpiry' | 'currentStamp'>;
 
 /**
  * An open file: reads, and writes under a session of its own. Calls may run in parallel; those on the same bytes then
@@ -85,7 +85,7 @@ export class FileHandle {
   readonly #replicas: readonly string[];
   readonly #local: LocalReads | null;
   readonly #path: string;
-  readonly #shown: string;
+  readonly #snapshotQuery: string;
   readonly #locks: () => Under | null;
   #session: Promise<RequestWindow> | null = null;
   #hadSession = false;
@@ -110,7 +110,7 @@ export class FileHandle {
     this.#replicas = replicas;
     this.#local = local;
     this.#path = `/v1/data/${file}`;
-    this.#shown = snapshot === undefined ? '' : `&snapshot=${snapshot}`;
+    this.#snapshotQuery = snapshot === undefined ? '' : `&snapshot=${snapshot}`;
     this.#knownSeq = since;
     this.#locks = locks;
   }
@@ -126,7 +126,7 @@ export class FileHandle {
   /** Prepares local reads of bytes needed soon, all of one state. @returns null if no server here may answer now */
   async range(offset: number, length: number): Promise<FileRange | null> {
     const { file } = this;
-    const located = { file, subject: this.#subject, replicas: this.#replicas, shown: this.#shown };
+    const located = { file, subject: this.#subject, replicas: this.#replicas, shown: this.#snapshotQuery };
     const range = (await this.#local?.locate(located, offset, length)) ?? null;
     if (range === null) return null;
     const { end, sizeBytes, sinceMs, untilMs } = range;
@@ -143,7 +143,7 @@ export class FileHandle {
 
   #read(offset: number, length: number, miss: Miss | null, options?: CallOptions): Promise<ReadResult> {
     assert(length <= TRANSFER_BYTES_MAX, 'A read is one transfer');
-    const path = `${this.#path}?offset=${offset}&length=${length}${this.#shown}`;
+    const path = `${this.#path}?offset=${offset}&length=${length}${this.#snapshotQuery}`;
     const request = getRequest(`Cannot read ${this.#name}`, path, {
       files: [this.file],
       ...(miss === null ? {} : { headers: { [HEADER_LOCAL_MISS]: miss } }),
@@ -198,7 +198,7 @@ export class FileHandle {
   /** Finds where data or a hole begins, by objects: a small hole may count as data. A file has a hole at its end. */
   extent(offset: number, whence: Whence, options?: CallOptions): Promise<FileExtent> {
     const what = `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`;
-    return this.#ask('GET', what, `extents?offset=${offset}&whence=${whence}${this.#shown}`, options);
+    return this.#ask('GET', what, `extents?offset=${offset}&whence=${whence}${this.#snapshotQuery}`, options);
   }
 
   /**
@@ -246,7 +246,7 @@ export class FileHandle {
   }
 
   /** @returns the primary; if there is none, a server becomes primary for this */
-  primaryNow(): Promise<Leading> {
+  ensurePrimary(): Promise<PrimaryAndEpoch> {
     return this.#ask('GET', `Cannot open ${this.#name}`, 'standing');
   }
 
@@ -257,7 +257,7 @@ export class FileHandle {
     what: string,
     options?: CallOptions,
   ): Promise<State> {
-    const path = name + (name.includes('?') ? this.#shown : this.#shown.replace('&', '?'));
+    const path = name + (name.includes('?') ? this.#snapshotQuery : this.#snapshotQuery.replace('&', '?'));
     const state = await this.#ask<State>(method, what, path, options);
     this.#knownSeq = Math.max(this.#knownSeq, state.seq);
     return state;
@@ -316,16 +316,17 @@ export class FileHandle {
     let doubtful = false;
     for (;;) {
       const locks = this.#locks();
-      const under = locks?.under ?? null;
+      const under = locks?.currentStamp ?? null;
       let attempts = 0;
-      const onAttempt = (): void => (attempts++ === 0 ? this.#locks()?.notice() : this.#locks()?.claim());
+      const onAttempt = (): void =>
+        attempts++ === 0 ? this.#locks()?.checkExpiry() : this.#locks()?.claim();
       const locked = under === null ? '' : `&under=${under.client}-${under.stamp}`;
       const request = { ...build(locked), onAttempt };
       const outcome = await this.#exchanger.exchange(this.#subject, request, readJson<WriteResult>, limits());
       if (outcome.kind === 'answered') return outcome;
-      doubtful ||= outcome.doubtful;
+      doubtful ||= outcome.isOutcomeUnknown;
       const isRefused = outcome.error.code === 'lease-lost' && under !== null;
-      if (!isRefused || locks?.isOutdated(under) !== true) return { ...outcome, doubtful };
+      if (!isRefused || locks?.isOutdated(under) !== true) return { ...outcome, isOutcomeUnknown: doubtful };
     }
   }
 

@@ -18,7 +18,7 @@ import type {
 } from '../../wire/lock-api.ts';
 import { LOCK_REQUESTS_PENDING_MAX } from '../../wire/lock-limits.ts';
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
-import { isAtOdds, overlap, rangesCover, rangesWith } from '../../wire/lock-ranges.ts';
+import { locksConflict, overlap, rangesCover, rangesWith } from '../../wire/lock-ranges.ts';
 import type { CallOptions, Exchanger, Subject, TimedAnswer } from '../transport/exchange.ts';
 import { getRequest, postRequest } from '../transport/request.ts';
 
@@ -46,14 +46,14 @@ export interface LockClient {
   stamp: number;
   readonly pending: Map<number, Set<number>>;
   /** The last answers of the files' primaries, in the order of these answers. */
-  readonly heard: BoundedMap<number, LockMoment>;
+  readonly lastAnswers: BoundedMap<number, LockMoment>;
 }
 
 const UNHEARD: LockMoment = { epoch: 0 };
 const HEARD_MAX = 10_000;
 
 export function lockClient(id: number): LockClient {
-  return { id, stamp: 0, pending: new Map(), heard: new BoundedMap(HEARD_MAX) };
+  return { id, stamp: 0, pending: new Map(), lastAnswers: new BoundedMap(HEARD_MAX) };
 }
 
 /**
@@ -167,13 +167,13 @@ export class FileLocks {
 
   /** @returns whether the owner lost a lock and has not released it since */
   isLost(kind: LockKind, owner: string): boolean {
-    this.notice();
+    this.checkExpiry();
     return this.#lost.has(keyOf({ kind, owner }));
   }
 
   /** @returns what a change made under locks says of them; null without locks */
-  get under(): LocksHeld | null {
-    this.notice();
+  get currentStamp(): LocksHeld | null {
+    this.checkExpiry();
     return this.#held.size === 0 ? null : { client: this.#client.id, stamp: this.#sinceStamp };
   }
 
@@ -187,32 +187,32 @@ export class FileLocks {
 
   /** Whether a change's stamp is outdated although no lock was lost: servers refuse it then, and it is sent again. */
   isOutdated({ stamp }: LocksHeld): boolean {
-    const { under } = this;
+    const { currentStamp: under } = this;
     return stamp >= this.#lostStamp && stamp !== under?.stamp;
   }
 
   /** Renews now, since a change under the locks is sent again: a new primary accepts it once they are claimed. */
   claim(): void {
-    this.notice();
+    this.checkExpiry();
     if (this.#held.size === 0 || this.#renewing) return;
     this.#timer?.cancel();
     void this.#renew();
   }
 
   /** Reports locks whose lease is over, which depends on time alone. */
-  notice(): void {
+  checkExpiry(): void {
     if (this.#held.size === 0 || this.#exchanger.world.bootMs() < this.#validUntilMs) return;
     this.#lose([...this.#held.values()].flat());
   }
 
   /** @returns a conflicting lock, and whether this client has it; or null */
   async holder(wish: LockHeld): Promise<{ readonly lock: LockHeld; readonly own: boolean } | null> {
-    const { locks } = await askLocks(this.#exchanger, this.file, {}, this.#subject);
+    const { locks } = await listLocks(this.#exchanger, this.file, {}, this.#subject);
     const isOther = (lock: LockOfClient): boolean =>
       lock.client !== this.#client.id || lock.owner !== wish.owner;
     const lock = locks
       .map((each): LockOfClient => ({ ...each, ...rangeFromWire(each) }))
-      .find((each) => each.kind === wish.kind && isOther(each) && isAtOdds(each, wish));
+      .find((each) => each.kind === wish.kind && isOther(each) && locksConflict(each, wish));
     return lock === undefined ? null : { lock, own: lock.client === this.#client.id };
   }
 
@@ -242,7 +242,7 @@ export class FileLocks {
       throw error;
     }
     const { answer: grant, sentMs } = granted;
-    this.notice();
+    this.checkExpiry();
     if (this.#lost.has(key)) {
       if (grant.outdated !== true) this.#repair(wish);
       this.#assertNotLost(key);
@@ -337,7 +337,7 @@ export class FileLocks {
   }
 
   #assertNotLost(key: string): void {
-    this.notice();
+    this.checkExpiry();
     if (!this.#lost.has(key)) return;
     throw new ServiceError(
       'lease-lost',
@@ -380,7 +380,7 @@ export class FileLocks {
     this.#renewing = true;
     try {
       for (;;) {
-        this.notice();
+        this.checkExpiry();
         if (this.#held.size === 0) return;
         const outcome = await this.#renewOnce();
         if (outcome === 'renewed') return;
@@ -418,7 +418,7 @@ export class FileLocks {
     }
     const { answer: renewal, sentMs } = renewed;
     // An answer that comes too late does not count: others may have had the locks in between.
-    this.notice();
+    this.checkExpiry();
     this.#leaseMs = renewal.leaseMs;
     const gone = renewal.lost.flatMap((place) => {
       const lock = locks[place];
@@ -435,11 +435,11 @@ export class FileLocks {
   }
 
   get #heard(): LockMoment {
-    return this.#client.heard.get(this.file) ?? UNHEARD;
+    return this.#client.lastAnswers.get(this.file) ?? UNHEARD;
   }
 
   #hear({ epoch, lapses = 0 }: LockMoment): void {
-    this.#client.heard.set(this.file, { epoch, lapses });
+    this.#client.lastAnswers.set(this.file, { epoch, lapses });
   }
 
   async #post<Value extends LockMoment>(
@@ -465,7 +465,7 @@ export class FileLocks {
 }
 
 /** Lists all locks on a file and counts the waiting requests, as its primary knows them. */
-export function askLocks(
+export function listLocks(
   exchanger: Exchanger,
   file: number,
   options?: CallOptions,

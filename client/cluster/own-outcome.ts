@@ -1,5 +1,5 @@
 import type { Attributes, Command, CommandResults, Place } from '../../wire/catalog-api.ts';
-import type { Birth, BirthOutcome } from '../../wire/new-files.ts';
+import type { FileWithContents, NewFileOutcome } from '../../wire/new-files.ts';
 import type { OwnOutcome } from './catalog-cache.ts';
 
 type Names = OwnOutcome['names'];
@@ -47,9 +47,9 @@ export function outcomeOfCommand(
   }
 }
 
-export function outcomeOfBirths(
-  births: readonly Birth[],
-  outcomes: readonly BirthOutcome[],
+export function outcomeOfCreations(
+  births: readonly FileWithContents[],
+  outcomes: readonly NewFileOutcome[],
 ): OwnOutcome | null {
   const names: Names[number][] = [];
   const times = new Set<string>();

@@ -54,7 +54,7 @@ export class UnflushedCommands {
   }
 
   /** @returns the largest number that may be sent: commands may be refused, or executed after their calls have ended */
-  lastOf(session: number): number {
+  numberMaxOf(session: number): number {
     const known = this.#sessions.get(session);
     return known === undefined ? Number.POSITIVE_INFINITY : known.newest + REQUEST_WINDOW;
   }

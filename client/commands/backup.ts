@@ -14,7 +14,7 @@ import { generalFailure, preconditionFailure, usageFailure } from '../terminal/f
 import { Progress, printable, printJson } from '../terminal/output.ts';
 import { formatBytes } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import { assertNoneFailed } from '../tree/report.ts';
+import { throwIfAnyFailed } from '../tree/report.ts';
 import { clusterCommand, leaseClientOf, withClient } from './cluster-command.ts';
 
 interface BackupOptions {
@@ -177,7 +177,7 @@ async function runRestore(
   }
   if (options.json) printJson({ ...place, ...report });
   else process.stderr.write(`Restored ${report.members} members with ${formatBytes(report.dataBytes)}\n`);
-  assertNoneFailed(report.failed, 'restore');
+  throwIfAnyFailed(report.failed, 'restore');
 }
 
 async function* uncompressed(source: Readable): AsyncGenerator<Uint8Array, void, undefined> {

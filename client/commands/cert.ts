@@ -20,10 +20,10 @@ import {
   PUBLIC_MODE,
   refuseExisting,
   SECRET_MODE,
-  writeWhole,
+  writeAtomically,
 } from '../certificates/files.ts';
 import type { Authority, Issued } from '../certificates/issue.ts';
-import { knownTokens, RELOAD, tokensOption, writeTokenFile } from '../certificates/token-file.ts';
+import { knownTokens, RELOAD_HINT, tokensOption, writeTokenFile } from '../certificates/token-file.ts';
 import {
   CommandFailure,
   EXIT_NOT_FOUND,
@@ -111,7 +111,7 @@ export function addCertCommands(program: Command): void {
       );
       await writeTokenFile(tokens, { ...known, revoked: [...others, entry] });
       const whose = entry.name === null ? '' : ` of ${entry.name}`;
-      printLine(`Certificate ${entry.serial}${whose} is revoked in ${tokens}: ${RELOAD}`);
+      printLine(`Certificate ${entry.serial}${whose} is revoked in ${tokens}: ${RELOAD_HINT}`);
     });
 }
 
@@ -122,7 +122,7 @@ function addRevokedCommand(cert: Command): void {
       const list = await client.admin.revokedCertificates(call);
       const text = `${JSON.stringify(list, null, 2)}\n`;
       if (out === undefined) return printText(text);
-      await writeWhole(out, text, PUBLIC_MODE);
+      await writeAtomically(out, text, PUBLIC_MODE);
     });
 }
 
@@ -266,8 +266,8 @@ async function write(dir: string, name: string, force: boolean, issue: () => Pro
   const keyFile = join(dir, `${name}-key.pem`);
   await refuseExisting([certificateFile, keyFile], force);
   const { certificate, key } = await issue();
-  await writeWhole(keyFile, key, SECRET_MODE);
-  await writeWhole(certificateFile, certificate, PUBLIC_MODE);
+  await writeAtomically(keyFile, key, SECRET_MODE);
+  await writeAtomically(certificateFile, certificate, PUBLIC_MODE);
   printLine(`${certificateFile} and ${keyFile} are there now`);
 }
 

@@ -3,7 +3,7 @@ import { writeBundle } from '../doctor/bundle.ts';
 import { examineCertificates } from '../doctor/certificates.ts';
 import { examineCluster, examinePorts } from '../doctor/cluster.ts';
 import { examineDataFolder } from '../doctor/data-folder.ts';
-import { everyServer } from '../doctor/doctor-client.ts';
+import { allServers } from '../doctor/doctor-client.ts';
 import type { Finding } from '../doctor/finding.ts';
 import { examineMachine } from '../doctor/machine.ts';
 import { examineSnapshots } from '../doctor/snapshots.ts';
@@ -41,7 +41,7 @@ export function addDoctorCommand(program: Command): void {
       if (process.platform !== 'linux') throw generalFailure('Cannot look: this works on Linux only');
       const named = serversOf(command);
       const access = accessOf(command);
-      const servers = await everyServer(named, access);
+      const servers = await allServers(named, access);
       const data = options.data ?? process.env.LEASEHOLD_DATA;
       const findings = [
         ...(await examineMachine(process.getuid?.() === 0)),

@@ -2,7 +2,7 @@ import { hostname, userInfo } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import { isLeaseKey, isLeaseName, LEASE_KEY_FORM, LEASE_NAME_FORM } from '../../wire/named-lease.ts';
-import type { LeaseEvent, LeaseLook } from '../../wire/named-lease-api.ts';
+import type { LeaseEvent, LeaseQueryAnswer } from '../../wire/named-lease-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { exitCodeOf, GuardedCommand, stopMarginMs } from '../lease/guarded-command.ts';
 import type { HeldLease } from '../lease/held-lease.ts';
@@ -57,7 +57,7 @@ export function addLeaseCommands(program: Command): void {
     .option('--json', 'print it as JSON')
     .action(async (name: string, options: { readonly json?: true }, command: Command) => {
       await withLeases(command, async (client, signal) => {
-        const look = await client.look(name, { signal });
+        const look = await client.show(name, { signal });
         if (options.json) printJson(look);
         else printLook(look);
       });
@@ -216,7 +216,7 @@ function once<Value>(action: (value: Value) => void): (value: Value) => void {
   };
 }
 
-function printLook(look: LeaseLook): void {
+function printLook(look: LeaseQueryAnswer): void {
   if (!look.held) {
     printLine(`Lease "${look.name}" is free`);
     return;

@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import type { Happening } from '../../wire/live-api.ts';
+import type { ServerEvent } from '../../wire/live-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { parseRemotePath } from '../cluster/remote-path.ts';
 import { LiveScreen } from '../live/live-screen.ts';
 import { type LiveEvent, watchCluster } from '../live/live-stream.ts';
-import { happeningLine, stateLines } from '../live/live-text.ts';
+import { eventLine, stateLines } from '../live/live-text.ts';
 import { printable, printJson, printLine } from '../terminal/output.ts';
 import { EndSignal } from '../terminal/signals.ts';
 import { Endpoints } from '../transport/endpoints.ts';
@@ -23,13 +23,13 @@ export function addLiveCommands(program: Command): void {
     .option('--json', 'print each as one line of JSON')
     .action(async (options: { follow?: true; json?: true }, command: Command) => {
       const told = new Set<string>();
-      const tell = (happening: Happening): void => {
+      const tell = (happening: ServerEvent): void => {
         if (told.has(happening.id)) return;
         told.add(happening.id);
         if (options.json) printJson(happening);
-        else printLine(printable(happeningLine(happening)));
+        else printLine(printable(eventLine(happening)));
       };
-      const early: Happening[] = [];
+      const early: ServerEvent[] = [];
       let looks = 0;
       await watch(command, null, (event) => {
         if (event.kind === 'state' && ++looks === LOOKS) {
@@ -49,7 +49,7 @@ export function addLiveCommands(program: Command): void {
     .action(async (options: { watch?: string; once?: true }, command: Command) => {
       const screen = new LiveScreen(process.stdout);
       const isOnce = options.once === true || !screen.isLive;
-      const recent: Happening[] = [];
+      const recent: ServerEvent[] = [];
       let leaseMs = 1;
       let looks = 0;
       const path = options.watch === undefined ? null : watchedPath(options.watch);
@@ -62,7 +62,7 @@ export function addLiveCommands(program: Command): void {
         }
         recent.sort((a, b) => a.atMs - b.atMs).splice(0, recent.length - RECENT_MAX);
         if (event.kind !== 'state') return true;
-        const lines = [...stateLines(event.state, leaseMs), '', ...recent.map(happeningLine)].map(printable);
+        const lines = [...stateLines(event.state, leaseMs), '', ...recent.map(eventLine)].map(printable);
         if (!isOnce) screen.show(lines);
         else if (++looks === LOOKS) for (const line of lines) printLine(line);
         return !isOnce || looks < LOOKS;
@@ -70,7 +70,7 @@ export function addLiveCommands(program: Command): void {
     });
 }
 
-function newsOf(event: LiveEvent): readonly Happening[] {
+function newsOf(event: LiveEvent): readonly ServerEvent[] {
   if (event.kind === 'resync') return event.resync.happenings;
   return event.kind === 'happened' ? [event.happening] : [];
 }

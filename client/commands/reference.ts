@@ -4,14 +4,14 @@ import { manualText } from '../reference/manual.ts';
 import { programText, type ServerOption } from '../reference/program-tree.ts';
 import { printText } from '../terminal/output.ts';
 
-export interface ReferenceFacts {
+export interface ReferenceData {
   readonly version: string;
   readonly exitCodes: readonly (readonly [number, string])[];
   serverOptions(): Promise<readonly ServerOption[]>;
 }
 
 /** Both outputs are generated from the commands themselves, so they cannot differ from them. */
-export function addReferenceCommands(program: Command, facts: ReferenceFacts): void {
+export function addReferenceCommands(program: Command, facts: ReferenceData): void {
   program
     .command('completion')
     .description('print a script that completes commands and options in a shell')

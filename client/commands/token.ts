@@ -1,12 +1,12 @@
 import type { Command } from 'commander';
 import type { Role } from '../../wire/access.ts';
-import { refuseExisting, SECRET_MODE, writeWhole } from '../certificates/files.ts';
+import { refuseExisting, SECRET_MODE, writeAtomically } from '../certificates/files.ts';
 import {
   drawKey,
-  drawToken,
   emptyTokenFile,
+  issueToken,
   knownTokens,
-  RELOAD,
+  RELOAD_HINT,
   readTokenFile,
   tokensOption,
   writeTokenFile,
@@ -58,12 +58,12 @@ export function addTokenCommands(program: Command): void {
       if (options.out !== undefined) await refuseExisting([options.out], options.force === true);
       const { role, volume: volumes, days } = options;
       const grant = { name, role, volumes: volumes.length === 0 ? null : volumes };
-      const drawn = drawToken(grant, days === undefined ? null : days * DAY_MS);
+      const drawn = issueToken(grant, days === undefined ? null : days * DAY_MS);
       const { text } = drawn;
       await writeTokenFile(options.tokens, { ...known, tokens: [...known.tokens, drawn.known] });
       if (options.out === undefined) printLine(text);
-      else await writeWhole(options.out, `${text}\n`, SECRET_MODE);
-      process.stderr.write(`${options.tokens} knows it: ${RELOAD}\n`);
+      else await writeAtomically(options.out, `${text}\n`, SECRET_MODE);
+      process.stderr.write(`${options.tokens} knows it: ${RELOAD_HINT}\n`);
     });
 
   tokensOption(token.command('ls'))
@@ -90,7 +90,7 @@ export function addTokenCommands(program: Command): void {
       if (tokens.length === known.tokens.length)
         throw notFoundFailure(`There is no token "${name}" in ${options.tokens}`);
       await writeTokenFile(options.tokens, { ...known, tokens });
-      printLine(`${name} is revoked in ${options.tokens}: ${RELOAD}`);
+      printLine(`${name} is revoked in ${options.tokens}: ${RELOAD_HINT}`);
     });
 
   tokensOption(token.command('rekey'))
@@ -100,6 +100,6 @@ export function addTokenCommands(program: Command): void {
     .action(async (options: TokenOptions) => {
       const known = await knownTokens(options.tokens);
       await writeTokenFile(options.tokens, { ...known, keys: [drawKey(), ...known.keys].slice(0, KEYS_MAX) });
-      printLine(`${options.tokens} has a new key: ${RELOAD}`);
+      printLine(`${options.tokens} has a new key: ${RELOAD_HINT}`);
     });
 }

@@ -7,7 +7,7 @@ import { Progress, printable, printJson, printLine } from '../terminal/output.ts
 import type { CallOptions } from '../transport/exchange.ts';
 import { getTree } from '../tree/get-tree.ts';
 import { putTree } from '../tree/put-tree.ts';
-import { assertNoneFailed, type TreeReport, treeReport, treeSummary } from '../tree/report.ts';
+import { type TreeReport, throwIfAnyFailed, treeReport, treeSummary } from '../tree/report.ts';
 
 interface TreeOptions {
   readonly json?: true;
@@ -83,7 +83,7 @@ async function told(
     for (const path of skipped) printLine(`Not copied, for it has no contents: ${printable(path)}`);
     printLine(`${capitalized(treeSummary(report))}, to ${printable(target)}`);
   }
-  assertNoneFailed(failed, 'copy');
+  throwIfAnyFailed(failed, 'copy');
 }
 
 function capitalized(text: string): string {

@@ -17,7 +17,7 @@ import {
   usageFailure,
 } from '../terminal/failure.ts';
 import { Progress, printJson } from '../terminal/output.ts';
-import { writeWholeFile } from '../transfer/atomic-file.ts';
+import { writeFileAtomically } from '../transfer/atomic-file.ts';
 import type { Download } from '../transfer/download.ts';
 import { downloadFile } from '../transfer/download.ts';
 import { uploadFile } from '../transfer/upload.ts';
@@ -244,7 +244,7 @@ async function localTarget(local: string, name: string): Promise<{ path: string;
 
 async function storeWhole(download: Download, path: string): Promise<void> {
   try {
-    await writeWholeFile(path, download.attributes.mode & 0o777, async (file) => {
+    await writeFileAtomically(path, download.attributes.mode & 0o777, async (file) => {
       await writeAll(download, file, path);
       const { size } = await file.stat();
       if (size !== download.sizeBytes) throw shortFile(path, size, download.sizeBytes);

@@ -7,7 +7,7 @@ import { baseName, joinPath, parseRemotePath, type RemotePath } from '../cluster
 import { preconditionFailure, usageFailure } from '../terminal/failure.ts';
 import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatBytes, formatTime } from '../terminal/quantities.ts';
-import { UnderWay } from '../transfer/bounded-transfers.ts';
+import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import { entityTag } from '../transfer/entity-tag.ts';
 import { whoami } from '../transfer/whoami.ts';
 import type { CallOptions } from '../transport/exchange.ts';
@@ -279,7 +279,7 @@ async function removeContents(
   said: ReturnType<typeof removalOf>,
   call: CallOptions,
 ): Promise<void> {
-  const removals = new UnderWay(REMOVALS_IN_FLIGHT_MAX);
+  const removals = new BoundedTransfers(REMOVALS_IN_FLIGHT_MAX);
   try {
     for await (const { name, attributes } of client.list({ inode: directory }, call)) {
       const place = { parent: directory, name };

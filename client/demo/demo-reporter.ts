@@ -1,4 +1,4 @@
-import type { ActState, DevControl, Story } from '../dev/dev-control.ts';
+import type { ActState, DemoProgress, DevControl } from '../dev/dev-control.ts';
 
 export interface ActReport {
   readonly title: string;
@@ -9,20 +9,20 @@ export interface ActReport {
 /** `next` resolves when a user at the dashboard continues. @param mayPlay users may disturb the servers */
 export type BeforeAct = (title: string, next: Promise<void>, mayPlay: boolean) => Promise<void>;
 
-export interface StoryParts {
-  readonly control: Pick<DevControl, 'tell' | 'next'>;
+export interface DemoReporterParts {
+  readonly control: Pick<DevControl, 'publish' | 'next'>;
   readonly say: (text: string) => void;
   readonly beforeAct: BeforeAct;
   readonly waits: boolean;
 }
 
 /** Plays acts one after the other, and shows their messages in the terminal and at the dashboard. */
-export class StoryTeller {
-  readonly #parts: StoryParts;
+export class DemoReporter {
+  readonly #parts: DemoReporterParts;
   readonly #acts: { readonly title: string; state: ActState; readonly lines: string[] }[];
   #waits = false;
 
-  constructor(titles: readonly string[], parts: StoryParts) {
+  constructor(titles: readonly string[], parts: DemoReporterParts) {
     this.#parts = parts;
     this.#acts = titles.map((title) => ({ title, state: 'to-come', lines: [] }));
     this.#tell();
@@ -68,7 +68,7 @@ export class StoryTeller {
   }
 
   #tell(): void {
-    const story: Story = { acts: this.#acts, waits: this.#waits };
-    this.#parts.control.tell(story);
+    const story: DemoProgress = { acts: this.#acts, waits: this.#waits };
+    this.#parts.control.publish(story);
   }
 }

@@ -26,7 +26,7 @@ export interface Fencing {
  * A primary is suspended with a write in its socket. Meanwhile another server becomes primary; when the old one wakes
  * up, it must not execute that write, although no message has reported the loss of its lease.
  */
-export async function wakeOldPrimary(stage: Stage, say: (text: string) => void): Promise<Fencing> {
+export async function resumeOldPrimary(stage: Stage, say: (text: string) => void): Promise<Fencing> {
   const file = await stage.createFile(PATH);
   const handle = stage.client.openFile(file);
   await handle.write(0, Buffer.from(BEFORE));
@@ -60,7 +60,7 @@ export async function wakeOldPrimary(stage: Stage, say: (text: string) => void):
   const problem = parseJsonObject(await response.body.text());
   const answer = `${response.statusCode} ${String(problem?.code ?? '')}`.trim();
   say(`  ${old.plan.id} wakes up and finds a write that was sent to it in its sleep: ${answer}`);
-  await stage.mend();
+  await stage.restoreServers();
   const held = await Promise.all(stage.servers.map(({ plan }) => contentsOf(plan.url)));
   const isKept = held.every((text) => text === AFTER);
   say(

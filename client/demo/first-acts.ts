@@ -31,7 +31,7 @@ export async function readAnywhere({ servers }: Stage, say: (text: string) => vo
   }
 }
 
-export async function lookAtLease({ client }: Stage, say: (text: string) => void): Promise<void> {
+export async function showLease({ client }: Stage, say: (text: string) => void): Promise<void> {
   const { primary, epoch, lease, replicas } = await client.info(Stage.VOLUME, PATH);
   say(
     `  ${primary} is the primary of ${PATH} in epoch ${epoch}; its lease runs for ${formatDuration(lease.remainingMs)} more`,

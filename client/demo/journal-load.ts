@@ -71,7 +71,7 @@ export class JournalLoad implements Load {
       this.meter.mark();
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      this.#ledger.doubt(number);
+      this.#ledger.markUnknown(number);
     }
   }
 

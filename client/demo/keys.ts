@@ -49,13 +49,13 @@ export class Keys {
       stdin.setRawMode(false);
       stdin.pause();
     }
-    if (touched && !signal.aborted) await this.#stage.mend();
+    if (touched && !signal.aborted) await this.#stage.restoreServers();
   }
 
   async #act(key: string): Promise<void> {
     if (key === 'r') {
       this.#say('  all servers are set right');
-      await this.#stage.mend();
+      await this.#stage.restoreServers();
       return;
     }
     const order = ({ k: 'kill', p: 'pause', c: 'cut' } as const)[key];

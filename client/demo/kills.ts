@@ -68,7 +68,7 @@ export async function killPrimary(
 }
 
 /** Restarts the killed server and waits until it has everything that it missed. */
-export async function bringBack(
+export async function restartKilled(
   stage: Stage,
   { round, target, server, pid, newPrimary, staleReads }: Killed,
   boundMs: number,
@@ -77,7 +77,7 @@ export async function bringBack(
   const startedMs = systemWorld.nowMs();
   await server.start();
   await server.ready(STEP_TIMEOUT_MS);
-  await stage.caughtUp();
+  await stage.waitUntilCurrent();
   const caughtUpMs = Math.round(systemWorld.nowMs() - startedMs);
   const gapsMs = Object.fromEntries(
     stage.probed.map(({ path, meter }) => [path, Math.round(meter.largestMs())]),

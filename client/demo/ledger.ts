@@ -32,7 +32,7 @@ export class Ledger {
     this.#acknowledged.add(number);
   }
 
-  doubt(number: number): void {
+  markUnknown(number: number): void {
     this.#doubtful.add(number);
   }
 
@@ -40,7 +40,7 @@ export class Ledger {
     return this.#acknowledged.size;
   }
 
-  get doubtfulCount(): number {
+  get unknownCount(): number {
     return this.#doubtful.size;
   }
 

@@ -43,13 +43,13 @@ export class MountLoad implements Load {
     try {
       this.#file ??= await open(this.#mounted, 'a');
       const { bytesWritten } = await this.#file.write(encodeRecord(WRITER, number));
-      if (bytesWritten !== RECORD_BYTES) return this.#ledger.doubt(number);
+      if (bytesWritten !== RECORD_BYTES) return this.#ledger.markUnknown(number);
       await this.#file.datasync();
       this.#ledger.acknowledge(number);
       this.meter.mark();
     } catch (error) {
       if (!isSystemError(error)) throw error;
-      this.#ledger.doubt(number);
+      this.#ledger.markUnknown(number);
       await this.#close();
     }
   }

@@ -41,7 +41,7 @@ export async function loseMajority(stage: Stage, say: (text: string) => void): P
     stage.probed[0]?.meter.marks(1) ?? Promise.resolve(),
     'a write after the return of the majority',
   );
-  await stage.mend();
+  await stage.restoreServers();
   await going;
   const backMs = Math.round(systemWorld.nowMs() - restartMs);
   say(`  both are back: writes go on, and all replicas are current after ${formatDuration(backMs)}`);

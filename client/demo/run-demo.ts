@@ -4,11 +4,11 @@ import { join, resolve } from 'node:path';
 import { systemWorld } from '../../world/system-world.ts';
 import { formatBytes, formatDuration } from '../terminal/quantities.ts';
 import { writeGapBound } from './bound.ts';
-import { type ActReport, type BeforeAct, StoryTeller } from './demo-reporter.ts';
-import { type Fencing, wakeOldPrimary } from './fencing.ts';
+import { type ActReport, type BeforeAct, DemoReporter } from './demo-reporter.ts';
+import { type Fencing, resumeOldPrimary } from './fencing.ts';
 import { compareAll } from './final-comparison.ts';
-import { lookAtLease, readAnywhere, writeOnce } from './first-acts.ts';
-import { bringBack, type DemoRound, endOfCopy, killPrimary } from './kills.ts';
+import { readAnywhere, showLease, writeOnce } from './first-acts.ts';
+import { type DemoRound, endOfCopy, killPrimary, restartKilled } from './kills.ts';
 import { type Damage, damageSum, NO_DAMAGE } from './ledger.ts';
 import type { MountCopy } from './mount-copy.ts';
 import { loseMajority, type NoMajority } from './no-majority.ts';
@@ -90,7 +90,7 @@ export async function runDemo(options: DemoOptions): Promise<DemoResult> {
 async function play(stage: Stage, options: DemoOptions): Promise<DemoResult> {
   const { kills, beforeAct, signal } = options;
   const titles = Object.values(ACTS).filter((title) => title !== ACTS.again || kills > 1);
-  const story = new StoryTeller(titles, {
+  const story = new DemoReporter(titles, {
     control: stage.cluster.control,
     say: options.say,
     beforeAct: beforeAct ?? (() => Promise.resolve()),
@@ -107,22 +107,22 @@ async function play(stage: Stage, options: DemoOptions): Promise<DemoResult> {
   try {
     await act(ACTS.write, () => writeOnce(stage, say));
     await act(ACTS.read, () => readAnywhere(stage, say));
-    await act(ACTS.lease, () => lookAtLease(stage, say));
+    await act(ACTS.lease, () => showLease(stage, say));
     await act(ACTS.load, () => running.start(say));
     const killed = await act(ACTS.kill, () => killPrimary(stage, 1, say, true));
     const copy = await act(ACTS.copy, () => endOfCopy(stage, killed, say), false);
-    rounds.push(await act(ACTS.back, () => bringBack(stage, killed, boundMs, say), false));
+    rounds.push(await act(ACTS.back, () => restartKilled(stage, killed, boundMs, say), false));
     if (kills > 1) {
       await act(ACTS.again, async () => {
         for (let round = 2; round <= kills; round++) {
           signal.throwIfAborted();
           const next = await killPrimary(stage, round, say);
-          rounds.push(await bringBack(stage, next, boundMs, say));
+          rounds.push(await restartKilled(stage, next, boundMs, say));
         }
       });
     }
     const noMajority = await act(ACTS.majority, () => loseMajority(stage, say));
-    const fencing = await act(ACTS.fencing, () => wakeOldPrimary(stage, say));
+    const fencing = await act(ACTS.fencing, () => resumeOldPrimary(stage, say));
     await running.stop();
     const verdict = await act(ACTS.verdict, () => judge(stage, say));
     const isRight = noMajority.ok && fencing.ok && copy?.equal !== false;

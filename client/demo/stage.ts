@@ -105,7 +105,7 @@ export class Stage {
   }
 
   /** Restarts, resumes and reconnects every server; resolves when all replicas are current. */
-  async mend(): Promise<void> {
+  async restoreServers(): Promise<void> {
     for (const server of this.servers) {
       server.resume();
       server.heal();
@@ -113,11 +113,11 @@ export class Stage {
     const dead = this.servers.filter(({ state }) => state === 'dead');
     await Promise.all(dead.map((server) => server.start()));
     await Promise.all(dead.map((server) => server.ready(STEP_TIMEOUT_MS)));
-    await this.caughtUp();
+    await this.waitUntilCurrent();
   }
 
   /** Resolves when all replicas of all files under load are current, and the cluster reports that it is healthy. */
-  async caughtUp(): Promise<void> {
+  async waitUntilCurrent(): Promise<void> {
     let sayAtMs = systemWorld.nowMs() + PATIENCE_MS;
     await eventually('all replicas to be current', async () => {
       const missing = await this.#missing();

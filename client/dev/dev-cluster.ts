@@ -69,7 +69,7 @@ export class DevCluster {
           onUnexpectedEnd(server, how, this.servers),
         ),
     );
-    control.attend(this.servers);
+    control.watchServers(this.servers);
     this.client = new ClusterClient({
       world: systemWorld,
       servers: plans.map(({ url }) => url),
@@ -135,7 +135,7 @@ export class DevCluster {
     await Promise.all(this.servers.map((server) => server.stop()));
     await this.control.close();
     const strangers = await Promise.all(
-      this.servers.map(async (server) => ({ id: server.plan.id, pid: await server.strangerPid() })),
+      this.servers.map(async (server) => ({ id: server.plan.id, pid: await server.foreignPid() })),
     );
     const left = strangers.flatMap(({ id, pid }) => (pid === null ? [] : [{ id, pid }]));
     if (this.options.data === null && left.length === 0)

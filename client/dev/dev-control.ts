@@ -14,7 +14,7 @@ const HEARTBEAT_MS = 2_000;
 
 export type ActState = 'to-come' | 'now' | 'done' | 'failed';
 
-export interface Story {
+export interface DemoProgress {
   readonly acts: readonly {
     readonly title: string;
     readonly state: ActState;
@@ -35,7 +35,7 @@ export class DevControl {
   readonly #key = systemWorld.randomBytes(KEY_BYTES).toString('base64url');
   readonly #listeners = new Set<ServerResponse>();
   #servers: readonly ServerProcess[] = [];
-  #story: Story | null = null;
+  #story: DemoProgress | null = null;
   #next: (() => void) | null = null;
   readonly #heartbeat: Timer;
 
@@ -62,12 +62,12 @@ export class DevControl {
     return `http://${HOST}:${(this.#server.address() as AddressInfo).port}#${this.#key}`;
   }
 
-  attend(servers: readonly ServerProcess[]): void {
+  watchServers(servers: readonly ServerProcess[]): void {
     this.#servers = servers;
     for (const server of servers) server.onChange(() => this.#tell());
   }
 
-  tell(story: Story): void {
+  publish(story: DemoProgress): void {
     this.#story = story;
     this.#tell();
   }

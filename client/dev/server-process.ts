@@ -165,7 +165,7 @@ export class ServerProcess {
   }
 
   /** @returns the pid of a process elsewhere that uses its data while it is ended here; null if there is none */
-  async strangerPid(): Promise<number | null> {
+  async foreignPid(): Promise<number | null> {
     if (this.#child !== null) return null;
     try {
       const pid = Number.parseInt(await readFile(join(this.plan.data, LOCK_FILE), 'utf8'), 10);

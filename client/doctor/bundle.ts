@@ -6,7 +6,7 @@ import { systemWorld } from '../../world/system-world.ts';
 import { BLOCK_BYTES, headersOf, paddingOf } from '../archive/pax.ts';
 import { run } from '../mounts/run-program.ts';
 import { Access } from '../transport/access.ts';
-import { Asking } from './doctor-client.ts';
+import { DoctorClient } from './doctor-client.ts';
 import type { Finding } from './finding.ts';
 import { redacted } from './redact.ts';
 
@@ -49,7 +49,7 @@ interface Piece {
  */
 export async function writeBundle(file: string, options: BundleOptions): Promise<string[]> {
   const { version, findings, servers, configs, logs, access = Access.NONE } = options;
-  const asking = new Asking(access);
+  const asking = new DoctorClient(access);
   const about = { version, node: process.version, platform: `${process.platform} ${process.arch}`, servers };
   const environment = Object.entries(process.env)
     .filter(([name]) => ENVIRONMENT.test(name))
@@ -86,7 +86,7 @@ export async function writeBundle(file: string, options: BundleOptions): Promise
   return pieces.map(({ path }) => path);
 }
 
-function askedOf(server: string, asking: Asking): Promise<Piece>[] {
+function askedOf(server: string, asking: DoctorClient): Promise<Piece>[] {
   const name = new URL(server).host.replaceAll(':', '-');
   const asked = ASKED.map(([path, as]) =>
     pieceOf(`servers/${name}/${as}`, async () => {

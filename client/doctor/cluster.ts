@@ -5,14 +5,14 @@ import { parseJsonObject } from '../../wire/json.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { formatDuration } from '../terminal/quantities.ts';
 import { Access } from '../transport/access.ts';
-import { ANSWER_MS, Asking } from './doctor-client.ts';
+import { ANSWER_MS, DoctorClient } from './doctor-client.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 import { listenersOn } from './listeners.ts';
 
 /** The header with a server's time has whole seconds. */
 const DATE_RESOLUTION_MS = 1_000;
 
-interface Heard {
+interface ServerReport {
   readonly url: string;
   readonly status: ServerStatus;
   /** By how much its wall clock is ahead of the local one, and the error bound; null if it reports no time. */
@@ -25,7 +25,7 @@ export async function examineCluster(
   version: string,
   access: Access = Access.NONE,
 ): Promise<Finding[]> {
-  const asking = new Asking(access);
+  const asking = new DoctorClient(access);
   try {
     return await examineThrough(urls, version, asking);
   } finally {
@@ -33,9 +33,13 @@ export async function examineCluster(
   }
 }
 
-async function examineThrough(urls: readonly string[], version: string, asking: Asking): Promise<Finding[]> {
+async function examineThrough(
+  urls: readonly string[],
+  version: string,
+  asking: DoctorClient,
+): Promise<Finding[]> {
   const asked = await Promise.all(urls.map((url) => askServer(url, asking)));
-  const heard = asked.filter((one): one is Heard => !('why' in one));
+  const heard = asked.filter((one): one is ServerReport => !('why' in one));
   const findings = asked.map((one) =>
     'why' in one
       ? failed(
@@ -70,7 +74,7 @@ async function examineThrough(urls: readonly string[], version: string, asking: 
   return [...findings, ...heard.map((one) => examineClocks(one, heard, timing.clockSkewMaxMs))];
 }
 
-function examineServer({ url, status }: Heard, version: string): Finding {
+function examineServer({ url, status }: ServerReport, version: string): Finding {
   const name = `server ${status.id}`;
   const running = status.version === undefined ? 'an unknown version' : `version ${status.version}`;
   const found = `${status.state} at ${url}, ${running}`;
@@ -95,7 +99,11 @@ function examineServer({ url, status }: Heard, version: string): Finding {
 }
 
 /** Servers compare their clocks all the time; the local clock is compared by one answer. */
-function examineClocks({ status, ahead }: Heard, all: readonly Heard[], skewMs: number): Finding {
+function examineClocks(
+  { status, ahead }: ServerReport,
+  all: readonly ServerReport[],
+  skewMs: number,
+): Finding {
   const name = `clock ${status.id}`;
   const offsets = Object.entries(status.clockOffsets).map(([peer, { offsetMs, errorMs }]) => {
     // Two servers' measurements of each other have opposite signs; the common part is the network delay.
@@ -130,7 +138,7 @@ export async function examinePorts(
   addresses: readonly string[],
   access: Access = Access.NONE,
 ): Promise<Finding[]> {
-  const asking = new Asking(access);
+  const asking = new DoctorClient(access);
   try {
     return await examinePortsThrough(addresses, asking);
   } finally {
@@ -138,7 +146,7 @@ export async function examinePorts(
   }
 }
 
-async function examinePortsThrough(addresses: readonly string[], asking: Asking): Promise<Finding[]> {
+async function examinePortsThrough(addresses: readonly string[], asking: DoctorClient): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const address of addresses) {
     const url = new URL(address.includes('://') ? address : `http://${address}`);
@@ -190,16 +198,18 @@ async function isHere(host: string): Promise<boolean> {
 
 async function askServer(
   url: string,
-  asking: Asking,
-): Promise<Heard | { readonly url: string; readonly why: string }> {
+  asking: DoctorClient,
+): Promise<ServerReport | { readonly url: string; readonly why: string }> {
   const answer = await ask<ServerStatus>(`${url}/v1/status/self`, asking);
   if ('why' in answer) return { url, why: answer.why };
   return { url, status: answer.value, ahead: answer.ahead };
 }
 
-type Answer<Value> = { readonly value: Value; readonly ahead: Heard['ahead'] } | { readonly why: string };
+type Answer<Value> =
+  | { readonly value: Value; readonly ahead: ServerReport['ahead'] }
+  | { readonly why: string };
 
-async function ask<Value>(url: string, asking: Asking): Promise<Answer<Value>> {
+async function ask<Value>(url: string, asking: DoctorClient): Promise<Answer<Value>> {
   try {
     const sentMs = systemWorld.wallMs();
     const response = await asking.get(url);

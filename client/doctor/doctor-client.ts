@@ -7,7 +7,7 @@ import type { Access } from '../transport/access.ts';
 export const ANSWER_MS = 5_000;
 
 /** Requests of the doctor: each once, without a retry. */
-export class Asking {
+export class DoctorClient {
   readonly #agent: Agent;
   readonly #access: Access;
 
@@ -27,8 +27,8 @@ export class Asking {
 }
 
 /** @returns the servers at `urls`, followed by the others that they know */
-export async function everyServer(urls: readonly string[], access: Access): Promise<string[]> {
-  const asking = new Asking(access);
+export async function allServers(urls: readonly string[], access: Access): Promise<string[]> {
+  const asking = new DoctorClient(access);
   try {
     const named = await Promise.all(
       urls.map((url) => answerOf<ServerStatus>(asking, `${url}/v1/status/self`)),
@@ -44,7 +44,7 @@ export async function everyServer(urls: readonly string[], access: Access): Prom
 }
 
 /** @returns null without a good answer, which other checks explain */
-async function answerOf<Value>(asking: Asking, url: string): Promise<Value | null> {
+async function answerOf<Value>(asking: DoctorClient, url: string): Promise<Value | null> {
   try {
     const response = await asking.get(url);
     const value = parseJsonObject(await response.body.text());

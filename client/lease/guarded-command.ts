@@ -139,7 +139,7 @@ export class GuardedCommand {
     this.#guard.on('close', () => {
       this.#timer?.cancel();
       if (this.#last === null) this.#killCommand();
-      resolve(this.#last ?? this.#unheard());
+      resolve(this.#last ?? this.#endWithoutReport());
     });
     return promise;
   }
@@ -148,7 +148,7 @@ export class GuardedCommand {
    * The guard is gone without a last report. If the command's time was over, the guard has done its duty: the report is
    * lost if this process was stopped while it was about to write.
    */
-  #unheard(): CommandEnd {
+  #endWithoutReport(): CommandEnd {
     if (this.#pid === null || leaseLeftMs(this.#world, this.#kill) > 0)
       return { kind: 'unguarded', killed: this.#pid !== null };
     return { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };

@@ -172,7 +172,7 @@ export class HeldLease {
     const leftMs = this.remainingMs;
     if (leftMs <= 0) {
       const error = this.#lostError('it is over by the clock of this process');
-      return { kind: 'failed', error, doubtful: false };
+      return { kind: 'failed', error, isOutcomeUnknown: false };
     }
     const request = {
       what: `Cannot ${below === '' ? 'refresh' : 'change keys of'} lease "${this.name}"`,
@@ -190,7 +190,7 @@ export class HeldLease {
         // Others may have held it in between: what it protects has to start again, with the new token.
         const error = this.#lostError(`its session has it anew, with token ${token}`);
         this.#loseEarly(error);
-        return { kind: 'failed', error, doubtful: false };
+        return { kind: 'failed', error, isOutcomeUnknown: false };
       }
     } else if (outcome.error.code === 'lease-lost') this.#loseEarly(outcome.error);
     return outcome;

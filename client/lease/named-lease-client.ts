@@ -3,7 +3,7 @@ import { Backoff } from '../../base/retry.ts';
 import type { World } from '../../base/world.ts';
 import { HEADER_SESSION } from '../../wire/lease-headers.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
-import type { GrantedLease, LeaseEvent, LeaseList, LeaseLook } from '../../wire/named-lease-api.ts';
+import type { GrantedLease, LeaseEvent, LeaseList, LeaseQueryAnswer } from '../../wire/named-lease-api.ts';
 import type { ClusterClientOptions } from '../cluster/cluster-client.ts';
 import { Access } from '../transport/access.ts';
 import { CLIENT_PACE } from '../transport/backoff.ts';
@@ -73,7 +73,7 @@ export class NamedLeaseClient implements LeaseExchange {
           doubtful = true;
           continue;
         }
-        doubtful ||= outcome.doubtful;
+        doubtful ||= outcome.isOutcomeUnknown;
         const { holder } = outcome.error.details;
         if (outcome.error.code !== 'lease-taken' || holder === undefined || !wait) throw outcome.error;
         if (holder.token !== told) onTaken?.(holder);
@@ -91,7 +91,7 @@ export class NamedLeaseClient implements LeaseExchange {
   }
 
   /** The state of a lease at a majority. */
-  look(name: string, options: CallOptions = {}): Promise<LeaseLook> {
+  show(name: string, options: CallOptions = {}): Promise<LeaseQueryAnswer> {
     return this.#get(`Cannot look at lease "${name}"`, leasePath(name), options);
   }
 

@@ -1,4 +1,4 @@
-import type { Happening, LiveResync, LiveState } from '../../wire/live-api.ts';
+import type { LiveResync, LiveState, ServerEvent } from '../../wire/live-api.ts';
 import type { Endpoints } from '../transport/endpoints.ts';
 import { followEvents } from '../transport/event-stream.ts';
 
@@ -7,7 +7,7 @@ const SILENT_MS_MAX = 4_000;
 
 export type LiveEvent =
   | { readonly kind: 'resync'; readonly resync: LiveResync; readonly url: string }
-  | { readonly kind: 'happened'; readonly happening: Happening }
+  | { readonly kind: 'happened'; readonly happening: ServerEvent }
   | { readonly kind: 'state'; readonly state: LiveState };
 
 /**

@@ -1,11 +1,11 @@
-import type { Happening, LiveFile, LiveServer, LiveState } from '../../wire/live-api.ts';
+import type { LiveFile, LiveServer, LiveState, ServerEvent } from '../../wire/live-api.ts';
 import { formatTable } from '../terminal/output.ts';
 import { formatBytes, formatDuration } from '../terminal/quantities.ts';
 
 const BAR_WIDTH = 20;
 const SIGNS = { good: '+', neutral: ' ', bad: '!' } as const;
 
-export function happeningLine({ atMs, mood, text, path, file }: Happening): string {
+export function eventLine({ atMs, mood, text, path, file }: ServerEvent): string {
   const name = path ?? `file ${file}`;
   return `${new Date(atMs).toISOString().slice(11, 23)}Z ${SIGNS[mood]} ${text.replaceAll('{file}', name)}`;
 }

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { close, constants, fstatSync, open, read } from 'node:fs';
 import { open as openFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { giveBack, lentMemory } from '../../base/releasable-memory.ts';
+import { releasableMemory, releaseMemory } from '../../base/releasable-memory.ts';
 import type { Timer, World } from '../../base/world.ts';
 import { crc32 } from '../../platform/crc32.ts';
 import {
@@ -76,13 +76,13 @@ export class LocalDisk {
 
   /** Reads bytes from `offset` to `end`. @returns lent memory; null if the bytes are missing or others */
   async read({ extents }: FileLocations, offset: number, end: number): Promise<Buffer | null> {
-    const out = lentMemory(end - offset);
+    const out = releasableMemory(end - offset);
     const wanted = extents.filter(({ begin, length }) => begin < end && begin + length > offset);
     fillHoles(out, wanted, offset, end);
     // All reads have ended when it resolves: the memory is free from then on.
     const found = await Promise.all(wanted.map((extent) => this.#read(extent, out, offset, end)));
     if (found.every((isGood) => isGood)) return out;
-    giveBack(out);
+    releaseMemory(out);
     return null;
   }
 
@@ -96,14 +96,14 @@ export class LocalDisk {
   async #read(extent: Extent, out: Buffer, offset: number, end: number): Promise<boolean> {
     const { begin, length, container, position, crc32: sum } = extent;
     const isWhole = begin >= offset && begin + length <= end;
-    const bytes = isWhole ? out.subarray(begin - offset, begin - offset + length) : lentMemory(length);
+    const bytes = isWhole ? out.subarray(begin - offset, begin - offset + length) : releasableMemory(length);
     const isThere = await this.#fill(container, position, bytes);
     const isGood = isThere && crc32(bytes) === sum;
     if (!isGood) this.#mismatch(container);
     if (isWhole) return isGood;
     const from = Math.max(begin, offset);
     out.set(bytes.subarray(from - begin, Math.min(begin + length, end) - begin), from - offset);
-    giveBack(bytes);
+    releaseMemory(bytes);
     return isGood;
   }
 

@@ -1,4 +1,4 @@
-import { giveBack } from '../../base/releasable-memory.ts';
+import { releaseMemory } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import {
   decodeLocations,
@@ -110,7 +110,7 @@ export class LocalReads {
     const nowMs = this.#world.nowMs();
     const { primary } = subject;
     for (const id of primary === null ? replicas : [primary, ...replicas]) {
-      const endpoint = this.#exchanger.endpoints.named(id, nowMs);
+      const endpoint = this.#exchanger.endpoints.usableById(id, nowMs);
       if (endpoint === null) continue;
       const known = this.#known.get(endpoint);
       if (known === undefined || (known.kind === 'none' && known.untilMs <= nowMs)) void this.#ask(endpoint);
@@ -200,12 +200,12 @@ async function inTime(
   const first = await Promise.race([reading, late.promise]);
   timer.cancel();
   if (first === 'late') {
-    void reading.then((bytes) => bytes !== null && giveBack(bytes));
+    void reading.then((bytes) => bytes !== null && releaseMemory(bytes));
     return 'late';
   }
   if (first === null) return 'other';
   // Bytes read after `untilMs` may be of a later version that happens to have the same checksum.
   if (world.nowMs() <= untilMs) return first;
-  giveBack(first);
+  releaseMemory(first);
   return 'late';
 }

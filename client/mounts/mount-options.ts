@@ -27,7 +27,7 @@ export interface MountSettings {
   readonly operationTimeoutMs: number | null;
   readonly xattrs: boolean;
   /** Whether `leasehold.*` attributes are in listings of attributes; `auto`: in those for `getfattr`. */
-  readonly facts: 'auto' | 'listed' | 'hidden';
+  readonly virtualXattrs: 'auto' | 'listed' | 'hidden';
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   /** `auto`: `leases` if the kernel drops single names on request, else `ttl:1s`. */
   readonly cache: CacheMode | { readonly kind: 'auto' };
@@ -193,7 +193,7 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     'facts',
     ['auto', 'listed', 'hidden'],
     'whether `leasehold.*` attributes are in the list of attributes; `auto`, the default, is for `getfattr` alone',
-    (facts) => ({ facts }),
+    (facts) => ({ virtualXattrs: facts }),
   ),
   valued('fsname', 'TEXT', 'what `df` and the table of mounts show as the source', (source) => ({ source })),
   choice(
@@ -236,7 +236,7 @@ const DEFAULTS: MountSettings = {
   directoryMask: null,
   operationTimeoutMs: null,
   xattrs: true,
-  facts: 'auto',
+  virtualXattrs: 'auto',
   logLevel: 'info',
   cache: { kind: 'auto' },
   flushBehind: false,

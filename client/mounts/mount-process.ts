@@ -183,7 +183,7 @@ function daemonArguments(options: MountOptions, directory: string): string[] {
 
 /** Makes sure that the directory exists and nothing is mounted on it; removes a dead mount. */
 async function makeRoom(directory: string): Promise<void> {
-  const look = await lookAt(directory);
+  const look = await probeDirectory(directory);
   if (look === 'missing') {
     throw notFoundFailure(
       `Cannot mount on "${directory}": there is no such directory`,
@@ -210,7 +210,9 @@ async function makeRoom(directory: string): Promise<void> {
     );
 }
 
-async function lookAt(directory: string): Promise<'directory' | 'other' | 'missing' | 'dead' | 'hangs'> {
+async function probeDirectory(
+  directory: string,
+): Promise<'directory' | 'other' | 'missing' | 'dead' | 'hangs'> {
   // In a child process, which can be killed: a thread that hangs would keep this process from ending.
   const beganMs = systemWorld.nowMs();
   await run('stat', [directory], LOOK_TIMEOUT_MS);

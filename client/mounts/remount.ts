@@ -56,7 +56,7 @@ export async function remountDirectory(
     },
   );
   if (answer.kind !== 'done') throw await refused(cannot, directory, answer);
-  return process.getuid?.() === 0 ? tellKernel(directory, mode) : null;
+  return process.getuid?.() === 0 ? remountInKernel(directory, mode) : null;
 }
 
 async function socketOf(directory: string): Promise<string | null> {
@@ -97,7 +97,7 @@ async function refused(
 }
 
 /** The mount refuses changes already: the table is for `findmnt` and for programs that check before they write. */
-async function tellKernel(directory: string, mode: 'ro' | 'rw'): Promise<string | null> {
+async function remountInKernel(directory: string, mode: 'ro' | 'rw'): Promise<string | null> {
   const told = await run('mount', ['-i', '-o', `remount,${mode}`, directory]);
   if (told.kind === 'done') return null;
   const why = told.kind === 'failed' ? told.output : 'the program mount is not installed';

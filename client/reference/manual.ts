@@ -1,11 +1,11 @@
 import { type CommandText, commandsOf, type OptionText } from './program-tree.ts';
 
-export interface ManualFacts {
+export interface ManualData {
   readonly version: string;
   readonly exitCodes: readonly (readonly [number, string])[];
 }
 
-export function manualText(tree: CommandText, { version, exitCodes }: ManualFacts): string {
+export function manualText(tree: CommandText, { version, exitCodes }: ManualData): string {
   const name = tree.path;
   return [
     `.TH ${name.toUpperCase()} 1 "" "${name} ${version}" "User Commands"`,

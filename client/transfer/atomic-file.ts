@@ -5,7 +5,7 @@ import { systemWorld } from '../../world/system-world.ts';
 const SUFFIX_BYTES = 8;
 
 /** Writes beside the file, syncs and renames: after a crash the old file is there, or the whole new one. */
-export async function writeWholeFile(
+export async function writeFileAtomically(
   path: string,
   mode: number,
   write: (file: FileHandle) => Promise<void>,

@@ -1,5 +1,5 @@
 /** Runs a bounded number of transfers at a time; the first failure ends them all. */
-export class UnderWay {
+export class BoundedTransfers {
   readonly #most: number;
   readonly #all = new Set<Promise<void>>();
   #failure: { readonly error: unknown } | null = null;

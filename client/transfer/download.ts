@@ -5,7 +5,7 @@ import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { FileHandle } from '../cluster/file-handle.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { entityTag } from './entity-tag.ts';
-import { ahead } from './prefetch.ts';
+import { prefetch } from './prefetch.ts';
 
 const PIECE_BYTES = 1024 * 1024;
 const PIECES_IN_FLIGHT_MAX = 4;
@@ -53,7 +53,7 @@ async function* readPieces(
   };
   const lengthAt = (offset: number): number => Math.min(PIECE_BYTES, begun.sizeBytes - offset);
   let yielded = 0;
-  const pieces = ahead(offsets(), PIECES_IN_FLIGHT_MAX, (offset) =>
+  const pieces = prefetch(offsets(), PIECES_IN_FLIGHT_MAX, (offset) =>
     file.read(offset, lengthAt(offset), options),
   );
   for await (const { bytes } of pieces) {

@@ -1,5 +1,5 @@
 /** Prepares up to `most` values ahead of their turn, and yields the results in the order of the values. */
-export async function* ahead<Value, Prepared>(
+export async function* prefetch<Value, Prepared>(
   values: AsyncIterable<Value> | Iterable<Value>,
   most: number,
   prepare: (value: Value) => Promise<Prepared>,

@@ -2,7 +2,7 @@ import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { FileHandle } from '../cluster/file-handle.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import { UnderWay } from './bounded-transfers.ts';
+import { BoundedTransfers } from './bounded-transfers.ts';
 import { entityTag } from './entity-tag.ts';
 import { whoami } from './whoami.ts';
 
@@ -89,7 +89,7 @@ async function writePieces(
   options: UploadOptions,
   onPiece: () => void,
 ): Promise<number> {
-  const writes = new UnderWay(PIECES_IN_FLIGHT_MAX);
+  const writes = new BoundedTransfers(PIECES_IN_FLIGHT_MAX);
   let offset = 0;
   let acknowledgedBytes = 0;
   try {

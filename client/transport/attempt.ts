@@ -69,7 +69,7 @@ export async function attemptOnce<Value>(parts: AttemptParts<Value>): Promise<At
       body: request.body ?? null,
       signal: controller.signal,
     });
-    endpoint.pulse.heard();
+    endpoint.pulse.signOfLife();
     parts.received(response.headers);
     if (response.statusCode >= 200 && response.statusCode < 300)
       return { kind: 'answered', value: await parts.read(response) };

@@ -1,7 +1,7 @@
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { assert } from '../../base/assert.ts';
-import { lentMemory } from '../../base/releasable-memory.ts';
+import { releasableMemory } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../../wire/http-api.ts';
 import { Access, type TlsOptions } from './access.ts';
@@ -27,7 +27,7 @@ export class UnusualAnswerError extends Error {
 }
 
 /** The server is of a release without connections for contents: requests use the others. */
-export class NoContentsError extends Error {
+export class NoWriteConnectionsError extends Error {
   override readonly name = 'NoContentsError';
 }
 
@@ -301,7 +301,7 @@ class Connection {
       consent.resolve();
       return;
     }
-    const refused = new NoContentsError('The server has no connections for writes');
+    const refused = new NoWriteConnectionsError('The server has no connections for writes');
     this.destroy(refused);
   }
 
@@ -322,7 +322,7 @@ class Connection {
       return;
     }
     if (rest.length > head.bodyBytes) throw new Error('The server spoke without being asked');
-    this.#body = lentMemory(head.bodyBytes);
+    this.#body = releasableMemory(head.bodyBytes);
     this.#body.set(rest);
     this.#bodyFilled = rest.length;
     if (rest.length === head.bodyBytes) this.#answered(head, this.#body);

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Access } from './access.ts';
-import { Pulse } from './liveness-probe.ts';
+import { LivenessProbe } from './liveness-probe.ts';
 import type { Response } from './response.ts';
 import type { ServerChannel, ServerRequest, StreamedResponse } from './server-channel.ts';
 import { SocketChannel } from './socket-channel.ts';
@@ -15,7 +15,7 @@ export interface EndpointEvents {
 export class Endpoint {
   readonly world: World;
   readonly url: string;
-  readonly pulse: Pulse;
+  readonly pulse: LivenessProbe;
   /** Whether the caller gave its address; discovered servers are dropped when they leave the cluster. */
   readonly given: boolean;
   id: string | null = null;
@@ -54,7 +54,7 @@ export class Endpoint {
       },
       elsewhere: () => events.elsewhere(this),
     };
-    this.pulse = new Pulse(world, this.#channel, pulse);
+    this.pulse = new LivenessProbe(world, this.#channel, pulse);
   }
 
   /** One exchange, which may be repeated freely. @throws the reason of the signal, or why there is no answer */
@@ -90,7 +90,7 @@ export class Endpoint {
   /** @returns whether to ask it now; one that is away is probed in the background */
   isUsable(nowMs: number): boolean {
     if (!this.isAway) return this.avoidUntilMs <= nowMs;
-    this.pulse.askWhetherBack(nowMs);
+    this.pulse.probeIfAway(nowMs);
     return false;
   }
 

@@ -63,11 +63,11 @@ export class Endpoints {
     return this.#all[start % count] as Endpoint;
   }
 
-  canAsk(id: string, nowMs: number): boolean {
+  isIdUsable(id: string, nowMs: number): boolean {
     return this.#byId.get(id)?.isUsable(nowMs) ?? false;
   }
 
-  named(id: string, nowMs: number): Endpoint | null {
+  usableById(id: string, nowMs: number): Endpoint | null {
     const endpoint = this.#byId.get(id);
     return endpoint?.isUsable(nowMs) === true ? endpoint : null;
   }

@@ -14,7 +14,7 @@ const ATTEMPT_FIRST_MS = 5_000;
 /** The longest pause that the client grants a server that is recovering or says `busy`. */
 const RETRY_AFTER_OBEYED_MS = 1_000;
 
-export interface CourseOptions {
+export interface AttemptOptions {
   readonly signal?: AbortSignal;
   /** If no server accepts a connection, fail at once instead of waiting for one. */
   readonly failFast?: boolean;
@@ -25,7 +25,7 @@ export interface CourseOptions {
 
 export interface ExchangeFailure {
   readonly error: ServiceError;
-  readonly doubtful: boolean;
+  readonly isOutcomeUnknown: boolean;
 }
 
 export interface ExchangeCourseParts {
@@ -34,12 +34,12 @@ export interface ExchangeCourseParts {
   readonly access: Access;
   readonly request: ExchangeRequest;
   readonly subject: { primary: string | null };
-  readonly options: CourseOptions;
+  readonly options: AttemptOptions;
   readonly timeoutMs: number;
 }
 
 /** The state of one request over its attempts: the next step, the bound of the next attempt, and the final error. */
-export class ExchangeCourse {
+export class ExchangeAttempts {
   readonly deadlineMs: number;
   readonly #parts: ExchangeCourseParts;
   readonly #retry: Retry;
@@ -50,7 +50,7 @@ export class ExchangeCourse {
   #patienceIntervals = 0;
   #lastProblem: ServiceError | null = null;
   #lastCause: Error | null = null;
-  readonly #distrusted = new Set<Endpoint>();
+  readonly #untrusted = new Set<Endpoint>();
   #doubtful = false;
   /** A server may have forwarded the request earlier, without an answer. */
   #passedOn = false;
@@ -92,9 +92,12 @@ export class ExchangeCourse {
             cause ?? this.#lastCause ?? new Error('no time was left for an attempt'),
           );
     const doubtful = this.#doubtful;
-    if (!doubtful || error.code === 'unknown') return { error, doubtful };
+    if (!doubtful || error.code === 'unknown') return { error, isOutcomeUnknown: doubtful };
     const message = `${request.what}: no certain answer within ${Math.round(world.nowMs() - this.#startMs)} ms, it may have happened (${error.message})`;
-    return { error: new ServiceError('unknown', message, error.details, { cause: error }), doubtful };
+    return {
+      error: new ServiceError('unknown', message, error.details, { cause: error }),
+      isOutcomeUnknown: doubtful,
+    };
   }
 
   #outcomeOf(attempt: FailedAttempt, endpoint: Endpoint): RetryOutcome {
@@ -114,7 +117,7 @@ export class ExchangeCourse {
     if (code === 'unauthorized' && access.refresh(world.nowMs())) return { kind: 'again' };
     if (code === 'unknown') this.#doubtful ||= request.mutation;
     if (remedy !== 'retry' && remedy !== 'redirect') {
-      this.#final = { error, doubtful: this.#doubtful || this.#passedOn };
+      this.#final = { error, isOutcomeUnknown: this.#doubtful || this.#passedOn };
       return { kind: 'final' };
     }
     if (remedy === 'retry' && code !== 'busy') this.#passedOn ||= request.mutation;
@@ -122,7 +125,7 @@ export class ExchangeCourse {
     const { primary, retryAfterMs } = error.details;
     if (primary !== undefined) subject.primary = primary;
     const isElsewhere = remedy === 'redirect' && primary !== undefined && primary !== endpoint.id;
-    if (isElsewhere && endpoints.canAsk(primary, world.nowMs()))
+    if (isElsewhere && endpoints.isIdUsable(primary, world.nowMs()))
       return { kind: 'elsewhere', movesMax: endpoints.all.length, otherwise: 'later' };
     const leastMs = Math.min(retryAfterMs ?? 0, RETRY_AFTER_OBEYED_MS);
     // These two concern the server and not the file: the others are asked meanwhile.
@@ -134,11 +137,11 @@ export class ExchangeCourse {
     const { world, endpoints, request, options } = this.#parts;
     endpoint.markDead(world.nowMs());
     this.#lastCause = cause;
-    if (isTrustFailure(cause)) this.#distrusted.add(endpoint);
+    if (isTrustFailure(cause)) this.#untrusted.add(endpoint);
     // If other servers are left, wait for them: a single one may have been revoked.
-    const isDistrusted = isTrustFailure(cause) && endpoints.all.every((one) => this.#distrusted.has(one));
+    const isDistrusted = isTrustFailure(cause) && endpoints.all.every((one) => this.#untrusted.has(one));
     const error = isDistrusted ? distrusted(request, endpoint, cause) : noAnswer(endpoints, request, cause);
-    this.#final = { error, doubtful: this.#doubtful };
+    this.#final = { error, isOutcomeUnknown: this.#doubtful };
     const isFinal = isDistrusted || (options.failFast === true && endpoints.allDead());
     return {
       ...{ kind: 'elsewhere', movesMax: endpoints.all.length - 1 },

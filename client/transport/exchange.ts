@@ -11,7 +11,12 @@ import type { Access } from './access.ts';
 import { type Attempt, type AttemptLimits, attemptOnce } from './attempt.ts';
 import type { Endpoint } from './endpoint.ts';
 import { Endpoints } from './endpoints.ts';
-import { type CourseOptions, ExchangeCourse, type ExchangeFailure, noAnswer } from './exchange-attempts.ts';
+import {
+  type AttemptOptions,
+  ExchangeAttempts,
+  type ExchangeFailure,
+  noAnswer,
+} from './exchange-attempts.ts';
 import { FileCapabilities } from './file-capabilities.ts';
 import { type ExchangeRequest, postRequest } from './request.ts';
 import { type Response, readJson } from './response.ts';
@@ -27,7 +32,7 @@ export interface TimedAnswer<Value> {
   readonly sentMs: number;
 }
 
-export interface CallOptions extends CourseOptions {
+export interface CallOptions extends AttemptOptions {
   readonly timeoutMs?: number;
 }
 
@@ -133,11 +138,11 @@ export class Exchanger {
     if (attempt.kind === 'answered') return attempt;
     if (attempt.kind === 'problem') {
       if (attempt.error.code === 'forbidden') this.capabilities.forget(request.files ?? []);
-      return { kind: 'failed', error: attempt.error, doubtful: false };
+      return { kind: 'failed', error: attempt.error, isOutcomeUnknown: false };
     }
     if (attempt.kind === 'unreached') endpoint.markDead(this.world.nowMs());
     const error = noAnswer(this.endpoints, request, attempt.cause);
-    return { kind: 'failed', error, doubtful: attempt.kind === 'cut' && request.mutation };
+    return { kind: 'failed', error, isOutcomeUnknown: attempt.kind === 'cut' && request.mutation };
   }
 
   async #capable(request: ExchangeRequest, options: CallOptions): Promise<ExchangeOutcome<ExchangeRequest>> {
@@ -158,7 +163,7 @@ export class Exchanger {
     } catch (error) {
       options.signal?.throwIfAborted();
       if (!(error instanceof ServiceError)) throw error;
-      return { kind: 'failed', error, doubtful: false };
+      return { kind: 'failed', error, isOutcomeUnknown: false };
     }
   }
 
@@ -171,7 +176,7 @@ export class Exchanger {
     const { world, endpoints } = this;
     const timeoutMs = options.timeoutMs ?? this.operationTimeoutMs;
     const parts = { world, endpoints, access: this.#access, request, subject, options, timeoutMs };
-    const course = new ExchangeCourse(parts);
+    const course = new ExchangeAttempts(parts);
     let last: Endpoint | null = null;
     for (;;) {
       options.signal?.throwIfAborted();

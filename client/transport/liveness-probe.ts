@@ -26,7 +26,7 @@ interface Watch {
   readonly onSilent: () => void;
 }
 
-export interface PulseEvents {
+export interface LivenessEvents {
   /** The server shows no sign of life, although its answers are awaited. */
   silent(): void;
   alive(): void;
@@ -40,10 +40,10 @@ export interface PulseEvents {
  * others may be taken. A server that answers keeps its requests, however long they take: it may be waiting for an
  * election.
  */
-export class Pulse {
+export class LivenessProbe {
   readonly #world: World;
-  readonly #channel: Pick<ServerChannel, 'probe' | 'hasMoved' | 'connectMs'>;
-  readonly #events: PulseEvents;
+  readonly #channel: Pick<ServerChannel, 'probe' | 'hasReceived' | 'connectMs'>;
+  readonly #events: LivenessEvents;
   readonly #watches = new Set<Watch>();
   #timer: Timer | null = null;
   #interval = 0;
@@ -58,8 +58,8 @@ export class Pulse {
 
   constructor(
     world: World,
-    channel: Pick<ServerChannel, 'probe' | 'hasMoved' | 'connectMs'>,
-    events: PulseEvents,
+    channel: Pick<ServerChannel, 'probe' | 'hasReceived' | 'connectMs'>,
+    events: LivenessEvents,
   ) {
     this.#world = world;
     this.#channel = channel;
@@ -78,12 +78,12 @@ export class Pulse {
     return () => this.#watches.delete(watch);
   }
 
-  heard(): void {
+  signOfLife(): void {
     this.#quietIntervals = QUIET_INTERVALS;
     this.#live();
   }
 
-  askWhetherBack(nowMs: number): void {
+  probeIfAway(nowMs: number): void {
     if (this.#question !== null || nowMs < this.#returnAtMs || this.#closed) return;
     this.#ask();
   }
@@ -95,7 +95,7 @@ export class Pulse {
   close(): void {
     this.#closed = true;
     this.#watches.clear();
-    this.#withdraw();
+    this.#abortProbe();
     this.#stop();
   }
 
@@ -103,7 +103,7 @@ export class Pulse {
     if (this.#timer !== null || this.#closed) return;
     // Only waiting requests, and the connection of a probe, keep the process alive.
     this.#timer = this.#world.every(INTERVAL_MS, () => this.#tick()).unref();
-    this.#channel.hasMoved();
+    this.#channel.hasReceived();
   }
 
   #stop(): void {
@@ -114,10 +114,10 @@ export class Pulse {
   #tick(): void {
     this.#interval++;
     // Bytes and not answers: a large answer on a slow line is a sign of life long before its end.
-    if (this.#channel.hasMoved()) this.heard();
+    if (this.#channel.hasReceived()) this.signOfLife();
     const [oldest] = this.#watches;
     const limit = this.#reach(SILENT_INTERVALS);
-    if (this.#question !== null && this.#interval - this.#question.since >= limit) this.#withdraw();
+    if (this.#question !== null && this.#interval - this.#question.since >= limit) this.#abortProbe();
     if (oldest === undefined) {
       this.#askedAt = null;
       // The next wait starts the timer again; an open probe still needs its end.
@@ -168,14 +168,14 @@ export class Pulse {
   }
 
   #live(): void {
-    this.#withdraw();
+    this.#abortProbe();
     this.#heardAt = this.#interval;
     this.#askedAt = null;
     this.#silent = false;
     this.#events.alive();
   }
 
-  #withdraw(): void {
+  #abortProbe(): void {
     const question = this.#question;
     if (question === null) return;
     this.#question = null;

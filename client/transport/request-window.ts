@@ -31,7 +31,7 @@ export class RequestWindow {
    * First come, first served. @throws ServiceError `no-majority` if no number is free in time; the reason of the signal
    */
   async acquire(limits: WaitLimits): Promise<number> {
-    if (this.#waiting.length === 0 && this.#hasRoom()) return this.#take();
+    if (this.#waiting.length === 0 && this.#isOpen()) return this.#take();
     const { promise, resolve } = Promise.withResolvers<number>();
     this.#waiting.push(resolve);
     const why = `A request sent before has no answer, and no more than ${REQUEST_WINDOW} can follow it`;
@@ -54,7 +54,7 @@ export class RequestWindow {
 
   release(number: number): void {
     this.#inUse.delete(number);
-    while (this.#waiting.length > 0 && this.#hasRoom()) this.#waiting.shift()?.(this.#take());
+    while (this.#waiting.length > 0 && this.#isOpen()) this.#waiting.shift()?.(this.#take());
   }
 
   #take(): number {
@@ -63,7 +63,7 @@ export class RequestWindow {
     return number;
   }
 
-  #hasRoom(): boolean {
+  #isOpen(): boolean {
     return this.#next - this.answered <= REQUEST_WINDOW;
   }
 }

@@ -7,7 +7,7 @@ import type { Timer, World } from '../../base/world.ts';
 import { parseRevokedList, serialText } from '../../wire/tokens.ts';
 
 /** How soon a replaced list applies in a long-running client, such as a mount. */
-const LOOK_MS = 5_000;
+const CHECK_PERIOD_MS = 5_000;
 
 /**
  * Server certificates that this client refuses before they expire, listed in a file. A replaced list applies to open
@@ -26,7 +26,7 @@ export class RevokedServers {
   }
 
   watch(world: World): void {
-    this.#timer ??= world.every(LOOK_MS, () => this.#look()).unref();
+    this.#timer ??= world.every(CHECK_PERIOD_MS, () => this.#look()).unref();
   }
 
   /** Replaces Node's own check of the name, and includes it. */
@@ -38,7 +38,7 @@ export class RevokedServers {
     });
   };
 
-  attend(socket: Socket): void {
+  watchSocket(socket: Socket): void {
     const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined;
     if (certificate === undefined) return;
     this.#sockets.set(socket as TLSSocket, certificate);

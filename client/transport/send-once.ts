@@ -24,7 +24,7 @@ export async function sendOnce<Value>(
     try {
       const outcome = await send(ticket);
       if (outcome.kind === 'answered') return outcome.value;
-      const { error, doubtful } = outcome;
+      const { error, isOutcomeUnknown: doubtful } = outcome;
       if (error.remedy !== 'reopen') throw error;
       ticket.forgotten();
       if (doubtful) throw lostSession(error);

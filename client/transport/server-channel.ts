@@ -23,7 +23,7 @@ export interface ServerChannel {
   /** Asks whether the server is alive, past all waiting requests. @throws if it does not say so */
   probe(signal: AbortSignal): Promise<void>;
   /** @returns whether anything has arrived since the last call */
-  hasMoved(): boolean;
+  hasReceived(): boolean;
   /** The shortest time that a connection took, in milliseconds; 0 before the first. */
   readonly connectMs: number;
   /** Lets exchanges in flight finish, and begins no new ones. */

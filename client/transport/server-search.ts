@@ -10,7 +10,7 @@ import type { ServerRequest } from './server-channel.ts';
 const ID_TIMEOUT_MS = 1_000;
 /** The catalog may have to elect a primary first. */
 const LIST_TIMEOUT_MS = 5_000;
-const TELLERS_MAX = 3;
+const ASKED_SERVERS_MAX = 3;
 const FOUND_MAX = 16;
 
 type Listed = QueryResults['servers']['servers'][number];
@@ -39,7 +39,7 @@ export async function findServers(
   access: Access = Access.NONE,
 ): Promise<FoundServers> {
   const others = known.filter((endpoint) => endpoint !== preferred);
-  const tellers = [preferred, ...others].filter(({ isAway }) => !isAway).slice(0, TELLERS_MAX);
+  const tellers = [preferred, ...others].filter(({ isAway }) => !isAway).slice(0, ASKED_SERVERS_MAX);
   for (const teller of tellers) {
     const list = await askServers(teller, signal);
     if (list === null) continue;
@@ -115,7 +115,7 @@ function candidateOf(
 ): Candidate | null {
   if (listed.state !== 'in' || listed.storageId === '') return null;
   if (known.some(({ id, isAway }) => id === listed.id && !isAway)) return null;
-  const address = addressFrom(listed.url, teller.url);
+  const address = addressReportedBy(listed.url, teller.url);
   if (address === null || known.some(({ url }) => url === address)) return null;
   if (!access.allows(new URL(address))) return null;
   return { listed, endpoint: new Endpoint(teller.world, address, false, events, access) };
@@ -137,7 +137,7 @@ function hasLeft(found: Endpoint, list: readonly Listed[], known: readonly Endpo
 }
 
 /** @returns base URL to try for an address that the server at `tellerUrl` reported; null if it is useless here */
-export function addressFrom(told: string, tellerUrl: string): string | null {
+export function addressReportedBy(told: string, tellerUrl: string): string | null {
   const address = URL.parse(told);
   const teller = URL.parse(tellerUrl);
   if (address === null || teller === null || !/^https?:$/.test(address.protocol)) return null;

@@ -3,7 +3,7 @@ import type { World } from '../../base/world.ts';
 import { get as getHttp } from '../../platform/node-http.ts';
 import { Pool } from '../../platform/undici.ts';
 import type { Access } from './access.ts';
-import { bodyBytes, DirectHttp, NoContentsError, UnusualAnswerError } from './direct-http.ts';
+import { bodyBytes, DirectHttp, NoWriteConnectionsError, UnusualAnswerError } from './direct-http.ts';
 import type { Response } from './response.ts';
 import {
   type ServerChannel,
@@ -24,7 +24,7 @@ interface Way {
   readonly connections: DirectHttp;
   takes(request: ServerRequest): boolean;
   /** The error of an unfit server; it has not executed the request. */
-  readonly unfit: typeof NoContentsError | typeof UnusualAnswerError;
+  readonly unfit: typeof NoWriteConnectionsError | typeof UnusualAnswerError;
 }
 
 export class SocketChannel implements ServerChannel {
@@ -48,7 +48,7 @@ export class SocketChannel implements ServerChannel {
     const connections = [world, url, this.#traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX, access] as const;
     if (url.protocol !== 'https:') {
       const contents = new DirectHttp(...connections, true);
-      this.#ways.add({ connections: contents, takes: isLargeWrite, unfit: NoContentsError });
+      this.#ways.add({ connections: contents, takes: isLargeWrite, unfit: NoWriteConnectionsError });
     }
     const direct = new DirectHttp(...connections);
     this.#ways.add({ connections: direct, takes: () => true, unfit: UnusualAnswerError });
@@ -90,8 +90,8 @@ export class SocketChannel implements ServerChannel {
     });
   }
 
-  hasMoved(): boolean {
-    return this.#traffic.hasMoved();
+  hasReceived(): boolean {
+    return this.#traffic.hasReceived();
   }
 
   get connectMs(): number {

@@ -35,7 +35,7 @@ export class Traffic {
     return this.#connectMs ?? 0;
   }
 
-  hasMoved(): boolean {
+  hasReceived(): boolean {
     let moved = false;
     for (const [socket, seen] of this.#bytesSeen) {
       if (socket.bytesRead === seen) continue;
@@ -48,7 +48,7 @@ export class Traffic {
   add(socket: Socket, tookMs: number): void {
     this.#connectMs = Math.min(tookMs, this.#connectMs ?? tookMs);
     this.#bytesSeen.set(socket, socket.bytesRead);
-    this.#access.revoked?.attend(socket);
+    this.#access.revoked?.watchSocket(socket);
     socket.once('close', () => this.#bytesSeen.delete(socket));
   }
 }

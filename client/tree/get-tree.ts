@@ -15,11 +15,11 @@ import { walk } from '../backup/walk.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { FileHandle } from '../cluster/file-handle.ts';
 import { type CommandFailure, isSystemError, preconditionFailure } from '../terminal/failure.ts';
-import { UnderWay } from '../transfer/bounded-transfers.ts';
+import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import { entityTag } from '../transfer/entity-tag.ts';
-import { ahead } from '../transfer/prefetch.ts';
+import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import { ofOne, type TreeReport } from './report.ts';
+import { attemptOne, type TreeReport } from './report.ts';
 import { isSame } from './same.ts';
 import { FILES_AT_ONCE, PIECES_AT_ONCE, type Piece, partName, resumeOffset, sectionsOf } from './sections.ts';
 
@@ -34,7 +34,7 @@ export async function getTree(
   call: CallOptions,
   onBytes: () => void = () => {},
 ): Promise<void> {
-  const files = new UnderWay(FILES_AT_ONCE);
+  const files = new BoundedTransfers(FILES_AT_ONCE);
   const get = new TreeGet(client, report, call, onBytes);
   /** Directories that could not be made: their entries are skipped. */
   const missing: string[] = [];
@@ -74,7 +74,7 @@ class TreeGet {
   }
 
   async directory(path: string, place: string, { mode }: Attributes): Promise<boolean> {
-    const isThere = await ofOne(this.#report, path, async () => {
+    const isThere = await attemptOne(this.#report, path, async () => {
       const stats = await there(place);
       // A link to a directory is none: it would lead out of the tree.
       if (stats !== null && !stats.isDirectory()) throw inTheWay(place);
@@ -88,7 +88,7 @@ class TreeGet {
   }
 
   async link(path: string, place: string, target: string): Promise<void> {
-    await ofOne(this.#report, path, async () => {
+    await attemptOne(this.#report, path, async () => {
       const stats = await there(place);
       if (stats?.isDirectory()) throw inTheWay(place);
       if (stats?.isSymbolicLink() && (await readlink(place)) === target) return;
@@ -99,7 +99,7 @@ class TreeGet {
   }
 
   async file(path: string, place: string, attributes: Attributes): Promise<void> {
-    await ofOne(this.#report, path, async () => {
+    await attemptOne(this.#report, path, async () => {
       if ((await there(place))?.isDirectory()) throw inTheWay(place);
       for (let attempt = 1; !(await this.#fetched(place, attributes)); attempt++)
         if (attempt === ATTEMPTS_MAX) throw preconditionFailure('it changes whenever it is read');
@@ -143,7 +143,7 @@ class TreeGet {
   }
 
   async #section(file: FileHandle, local: LocalFile, pieces: readonly Piece[]): Promise<boolean> {
-    const read = ahead(pieces, PIECES_AT_ONCE, async ({ offset, length }) => ({
+    const read = prefetch(pieces, PIECES_AT_ONCE, async ({ offset, length }) => ({
       ...{ offset, length },
       bytes: (await file.read(offset, length, this.#call)).bytes,
     }));

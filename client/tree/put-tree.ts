@@ -9,11 +9,11 @@ import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { FileHandle } from '../cluster/file-handle.ts';
 import { baseName, joinPath } from '../cluster/remote-path.ts';
 import { type CommandFailure, preconditionFailure } from '../terminal/failure.ts';
-import { UnderWay } from '../transfer/bounded-transfers.ts';
-import { ahead } from '../transfer/prefetch.ts';
+import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
+import { prefetch } from '../transfer/prefetch.ts';
 import { whoami } from '../transfer/whoami.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import { ofOne, type TreeReport } from './report.ts';
+import { attemptOne, type TreeReport } from './report.ts';
 import { isSame } from './same.ts';
 import {
   FILES_AT_ONCE,
@@ -45,7 +45,7 @@ export async function putTree(
   call: CallOptions,
   onBytes: () => void = () => {},
 ): Promise<void> {
-  const files = new UnderWay(FILES_AT_ONCE);
+  const files = new BoundedTransfers(FILES_AT_ONCE);
   const put = new TreePut(client, local, target.volume, report, call, files, onBytes);
   try {
     const { mode, uid, gid } = await lstat(local, { bigint: true }).then(ownOf);
@@ -80,7 +80,7 @@ class TreePut {
   readonly #volume: string;
   readonly #report: TreeReport;
   readonly #call: CallOptions;
-  readonly #files: UnderWay;
+  readonly #files: BoundedTransfers;
   readonly #onBytes: () => void;
 
   constructor(
@@ -89,7 +89,7 @@ class TreePut {
     volume: string,
     report: TreeReport,
     call: CallOptions,
-    files: UnderWay,
+    files: BoundedTransfers,
     onBytes: () => void,
   ) {
     this.#client = client;
@@ -106,7 +106,7 @@ class TreePut {
     for await (const { name, attributes } of this.#client.list({ inode }, this.#call))
       known.set(name, attributes);
     const local = join(this.#local, path);
-    const found = await ofOne(this.#report, path, () => readdir(local, { encoding: 'buffer' }));
+    const found = await attemptOne(this.#report, path, () => readdir(local, { encoding: 'buffer' }));
     const names: string[] = [];
     for (const bytes of found ?? []) {
       const name = utf8Text(bytes);
@@ -137,20 +137,20 @@ class TreePut {
 
   async #entry(path: string, place: Place, known: Attributes | null): Promise<void> {
     const local = join(this.#local, path);
-    const stats = await ofOne(this.#report, path, () => lstat(local, { bigint: true }));
+    const stats = await attemptOne(this.#report, path, () => lstat(local, { bigint: true }));
     if (stats === null) return;
     if (stats.isDirectory()) {
-      const directory = await ofOne(this.#report, path, () => this.made(place, known, ownOf(stats)));
+      const directory = await attemptOne(this.#report, path, () => this.made(place, known, ownOf(stats)));
       if (directory !== null) await this.directory(path, directory);
     } else if (stats.isSymbolicLink()) {
-      await ofOne(this.#report, path, async () =>
+      await attemptOne(this.#report, path, async () =>
         this.#link(linkText(await readlink(local, { encoding: 'buffer' })), place, known, ownOf(stats)),
       );
     } else if (stats.isFile()) {
       if (isSame(stats, known)) this.#report.same += 1;
       else
         await this.#files.begin(async () => {
-          await ofOne(this.#report, path, () => this.#file(local, place, known));
+          await attemptOne(this.#report, path, () => this.#file(local, place, known));
         });
     } else {
       this.#report.skipped.push(path);
@@ -251,7 +251,7 @@ class TreePut {
   }
 
   async #section(local: LocalFile, file: FileHandle, pieces: readonly Piece[]): Promise<void> {
-    const written = ahead(pieces, PIECES_AT_ONCE, async ({ offset, length }) => {
+    const written = prefetch(pieces, PIECES_AT_ONCE, async ({ offset, length }) => {
       const bytes = Buffer.allocUnsafe(length);
       for (let got = 0; got < length; ) {
         const { bytesRead } = await local.read(bytes, got, length - got, offset + got);

@@ -32,7 +32,7 @@ export function treeReport(): TreeReport {
 }
 
 /** @returns the result of `step`; null, and a line in the report, if it fails for a reason of `path` alone */
-export async function ofOne<Value>(
+export async function attemptOne<Value>(
   report: TreeReport,
   path: string,
   step: () => Promise<Value>,
@@ -50,7 +50,7 @@ export async function ofOne<Value>(
 }
 
 /** Prints what could not be copied, each with its reason. @throws CommandFailure if there is something */
-export function assertNoneFailed(failed: TreeReport['failed'], verb: 'copy' | 'restore'): void {
+export function throwIfAnyFailed(failed: TreeReport['failed'], verb: 'copy' | 'restore'): void {
   for (const { path, why } of failed)
     process.stderr.write(`leasehold: Cannot ${verb} "${printable(path)}": ${why}\n`);
   if (failed.length === 0) return;

@@ -21,10 +21,10 @@ const CALL_ERRNOS: ReadonlySet<ErrnoName> = new Set([
 export class DirectoryCalls {
   readonly #parts: CallParts;
   readonly #directories: Directories;
-  readonly #inodeCalls: Pick<InodeCalls, 'noteRemoved'>;
+  readonly #inodeCalls: Pick<InodeCalls, 'recordRemoved'>;
   readonly #errorCursors = new Map<number, ErrorCursor>();
 
-  constructor(parts: CallParts, directories: Directories, inodeCalls: Pick<InodeCalls, 'noteRemoved'>) {
+  constructor(parts: CallParts, directories: Directories, inodeCalls: Pick<InodeCalls, 'recordRemoved'>) {
     this.#parts = parts;
     this.#directories = directories;
     this.#inodeCalls = inodeCalls;
@@ -41,7 +41,7 @@ export class DirectoryCalls {
   async readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
     const { accesses, inodes } = this.#parts;
     const page = await this.#listedPage(handle, offset, countMax);
-    const inode = this.#directories.isNoted(handle) ? this.#directories.inodeOf(handle) : undefined;
+    const inode = this.#directories.countsAsAccess(handle) ? this.#directories.inodeOf(handle) : undefined;
     const attributes = inode === undefined ? undefined : inodes.cache.attributes.lastOf(inode);
     // Its attributes are unknown while a name in it changes: the next listing records the access.
     if (attributes !== undefined) accesses.read(attributes);
@@ -56,7 +56,7 @@ export class DirectoryCalls {
       return await this.#directories.read(handle, offset, countMax);
     } catch (error) {
       if (!isNotFound(error) || inode === root) throw error;
-      await this.#inodeCalls.noteRemoved(inode);
+      await this.#inodeCalls.recordRemoved(inode);
       if (removed.of(inode) === undefined) throw error;
       return { entries: [] };
     }

@@ -17,7 +17,7 @@ const XATTR_REPLACE = 2;
 export class InodeCalls {
   readonly #parts: CallParts;
   readonly #directories: Directories;
-  #rootHeard: Answered | undefined;
+  #rootLast: Answered | undefined;
 
   constructor(parts: CallParts, directories: Directories) {
     this.#parts = parts;
@@ -28,12 +28,12 @@ export class InodeCalls {
     const { inodes, root } = this.#parts;
     if (inode !== root) return this.#unlessRemoved(inode, {}, () => inodes.attributes(inode));
     try {
-      this.#rootHeard = await inodes.attributes(inode);
+      this.#rootLast = await inodes.attributes(inode);
     } catch (error) {
       // `df` requests the root's attributes first: while the cluster is away, it gets the last ones.
-      if (this.#rootHeard === undefined || errnoName(error) !== 'ETIMEDOUT') throw error;
+      if (this.#rootLast === undefined || errnoName(error) !== 'ETIMEDOUT') throw error;
     }
-    return this.#rootHeard;
+    return this.#rootLast;
   }
 
   async attributesWithCreation(inode: number): Promise<Answered> {
@@ -41,7 +41,7 @@ export class InodeCalls {
     const attributes = await this.attributes(inode);
     // The attributes of a file that was created here lack the creation time.
     if (attributes.createdNs !== undefined) return attributes;
-    return this.#unlessRemoved(inode, {}, async () => inodes.present(await inodes.ask(inode)));
+    return this.#unlessRemoved(inode, {}, async () => inodes.present(await inodes.request(inode)));
   }
 
   async readLink(inode: number): Promise<string> {
@@ -49,7 +49,7 @@ export class InodeCalls {
     const attributes =
       inodes.cache.attributes.of(inode) ??
       inodes.cache.lookedUp(inode) ??
-      (await staleIfGone(inodes.ask(inode)));
+      (await staleIfGone(inodes.request(inode)));
     if (attributes.kind !== 'symlink') throw new ErrnoError('EINVAL', `Inode ${inode} is no symbolic link`);
     accesses.read(attributes);
     return attributes.target;
@@ -90,10 +90,10 @@ export class InodeCalls {
     if (known !== undefined) return known;
     try {
       const attributes = await answer();
-      if (attributes.kind === 'directory') this.#directories.heard(attributes);
+      if (attributes.kind === 'directory') this.#directories.update(attributes);
       return attributes;
     } catch (error) {
-      if (isNotFound(error)) await staleIfGone(this.noteRemoved(inode));
+      if (isNotFound(error)) await staleIfGone(this.recordRemoved(inode));
       return removed() ?? staleIfGone(Promise.reject(error));
     }
   }
@@ -102,9 +102,9 @@ export class InodeCalls {
    * After `not-found`: records a directory that was open or removed here. Not if the root is missing too, as after the
    * removal of a snapshot.
    */
-  async noteRemoved(inode: number): Promise<void> {
+  async recordRemoved(inode: number): Promise<void> {
     const { backend, removed, root } = this.#parts;
-    const last = this.#directories.lastOf(inode) ?? removed.likely(inode);
+    const last = this.#directories.lastOf(inode) ?? removed.perhapsRemoved(inode);
     if (last === undefined) return;
     await backend.attributes(root);
     removed.add(last);

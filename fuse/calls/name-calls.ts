@@ -128,7 +128,7 @@ export class NameCalls {
   async link(inode: number, parent: number, name: string, thread = 0): Promise<Answered> {
     checkName(name);
     const { backend, files, inodes } = this.#parts;
-    await staleIfGone(inodes.assertMeantToLink(inode, thread));
+    await staleIfGone(inodes.assertNameCurrentToLink(inode, thread));
     // Only the inode or the directory can be missing.
     const attributes = await staleIfGone(
       this.#changes.link(inode, { parent, name }, () =>
@@ -161,7 +161,7 @@ export class NameCalls {
     );
     if (inode === undefined) return;
     accesses.forget(inode);
-    removed.addLikely(last);
+    removed.addPerhapsRemoved(last);
   }
 
   async rename(from: Place, to: Place, flags: number, uid?: number, gid = 0): Promise<void> {
@@ -190,7 +190,7 @@ export class NameCalls {
   /** If unknown, the file is taken for unlinked, and kept while it is open. */
   async #hasName(inode: number): Promise<boolean> {
     try {
-      return (await this.#parts.inodes.ask(inode)).links > 0;
+      return (await this.#parts.inodes.request(inode)).links > 0;
     } catch (error) {
       const facts = { file: inode, error: String(error) };
       this.#parts.log('debug', 'what a rename replaced is not known', facts);

@@ -20,7 +20,7 @@ export class SpaceCalls {
     if (known !== undefined && world.nowMs() - known.heardMs < SPACE_AGE_MAX_MS) return known.space;
     const asked = backend.space().then((space) => {
       this.#known = { space, heardMs: world.nowMs() };
-      files.room.heard(space);
+      files.freeSpace.update(space);
       return space;
     });
     try {

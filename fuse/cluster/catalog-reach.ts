@@ -17,14 +17,14 @@ type Limits = Pick<CallOptions, 'timeoutMs'>;
  */
 export class CatalogReach {
   readonly #world: World;
-  readonly #look: () => Promise<unknown>;
+  readonly #probe: () => Promise<unknown>;
   #isAway = false;
   #answeredMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
   constructor(world: World, look: () => Promise<unknown>) {
     this.#world = world;
-    this.#look = look;
+    this.#probe = look;
   }
 
   get isAway(): boolean {
@@ -32,14 +32,14 @@ export class CatalogReach {
   }
 
   /** @param ask must use the given limits */
-  async ask<Value>(ask: (limits: Limits) => Promise<Value>): Promise<Value> {
+  async request<Value>(ask: (limits: Limits) => Promise<Value>): Promise<Value> {
     const beganMs = this.#world.nowMs();
     try {
       const value = await ask(this.#isAway ? { timeoutMs: SHORT_MS } : {});
       this.#answered();
       return value;
     } catch (error) {
-      if (!isSilence(error)) this.#answered();
+      if (!isTimeout(error)) this.#answered();
       else if (!this.#isAway && beganMs > this.#answeredMs) this.#began();
       throw error;
     }
@@ -62,11 +62,11 @@ export class CatalogReach {
   async #watch(): Promise<void> {
     while (this.#isAway && !this.#isClosed) {
       try {
-        await this.#look();
+        await this.#probe();
         this.#answered();
       } catch (error) {
         // A refusal is an answer.
-        if (!isSilence(error)) this.#answered();
+        if (!isTimeout(error)) this.#answered();
         else await this.#world.sleep(PAUSE_MS, { unref: true });
       }
     }
@@ -74,6 +74,6 @@ export class CatalogReach {
 }
 
 /** The time limit passed before any final answer. */
-function isSilence(error: unknown): boolean {
+function isTimeout(error: unknown): boolean {
   return error instanceof ServiceError && error.remedy === 'retry';
 }

@@ -4,7 +4,7 @@ import { assert } from '../../base/assert.ts';
 import { reserveBytes } from '../../base/disk-reserve.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { majority } from '../../base/quorum.ts';
-import { RememberingClient } from '../../client/cluster/caching-client.ts';
+import { CachingClient } from '../../client/cluster/caching-client.ts';
 import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { Delegations } from '../../client/cluster/delegations.ts';
 import type { FileLocks } from '../../client/cluster/file-locks.ts';
@@ -23,7 +23,7 @@ import type {
 } from '../backend.ts';
 import { ErrnoError, isLockLoss, lockLost } from '../errno.ts';
 import { CatalogReach } from './catalog-reach.ts';
-import { replicatedRoom } from './replicated-capacity.ts';
+import { replicatedCapacity } from './replicated-capacity.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
 
 /** Changes that `fsync` of a file also makes durable. Servers flush its first name themselves. */
@@ -58,14 +58,15 @@ export function clusterBackend(
   delegations: Delegations | null = null,
   users: Users = NAMELESS_USERS,
 ): FileSystemBackend {
-  const remembering = client instanceof RememberingClient ? client : null;
+  const remembering = client instanceof CachingClient ? client : null;
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   let shown: { readonly snapshot?: number } = {};
   const volumeName = volume.replace(/@.*$/, '');
   const reach = new CatalogReach(client.world, () => client.query({ kind: 'volume', name: volumeName }));
-  const query: ClusterClient['query'] = (question) => reach.ask((limits) => client.query(question, limits));
+  const query: ClusterClient['query'] = (question) =>
+    reach.request((limits) => client.query(question, limits));
   const command: ClusterClient['command'] = async (change, options) => {
-    const result = await reach.ask((limits) => client.command(change, { ...options, ...limits }));
+    const result = await reach.request((limits) => client.command(change, { ...options, ...limits }));
     if (FLUSHED_WITH_FILE.has(change.kind)) changes.answered++;
     return result;
   };
@@ -101,7 +102,7 @@ export function clusterBackend(
       reach.close();
       return client.close();
     },
-    isAway: () => reach.isAway,
+    isCatalogAway: () => reach.isAway,
     isChanging: () => false,
     delegatedAttributesMs: () => 0,
     findsNumbers,
@@ -123,7 +124,7 @@ export function clusterBackend(
       const place = { parent, name };
       const change = { kind: 'create-file', place, mode, ...ownerOf(owner), exclusive } as const;
       const { created, attributes } = await command(change, owning(parent));
-      if (created) client.noteMaker(attributes, client.catalogPrimary);
+      if (created) client.noteCreator(attributes, client.catalogPrimary);
       return { created, attributes };
     },
     async makeDirectory(parent, name, mode, owner) {
@@ -149,7 +150,7 @@ export function clusterBackend(
     async createUnnamed(mode, { uid, gid, umask = 0 }) {
       const change = { kind: 'create-orphan', volume, mode: mode & ~umask, uid, gid } as const;
       const { attributes } = await command(change);
-      client.noteMaker(attributes, client.catalogPrimary);
+      client.noteCreator(attributes, client.catalogPrimary);
       return attributes;
     },
     async nameFile(inode, parent, name) {
@@ -194,7 +195,7 @@ export function clusterBackend(
         throw new ErrnoError('EOPNOTSUPP', error.message);
       }
     },
-    async noteAccesses(accesses) {
+    async recordAccesses(accesses) {
       await command({ kind: 'note-accesses', volume, unset: true, accesses: [...accesses] });
     },
     async keepOrphan(inode) {
@@ -203,7 +204,7 @@ export function clusterBackend(
     async persistNames(scope) {
       const through = changes.answered;
       if (scope === 'mount' && through === changes.flushed) return;
-      await reach.ask((limits) => client.flushCatalog(limits));
+      await reach.request((limits) => client.flushCatalog(limits));
       changes.flushed = Math.max(changes.flushed, through);
     },
     async xattr(inode, name) {
@@ -249,7 +250,7 @@ interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
 }
 
 /**
- * The capacity of all servers together, with each byte on several of them ({@link replicatedRoom}). A server without an
+ * The capacity of all servers together, with each byte on several of them ({@link replicatedCapacity}). A server without an
  * answer counts with its last report, a disk that several servers share counts once.
  * @param heard current reports of servers
  * @param diskOf the same key for all servers of one disk
@@ -267,7 +268,7 @@ function spaceOf(
   const disks = [...Map.groupBy(told, ({ id }) => diskOf(id)).values()];
   const needed = policy === 'all' ? replicas : majority(replicas);
   const room = (of: (sharers: typeof told) => number): number =>
-    replicatedRoom(
+    replicatedCapacity(
       disks.map((sharers) => ({ bytes: of(sharers), servers: sharers.length })),
       replicas,
       needed,
@@ -314,7 +315,7 @@ function clusterFile(
     const state = await change(locks === null ? {} : { signal }).catch((error: unknown) => {
       throw isLockLoss(error) ? lockLost() : error;
     });
-    locks?.notice();
+    locks?.checkExpiry();
     signal.throwIfAborted();
     if (written === null || contentVersionCompare(state.contents, written) > 0) written = state.contents;
     return state;
@@ -340,7 +341,7 @@ function clusterFile(
       return { copiedBytes: state.offset - toOffset, state };
     },
     arrive: async () => undefined,
-    keeps: () => false,
+    staysUncommitted: () => false,
     flush: () => handle.flush(),
     async seal() {
       // Refused by the primary if another client has written since, however late the request arrives.

@@ -48,11 +48,11 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
 
   async createWithContents(server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]> {
     const owner = this.asOwner(files.map(({ parent }) => parent));
-    const outcomes = await this.#client.bear(server, files, owner);
+    const outcomes = await this.#client.createWithContents(server, files, owner);
     return outcomes.map((outcome): CreateOutcome => {
       if (outcome.kind === 'unborn') return { kind: 'not-created' };
       if (outcome.kind === 'born') {
-        this.#client.noteMaker(outcome.attributes, server);
+        this.#client.noteCreator(outcome.attributes, server);
         return { ...outcome, kind: 'created' };
       }
       return { kind: 'refused', error: new ServiceError(outcome.code, outcome.message) };

@@ -18,7 +18,7 @@ export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
     renameWhiteout: refuse,
     setAttributes: refuse,
     setFlags: refuse,
-    noteAccesses: refuse,
+    recordAccesses: refuse,
     setXattr: refuse,
     removeXattr: refuse,
     // A read-only token may not flush, and this mount has nothing to flush.

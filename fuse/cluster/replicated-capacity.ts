@@ -9,7 +9,7 @@ export interface ReplicaDisk {
  * writes are refused after 100 GB.
  * @param needed replicas that have to store a write, or it is refused
  */
-export function replicatedRoom(disks: readonly ReplicaDisk[], replicas: number, needed: number): number {
+export function replicatedCapacity(disks: readonly ReplicaDisk[], replicas: number, needed: number): number {
   const count = disks.reduce((sum, { servers }) => sum + servers, 0);
   const ordered = disks
     .map(({ bytes, servers }) => ({ bytes, servers, eachBytes: bytes / servers }))

@@ -11,9 +11,9 @@ const OF_FILES = ['replicas', 'policy', 'primary', 'epoch', 'version', 'sealed']
 const OF_DIRECTORIES = ['policy', 'copies'];
 
 /** Null if the inode has no virtual attribute of this name. */
-export type Facts = (inode: number, name: string) => Promise<string | null>;
+export type VirtualAttributes = (inode: number, name: string) => Promise<string | null>;
 
-export function clusterFacts(client: ClusterClient, volume: string): Facts {
+export function clusterVirtualAttributes(client: ClusterClient, volume: string): VirtualAttributes {
   return async (inode, name) => {
     if (name === 'volume') return volume;
     if (name === 'inode') return String(inode);
@@ -29,9 +29,9 @@ export function clusterFacts(client: ClusterClient, volume: string): Facts {
     const file = client.openFile(inode, { replicas: attributes.replicas });
     switch (name) {
       case 'primary':
-        return (await file.primaryNow()).primary;
+        return (await file.ensurePrimary()).primary;
       case 'epoch':
-        return String((await file.primaryNow()).epoch);
+        return String((await file.ensurePrimary()).epoch);
       case 'sealed':
         return (await file.state()).sealed === true ? 'yes' : 'no';
       default: {
@@ -46,14 +46,14 @@ export function clusterFacts(client: ClusterClient, volume: string): Facts {
  * Programs that copy all listed attributes (`rsync -X` as root) fail at a target that refuses virtual ones. So `auto`
  * lists them only for `getfattr`, which does not copy.
  */
-export type FactsListing = 'auto' | 'listed' | 'hidden';
+export type VirtualListing = 'auto' | 'listed' | 'hidden';
 
 const PROGRAM_THAT_SHOWS = 'getfattr';
 
-export function withFacts(
+export function withVirtualAttributes(
   backend: FileSystemBackend,
-  facts: Facts,
-  listing: FactsListing,
+  facts: VirtualAttributes,
+  listing: VirtualListing,
 ): FileSystemBackend {
   return {
     ...backend,
@@ -72,11 +72,11 @@ export function withFacts(
       return [...kept, ...[...OF_ALL, ...more].map((name) => PREFIX + name)];
     },
     async setXattr(inode, name, value, ...how) {
-      refuseFact(name);
+      refuseVirtual(name);
       await backend.setXattr(inode, name, value, ...how);
     },
     async removeXattr(inode, name) {
-      refuseFact(name);
+      refuseVirtual(name);
       await backend.removeXattr(inode, name);
     },
   };
@@ -92,6 +92,6 @@ async function isOfProgramThatShows(thread: number): Promise<boolean> {
   }
 }
 
-function refuseFact(name: string): void {
+function refuseVirtual(name: string): void {
   if (name.startsWith(PREFIX)) throw new ErrnoError('EOPNOTSUPP', `${name} cannot be changed`);
 }

@@ -103,12 +103,12 @@ export class FileCalls {
       await this.#files.kernel?.dropAttributes(file.inode);
   }
 
-  #noteRead({ file, unnoted }: FileHandle): boolean {
+  #noteRead({ file, isNoAtime: unnoted }: FileHandle): boolean {
     return !unnoted && this.#parts.accesses.read(file.latest);
   }
 
   taken(bytes: Uint8Array): void {
-    this.#readAhead.taken(bytes);
+    this.#readAhead.release(bytes);
   }
 
   /** @param appends as the descriptor is now; absent: as it was opened */
@@ -169,8 +169,8 @@ export class FileCalls {
   /** The cluster must have the bytes before the answer if the program requires it, or if there may be no space. */
   async #written(opened: FileHandle): Promise<void> {
     if (opened.persisting) await this.#persist(opened);
-    else if (this.#files.room.isTight) {
-      await opened.file.arrive();
+    else if (this.#files.freeSpace.isShort) {
+      await opened.file.flush();
       throwFailed(opened);
     }
   }
@@ -182,7 +182,7 @@ export class FileCalls {
     try {
       // The next holder of the lock has to find what was written under it.
       if (opened.writing) {
-        await opened.file.arrive(true);
+        await opened.file.flush(true);
         await opened.file.lostPagesDropped();
       } else if (
         owner !== undefined &&
@@ -227,7 +227,7 @@ export class FileCalls {
     this.#handles.delete(handle);
     opened.file.locks?.closedLast(handle);
     // Writes under its locks may have used another descriptor.
-    if (opened.writing || opened.file.locks?.isUnder(handle) === true) await opened.file.writes.drain();
+    if (opened.writing || opened.file.locks?.hasLocks(handle) === true) await opened.file.writes.drain();
     if (opened.writing) {
       // No program gets it now; with `flushBehind` the next sync of the file or of the volume returns it.
       const error = opened.errors.peek();
@@ -235,7 +235,8 @@ export class FileCalls {
     }
     await this.#noteLikelyRead(opened);
     await opened.file.locks?.release(handle);
-    while (opened.file.handleCount === 1 && opened.file.source.isGiving) await opened.file.source.withdraw();
+    while (opened.file.handleCount === 1 && opened.file.source.isGiving)
+      await opened.file.source.invalidate();
     this.#files.close(opened.file, opened.writing);
   }
 
@@ -264,7 +265,7 @@ export class FileCalls {
         const { sizeBytes } = await file.state();
         if (end <= sizeBytes) return this.#touch(file, caller);
         const space = await this.#parts.backend.space();
-        this.#files.room.heard(space);
+        this.#files.freeSpace.update(space);
         const { freeBytes, isQuota } = space;
         if (end - sizeBytes > freeBytes) {
           throw new ErrnoError(isQuota ? 'EDQUOT' : 'ENOSPC', `There is room for ${freeBytes} more bytes`);

@@ -15,7 +15,7 @@ export interface FileHandle {
   readonly persisting: boolean;
   readonly position: ReadPosition;
   /** O_NOATIME: reads do not change the access time. */
-  readonly unnoted: boolean;
+  readonly isNoAtime: boolean;
   hasRead: boolean;
   /** The kernel has pages of an earlier open, and may answer reads without a request. */
   hasPages: boolean;
@@ -44,7 +44,7 @@ export class FileHandles {
       appending,
       persisting: (flags & (constants.O_SYNC | constants.O_DSYNC)) !== 0,
       position: new ReadPosition(),
-      unnoted: (flags & constants.O_NOATIME) !== 0,
+      isNoAtime: (flags & constants.O_NOATIME) !== 0,
       hasRead: false,
       hasPages: false,
       errors: new ErrorCursor(this.#errors, file.inode),

@@ -13,7 +13,7 @@ const ROOM_SHARE = 1 / 8;
  * Whether the cluster may lack space. A pending write that is refused fails only at the close, where many programs
  * ignore errors: so while space is short, writes wait for the cluster.
  */
-export class Room {
+export class FreeSpace {
   readonly #world: World;
   readonly #ask: () => Promise<Space>;
   readonly #holdMs: number;
@@ -28,8 +28,8 @@ export class Room {
   }
 
   /** Checked before each write; requests the free space while there is none. */
-  get isTight(): boolean {
-    if (this.#isTight && this.#world.nowMs() - this.#lookedMs >= LOOK_MS) this.#look();
+  get isShort(): boolean {
+    if (this.#isTight && this.#world.nowMs() - this.#lookedMs >= LOOK_MS) this.#requestSpace();
     return this.#isTight;
   }
 
@@ -41,7 +41,7 @@ export class Room {
     this.#refusedMs = this.#world.nowMs();
   }
 
-  heard({ totalBytes, freeBytes, freeInodes = 1 }: Space): void {
+  update({ totalBytes, freeBytes, freeInodes = 1 }: Space): void {
     // Unknown.
     if (totalBytes === 0) return;
     if (freeBytes === 0 || freeInodes === 0) this.#isTight = true;
@@ -52,10 +52,10 @@ export class Room {
       this.#isTight = false;
   }
 
-  #look(): void {
+  #requestSpace(): void {
     this.#lookedMs = this.#world.nowMs();
     this.#ask().then(
-      (space) => this.heard(space),
+      (space) => this.update(space),
       // The last known state stays.
       () => undefined,
     );

@@ -13,7 +13,7 @@ export class KnownContents {
   /** The latest: permission bits for clearing set-user-id, and the version of read bytes. */
   attributes: Attributes;
   /** The size in the last answer to the kernel. */
-  toldSizeBytes: number;
+  answeredSizeBytes: number;
   readonly pages: PagesOfFile;
   readonly #world: World;
   readonly #source: Pick<ReadSource, 'changed' | 'withoutOutdated'>;
@@ -26,8 +26,8 @@ export class KnownContents {
   /** The version that the kernel and `pages` have: of the last answer, plus later changes of this mount. */
   readonly #lineage: Lineage;
   /** The last presented attributes without a change by another client: when (monotonic), and their validity. */
-  #heardMs: number;
-  #heard: Validity | undefined;
+  #presentedMs: number;
+  #confirmedValidity: Validity | undefined;
   /** Since when fetched contents are known to be current at the cluster (monotonic, in milliseconds). */
   #confirmedMs = Number.NEGATIVE_INFINITY;
   /** The newest confirmed version: what the source fetches in this generation is of it, or newer. */
@@ -42,11 +42,11 @@ export class KnownContents {
     this.#world = world;
     this.#source = source;
     this.attributes = attributes;
-    this.#heard = attributes.validity;
-    this.#heardMs = world.nowMs();
+    this.#confirmedValidity = attributes.validity;
+    this.#presentedMs = world.nowMs();
     this.#confirmed = attributes.contents;
     this.#lineage = new Lineage(attributes.contents);
-    this.toldSizeBytes = attributes.sizeBytes;
+    this.answeredSizeBytes = attributes.sizeBytes;
     this.pages = pages;
     pages.opened();
   }
@@ -82,7 +82,7 @@ export class KnownContents {
    * @param validMs how long they are valid after the cluster reported no change by another client
    */
   written(offset: number, length: number, validMs: number): Uint8Array | null {
-    const isValid = this.isOwn && this.#world.nowMs() - this.#heardMs < validMs;
+    const isValid = this.isOwn && this.#world.nowMs() - this.#presentedMs < validMs;
     return isValid ? this.pages.read(offset, length, this.sizeBytes) : null;
   }
 
@@ -103,7 +103,7 @@ export class KnownContents {
   }
 
   changed(state: FileState): void {
-    if (this.#lineage.changed(state)) this.#heardMs = this.#world.nowMs();
+    if (this.#lineage.changed(state)) this.#presentedMs = this.#world.nowMs();
     this.learn(state);
   }
 
@@ -122,8 +122,8 @@ export class KnownContents {
 
   async present(attributes: Answered, writes: Pick<WriteBehind, 'dirty' | 'dirtyEnd'>): Promise<Answered> {
     const { validity } = attributes;
-    if (validity?.asOf !== this.#heard?.asOf) this.#heardMs = this.#world.nowMs();
-    this.#heard = validity;
+    if (validity?.asOf !== this.#confirmedValidity?.asOf) this.#presentedMs = this.#world.nowMs();
+    this.#confirmedValidity = validity;
     // Some client changed it, perhaps this one: fetched blocks may be old.
     this.confirm(attributes, validity?.requestedAt ?? Number.NEGATIVE_INFINITY);
     // Otherwise outdated pages could reach the kernel after the notice to drop them.
@@ -140,12 +140,12 @@ export class KnownContents {
       this.#state = undefined;
     }
     if (!writes.dirty) {
-      this.tell(presented.contents);
-      this.toldSizeBytes = presented.sizeBytes;
+      this.answered(presented.contents);
+      this.answeredSizeBytes = presented.sizeBytes;
       return presented;
     }
-    this.toldSizeBytes = Math.max(presented.sizeBytes, writes.dirtyEnd);
-    return { ...this.#asWritten(presented), sizeBytes: this.toldSizeBytes };
+    this.answeredSizeBytes = Math.max(presented.sizeBytes, writes.dirtyEnd);
+    return { ...this.#asWritten(presented), sizeBytes: this.answeredSizeBytes };
   }
 
   /** The attributes as known now, without a request or a wait for pending bytes. */
@@ -157,7 +157,7 @@ export class KnownContents {
   }
 
   /** Applies own writes, all at the cluster, to attributes from before them; null if the result is unknown. */
-  since(attributes: Attributes): Attributes | null {
+  applyOwnWrites(attributes: Attributes): Attributes | null {
     const state = this.#state ?? this.attributes;
     if (this.areHolesUnknown) return null;
     // The cluster has reported nothing yet of a new file.
@@ -178,8 +178,8 @@ export class KnownContents {
     this.attributes = { ...others, mode, uid, gid, ...(flags !== undefined && { flags }) };
   }
 
-  tell(contents: ContentVersion): void {
-    if (this.#lineage.told(contents)) this.pages.clear();
+  answered(contents: ContentVersion): void {
+    if (this.#lineage.answered(contents)) this.pages.clear();
   }
 
   /** @param invalidate called if the kernel may have contents from before another client's change */
@@ -187,7 +187,7 @@ export class KnownContents {
     if (this.#lineage.is(contents)) return;
     await this.#source.withoutOutdated();
     await invalidate();
-    this.tell(contents);
+    this.answered(contents);
   }
 
   #asWritten<Known extends Attributes>(attributes: Known): Known {

@@ -37,7 +37,7 @@ export class Lineage {
   }
 
   /** @returns whether the kernel had another version */
-  told(version: ContentVersion): boolean {
+  answered(version: ContentVersion): boolean {
     if (this.is(version)) return false;
     this.#version = version;
     this.#ahead.clear();

@@ -25,7 +25,7 @@ export class LockCalls {
     const { file } = opened;
     if (request.type === 'unlock') {
       if (file.locks === null) return;
-      await this.#arrived(file);
+      await this.#flushWrites(file);
       await file.locks.lock(handle, request, false, signal);
       if (opened.writing) throwFailed(opened);
       return;
@@ -33,7 +33,7 @@ export class LockCalls {
     const locks = this.#locksOf(file);
     // This may weaken a lock, like an unlock; a lock of flock is released before it is changed.
     if (locks.isOwner(handle, request) && (request.type === 'shared' || request.kind === 'flock')) {
-      await this.#arrived(file);
+      await this.#flushWrites(file);
       if (opened.writing) throwFailed(opened);
     }
     await locks.lock(handle, request, waits, signal);
@@ -47,7 +47,7 @@ export class LockCalls {
     }
   }
 
-  async #arrived(file: OpenFile): Promise<void> {
+  async #flushWrites(file: OpenFile): Promise<void> {
     await file.writes.drain();
     await file.lostPagesDropped();
   }

@@ -16,7 +16,7 @@ interface Owner {
 interface Closing {
   /** After that the handle counts as open; Infinity after the kernel's release. */
   readonly untilMs: number;
-  readonly gone: PromiseWithResolvers<void>;
+  readonly released: PromiseWithResolvers<void>;
 }
 
 /** Locks of this mount's programs on an open file. A process owns a lock of `fcntl`, a handle one of `flock`. */
@@ -24,7 +24,7 @@ export class OpenLocks {
   readonly #world: World;
   readonly #locks: BackendLocks;
   /** Owners by handle: what is written through the handle is written under their locks. */
-  readonly #under = new Map<number, Map<string, Owner>>();
+  readonly #owners = new Map<number, Map<string, Owner>>();
   /**
    * Closed handles with locks. The kernel reports the last close only after `close` has returned: by then another
    * program may rely on the unlock.
@@ -46,14 +46,14 @@ export class OpenLocks {
     }
     // A lock call shows that the handle is open. An unlock does not: libfuse unlocks as a part of closing.
     this.#settled(handle);
-    const known = this.#under.get(handle) ?? new Map<string, Owner>();
+    const known = this.#owners.get(handle) ?? new Map<string, Owner>();
     known.set(keyOf(owner), owner);
-    this.#under.set(handle, known);
+    this.#owners.set(handle, known);
     const wish = { ...owner, type, start, end, pid };
     const closing = this.#closingNow(owner.kind);
     try {
       await this.#locks.lock(wish, waits, signal).catch(async (error: unknown) => {
-        if (!isTaken(error) || !(await this.#goneAfter(closing, signal))) throw error;
+        if (!isTaken(error) || !(await this.#waitForClosing(closing, signal))) throw error;
         await this.#locks.lock(wish, waits, signal);
       });
     } catch (error) {
@@ -70,7 +70,7 @@ export class OpenLocks {
     this.#settled(handle);
     const closing = this.#closingNow(wish.kind);
     let found = await this.#locks.holder(wish);
-    if (found?.own === true && (await this.#goneAfter(closing))) found = await this.#locks.holder(wish);
+    if (found?.own === true && (await this.#waitForClosing(closing))) found = await this.#locks.holder(wish);
     if (found === null) return null;
     const { lock, own } = found;
     const { kind, type: held, start: from, end: to } = lock;
@@ -79,48 +79,51 @@ export class OpenLocks {
 
   /** @throws ErrnoError EIO after the loss of a lock, until it is released or the file is closed */
   assertKept(handle: number): void {
-    const owners = this.#under.get(handle);
+    const owners = this.#owners.get(handle);
     if (owners === undefined) return;
     for (const { kind, owner } of owners.values()) if (this.#locks.isLost(kind, owner)) throw lockLost();
   }
 
-  isUnder(handle: number): boolean {
-    return this.#under.has(handle);
+  hasLocks(handle: number): boolean {
+    return this.#owners.has(handle);
   }
 
   isOwner(handle: number, request: Pick<LockRequest, 'kind' | 'owner'>): boolean {
     const key = keyOf(ownerOf(handle, request));
-    return [...this.#under.values()].some((owners) => owners.has(key));
+    return [...this.#owners.values()].some((owners) => owners.has(key));
   }
 
   /** A closed descriptor. By POSIX this ends all of the process's locks of `fcntl` on the file. */
   async flush(owner: bigint): Promise<void> {
     const closing: Owner = { kind: 'posix', owner: String(owner) };
-    for (const owners of this.#under.values()) owners.delete(keyOf(closing));
-    await this.#giveBack(closing);
+    for (const owners of this.#owners.values()) owners.delete(keyOf(closing));
+    await this.#release(closing);
   }
 
   /** A close of the handle is about to return; it may be the last. */
   closed(handle: number): void {
-    if ((this.#under.get(handle)?.size ?? 0) === 0) return;
-    const { untilMs = 0, gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
-    this.#closing.set(handle, { untilMs: Math.max(untilMs, this.#world.nowMs() + LAST_CLOSE_MS), gone });
+    if ((this.#owners.get(handle)?.size ?? 0) === 0) return;
+    const { untilMs = 0, released: gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
+    this.#closing.set(handle, {
+      untilMs: Math.max(untilMs, this.#world.nowMs() + LAST_CLOSE_MS),
+      released: gone,
+    });
   }
 
   /** The last close of the handle has returned; its locks are about to be released. */
   closedLast(handle: number): void {
-    if (!this.#under.has(handle)) return;
-    const { gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
-    this.#closing.set(handle, { untilMs: Number.POSITIVE_INFINITY, gone });
+    if (!this.#owners.has(handle)) return;
+    const { released: gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
+    this.#closing.set(handle, { untilMs: Number.POSITIVE_INFINITY, released: gone });
   }
 
   /** Ends the handle's lock of `flock`, and locks of `fcntl` that no process owns (F_OFD_SETLK). */
   async release(handle: number): Promise<void> {
-    const owners = [...(this.#under.get(handle)?.values() ?? [])];
+    const owners = [...(this.#owners.get(handle)?.values() ?? [])];
     try {
-      for (const owner of owners) await this.#giveBack(owner);
+      for (const owner of owners) await this.#release(owner);
     } finally {
-      this.#under.delete(handle);
+      this.#owners.delete(handle);
       this.#settled(handle);
     }
   }
@@ -134,13 +137,13 @@ export class OpenLocks {
     const nowMs = this.#world.nowMs();
     return [...this.#closing].flatMap(([handle, { untilMs }]) => {
       if (untilMs <= nowMs) this.#closing.delete(handle);
-      const owners = [...(this.#under.get(handle)?.values() ?? [])];
+      const owners = [...(this.#owners.get(handle)?.values() ?? [])];
       return untilMs > nowMs && owners.some((owner) => owner.kind === kind) ? [handle] : [];
     });
   }
 
   /** Waits until each handle has released its locks or counts as open. @returns false if there are none */
-  async #goneAfter(handles: readonly number[], signal?: AbortSignal): Promise<boolean> {
+  async #waitForClosing(handles: readonly number[], signal?: AbortSignal): Promise<boolean> {
     for (const handle of handles) {
       for (;;) {
         const closing = this.#closing.get(handle);
@@ -149,7 +152,7 @@ export class OpenLocks {
         // The kernel's release lengthens the wait; checked again after each pause.
         const pauseMs = Math.min(leftMs, LAST_CLOSE_MS);
         const pause = this.#world.sleep(pauseMs, signal === undefined ? {} : { signal });
-        await Promise.race([closing.gone.promise, pause]);
+        await Promise.race([closing.released.promise, pause]);
       }
     }
     return handles.length > 0;
@@ -158,10 +161,10 @@ export class OpenLocks {
   #settled(handle: number): void {
     const closing = this.#closing.get(handle);
     this.#closing.delete(handle);
-    closing?.gone.resolve();
+    closing?.released.resolve();
   }
 
-  #giveBack(owner: Owner): Promise<void> {
+  #release(owner: Owner): Promise<void> {
     return this.#locks.unlock({ ...owner, start: 0n, end: LOCK_END, pid: 0 });
   }
 }

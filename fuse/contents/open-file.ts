@@ -7,11 +7,11 @@ import { ErrnoError, errnoName, lockLost, messageOf } from '../errno.ts';
 import { WriteBehind } from '../pending/write-behind.ts';
 import type { MountedTransport } from '../transport.ts';
 import type { FileParts } from './contents-parts.ts';
-import type { Room } from './free-space.ts';
+import type { FreeSpace } from './free-space.ts';
 import { KnownContents } from './known-contents.ts';
 import { OpenLocks } from './locks.ts';
 import type { ReadAhead, ReadPosition } from './read-ahead.ts';
-import { type GivePages, ReadSource } from './read-source.ts';
+import { ReadSource, type StorePages } from './read-source.ts';
 import type { PagesOfFile } from './written-pages.ts';
 
 const DRAIN_FOR_ATTRIBUTES_MS = 1000;
@@ -20,7 +20,7 @@ const PAGE_BYTES = 4096;
 export interface OpenFileParts extends Pick<FileParts, 'world' | 'limitMs' | 'pending'> {
   readonly kernel: Pick<MountedTransport, 'givePages'> | null;
   readonly dropPages: (inode: number) => Promise<void>;
-  readonly room: Pick<Room, 'failed'>;
+  readonly room: Pick<FreeSpace, 'failed'>;
 }
 
 /** A file that is open on this mount, shared by all its handles: pending writes, and what is known of its contents. */
@@ -140,13 +140,13 @@ export class OpenFile {
   }
 
   keeps(endBytes: number): boolean {
-    return this.#backend.keeps(endBytes);
+    return this.#backend.staysUncommitted(endBytes);
   }
 
   /** @returns how many bytes were copied: fewer than `length` if there are more, 0 at the end of the source */
   async copyFrom(source: OpenFile, fromOffset: number, toOffset: number, length: number): Promise<number> {
     // Pending bytes are part of the source, or must not overwrite the copy.
-    await Promise.all([source.arrive(), this.writes.drain()]);
+    await Promise.all([source.flush(), this.writes.drain()]);
     this.known.pages.drop(toOffset, toOffset + length);
     this.known.leavingHole();
     const copying = this.#backend.copyFrom(source.inode, fromOffset, toOffset, length);
@@ -156,7 +156,7 @@ export class OpenFile {
   }
 
   /** Stores earlier writes and a new file's name, or puts the error into the sequence. @see BackendFile.arrive */
-  async arrive(isReported = false): Promise<void> {
+  async flush(isReported = false): Promise<void> {
     await this.writes.drain();
     const state = await this.#bounded(this.#backend.arrive(isReported), 'Making it');
     if (state !== undefined) this.known.created(state);
@@ -220,7 +220,7 @@ export class OpenFile {
 
   since(attributes: Attributes): Attributes | null {
     const isWhole = !this.writes.dirty && this.writes.failure === null;
-    return isWhole ? this.known.since(attributes) : null;
+    return isWhole ? this.known.applyOwnWrites(attributes) : null;
   }
 
   openLocks(lost: (locks: readonly BackendLock[]) => void): OpenLocks {
@@ -247,7 +247,7 @@ export class OpenFile {
    */
   async refreshPages({ contents, sizeBytes }: Attributes, invalidate: () => Promise<void>): Promise<void> {
     if (this.writes.dirty || contentVersionCompare(contents, this.known.newest) < 0) return;
-    if (sizeBytes !== this.known.toldSizeBytes) return;
+    if (sizeBytes !== this.known.answeredSizeBytes) return;
     await this.known.refresh(contents, invalidate);
   }
 
@@ -255,13 +255,13 @@ export class OpenFile {
    * Only while no program may write: the kernel stores pages over written bytes, even unsent ones. It does not check
    * the size either, so it gets whole pages within the size that it knows.
    */
-  #giver(): GivePages | null {
+  #giver(): StorePages | null {
     const { kernel } = this.#parts;
     const isRead = this.handleCount > 0 && this.writerCount === 0 && !this.writes.dirty;
     if (!isRead || kernel?.givePages === undefined) return null;
     const give = kernel.givePages.bind(kernel);
     return async (offset, bytes, isCurrent) => {
-      const within = Math.min(bytes.length, this.known.toldSizeBytes - offset);
+      const within = Math.min(bytes.length, this.known.answeredSizeBytes - offset);
       const whole = Math.floor(within / PAGE_BYTES) * PAGE_BYTES;
       return whole > 0 && give(this.inode, offset, bytes.subarray(0, whole), isCurrent);
     };

@@ -10,24 +10,24 @@ import { Settles } from '../pending/settles.ts';
 import type { Caller, FileKernel } from '../transport.ts';
 import type { FileParts } from './contents-parts.ts';
 import { isForWriting } from './file-handles.ts';
-import { Room } from './free-space.ts';
+import { FreeSpace } from './free-space.ts';
 import { OpenFile, type OpenFileParts } from './open-file.ts';
-import { PageChecks } from './page-checks.ts';
+import { StalePageChecks } from './page-checks.ts';
 import { Privileges } from './privileges.ts';
-import { Orphans } from './unlinked-files.ts';
+import { UnlinkedFiles } from './unlinked-files.ts';
 import { WrittenPages } from './written-pages.ts';
 
 /** Files that are open on this mount, from the first open until they are settled. */
 export class OpenFiles implements PendingKind {
   readonly inodes: Inodes;
-  readonly room: Room;
+  readonly freeSpace: FreeSpace;
   readonly privileges: Privileges;
-  readonly orphans: Orphans;
+  readonly orphans: UnlinkedFiles;
   readonly #parts: FileParts;
   readonly #fileParts: OpenFileParts;
   readonly #pages: WrittenPages;
   readonly #open = new Map<number, OpenFile>();
-  #pageChecks: PageChecks | null = null;
+  #pageChecks: StalePageChecks | null = null;
   readonly #settles: Settles;
   kernel: FileKernel | null = null;
 
@@ -38,17 +38,17 @@ export class OpenFiles implements PendingKind {
     this.#pages = new WrittenPages(writtenBytesMax);
     const openFile = (inode: number): OpenFile | undefined => this.#open.get(inode);
     this.inodes = new Inodes(world, backend, cache, openFile, accesses, pending);
-    this.room = new Room(world, () => backend.space());
+    this.freeSpace = new FreeSpace(world, () => backend.space());
     this.privileges = new Privileges(backend, this.inodes);
     const kernel = (): FileKernel | null => this.kernel;
     this.#fileParts = {
-      ...{ ...parts, room: this.room },
+      ...{ ...parts, room: this.freeSpace },
       get kernel() {
         return kernel();
       },
       dropPages: (inode) => this.#dropLost(inode),
     };
-    this.orphans = new Orphans(world, backend, () => this.#open.keys(), log);
+    this.orphans = new UnlinkedFiles(world, backend, () => this.#open.keys(), log);
   }
 
   mounted(kernel: FileKernel): void {
@@ -57,7 +57,7 @@ export class OpenFiles implements PendingKind {
     if (!kernel.asksBeforeReads) return;
     const check = async (file: OpenFile): Promise<void> => void (await this.confirm(file, true));
     const { world, cache } = this.#parts;
-    this.#pageChecks = new PageChecks(world, cache.ttlMs, () => this.#open.values(), check);
+    this.#pageChecks = new StalePageChecks(world, cache.ttlMs, () => this.#open.values(), check);
   }
 
   async open(inode: number, flags: number, caller: Caller): Promise<OpenFile> {
@@ -69,13 +69,13 @@ export class OpenFiles implements PendingKind {
     const attributes = await this.#attributesToOpen(inode, thread, isOnceMore);
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
-    this.#assertMeant(attributes, thread, isOnceMore);
+    this.#assertNameCurrent(attributes, thread, isOnceMore);
     if (writing || truncates) assertMayChange(attributes, flags);
     const file = this.#opened(attributes, writing);
     // Another client has unlinked it since the look-up.
     if (attributes.links === 0) this.orphans.add(inode);
     try {
-      if (writing && file.source.isGiving) await file.source.withdraw();
+      if (writing && file.source.isGiving) await file.source.invalidate();
       // An open does not wait for pending bytes of other handles; a read does.
       if (!file.writes.dirty) await file.present(attributes);
       if ((writing || truncates) && attributes.policy === 'read-only') await this.#assertUnsealed(file);
@@ -93,15 +93,15 @@ export class OpenFiles implements PendingKind {
 
   /** @param isOnceMore its name was looked up again after a refused open, or it has none */
   async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Answered> {
-    if (isOnceMore) return this.inodes.ask(inode);
-    return this.inodes.cache.lookedUpToOpen(inode) ?? (await this.inodes.askToOpen(inode, thread));
+    if (isOnceMore) return this.inodes.request(inode);
+    return this.inodes.cache.lookedUpToOpen(inode) ?? (await this.inodes.requestToOpen(inode, thread));
   }
 
   /**
    * The kernel may have opened by a cached name that another client has given to another file: after `ESTALE` it looks
    * the name up again. It caches no name of a file that was unlinked here.
    */
-  #assertMeant({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
+  #assertNameCurrent({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
     if (links > 0 || isOnceMore || this.orphans.has(inode)) return;
     const { cache } = this.inodes;
     const { refusedOpens } = cache.kernel;
@@ -115,15 +115,15 @@ export class OpenFiles implements PendingKind {
     const file = this.#opened(attributes, writing);
     file.unsettled = true;
     // Another client may have found its name already, and read it.
-    if (file.source.isGiving) await file.source.withdraw();
-    if (this.room.isTight) await this.#arriveOrGiveUp(file, writing);
+    if (file.source.isGiving) await file.source.invalidate();
+    if (this.freeSpace.isShort) await this.#commitOrAbort(file, writing);
     return file;
   }
 
   /** A program that creates a file gets the error if there is no space. */
-  async #arriveOrGiveUp(file: OpenFile, writing: boolean): Promise<void> {
+  async #commitOrAbort(file: OpenFile, writing: boolean): Promise<void> {
     try {
-      await file.arrive(true);
+      await file.flush(true);
     } catch (error) {
       // Before the answer, so that no program finds the file afterwards. It fails with the same error.
       file.unsettled = false;
@@ -138,7 +138,7 @@ export class OpenFiles implements PendingKind {
     const file = this.#opened(attributes, true);
     file.unsettled = true;
     try {
-      await file.arrive(true);
+      await file.flush(true);
     } finally {
       this.close(file, true);
     }
@@ -167,7 +167,7 @@ export class OpenFiles implements PendingKind {
     this.inodes.assertNamed(attributes);
     const file = this.#opened(attributes, true);
     try {
-      if (file.source.isGiving) await file.source.withdraw();
+      if (file.source.isGiving) await file.source.invalidate();
       await this.privileges.clear(file, caller);
       await file.truncate(sizeBytes);
     } finally {
@@ -183,7 +183,9 @@ export class OpenFiles implements PendingKind {
     const isOnceMore = isNamed && refusedOpens.isRepetition(thread, inode);
     if (isOnceMore || (isNamed && cache.isNameCached(inode)))
       return this.#attributesToOpen(inode, thread, isOnceMore);
-    return this.#open.get(inode)?.known.attributes ?? cache.lookedUp(inode) ?? (await this.inodes.ask(inode));
+    return (
+      this.#open.get(inode)?.known.attributes ?? cache.lookedUp(inode) ?? (await this.inodes.request(inode))
+    );
   }
 
   /**
@@ -193,7 +195,7 @@ export class OpenFiles implements PendingKind {
   async confirm(file: OpenFile, dropsPages = false): Promise<boolean> {
     const askedMs = this.#parts.world.nowMs();
     try {
-      const attributes = await this.inodes.ask(file.inode);
+      const attributes = await this.inodes.request(file.inode);
       file.known.confirm(attributes, askedMs);
       if (dropsPages) await file.refreshPages(attributes, () => this.dropPages(file));
       return true;
@@ -225,7 +227,7 @@ export class OpenFiles implements PendingKind {
     const meant = files.filter(
       ({ inode }) => scope.kind === 'all' || (scope.kind === 'inode' && scope.inode === inode),
     );
-    await allDone(meant.map((file) => file.arrive()));
+    await allDone(meant.map((file) => file.flush()));
   }
 
   /** After the unmount: stores and settles all files. */

@@ -10,7 +10,7 @@ const CHECKS_MAX = 64;
  * Drops pages of open files that another client has changed: reads through a mapping or by `sendfile` use them without
  * a request for attributes.
  */
-export class PageChecks {
+export class StalePageChecks {
   readonly #world: World;
   readonly #periodMs: number;
   readonly #files: () => Iterable<OpenFile>;

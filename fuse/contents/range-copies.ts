@@ -51,7 +51,7 @@ export class RangeCopies {
     const read = await source.read(this.#readAhead, new ReadPosition(), fromOffset, length, 0, isCurrent);
     // The block is shared with other reads.
     const bytes = Uint8Array.from(read);
-    this.#readAhead.taken(read);
+    this.#readAhead.release(read);
     if (bytes.length === 0) return 0;
     this.#cache.written(file.inode);
     await file.write(toOffset, bytes);

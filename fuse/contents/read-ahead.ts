@@ -1,5 +1,5 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
-import { giveBack } from '../../base/releasable-memory.ts';
+import { releaseMemory } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import { ReadAround } from './read-around.ts';
 import type { ReadSource } from './read-source.ts';
@@ -116,7 +116,7 @@ export class ReadAhead {
   }
 
   /** The transport does not use the bytes of a `read` any more. */
-  taken(bytes: Uint8Array): void {
+  release(bytes: Uint8Array): void {
     const block = this.#parts.get(bytes);
     if (block === undefined) return;
     this.#parts.delete(bytes);
@@ -133,7 +133,7 @@ export class ReadAhead {
   async #over(block: Block): Promise<void> {
     block.userCount--;
     const bytes = await block.bytes;
-    if (block.userCount === 0 && block.readBytes >= bytes.length) giveBack(bytes);
+    if (block.userCount === 0 && block.readBytes >= bytes.length) releaseMemory(bytes);
   }
 
   /** Reads exactly the requested bytes, without a block. */
@@ -178,13 +178,13 @@ export class ReadAhead {
     for (let index = first; index < first + BLOCKS_AHEAD; index++) {
       if (index * BLOCK_BYTES >= source.sizeBytes()) return;
       // Other readers still need the blocks that would be dropped.
-      if (!this.#has(source, index) && !this.#hasRoom()) return;
+      if (!this.#has(source, index) && !this.#hasSpace()) return;
       // Only a read that uses the block gets the failure.
       this.#block(source, index, true).bytes.catch(() => undefined);
     }
   }
 
-  #hasRoom(): boolean {
+  #hasSpace(): boolean {
     if (this.#blocks.size < this.#blocksMax) return true;
     const nowMs = this.#world.nowMs();
     for (const [key, block] of this.#blocks.entries()) {

@@ -6,7 +6,7 @@ import { type Fetched, ReadWindows } from './read-windows.ts';
  * Stores pages in the kernel's page cache. @returns whether it has them
  * @param isCurrent called just before: false if the contents have changed since the fetch
  */
-export type GivePages = (offset: number, bytes: Uint8Array, isCurrent: () => boolean) => Promise<boolean>;
+export type StorePages = (offset: number, bytes: Uint8Array, isCurrent: () => boolean) => Promise<boolean>;
 
 /**
  * Contents of an open file as its readers see them, until they change.
@@ -20,7 +20,7 @@ export class ReadSource {
   readonly read: (offset: number, length: number) => Promise<Uint8Array>;
   readonly sizeBytes: () => number;
   readonly #world: World;
-  readonly #giver: () => GivePages | null;
+  readonly #giver: () => StorePages | null;
   readonly #windows: ReadWindows;
   #generation = ReadSource.#next();
   /** Pages on their way to the kernel, with their generation. */
@@ -33,7 +33,7 @@ export class ReadSource {
     world: World,
     read: (offset: number, length: number) => Promise<Uint8Array>,
     sizeBytes: () => number,
-    giver: () => GivePages | null = () => null,
+    giver: () => StorePages | null = () => null,
     range: (offset: number, length: number) => Promise<BackendRange | null> = async () => null,
   ) {
     this.#world = world;
@@ -57,7 +57,7 @@ export class ReadSource {
   /** For a single piece. What is fetched after it is at least as new. */
   async fetchAlone(offset: number, length: number): Promise<Fetched> {
     const bytes = await this.read(offset, length);
-    this.#windows.overtaken();
+    this.#windows.invalidate();
     return { bytes, sinceMs: this.#world.nowMs() };
   }
 
@@ -84,9 +84,9 @@ export class ReadSource {
    */
   async give(generation: number, offset: number, bytes: Uint8Array): Promise<boolean> {
     const isCurrent = (): boolean => generation === this.#generation && this.isGivable;
-    const give = this.#giver();
-    if (give === null || !isCurrent()) return false;
-    const giving = give(offset, bytes, isCurrent);
+    const store = this.#giver();
+    if (store === null || !isCurrent()) return false;
+    const giving = store(offset, bytes, isCurrent);
     this.#giving.set(giving, generation);
     try {
       return await giving;
@@ -102,7 +102,7 @@ export class ReadSource {
   }
 
   /** Once it resolves, nothing that was fetched before can reach the kernel. */
-  async withdraw(): Promise<void> {
+  async invalidate(): Promise<void> {
     this.changed();
     await this.withoutOutdated();
   }

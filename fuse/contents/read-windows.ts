@@ -56,7 +56,7 @@ export class ReadWindows {
   }
 
   /** Bytes were read that may be newer than the windows, which are dropped. */
-  overtaken(): void {
+  invalidate(): void {
     this.#windows.clear();
   }
 

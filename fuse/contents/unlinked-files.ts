@@ -9,7 +9,7 @@ const LOOK_ROUNDS = 4;
 const LOOK_PARALLEL = 4;
 
 /** Keeps unlinked open files from being removed; requests find those that other clients have unlinked. */
-export class Orphans {
+export class UnlinkedFiles {
   readonly #backend: Pick<FileSystemBackend, 'attributes' | 'keepOrphan'>;
   readonly #openInodes: () => Iterable<number>;
   readonly #log: Log;
@@ -58,7 +58,7 @@ export class Orphans {
     this.#timer.cancel();
   }
 
-  async look(): Promise<void> {
+  async findUnlinked(): Promise<void> {
     // A copy, since files are opened and closed meanwhile. The workers share the iterator.
     const inodes = [...this.#openInodes()].values();
     const worker = async (): Promise<void> => {
@@ -68,7 +68,7 @@ export class Orphans {
           const { links } = await this.#backend.attributes(inode);
           if (links === 0) this.#known.add(inode);
         } catch (error) {
-          this.#tell(inode, error);
+          this.#logFailure(inode, error);
         }
       }
     };
@@ -79,17 +79,17 @@ export class Orphans {
 
   async keep(): Promise<void> {
     for (const inode of this.#known) {
-      await this.#backend.keepOrphan(inode).catch((error: unknown) => this.#tell(inode, error));
+      await this.#backend.keepOrphan(inode).catch((error: unknown) => this.#logFailure(inode, error));
     }
   }
 
   async #round(): Promise<void> {
     this.#rounds += 1;
-    if (this.#rounds % LOOK_ROUNDS === 0) await this.look();
+    if (this.#rounds % LOOK_ROUNDS === 0) await this.findUnlinked();
     await this.keep();
   }
 
-  #tell(inode: number, error: unknown): void {
+  #logFailure(inode: number, error: unknown): void {
     const facts = { file: inode, error: String(error) };
     if (isNotFound(error)) this.#log('error', 'an open file without a name was collected', facts);
     else this.#log('warn', 'an open file without a name may be collected', facts);

@@ -15,7 +15,7 @@ const LOW = 2 ** 32;
  * files has the kernel request the lists of each, and the reader thread can answer. The main thread writes; a newer
  * inode replaces an older one.
  */
-export class AbsentLists {
+export class InodesWithoutAcls {
   readonly #words: Int32Array;
   readonly #nowMs: () => number;
 
@@ -29,7 +29,7 @@ export class AbsentLists {
     return new SharedArrayBuffer(4 * (SLOTS_AT + SLOTS * SLOT_WORDS));
   }
 
-  told(inode: number, forMs: number): void {
+  add(inode: number, forMs: number): void {
     const at = slotOf(inode);
     const words = this.#words;
     Atomics.add(words, at + SEQUENCE, 1);

@@ -8,7 +8,7 @@ const SEVERAL = 0;
  * A thread takes up an answer before its next request, and the kernel drops a directory's attributes when a thread
  * changes a name in it. But it may take up an answer to another thread after that.
  */
-export class AttributeAskers {
+export class AttributeReaders {
   readonly #nowMs: () => number;
   readonly #askers = new RecentMap<number, { readonly thread: number; readonly atMs: number }>();
 

@@ -76,12 +76,12 @@ export class CachedNames {
   /** After a rename here the kernel caches the new name as long as it would have cached the old one. */
   moved(from: Place, to: Place, isExchange: boolean): void {
     const [one, other] = [from, to].map((place) => this.#current.get(placeKey(place)));
-    for (const place of [from, to]) this.gone(place);
+    for (const place of [from, to]) this.removed(place);
     if (one !== undefined) this.#add({ ...one, place: to, key: placeKey(to) });
     if (isExchange && other !== undefined) this.#add({ ...other, place: from, key: placeKey(from) });
   }
 
-  gone(place: Place): void {
+  removed(place: Place): void {
     const name = this.#current.get(placeKey(place));
     if (name !== undefined) this.#forget(name);
   }

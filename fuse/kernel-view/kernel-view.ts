@@ -2,8 +2,8 @@ import { RecentMap } from '../../base/recent-map.ts';
 import type { World } from '../../base/world.ts';
 import { type Answered, contentsName, type KernelCache } from '../answered.ts';
 import type { Place } from '../place.ts';
-import type { AbsentLists } from './absent-lists.ts';
-import { AttributeAskers } from './attribute-askers.ts';
+import type { InodesWithoutAcls } from './absent-lists.ts';
+import { AttributeReaders } from './attribute-askers.ts';
 import { CachedContents } from './cached-contents.ts';
 import { CachedNames } from './cached-names.ts';
 import { GrantedNames } from './granted-names.ts';
@@ -36,10 +36,10 @@ export class InodeView {
   readonly #nowMs: () => number;
   readonly #cache: KernelCache;
   readonly #notices: Notices;
-  readonly #absent: AbsentLists | null;
+  readonly #absent: InodesWithoutAcls | null;
   readonly #contents: CachedContents<number>;
   readonly #inFlight: InFlight;
-  readonly #askers: AttributeAskers;
+  readonly #askers: AttributeReaders;
   /** Null if names are valid for their time only. */
   readonly #granted: GrantedNames | null;
   #canExpire = true;
@@ -48,7 +48,7 @@ export class InodeView {
   readonly #lookups = new Map<number, number>();
 
   /** @param absent inodes without access control lists; null if the kernel never requests them */
-  constructor(cache: KernelCache, notices: Notices, absent: AbsentLists | null, world: World) {
+  constructor(cache: KernelCache, notices: Notices, absent: InodesWithoutAcls | null, world: World) {
     const nowMs = (): number => world.nowMs();
     this.#nowMs = nowMs;
     this.#cache = cache;
@@ -61,7 +61,7 @@ export class InodeView {
     this.#absent = absent;
     this.#contents = new CachedContents(nowMs, false);
     this.#inFlight = new InFlight(nowMs);
-    this.#askers = new AttributeAskers(nowMs);
+    this.#askers = new AttributeReaders(nowMs);
   }
 
   /** The kernel cannot expire names: none are cached under grants. */
@@ -89,7 +89,7 @@ export class InodeView {
     const beganMs = this.#nowMs();
     const times = this.#times(attributes, place, isLookup);
     const isEntry = place !== undefined;
-    this.#noteAnswer(attributes, times, caller, isEntry);
+    this.#recordAnswer(attributes, times, caller, isEntry);
     if (put(times) && isEntry) this.#count(inode);
     const isLate = this.#nowMs() - beganMs > UPTAKE_SLACK_MS;
     if (times.attributesMs > 0 && isLate) void this.#notices.drop(inode);
@@ -111,7 +111,7 @@ export class InodeView {
   /** How long the kernel may cache an entry of the page that is about to be sent. */
   listed(attributes: Answered, place: Place): CacheTimes {
     const times = this.#times(attributes, place, false);
-    this.#noteAnswer(attributes, times, 0, true);
+    this.#recordAnswer(attributes, times, 0, true);
     this.#page.push({ inode: attributes.inode, place, times });
     return times;
   }
@@ -127,7 +127,7 @@ export class InodeView {
   /** The kernel takes the outcome of a change as the newest, even after a notice that came meanwhile. */
   answerChange(attributes: Answered, put: (times: CacheTimes) => void, caller: number): void {
     const { attributesMs } = this.#cache;
-    this.#note(attributes, attributesMs, caller);
+    this.#recordContents(attributes, attributesMs, caller);
     put({ attributesMs, nameMs: 0 });
   }
 
@@ -191,17 +191,17 @@ export class InodeView {
     return this.#granted === null ? whole(leftMs) : this.#granted.answered(place, leftMs, isLookup);
   }
 
-  #note({ inode, contents }: Answered, forMs: number, caller: number): void {
+  #recordContents({ inode, contents }: Answered, forMs: number, caller: number): void {
     this.#contents.answered(inode, contentsName(inode, contents), forMs, caller);
   }
 
   /** @param isEntry the kernel may not know the inode before it takes up the answer */
-  #noteAnswer(attributes: Answered, { attributesMs }: CacheTimes, caller: number, isEntry: boolean): void {
+  #recordAnswer(attributes: Answered, { attributesMs }: CacheTimes, caller: number, isEntry: boolean): void {
     const { inode, kind, xattrs } = attributes;
-    this.#note(attributes, attributesMs, caller);
+    this.#recordContents(attributes, attributesMs, caller);
     if (attributesMs === 0) return;
     // Without extended attributes there are no access control lists.
-    if (xattrs === 0) this.#absent?.told(inode, attributesMs);
+    if (xattrs === 0) this.#absent?.add(inode, attributesMs);
     if (isEntry) this.#inFlight.answered(inode);
     if (kind === 'directory' && this.#granted !== null) this.#askers.answered(inode, caller);
   }

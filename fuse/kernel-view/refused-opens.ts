@@ -43,7 +43,7 @@ export class RefusedOpens {
   }
 
   /** @returns whether the thread repeats a refused look-up, and needs the cluster's answer */
-  looksUp(thread: number, place: Place): boolean {
+  repeatsLookup(thread: number, place: Place): boolean {
     const refused = this.#current(thread);
     if (refused === undefined) return false;
     // The kernel looks up a name twice if its inode has changed.

@@ -1,9 +1,9 @@
 import { type ErrnoName, errnoName } from '../errno.ts';
 import { logUnforeseen } from '../log.ts';
 import { RecentTimeouts } from '../transport/recent-timeouts.ts';
-import { SpentCallers } from '../transport/spent-callers.ts';
+import { TimedOutCallers } from '../transport/spent-callers.ts';
 import type { TransportOptions } from '../transport.ts';
-import { CallsUnderWay, type CallUnderWay } from './calls-under-way.ts';
+import { type CallUnderWay, PendingCalls } from './calls-under-way.ts';
 import { ROOT_NODE } from './protocol.ts';
 import type { Replier } from './replier.ts';
 import type { Request, RequestHeader } from './requests.ts';
@@ -29,18 +29,18 @@ export interface AnswerOptions extends Pick<TransportOptions, 'world' | 'limitMs
 
 /** Sends the outcome of each call to the kernel: exactly once, in time, and always at least an error. */
 export class Answers {
-  readonly underWay: CallsUnderWay;
+  readonly underWay: PendingCalls;
   readonly #reply: Replier;
   readonly #options: AnswerOptions;
   readonly #timedOut: RecentTimeouts;
-  readonly #spent: SpentCallers;
+  readonly #spent: TimedOutCallers;
 
   constructor(reply: Replier, options: AnswerOptions) {
     this.#reply = reply;
     this.#options = options;
     this.#timedOut = new RecentTimeouts(options.world);
-    this.#spent = new SpentCallers(options.world, options.limitMs);
-    this.underWay = new CallsUnderWay(
+    this.#spent = new TimedOutCallers(options.world, options.limitMs);
+    this.underWay = new PendingCalls(
       options.world,
       (call, errno) => this.#failed(call, errno),
       options.signals,

@@ -34,11 +34,11 @@ export interface CallUnderWay {
  * Each call gets exactly one answer: its own, ETIMEDOUT when it is late, or EINTR when its caller was killed or wants
  * to stop. Otherwise a killed caller would stay in the kernel, where no signal reaches it.
  */
-export class CallsUnderWay {
+export class PendingCalls {
   readonly #world: World;
   readonly #calls = new Map<number, CallUnderWay>();
   readonly #interrupted = new Map<CallUnderWay, number>();
-  readonly #broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void;
+  readonly #aborted: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void;
   readonly #signals: Signals;
   /** The calls without an answer, for each wait in `#answered`. */
   readonly #waits = new Map<Set<CallUnderWay>, () => void>();
@@ -51,13 +51,13 @@ export class CallsUnderWay {
     signals: Signals,
   ) {
     this.#world = world;
-    this.#broken = broken;
+    this.#aborted = broken;
     this.#signals = signals;
   }
 
   begin(call: CallUnderWay): void {
     this.#calls.set(call.header.unique, call);
-    this.#timer ??= this.#world.after(LOOK_INTERVAL_MS, () => this.#look());
+    this.#timer ??= this.#world.after(LOOK_INTERVAL_MS, () => this.#check());
   }
 
   /** @returns false if the call has an answer already */
@@ -100,7 +100,7 @@ export class CallsUnderWay {
     call.abort?.abort();
     const sinceMs = this.#world.nowMs();
     this.#interrupted.set(call, sinceMs);
-    this.#lookAtInterrupted(call, sinceMs);
+    this.#checkInterrupted(call, sinceMs);
   }
 
   stop(): void {
@@ -112,21 +112,21 @@ export class CallsUnderWay {
     this.#waits.clear();
   }
 
-  #look(): void {
+  #check(): void {
     const nowMs = this.#world.nowMs();
-    for (const call of this.#calls.values()) if (call.lateAtMs <= nowMs) this.#break(call, 'ETIMEDOUT');
-    for (const [call, sinceMs] of this.#interrupted) this.#lookAtInterrupted(call, sinceMs);
-    this.#timer = this.#calls.size > 0 ? this.#world.after(LOOK_INTERVAL_MS, () => this.#look()) : undefined;
+    for (const call of this.#calls.values()) if (call.lateAtMs <= nowMs) this.#abort(call, 'ETIMEDOUT');
+    for (const [call, sinceMs] of this.#interrupted) this.#checkInterrupted(call, sinceMs);
+    this.#timer = this.#calls.size > 0 ? this.#world.after(LOOK_INTERVAL_MS, () => this.#check()) : undefined;
   }
 
-  #lookAtInterrupted(call: CallUnderWay, sinceMs: number): void {
+  #checkInterrupted(call: CallUnderWay, sinceMs: number): void {
     if (call.request.kind === 'flush' && this.#world.nowMs() - sinceMs < CLOSE_MS) return;
     const pending = this.#signals(call.header.pid);
     if (pending === 'killed' || (pending === 'stopping' && REPEATABLE.has(call.request.kind)))
-      this.#break(call, 'EINTR');
+      this.#abort(call, 'EINTR');
   }
 
-  #break(call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR'): void {
-    if (this.end(call)) this.#broken(call, errno);
+  #abort(call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR'): void {
+    if (this.end(call)) this.#aborted(call, errno);
   }
 }

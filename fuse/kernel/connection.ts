@@ -1,4 +1,4 @@
-import type { AbsentLists } from '../kernel-view/absent-lists.ts';
+import type { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
 import type { Place } from '../place.ts';
 import { BACKGROUND_MAX } from '../transport/kernel-tuning.ts';
 import type { FileKernel, FileSystemCalls, MountedTransport, TransportOptions } from '../transport.ts';
@@ -30,7 +30,7 @@ export function connectKernel(
   { send, notify, signals }: KernelDevice,
   calls: FileSystemCalls,
   options: TransportOptions,
-  absentLists: AbsentLists | null,
+  absentLists: InodesWithoutAcls | null,
 ): KernelConnection {
   const { world, log } = options;
   const notifier = new Notifier(notify);

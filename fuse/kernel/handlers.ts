@@ -5,13 +5,13 @@ import type { FileSystemCalls } from '../transport.ts';
 import { decodeFlags, encodeFlags, flagsFormOf } from './ioctls.ts';
 import type { NodeNumbers } from './replies.ts';
 import { putIoctl, putLockHolder, putOpened, putSpace } from './replies.ts';
-import { type Asked, callerOf, type RequestAnswers, type RequestOf } from './request-answers.ts';
+import { callerOf, type DecodedRequest, type RequestAnswers, type RequestOf } from './request-answers.ts';
 import type { Request } from './requests.ts';
 
 /** Requests that the session handles itself. */
 export type SessionKind = 'init' | 'destroy' | 'interrupt' | 'forget' | 'unknown';
 export type Handlers<Kind extends Request['kind'] = Request['kind']> = {
-  readonly [Of in Kind]: (asked: Asked<RequestOf<Of>>) => void;
+  readonly [Of in Kind]: (asked: DecodedRequest<RequestOf<Of>>) => void;
 };
 
 /** @param changedXattr called before a change of an extended attribute is answered, whatever its outcome */
@@ -151,7 +151,7 @@ export function handlersOf(
 
 async function setAttributes(
   calls: FileSystemCalls,
-  asked: Asked<RequestOf<'set-attributes'>>,
+  asked: DecodedRequest<RequestOf<'set-attributes'>>,
 ): Promise<Answered> {
   const { inode } = asked;
   const { sizeBytes, isOpen, killsPrivileges, changes } = asked.request;
@@ -171,7 +171,7 @@ async function setAttributes(
 async function answerIoctl(
   calls: FileSystemCalls,
   answers: RequestAnswers,
-  asked: Asked<RequestOf<'ioctl'>>,
+  asked: DecodedRequest<RequestOf<'ioctl'>>,
 ): Promise<Buffer> {
   const { inode, request } = asked;
   const form = flagsFormOf(request.command);

@@ -4,7 +4,7 @@ import { release } from 'node:os';
 import type { World } from '../../base/world.ts';
 import { canonical, mountAt } from '../../client/mounts/mount-table.ts';
 import { withDeadline } from '../deadline.ts';
-import { AbsentLists } from '../kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
 import { tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import type { FileSystemCalls, Log, MountedTransport, TransportOptions } from '../transport.ts';
@@ -36,7 +36,7 @@ export function kernelExpiresNames(): boolean {
 }
 
 /** @returns why this process cannot use the kernel's protocol, or null if it can */
-export function kernelObstacle(): string | null {
+export function kernelTransportObstacle(): string | null {
   if (process.platform !== 'linux') return 'it works on Linux only';
   if (!isLinuxSince(release(), LINUX_MIN)) return `Linux ${LINUX_MIN.join('.')} is needed`;
   if (process.getuid?.() !== 0) return 'only root can mount without the help of fusermount3';
@@ -56,7 +56,7 @@ export async function mountWithKernel(
 ): Promise<MountedTransport> {
   const { world, log } = options;
   const mountpoint = await canonical(directory);
-  await makeRoom(world, mountpoint, log);
+  await removeDeadMount(world, mountpoint, log);
   const fd = openSync(DEVICE, 'r+');
   let device: string;
   try {
@@ -82,8 +82,8 @@ export async function mountWithKernel(
     },
     signals: pendingSignals,
   };
-  const lists = options.acls ? AbsentLists.memory() : null;
-  const absentLists = lists === null ? null : new AbsentLists(lists, () => world.nowMs());
+  const lists = options.acls ? InodesWithoutAcls.memory() : null;
+  const absentLists = lists === null ? null : new InodesWithoutAcls(lists, () => world.nowMs());
   const connection = connectKernel(kernel, calls, options, absentLists);
   const gone = readRequests(world, fd, REQUEST_BYTES_MAX, lists, (request) => connection.receive(request));
   const ended = gone
@@ -117,7 +117,7 @@ export async function mountWithKernel(
 }
 
 /** Removes a mount whose process died; throws if the mount works. */
-async function makeRoom(world: World, mountpoint: string, log: Log): Promise<void> {
+async function removeDeadMount(world: World, mountpoint: string, log: Log): Promise<void> {
   const mounted = await mountAt(mountpoint);
   if (!mounted?.type.startsWith('fuse')) return;
   try {
@@ -126,7 +126,7 @@ async function makeRoom(world: World, mountpoint: string, log: Log): Promise<voi
     if (codeOf(error) !== 'ENOTCONN' && codeOf(error) !== 'ECONNABORTED') throw error;
     log('info', 'a dead mount is taken away', { directory: mountpoint });
     await unmountDirectory(mountpoint, true);
-    return makeRoom(world, mountpoint, log);
+    return removeDeadMount(world, mountpoint, log);
   }
   throw new Error(`Cannot mount on "${mountpoint}": a file system of type ${mounted.type} is there already`);
 }

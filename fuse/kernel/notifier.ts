@@ -7,7 +7,7 @@ const ATTRIBUTES_IN_FLIGHT_MAX = 1;
 /** Separate: each waits for the lock of its directory. */
 const EXPIRIES_IN_FLIGHT_MAX = 1;
 /** Separate: invalidations do not wait for pages on their way. */
-const GIFTS_IN_FLIGHT_MAX = 1;
+const STORES_IN_FLIGHT_MAX = 1;
 
 /** @param pieces must not change until `done`, which gets null, or why the kernel refused them */
 export type Write = (
@@ -21,10 +21,10 @@ export type Write = (
  */
 export class Notifier {
   readonly #write: Write;
-  readonly #drops = new Turns(IN_FLIGHT_MAX);
-  readonly #attributeDrops = new Turns(ATTRIBUTES_IN_FLIGHT_MAX);
-  readonly #expiries = new Turns(EXPIRIES_IN_FLIGHT_MAX);
-  readonly #gifts = new Turns(GIFTS_IN_FLIGHT_MAX);
+  readonly #drops = new Semaphore(IN_FLIGHT_MAX);
+  readonly #attributeDrops = new Semaphore(ATTRIBUTES_IN_FLIGHT_MAX);
+  readonly #expiries = new Semaphore(EXPIRIES_IN_FLIGHT_MAX);
+  readonly #stores = new Semaphore(STORES_IN_FLIGHT_MAX);
 
   constructor(write: Write) {
     this.#write = write;
@@ -49,7 +49,7 @@ export class Notifier {
    * @returns false if the pages are outdated, or the kernel does not know the inode
    */
   givePages(node: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean> {
-    return this.#gifts.run(async () => {
+    return this.#stores.run(async () => {
       if (!isCurrent()) return false;
       return this.#notify([storeNotice(node, offset, bytes.length), bytes]);
     });
@@ -69,7 +69,7 @@ export class Notifier {
 }
 
 /** Bounds concurrency, in order of arrival. */
-class Turns {
+class Semaphore {
   readonly #countMax: number;
   readonly #waiting: (() => void)[] = [];
   #count = 0;

@@ -1,6 +1,6 @@
 import { constants } from 'node:os';
 import type { ErrnoName } from '../errno.ts';
-import type { AbsentLists } from '../kernel-view/absent-lists.ts';
+import type { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from './protocol.ts';
 import { putHeader } from './replies.ts';
@@ -14,7 +14,7 @@ const NAME_AT = IN_HEADER_BYTES + 8;
  * capability of an inode without any. A program that lists files requests one of each.
  * @returns null if the main thread has to answer
  */
-export function promptAnswer(request: Buffer, absent: AbsentLists): Buffer | null {
+export function promptAnswer(request: Buffer, absent: InodesWithoutAcls): Buffer | null {
   if (request.length <= NAME_AT || request.readUInt32LE(4) !== OPCODE.getxattr) return null;
   const header = decodeHeader(request);
   if (header === null) return null;

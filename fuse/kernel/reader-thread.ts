@@ -1,7 +1,7 @@
 import { readSync, writeSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemWorld } from '../../world/system-world.ts';
-import { AbsentLists } from '../kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
 import { IN_HEADER_BYTES } from './protocol.ts';
 import { type ReaderData, SMALL_BYTES_MAX } from './reader.ts';
 import { promptAnswer } from './reader-answers.ts';
@@ -13,9 +13,9 @@ import { RequestRing } from './request-ring.ts';
  */
 
 const { fd, memory, absent, requestBytesMax } = workerData as ReaderData;
-const absentLists = absent === null ? null : new AbsentLists(absent, systemWorld.nowMs);
+const absentLists = absent === null ? null : new InodesWithoutAcls(absent, systemWorld.nowMs);
 const ring = new RequestRing(memory);
-let buffer = room();
+let buffer = newBuffer();
 
 for (let length = next(); length !== null; length = next()) {
   if (length < IN_HEADER_BYTES) continue;
@@ -24,7 +24,7 @@ for (let length = next(); length !== null; length = next()) {
     ring.put(buffer.subarray(0, length));
   } else if (length * 2 > requestBytesMax) {
     parentPort?.postMessage(buffer.subarray(0, length), [buffer.buffer]);
-    buffer = room();
+    buffer = newBuffer();
   } else {
     // A copy: a slice of a Buffer would share the transferred memory.
     const bytes = new Uint8Array(buffer.subarray(0, length));
@@ -45,7 +45,7 @@ function isAnswered(length: number): boolean {
 }
 
 /** Not cleared: that would take as long as filling it. */
-function room(): Buffer<ArrayBuffer> {
+function newBuffer(): Buffer<ArrayBuffer> {
   return Buffer.allocUnsafeSlow(requestBytesMax);
 }
 

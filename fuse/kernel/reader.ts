@@ -1,6 +1,6 @@
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import { lend } from '../../base/releasable-memory.ts';
+import { makeReleasable } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import { RequestRing } from './request-ring.ts';
 
@@ -37,7 +37,7 @@ export function readRequests(
   const thread = new Worker(source, { workerData, env: { ...process.env } });
   thread.on('message', (bytes: Uint8Array) => {
     // The only request in its memory, which was transferred.
-    lend(bytes);
+    makeReleasable(bytes);
     received(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
   });
   const turn = (): void => {

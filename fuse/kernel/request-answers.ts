@@ -20,13 +20,13 @@ import type { Request, RequestHeader } from './requests.ts';
 
 export type RequestOf<Kind extends Request['kind']> = Extract<Request, { readonly kind: Kind }>;
 
-export interface Asked<Of extends Request = Request> {
+export interface DecodedRequest<Of extends Request = Request> {
   readonly header: RequestHeader;
   readonly request: Of;
   readonly inode: number;
 }
 
-export function callerOf({ header, request }: Asked, killsPrivileges = false): Caller {
+export function callerOf({ header, request }: DecodedRequest, killsPrivileges = false): Caller {
   return {
     uid: header.uid,
     gid: header.gid,
@@ -62,7 +62,7 @@ export class RequestAnswers {
   }
 
   /** As `done`, for a change that may be acknowledged before the cluster has it. */
-  changedName({ header, request, inode }: Asked, change: () => Promise<unknown>): void {
+  changedName({ header, request, inode }: DecodedRequest, change: () => Promise<unknown>): void {
     const ask = async (): Promise<void> => {
       await change();
       await this.#view.changedName(inode, header.pid);
@@ -72,12 +72,12 @@ export class RequestAnswers {
     this.#answers.answer(header, request, ask, () => this.#reply.done(header.unique), late);
   }
 
-  done({ header, request }: Asked, ask: () => Promise<unknown>, abort?: AbortController): void {
+  done({ header, request }: DecodedRequest, ask: () => Promise<unknown>, abort?: AbortController): void {
     this.#answers.answer(header, request, ask, () => this.#reply.done(header.unique), undefined, abort);
   }
 
   put<Value>(
-    { header, request }: Asked,
+    { header, request }: DecodedRequest,
     ask: () => Promise<Value>,
     put: (reply: Buffer, at: number, value: Value) => number,
     late?: (value: Value) => Promise<unknown>,
@@ -88,12 +88,12 @@ export class RequestAnswers {
     this.#answers.answer(header, request, ask, reply, late);
   }
 
-  count(asked: Asked, ask: () => Promise<number>): void {
+  count(asked: DecodedRequest, ask: () => Promise<number>): void {
     this.put(asked, ask, putCount);
   }
 
   bytes(
-    { header, request }: Asked,
+    { header, request }: DecodedRequest,
     ask: () => Promise<Uint8Array>,
     taken?: (bytes: Uint8Array) => void,
   ): void {
@@ -104,7 +104,10 @@ export class RequestAnswers {
   }
 
   /** For a caller with a buffer of `bytesMax`, or with 0 for the size only. */
-  sized({ header, request }: Asked<RequestOf<'xattr' | 'xattrs'>>, ask: () => Promise<Uint8Array>): void {
+  sized(
+    { header, request }: DecodedRequest<RequestOf<'xattr' | 'xattrs'>>,
+    ask: () => Promise<Uint8Array>,
+  ): void {
     const { bytesMax } = request;
     this.#answers.answer(header, request, ask, (bytes) => {
       if (bytesMax === 0) this.#reply.put(header.unique, (reply, at) => putCount(reply, at, bytes.length));
@@ -113,7 +116,10 @@ export class RequestAnswers {
     });
   }
 
-  attributes({ header, request }: Asked<RequestOf<'attributes'>>, ask: () => Promise<Answered>): void {
+  attributes(
+    { header, request }: DecodedRequest<RequestOf<'attributes'>>,
+    ask: () => Promise<Answered>,
+  ): void {
     const put = request.withCreation === true ? putStatxReply : putAttributesReply;
     this.#answers.answer(header, request, ask, (attributes) =>
       this.#view.answer(
@@ -124,7 +130,7 @@ export class RequestAnswers {
     );
   }
 
-  changedAttributes({ header, request }: Asked, ask: () => Promise<Answered>): void {
+  changedAttributes({ header, request }: DecodedRequest, ask: () => Promise<Answered>): void {
     this.#answers.answer(header, request, ask, (attributes) =>
       this.#view.answerChange(
         attributes,
@@ -135,7 +141,7 @@ export class RequestAnswers {
   }
 
   /** For a change of attributes whose answer has none. Resolves when the kernel has dropped its earlier ones. */
-  async changingAttributes({ inode }: Asked, change: () => Promise<unknown>): Promise<void> {
+  async changingAttributes({ inode }: DecodedRequest, change: () => Promise<unknown>): Promise<void> {
     await change();
     await this.#view.dropAttributes(inode);
   }
@@ -149,7 +155,7 @@ export class RequestAnswers {
     return this.#reply.put(unique, (reply, at) => put(reply, at, this.#present(attributes), attributesMs));
   }
 
-  entry({ header, request, inode }: Asked, name: string, ask: () => Promise<Answered>): void {
+  entry({ header, request, inode }: DecodedRequest, name: string, ask: () => Promise<Answered>): void {
     this.#answers.answer(header, request, ask, (stored) => {
       const node = this.#numbers.node(stored.inode);
       const put = (times: CacheTimes): boolean =>
@@ -161,14 +167,20 @@ export class RequestAnswers {
   }
 
   /** @param rename called once the kernel may have the new name for as long as the old one */
-  renamed(asked: Asked, from: Place, to: Place, isExchange: boolean, rename: () => Promise<void>): void {
+  renamed(
+    asked: DecodedRequest,
+    from: Place,
+    to: Place,
+    isExchange: boolean,
+    rename: () => Promise<void>,
+  ): void {
     this.done(asked, async () => {
       await this.#view.renaming(from, to, isExchange);
       await rename();
     });
   }
 
-  opened(asked: Asked, open: () => Promise<Opened>): void {
+  opened(asked: DecodedRequest, open: () => Promise<Opened>): void {
     const { inode } = asked;
     this.put(
       asked,
@@ -182,7 +194,11 @@ export class RequestAnswers {
     );
   }
 
-  created({ header, request, inode }: Asked, name: string | null, create: () => Promise<Created>): void {
+  created(
+    { header, request, inode }: DecodedRequest,
+    name: string | null,
+    create: () => Promise<Created>,
+  ): void {
     const place = name === null ? null : { parent: inode, name };
     const reply = (created: Created): void => {
       const { attributes } = created;
@@ -205,7 +221,7 @@ export class RequestAnswers {
     return opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
   }
 
-  listing(asked: Asked<RequestOf<'read-directory'>>): void {
+  listing(asked: DecodedRequest<RequestOf<'read-directory'>>): void {
     const { handle, offset, plus } = asked.request;
     const bytesMax = Math.min(asked.request.bytesMax, Replier.bodyBytesMax);
     const countMax = Math.ceil(bytesMax / DIRENT_BYTES_MIN[plus ? 'plus' : 'plain']);

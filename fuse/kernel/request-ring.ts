@@ -35,11 +35,11 @@ export class RequestRing {
     let at = this.#place(head);
     if (at + needed > this.#capacity) {
       const rest = this.#capacity - at;
-      this.#waitForRoom(head, rest + needed);
+      this.#waitForSpace(head, rest + needed);
       this.#lengths[at / 4] = SKIP;
       head = (head + rest) | 0;
       at = 0;
-    } else this.#waitForRoom(head, needed);
+    } else this.#waitForSpace(head, needed);
     this.#lengths[at / 4] = bytes.length;
     this.#bytes.set(bytes, at + LENGTH_BYTES);
     Atomics.store(this.#control, HEAD, (head + needed) | 0);
@@ -75,7 +75,7 @@ export class RequestRing {
     return counter & (this.#capacity - 1);
   }
 
-  #waitForRoom(head: number, needed: number): void {
+  #waitForSpace(head: number, needed: number): void {
     for (;;) {
       const tail = Atomics.load(this.#control, TAIL);
       if (this.#capacity - ((head - tail) | 0) >= needed) return;

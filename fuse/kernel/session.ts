@@ -1,16 +1,16 @@
 import { errnoName } from '../errno.ts';
-import type { AbsentLists } from '../kernel-view/absent-lists.ts';
+import type { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
 import { InodeView, type Notices } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
 import type { FileSystemCalls, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { Answers } from './answers.ts';
-import type { CallsUnderWay } from './calls-under-way.ts';
+import type { PendingCalls } from './calls-under-way.ts';
 import { type Handlers, handlersOf } from './handlers.ts';
 import { MAJOR, MINOR_EXPIRES, MINOR_MIN } from './protocol.ts';
 import { Replier, type Send } from './replier.ts';
 import { initFlags, NodeNumbers, putInit } from './replies.ts';
-import { type Asked, RequestAnswers, type RequestOf } from './request-answers.ts';
+import { type DecodedRequest, RequestAnswers, type RequestOf } from './request-answers.ts';
 import { decodeHeader, decodeRequest, type Request, type RequestHeader } from './requests.ts';
 import type { Signals } from './signals.ts';
 
@@ -21,7 +21,7 @@ export interface SessionOptions extends TransportOptions {
   readonly backgroundMax: number;
   /** Drop what the kernel has cached; they report failures themselves. */
   readonly notices: Notices;
-  readonly absentLists: AbsentLists | null;
+  readonly absentLists: InodesWithoutAcls | null;
   readonly signals: Signals;
 }
 
@@ -29,7 +29,7 @@ export interface SessionOptions extends TransportOptions {
 export class Session {
   readonly numbers: NodeNumbers;
   readonly view: InodeView;
-  readonly underWay: CallsUnderWay;
+  readonly underWay: PendingCalls;
   /** Resolves with the kernel's minor version of the protocol; rejects if it is not supported. */
   readonly started: Promise<number>;
   readonly #calls: FileSystemCalls;
@@ -89,7 +89,7 @@ export class Session {
       this.#reply.error(header.unique, this.#options.xattrs || this.#options.acls ? 'EOPNOTSUPP' : 'ENOSYS');
       return;
     }
-    const handle: (asked: Asked<RequestOf<Kind>>) => void = this.#handlers[request.kind as Kind];
+    const handle: (asked: DecodedRequest<RequestOf<Kind>>) => void = this.#handlers[request.kind as Kind];
     handle({ header, request, inode: this.numbers.inode(header.node) });
   }
 

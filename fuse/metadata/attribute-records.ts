@@ -3,7 +3,7 @@ import type { Sequencer } from '../../base/sequencer.ts';
 import { isLater, laterNs } from '../../base/times.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes } from '../backend.ts';
-import { type Ages, type Learned, LOOKUP_AGE_MAX_MS, RECORDS_MAX } from './record-validity.ts';
+import { type Learned, LOOKUP_AGE_MAX_MS, RECORDS_MAX, type RecordValidity } from './record-validity.ts';
 
 interface AttributeRecord extends Learned {
   readonly attributes: Answered;
@@ -19,13 +19,13 @@ export type Origin = Pick<AttributeRecord, 'prefetched'> &
   Partial<Pick<AttributeRecord, 'askedAt' | 'isUncertain'>>;
 
 export class AttributeRecords {
-  readonly #ages: Ages;
+  readonly #ages: RecordValidity;
   readonly #sequencer: Sequencer<number | string>;
   readonly #records = new BoundedMap<number, AttributeRecord>(RECORDS_MAX);
   /** Records from before writes of this mount, until the attributes are requested again. */
   readonly #beforeWrites = new BoundedMap<number, AttributeRecord>(RECORDS_MAX);
 
-  constructor(ages: Ages, sequencer: Sequencer<number | string>) {
+  constructor(ages: RecordValidity, sequencer: Sequencer<number | string>) {
     this.#ages = ages;
     this.#sequencer = sequencer;
   }
@@ -33,14 +33,14 @@ export class AttributeRecords {
   of(inode: number): Answered | undefined {
     const record = this.#records.get(inode);
     if (record === undefined || !record.prefetched) return undefined;
-    return this.#ages.isOld(record, inode) ? undefined : record.attributes;
+    return this.#ages.isExpired(record, inode) ? undefined : record.attributes;
   }
 
   /** Attributes of any valid record; of a file that is being written here they lack the writes. */
   latest(inode: number): Answered | undefined {
     const record = this.#latest(inode);
     if (record === undefined || record.isUncertain) return undefined;
-    return this.#ages.isOld(record, inode) ? undefined : record.attributes;
+    return this.#ages.isExpired(record, inode) ? undefined : record.attributes;
   }
 
   /** Attributes of any age. */
@@ -55,7 +55,7 @@ export class AttributeRecords {
   hasNoXattrs(inode: number, ttlMs = this.#ages.ttlMs): boolean {
     // Records from before writes count: a write changes no extended attributes.
     const record = this.#latest(inode);
-    return record?.attributes.xattrs === 0 && !this.#ages.isOld(record, undefined, ttlMs);
+    return record?.attributes.xattrs === 0 && !this.#ages.isExpired(record, undefined, ttlMs);
   }
 
   /** The same for access control lists and capabilities, which the kernel requests right after the attributes. */
@@ -64,14 +64,16 @@ export class AttributeRecords {
   }
 
   /** The answer to a request for this inode, or its name, within the last `LOOKUP_AGE_MAX_MS`. */
-  justAsked(inode: number): { readonly attributes: Answered; readonly at: string | undefined } | undefined {
+  recentAnswer(
+    inode: number,
+  ): { readonly attributes: Answered; readonly at: string | undefined } | undefined {
     const record = this.#records.get(inode);
     if (record === undefined || record.prefetched || !this.#ages.isRecent(record)) return undefined;
     return { attributes: record.attributes, at: record.askedAt };
   }
 
   /** After this, `justAsked` does not return the record again. */
-  used(inode: number): void {
+  consume(inode: number): void {
     const record = this.#records.get(inode);
     if (record !== undefined) this.#records.set(inode, { ...record, answeredMs: Number.NEGATIVE_INFINITY });
   }

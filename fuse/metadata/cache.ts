@@ -9,7 +9,7 @@ import type { Place } from '../place.ts';
 import { placeKey } from '../place.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
 import { DelegatedDirectories } from './delegated-directories.ts';
-import { Ages, type Learned, RECORDS_MAX } from './record-validity.ts';
+import { type Learned, RECORDS_MAX, RecordValidity } from './record-validity.ts';
 
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
 
@@ -32,7 +32,7 @@ export class MetadataCache {
   readonly delegations: DelegatedDirectories;
   readonly ttlMs: number;
   readonly kernel: KernelView;
-  readonly #ages: Ages;
+  readonly #ages: RecordValidity;
   readonly #names = new BoundedMap<string, NameRecord>(RECORDS_MAX);
   readonly #sequencer: Sequencer<number | string>;
 
@@ -45,7 +45,7 @@ export class MetadataCache {
     this.delegations = new DelegatedDirectories(world, ttlMs, isDelegated);
     const isKnown = (directory: number): boolean => this.delegations.of(directory) !== undefined;
     this.ttlMs = ttlMs;
-    this.#ages = new Ages(world, ttlMs, isKnown);
+    this.#ages = new RecordValidity(world, ttlMs, isKnown);
     this.#sequencer = new Sequencer(() => world.nowMs(), RECORDS_MAX);
     this.attributes = new AttributeRecords(this.#ages, this.#sequencer);
     this.kernel = new KernelView(world);
@@ -58,7 +58,7 @@ export class MetadataCache {
   entry(parent: number, name: string): Answered | undefined {
     const key = keyOf(parent, name);
     const record = this.#names.get(key);
-    if (record === undefined || this.#ages.isOld(record, parent)) return undefined;
+    if (record === undefined || this.#ages.isExpired(record, parent)) return undefined;
     const attributes = this.attributes.of(record.inode);
     // Served from cache; no request was sent.
     if (attributes !== undefined && record.isAsked) this.#names.set(key, { ...record, isAsked: false });
@@ -73,14 +73,14 @@ export class MetadataCache {
 
   /** The answer of a look-up a moment ago; undefined if the kernel may mean the inode by another name. */
   lookedUp(inode: number): Answered | undefined {
-    const asked = this.attributes.justAsked(inode);
+    const asked = this.attributes.recentAnswer(inode);
     return asked !== undefined && this.kernel.names.isOnly(inode, asked.at) ? asked.attributes : undefined;
   }
 
   /** As `lookedUp`, for one open: the next one may come without a look-up, as through `/proc/self/fd`. */
   lookedUpToOpen(inode: number): Answered | undefined {
     const attributes = this.lookedUp(inode);
-    if (attributes !== undefined) this.attributes.used(inode);
+    if (attributes !== undefined) this.attributes.consume(inode);
     return attributes;
   }
 
@@ -183,7 +183,7 @@ export class MetadataCache {
    * @param behind the cluster has not executed it: the times are estimates, and certainly newer than before
    */
   removed(parent: number, name: string, inode: number, atNs: string | null, behind = false): void {
-    this.#gone(parent, name, inode);
+    this.#dropName(parent, name, inode);
     const directory = this.attributes.lastOf(parent);
     if (!behind || atNs === null || directory === undefined) {
       this.named(parent, atNs);
@@ -195,12 +195,12 @@ export class MetadataCache {
 
   /** As `removed`, for an empty directory, which its parent counts. @param since as of `made` */
   removedDirectory(parent: number, name: string, inode: number, atNs: string, since: number): void {
-    this.#gone(parent, name, inode);
+    this.#dropName(parent, name, inode);
     this.attributes.namesChanged(parent, atNs, -1, since);
   }
 
-  #gone(parent: number, name: string, inode: number): void {
-    this.kernel.names.gone({ parent, name });
+  #dropName(parent: number, name: string, inode: number): void {
+    this.kernel.names.removed({ parent, name });
     this.changingName(parent, name);
     this.attributes.drop(inode);
   }
@@ -226,7 +226,7 @@ export class MetadataCache {
   }
 
   /** A request showed that the name does not refer to the inode any more. */
-  lost({ parent, name }: Place, inode: number): void {
+  dropStaleName({ parent, name }: Place, inode: number): void {
     this.#names.delete(keyOf(parent, name));
     this.attributes.drop(inode);
   }
@@ -239,7 +239,7 @@ export class MetadataCache {
   }
 
   /** Voids all pending answers, after a change of unknown inodes. */
-  forgetAsked(): void {
+  voidPendingAnswers(): void {
     this.#sequencer.changedAll();
   }
 }

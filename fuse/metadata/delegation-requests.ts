@@ -20,7 +20,7 @@ export interface DelegationRequestEvents {
 }
 
 export class DelegationRequests {
-  readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>;
+  readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isCatalogAway'>;
   readonly #delegation: Pick<DelegationBackend, 'delegate' | 'isDelegated'>;
   readonly #cache: MetadataCache;
   readonly #log: Log;
@@ -32,7 +32,7 @@ export class DelegationRequests {
 
   constructor(
     world: World,
-    backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>,
+    backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isCatalogAway'>,
     delegation: Pick<DelegationBackend, 'delegate' | 'isDelegated'>,
     cache: MetadataCache,
     log: Log,
@@ -73,7 +73,7 @@ export class DelegationRequests {
   /** Requests the directory, unless it was just refused, or recalled for another client. */
   async send(directory: number): Promise<void> {
     const isTooSoon = this.#world.nowMs() < (this.#notBeforeMs.get(directory) ?? 0);
-    if (isTooSoon || this.#underWay.has(directory) || this.#backend.isAway()) return;
+    if (isTooSoon || this.#underWay.has(directory) || this.#backend.isCatalogAway()) return;
     const { delegations } = this.#cache;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#underWay.set(directory, promise);

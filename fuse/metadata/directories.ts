@@ -10,7 +10,7 @@ const OWN_COUNT = 2;
 interface DirectoryHandle {
   readonly inode: number;
   /** O_NOATIME. */
-  readonly unnoted: boolean;
+  readonly isNoAtime: boolean;
   listing: Listing;
   attributes: Attributes | undefined;
 }
@@ -29,7 +29,7 @@ export class Directories {
   open(inode: number, attributes: Attributes | undefined, unnoted = false): number {
     this.#handleLast += 2;
     const handle = this.#handleLast;
-    this.#open.set(handle, { inode, attributes, unnoted, listing: this.#listing(inode) });
+    this.#open.set(handle, { inode, attributes, isNoAtime: unnoted, listing: this.#listing(inode) });
     return handle;
   }
 
@@ -37,7 +37,7 @@ export class Directories {
     return this.#open.get(handle)?.inode;
   }
 
-  heard(attributes: Attributes): void {
+  update(attributes: Attributes): void {
     for (const directory of this.#handles(attributes.inode)) directory.attributes = attributes;
   }
 
@@ -49,8 +49,8 @@ export class Directories {
     return [...this.#open.values()].filter((directory) => directory.inode === inode);
   }
 
-  isNoted(handle: number): boolean {
-    return this.#open.get(handle)?.unnoted === false;
+  countsAsAccess(handle: number): boolean {
+    return this.#open.get(handle)?.isNoAtime === false;
   }
 
   /** @param offset 0, or the position after an entry that this handle returned since a read at 0 */

@@ -3,7 +3,7 @@ import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import type { InodeFlag } from '../../wire/inode-flags.ts';
 import type { Answered } from '../answered.ts';
-import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
+import type { AttributeChanges, Attributes, FileSystemBackend, RecordedAccess } from '../backend.ts';
 import { ErrnoError, isNotFound } from '../errno.ts';
 import type { Place } from '../place.ts';
 import type { AttributeRequest, Caller, TimeChange } from '../transport.ts';
@@ -69,7 +69,7 @@ export class Inodes {
   }
 
   /** The cluster has an access of this mount: replaces access times that were cached before. */
-  accessed({ inode, accessedNs, seen }: NotedAccess): void {
+  accessed({ inode, accessedNs, seen }: RecordedAccess): void {
     this.cache.attributes.accessed(inode, seen.accessedNs, accessedNs);
     this.#openFile(inode)?.known.accessed(seen.accessedNs, accessedNs);
   }
@@ -81,7 +81,7 @@ export class Inodes {
   async attributes(inode: number): Promise<Answered> {
     // Enough for the kernel after its own reads and writes: changes of other clients show within the usual time.
     const known = this.cache.attributes.latest(inode) ?? this.#granted(inode);
-    return this.present(known ?? (await this.ask(inode)));
+    return this.present(known ?? (await this.request(inode)));
   }
 
   /** From the client library's grants, which are current: no request is sent. */
@@ -91,7 +91,7 @@ export class Inodes {
   }
 
   /** Requests the attributes from the cluster. */
-  async ask(inode: number): Promise<Answered> {
+  async request(inode: number): Promise<Answered> {
     // Answers requested while unlinks are sent are not cached here; a backend with a cache decides itself.
     if (!this.#backend.caches) await this.#pending.flush({ kind: 'inode', inode }, ['unlink']);
     const requestedAt = this.cache.request();
@@ -104,7 +104,9 @@ export class Inodes {
     if (file === undefined) return this.#accesses.shown(attributes);
     const presented = await file.present(attributes);
     // By now the cluster has the writes that left these holes, and counts them.
-    const counted = file.known.areHolesUnknown ? await file.present(await this.ask(file.inode)) : presented;
+    const counted = file.known.areHolesUnknown
+      ? await file.present(await this.request(file.inode))
+      : presented;
     return this.#accesses.shown(counted);
   }
 
@@ -113,16 +115,16 @@ export class Inodes {
    * may have given it to another file, while this one exists under another name.
    * @throws ErrnoError `ESTALE` in that case: the kernel then looks the name up again
    */
-  async askToOpen(inode: number, thread: number, isLink = false): Promise<Answered> {
+  async requestToOpen(inode: number, thread: number, isLink = false): Promise<Answered> {
     const requestedAt = this.cache.request();
     const names = this.cache.kernel.names.of(inode);
-    if (names.length === 0) return this.ask(inode);
+    if (names.length === 0) return this.request(inode);
     const found = await Promise.all(names.map((name) => this.#lookup(name)));
     const lost = names.filter((_, place) => found[place]?.inode !== inode);
     const [attributes] = found;
     if (lost.length === 0 && attributes != null) return this.cache.attributes.learn(attributes, requestedAt);
     this.cache.kernel.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);
-    for (const name of lost) this.cache.lost(name, inode);
+    for (const name of lost) this.cache.dropStaleName(name, inode);
     throw new ErrnoError(
       'ESTALE',
       `"${lost.map(({ name }) => name).join('", "')}" is not file ${inode} any more`,
@@ -130,9 +132,9 @@ export class Inodes {
   }
 
   /** The same check for a file that is to be linked. @throws ErrnoError `ESTALE` */
-  async assertMeantToLink(inode: number, thread: number): Promise<void> {
+  async assertNameCurrentToLink(inode: number, thread: number): Promise<void> {
     if (this.cache.kernel.refusedOpens.isRepetition(thread, inode) || !this.cache.isNameCached(inode)) return;
-    await this.askToOpen(inode, thread, true);
+    await this.requestToOpen(inode, thread, true);
   }
 
   async #lookup({ parent, name }: Place): Promise<Attributes | null> {
@@ -159,7 +161,7 @@ export class Inodes {
    * same, for any user, before a write to a file with such bits; the write clears them itself.
    */
   async touch(inode: number, { uid }: Caller): Promise<Answered> {
-    const { kind, mode, uid: owner } = await this.ask(inode);
+    const { kind, mode, uid: owner } = await this.request(inode);
     const isOwner = uid === 0 || uid === owner;
     return this.change(inode, { mode: kind === 'directory' || !isOwner ? mode : withoutPrivileges(mode) });
   }

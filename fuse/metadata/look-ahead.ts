@@ -15,7 +15,7 @@ const USED_LEAST = 8;
 const USED_WELL = 2;
 const DIRECTORIES_MAX = 1_000;
 
-interface Course {
+interface Walk {
   lastMs: number;
   /** Names found by single requests since the last page, and the latest of them. */
   found: number;
@@ -46,7 +46,7 @@ export class LookAhead {
   readonly #world: World;
   readonly #list: ListPage;
   readonly #windowMs: number;
-  readonly #courses = new BoundedMap<number, Course>(DIRECTORIES_MAX);
+  readonly #courses = new BoundedMap<number, Walk>(DIRECTORIES_MAX);
 
   /** @param windowMs look-ups that are further apart are not one walk; 0: no look-ahead */
   constructor(world: World, list: ListPage, windowMs: number) {
@@ -72,7 +72,7 @@ export class LookAhead {
   }
 
   /** Resolves when the name may be cached. @returns false if it needs a request of its own */
-  async reach(parent: number, name: string): Promise<boolean> {
+  async prefetch(parent: number, name: string): Promise<boolean> {
     if (this.#windowMs === 0) return false;
     const course = this.#courses.get(parent);
     if (course === undefined || this.#isOver(course)) return false;
@@ -87,7 +87,7 @@ export class LookAhead {
     return true;
   }
 
-  #course(parent: number): Course {
+  #course(parent: number): Walk {
     const nowMs = this.#world.nowMs();
     let course = this.#courses.get(parent);
     if (course === undefined || this.#isOver(course)) {
@@ -101,12 +101,12 @@ export class LookAhead {
     return course;
   }
 
-  #isOver({ page, lastMs }: Course): boolean {
+  #isOver({ page, lastMs }: Walk): boolean {
     return page === null && this.#world.nowMs() - lastMs > this.#windowMs;
   }
 
   /** Never rejects: the caller then requests the name alone, and gets the error. */
-  async #ask(course: Course, parent: number, after: string): Promise<void> {
+  async #ask(course: Walk, parent: number, after: string): Promise<void> {
     course.found = 0;
     course.used = 0;
     const countMax = course.isLarge ? course.count : WHOLE_MAX;
@@ -118,7 +118,7 @@ export class LookAhead {
   }
 }
 
-function learn(course: Course): void {
+function learn(course: Walk): void {
   const { told, used } = course;
   if (told === 0) return;
   course.told = 0;

@@ -36,7 +36,7 @@ export class Names {
     const { cache } = this.#inodes;
     const { names, refusedOpens } = cache.kernel;
     const place = { parent, name };
-    const isOnceMore = refusedOpens.looksUp(thread, place);
+    const isOnceMore = refusedOpens.repeatsLookup(thread, place);
     // A look-up of a cached name: the program creates it or needs a current answer, or the kernel lacked memory.
     const isForced = names.isCached(place) && !cache.isCertain(place);
     const isAsked = isOnceMore || isForced;
@@ -59,7 +59,7 @@ export class Names {
     } catch (error) {
       if (!isNotFound(error)) throw error;
       const place = { parent, name };
-      cache.lost(place, cache.inodeOf(parent, name) ?? 0);
+      cache.dropStaleName(place, cache.inodeOf(parent, name) ?? 0);
       throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
     }
   }
@@ -91,7 +91,7 @@ export class Names {
   async #find(parent: number, name: string): Promise<Answered> {
     const known = this.#known(parent, name);
     if (known !== undefined) return known;
-    if (await this.#lookAhead.reach(parent, name)) {
+    if (await this.#lookAhead.prefetch(parent, name)) {
       const reached = this.#known(parent, name);
       if (reached !== undefined) return reached;
     }

@@ -115,7 +115,7 @@ export class OwnChanges {
     });
     // A rename changes ctime.
     for (const inode of mode === 'exchange' ? [moved, target] : [moved]) {
-      if (inode === undefined) cache.forgetAsked();
+      if (inode === undefined) cache.voidPendingAnswers();
       else if (!isKnown || isOpen(inode)) cache.attributes.drop(inode);
     }
     cache.kernel.names.moved(from, to, mode === 'exchange');

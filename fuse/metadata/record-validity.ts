@@ -12,7 +12,7 @@ export interface Learned {
 }
 
 /** How long cached names and attributes are valid: for `ttlMs` after their request, longer in delegated directories. */
-export class Ages {
+export class RecordValidity {
   /** 0: nothing is valid here, as with `strict` and `leases`. */
   readonly ttlMs: number;
   readonly #world: World;
@@ -36,7 +36,7 @@ export class Ages {
   }
 
   /** @param directory that the record describes, or that has the name */
-  isOld(record: Learned, directory: number | undefined, ttlMs = this.ttlMs): boolean {
+  isExpired(record: Learned, directory: number | undefined, ttlMs = this.ttlMs): boolean {
     if (ttlMs === 0) return true;
     const isPast = this.nowMs() - record.validity.requestedAt > ttlMs;
     return isPast && !this.isDelegated(record, directory);

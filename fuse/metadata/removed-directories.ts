@@ -30,12 +30,12 @@ export class RemovedDirectories {
   }
 
   /** The name was removed, whichever directory had it by then: only the cluster knows whether this one still exists. */
-  addLikely(last: Attributes | undefined): void {
+  addPerhapsRemoved(last: Attributes | undefined): void {
     if (last?.kind !== 'directory') return;
     this.#likely.set(last.inode, last);
   }
 
-  likely(inode: number): Attributes | undefined {
+  perhapsRemoved(inode: number): Attributes | undefined {
     return this.#likely.get(inode);
   }
 

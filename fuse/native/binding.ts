@@ -11,7 +11,7 @@ import type { Place } from '../place.ts';
 import { tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import { RecentTimeouts } from '../transport/recent-timeouts.ts';
-import { SpentCallers } from '../transport/spent-callers.ts';
+import { TimedOutCallers } from '../transport/spent-callers.ts';
 import { FILE_TYPES, RENAME_EXCHANGE, soughtBy } from '../transport/stat.ts';
 import type { Caller, FileSystemCalls, MountedTransport, Opened, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
@@ -120,7 +120,7 @@ class Binding {
   readonly #paths: Paths;
   readonly #view: PathView;
   readonly #timedOut: RecentTimeouts;
-  readonly #spent: SpentCallers;
+  readonly #spent: TimedOutCallers;
 
   constructor(calls: FileSystemCalls, options: TransportOptions) {
     this.#calls = calls;
@@ -128,7 +128,7 @@ class Binding {
     this.#options = options;
     this.#view = new PathView(options.world, options.cache.attributesMs);
     this.#timedOut = new RecentTimeouts(options.world);
-    this.#spent = new SpentCallers(options.world, options.limitMs);
+    this.#spent = new TimedOutCallers(options.world, options.limitMs);
   }
 
   operations(context: () => Fuse.RequestContext | null): Fuse.OPERATIONS {
@@ -151,7 +151,7 @@ class Binding {
             if (path !== '/' && this.#spent.has(pid))
               throw new ErrnoError('ETIMEDOUT', 'The root took as long as it may');
             const beganMs = this.#options.world.nowMs();
-            const stored = await this.#repeated(`getattr ${path}`, () => this.#paths.lookedUp(path));
+            const stored = await this.#repeated(`getattr ${path}`, () => this.#paths.lookup(path));
             if (path === '/') this.#spent.rootAnswered(pid, beganMs);
             return this.#tell(path, stored, pid);
           },

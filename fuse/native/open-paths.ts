@@ -26,7 +26,7 @@ export class OpenPaths {
     if (handles?.size === 0) this.#end(path);
   }
 
-  looked(path: string, isThere: boolean): void {
+  lookedUp(path: string, isThere: boolean): void {
     if (isThere) this.#absent.delete(path);
     else if (this.#open.has(path)) this.#absent.add(path);
   }

@@ -45,13 +45,13 @@ export class Paths {
     return this.#calls.lookup(parent, name);
   }
 
-  async lookedUp(path: string | null): Promise<Attributes> {
+  async lookup(path: string | null): Promise<Attributes> {
     try {
       const attributes = await this.attributes(path);
-      if (path !== null) this.open.looked(path, true);
+      if (path !== null) this.open.lookedUp(path, true);
       return attributes;
     } catch (error) {
-      if (path !== null && errnoName(error) === 'ENOENT') this.open.looked(path, false);
+      if (path !== null && errnoName(error) === 'ENOENT') this.open.lookedUp(path, false);
       throw error;
     }
   }

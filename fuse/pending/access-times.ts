@@ -4,7 +4,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { isLater, nowNs } from '../../base/times.ts';
 import type { Timer, World } from '../../base/world.ts';
 import { ACCESSES_MAX } from '../../wire/request-limits.ts';
-import type { Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
+import type { Attributes, FileSystemBackend, RecordedAccess } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import type { Log } from '../transport.ts';
 import { SHARES } from './budget.ts';
@@ -29,7 +29,7 @@ const OFF_MS = 600_000;
 const STOP_LIMIT_MS = 5_000;
 const DAY_NS = 86_400_000_000_000n;
 
-type Note = Omit<NotedAccess, 'inode'>;
+type Note = Omit<RecordedAccess, 'inode'>;
 
 /**
  * Access times of reads here, merged into all answers, and sent in batches some seconds after the reads
@@ -37,10 +37,10 @@ type Note = Omit<NotedAccess, 'inode'>;
  */
 export class AccessTimes implements PendingKind {
   readonly #world: World;
-  readonly #backend: Pick<FileSystemBackend, 'noteAccesses'>;
+  readonly #backend: Pick<FileSystemBackend, 'recordAccesses'>;
   readonly #rule: AccessRule;
   readonly #log: Log;
-  readonly #stored: (access: NotedAccess) => void;
+  readonly #stored: (access: RecordedAccess) => void;
   readonly #noted = new Map<number, Note>();
   /** In the request under way. */
   #sending = new Map<number, Note>();
@@ -61,10 +61,10 @@ export class AccessTimes implements PendingKind {
   /** @param stored called when the cluster has a read: `seen` is outdated in attributes that were cached before */
   constructor(
     world: World,
-    backend: Pick<FileSystemBackend, 'noteAccesses'>,
+    backend: Pick<FileSystemBackend, 'recordAccesses'>,
     rule: AccessRule,
     log: Log,
-    stored: (access: NotedAccess) => void,
+    stored: (access: RecordedAccess) => void,
   ) {
     this.#world = world;
     this.#backend = backend;
@@ -169,7 +169,7 @@ export class AccessTimes implements PendingKind {
     this.#sent = promise;
     let failure: unknown;
     try {
-      await this.#backend.noteAccesses([...batch].map(([inode, note]) => ({ inode, ...note })));
+      await this.#backend.recordAccesses([...batch].map(([inode, note]) => ({ inode, ...note })));
     } catch (error) {
       failure = error;
     }

@@ -41,7 +41,7 @@ export class AsyncUnlinks {
     const { parent, name } = place;
     await this.#ops.requests.settled(parent);
     await this.#ops.flushName(place);
-    await this.#ops.unlinks.room();
+    await this.#ops.unlinks.admit();
     const removable = this.#removable(place, isOpen);
     if (removable !== null) {
       this.#parts.delegation.use();
@@ -55,7 +55,7 @@ export class AsyncUnlinks {
       () => this.#parts.backend.unlink(parent, name, uid),
       () => ['free'],
     );
-    if (left.atNs !== undefined) this.#ops.unlinks.heard(left.atNs);
+    if (left.atNs !== undefined) this.#ops.unlinks.observeServerTime(left.atNs);
     this.#removedAtCluster(parent);
     return left;
   }

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { BIRTHS_BYTES_MAX } from '../../wire/new-files.ts';
-import { BIRTHS_MAX } from '../../wire/request-limits.ts';
+import { NEW_FILES_MAX } from '../../wire/request-limits.ts';
 import type { CreateOutcome, DelegationBackend, InodeNumbers, NewFile } from '../backend.ts';
 import { SendQueue } from './send-queue.ts';
 
@@ -43,7 +43,7 @@ export class Creates {
   readonly #failed: (error: unknown) => void;
   readonly #queue = new SendQueue<Waiting>({
     requestsMax: REQUESTS_MAX,
-    countMax: BIRTHS_MAX,
+    countMax: NEW_FILES_MAX,
     bytesMax: BIRTHS_BYTES_MAX,
     gatheredBytes: OWN_REQUEST_BYTES,
     gathersTick: true,

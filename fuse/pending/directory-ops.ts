@@ -16,7 +16,7 @@ import type { Place } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { afterUnlinks } from './file-after-unlinks.ts';
 import { FLUSH_ALL, type FlushScope, type OperationKind, type PendingOps } from './pending-ops.ts';
-import { SeenContents } from './seen-contents.ts';
+import { KnownVersions } from './seen-contents.ts';
 import { pageWith, UncommittedFiles } from './uncommitted-files.ts';
 import { UnlinkStreaks } from './unlink-streaks.ts';
 import { type LateError, type UnlinkOptions, Unlinks } from './unlinks.ts';
@@ -42,7 +42,7 @@ export class DirectoryOps {
   readonly requests: DelegationRequests;
   readonly unlinks: Unlinks;
   readonly streaks: UnlinkStreaks;
-  readonly contents = new SeenContents();
+  readonly contents = new KnownVersions();
   readonly files: UncommittedFiles;
   readonly #parts: DirectoryParts;
   readonly #delegations: DelegatedDirectories;
@@ -60,7 +60,7 @@ export class DirectoryOps {
         failed: (place, error) => {
           const { parent: directory, name, inode: file } = place;
           this.streaks.end(directory);
-          this.lost(place);
+          this.dropOperation(place);
           const facts = { directory, name, file, error: String(error) };
           log('warn', 'a file that was removed is still there', facts);
           late({ operation: 'unlink', directory, name, error });
@@ -162,10 +162,10 @@ export class DirectoryOps {
     const { parent, name } = place;
     const uncommitted = this.files.at(place);
     if (uncommitted !== undefined) return uncommitted.attributes;
-    if (this.unlinks.isAt(place)) throw notThere(name);
+    if (this.unlinks.isAt(place)) throw notFound(name);
     const directory = this.#delegations.of(parent);
     const namedAt = this.#delegations.request();
-    if (this.#delegations.stateOf(place) === 'free') throw notThere(name);
+    if (this.#delegations.stateOf(place) === 'free') throw notFound(name);
     const requestedAt = this.contents.request();
     try {
       const attributes = await this.#parts.backend.lookup(parent, name);
@@ -214,7 +214,7 @@ export class DirectoryOps {
   }
 
   /** An acknowledged operation on the name was dropped. */
-  lost(place: Place): void {
+  dropOperation(place: Place): void {
     this.#parts.cache.named(place.parent, null);
     this.changed(place, 'unknown');
   }
@@ -254,6 +254,6 @@ export class DirectoryOps {
   }
 }
 
-function notThere(name: string): ServiceError {
+function notFound(name: string): ServiceError {
   return new ServiceError('not-found', `There is no "${name}"`);
 }

@@ -13,7 +13,7 @@ import type {
 import { ErrnoError } from '../errno.ts';
 
 /** How a file is sent: with its contents; or created and then written, `changed` if a write follows at once. */
-export type Way = 'with-contents' | 'ordinary' | 'changed';
+export type CommitMode = 'with-contents' | 'ordinary' | 'changed';
 
 /** The versions of a file right after its creation, without and with contents. */
 const CREATED: ContentVersion = { epoch: 0, seq: 0 };
@@ -30,14 +30,14 @@ export interface CommitRequests {
   readonly open: (attributes: Attributes) => BackendFile;
 }
 
-export interface Committed {
+export interface CommitTarget {
   file(): NewFile;
   /** What programs have changed since the catalog has created it; its contents bring the modification time. */
   changes(): AttributeChanges;
   /** The catalog has these changes. */
   changed(attributes: Attributes): void;
   /** Whether programs have set its times, or seen them as those of its contents. */
-  isTimed(way: Way): boolean;
+  isTimed(way: CommitMode): boolean;
   version(): ContentVersion;
   /** The cluster has the file, and its directory these times, if known. Called in the tick of the answer. */
   committed(namedNs: string | null): void;
@@ -50,7 +50,7 @@ export interface Committed {
 /** Commits a new file at most once, whatever the outcome of earlier requests. */
 export class FileCommit {
   readonly #requests: CommitRequests;
-  readonly #of: Committed;
+  readonly #of: CommitTarget;
   /** As the catalog has created it; null if the cluster does not have it. */
   readonly #named: Attributes | null;
   #underWay: Promise<BackendFile> | null = null;
@@ -68,7 +68,7 @@ export class FileCommit {
   isSettled = false;
 
   /** @param named as the catalog has created it; null if it has not */
-  constructor(requests: CommitRequests, of: Committed, named: Attributes | null) {
+  constructor(requests: CommitRequests, of: CommitTarget, named: Attributes | null) {
     this.#requests = requests;
     this.#of = of;
     this.#named = named;
@@ -90,17 +90,17 @@ export class FileCommit {
   }
 
   /** The file at the cluster; null before that. */
-  get there(): BackendFile | null {
+  get clusterFile(): BackendFile | null {
     return this.#there;
   }
 
   /** The file's state at its commit; undefined if the cluster may have other contents. */
-  get arrival(): FileState | undefined {
+  get committedState(): FileState | undefined {
     return this.#arrival;
   }
 
   /** Sends the file; repeats an attempt that failed without a definite answer. */
-  start(way: Way): Promise<BackendFile> {
+  start(way: CommitMode): Promise<BackendFile> {
     if (this.#refusal !== null) return Promise.reject(this.#refusal.error);
     const isAgain = this.#attempted !== 'nothing' && way === 'with-contents';
     this.#underWay ??= this.#commit(isAgain ? 'ordinary' : way).catch((error: unknown) => {
@@ -112,7 +112,7 @@ export class FileCommit {
     return this.#underWay;
   }
 
-  async #commit(way: Way): Promise<BackendFile> {
+  async #commit(way: CommitMode): Promise<BackendFile> {
     if (this.#named !== null && !this.#areChangesMade) await this.#change(this.#named);
     const file = this.#of.file();
     const created = way === 'with-contents' ? await this.#createWithContents(file) : null;
@@ -151,7 +151,7 @@ export class FileCommit {
     this.#areChangesMade = true;
   }
 
-  async #createWithContents(file: NewFile): Promise<Arrived | null> {
+  async #createWithContents(file: NewFile): Promise<CommitResult | null> {
     let outcome: CreateOutcome;
     try {
       outcome = await this.#requests.createWithContents(file);
@@ -169,7 +169,7 @@ export class FileCommit {
   }
 
   /** Every attempt writes only to a just created version: another client may have written since any check. */
-  async #create(file: NewFile, way: Way): Promise<Arrived> {
+  async #create(file: NewFile, way: CommitMode): Promise<CommitResult> {
     const before = this.#attempted;
     this.#attempted = 'creation';
     const { attributes, created, namedNs } =
@@ -215,7 +215,7 @@ export class FileCommit {
   }
 }
 
-interface Arrived {
+interface CommitResult {
   readonly there: BackendFile;
   readonly namedNs: string | null;
   readonly arrival: FileState | null;

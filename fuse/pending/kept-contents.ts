@@ -1,11 +1,11 @@
-import { BIRTH_BYTES_MAX } from '../../wire/new-files.ts';
+import { NEW_FILE_BYTES_MAX } from '../../wire/new-files.ts';
 import type { Budget } from './budget.ts';
 
 /** The smallest object size of a volume. */
 const OBJECT_BYTES_MIN = 4096;
 
 /** Contents of a small file, in memory. */
-export class KeptContents {
+export class BufferedContents {
   readonly #budget: Pick<Budget, 'add' | 'release'>;
   #memory = Buffer.alloc(0);
   #sizeBytes = 0;
@@ -60,7 +60,7 @@ export class KeptContents {
     const before = this.#memory.length;
     if (sizeBytes <= before) return;
     const larger = Buffer.alloc(
-      before === 0 ? sizeBytes : Math.min(BIRTH_BYTES_MAX, Math.max(sizeBytes, 2 * before)),
+      before === 0 ? sizeBytes : Math.min(NEW_FILE_BYTES_MAX, Math.max(sizeBytes, 2 * before)),
     );
     this.#memory.copy(larger);
     this.#memory = larger;

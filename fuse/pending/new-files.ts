@@ -163,11 +163,11 @@ export class NewFiles {
       failed: (_, error) => {
         if (!file.commit.isRefused && !isRefusal(error) && this.#ops.isDelegated(parent)) return;
         this.#ops.files.dropName(file);
-        this.#ops.lost(file);
+        this.#ops.dropOperation(file);
       },
       lost: ({ name, inode }, error, isReported) => {
         this.#ops.files.delete(file);
-        this.#ops.lost(file);
+        this.#ops.dropOperation(file);
         if (isReported) return;
         const facts = { directory: parent, name, file: inode, error: String(error) };
         this.#parts.log('error', 'a file that was closed is not stored', facts);

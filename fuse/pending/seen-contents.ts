@@ -5,7 +5,7 @@ import type { Attributes, ContentVersion } from '../backend.ts';
 const FILES_MAX = 200_000;
 
 /** The contents of files as the cluster last reported them, unless this mount has written them since. */
-export class SeenContents {
+export class KnownVersions {
   readonly #contents = new Map<number, ContentVersion>();
   readonly #writes = new Sequencer<number>(undefined, FILES_MAX);
 

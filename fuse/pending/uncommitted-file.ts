@@ -1,6 +1,6 @@
 import { laterNs, nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
-import { BIRTH_BYTES_MAX } from '../../wire/new-files.ts';
+import { NEW_FILE_BYTES_MAX } from '../../wire/new-files.ts';
 import type {
   AttributeChanges,
   Attributes,
@@ -14,7 +14,7 @@ import { withoutPrivileges } from '../metadata/inodes.ts';
 import type { Place } from '../place.ts';
 import type { Budget } from './budget.ts';
 import { type CommitRequests, FileCommit, stateOf } from './file-commit.ts';
-import { KeptContents } from './kept-contents.ts';
+import { BufferedContents } from './kept-contents.ts';
 
 export interface UncommittedFileParts extends CommitRequests {
   /** Called in the tick in which the cluster is known to have the file; with the directory's times, if known. */
@@ -44,7 +44,7 @@ export class UncommittedFile implements BackendFile {
   readonly commit: FileCommit;
   readonly #world: World;
   readonly #parts: UncommittedFileParts;
-  readonly #kept: KeptContents;
+  readonly #kept: BufferedContents;
   /** Without size and version. */
   #attributes: Attributes;
   #isTimed = false;
@@ -73,7 +73,7 @@ export class UncommittedFile implements BackendFile {
     this.isNamed = isNamed;
     this.#attributes = attributes;
     this.#parts = parts;
-    this.#kept = new KeptContents(parts.budget);
+    this.#kept = new BufferedContents(parts.budget);
     const of = {
       file: () => {
         const { mode, uid, gid, accessedNs, modifiedNs, changedNs } = this.#attributes;
@@ -134,21 +134,21 @@ export class UncommittedFile implements BackendFile {
     return { ...(this.#isOwned ? { mode, uid, gid } : {}), ...(this.#isTimed ? { accessedNs } : {}) };
   }
 
-  keeps(endBytes: number): boolean {
-    return this.commit.isUnsent && endBytes <= BIRTH_BYTES_MAX && !this.#parts.budget.isFull;
+  staysUncommitted(endBytes: number): boolean {
+    return this.commit.isUnsent && endBytes <= NEW_FILE_BYTES_MAX && !this.#parts.budget.isFull;
   }
 
   async arrive(isReported = false): Promise<FileState | undefined> {
     await this.#report(this.commit.start('with-contents'), isReported);
-    return this.commit.arrival;
+    return this.commit.committedState;
   }
 
   async range(offset: number, length: number): Promise<BackendRange | null> {
-    return (await this.commit.there?.range(offset, length)) ?? null;
+    return (await this.commit.clusterFile?.range(offset, length)) ?? null;
   }
 
   async read(offset: number, length: number): Promise<Uint8Array> {
-    return this.commit.there?.read(offset, length) ?? this.#kept.read(offset, length);
+    return this.commit.clusterFile?.read(offset, length) ?? this.#kept.read(offset, length);
   }
 
   write(offset: number, parts: readonly Uint8Array[]): Promise<FileState> {
@@ -237,7 +237,7 @@ export class UncommittedFile implements BackendFile {
   }
 
   async state(): Promise<FileState> {
-    return this.commit.there?.state() ?? stateOf(this.attributes);
+    return this.commit.clusterFile?.state() ?? stateOf(this.attributes);
   }
 
   /** @param change applied in memory, if the file is still here and stays small */
@@ -246,7 +246,7 @@ export class UncommittedFile implements BackendFile {
     atCluster: (file: BackendFile) => Promise<FileState>,
     change: () => void,
   ): Promise<FileState> {
-    if (!this.keeps(endBytes) || this.#kept.leavesHole(offset)) return this.#after(atCluster);
+    if (!this.staysUncommitted(endBytes) || this.#kept.leavesHole(offset)) return this.#after(atCluster);
     change();
     const before = { epoch: 0, seq: this.#seq++ };
     const atNs = String(nowNs(this.#world));

@@ -6,7 +6,7 @@ import { namesCompare } from '../metadata/name-order.ts';
 import { type Place, placeKey } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { type Budget, SHARES } from './budget.ts';
-import type { Way } from './file-commit.ts';
+import type { CommitMode } from './file-commit.ts';
 import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind, type PendingOps } from './pending-ops.ts';
 import type { UncommittedFile } from './uncommitted-file.ts';
 
@@ -34,7 +34,7 @@ export class UncommittedFiles implements PendingKind {
   /** Undefined also if the cluster has the file and refused the contents in memory. */
   of(inode: number): UncommittedFile | undefined {
     const file = this.#byInode.get(inode);
-    return file === undefined || file.commit.there === null ? file : undefined;
+    return file === undefined || file.commit.clusterFile === null ? file : undefined;
   }
 
   at(place: Place): UncommittedFile | undefined {
@@ -55,7 +55,7 @@ export class UncommittedFiles implements PendingKind {
     this.budget.add(1, 0);
     this.#byInode.set(file.inode, file);
     this.#byPlace.set(placeKey(file), file);
-    if (!file.isNamed) this.#counts.more(file.parent);
+    if (!file.isNamed) this.#counts.increment(file.parent);
     this.#timer ??= this.#world.after(UNCOMMITTED_MS_MAX, () => this.#age());
   }
 
@@ -68,7 +68,7 @@ export class UncommittedFiles implements PendingKind {
   dropName(file: UncommittedFile): void {
     if (this.at(file) !== file) return;
     this.#byPlace.delete(placeKey(file));
-    if (!file.isNamed) this.#counts.fewer(file.parent);
+    if (!file.isNamed) this.#counts.decrement(file.parent);
   }
 
   async flush(scope: FlushScope): Promise<void> {
@@ -98,7 +98,7 @@ export class UncommittedFiles implements PendingKind {
     await this.attempt(FLUSH_ALL);
   }
 
-  async #commit(file: UncommittedFile, way: Way): Promise<void> {
+  async #commit(file: UncommittedFile, way: CommitMode): Promise<void> {
     if (file.commit.isRefused) return;
     try {
       await file.commit.start(way);

@@ -105,7 +105,7 @@ export class Unlinks implements PendingKind {
     return oldest !== undefined && this.#world.nowMs() - oldest.sinceMs > SLOW_MS;
   }
 
-  async room(): Promise<void> {
+  async admit(): Promise<void> {
     while (this.#budget.isFull) {
       this.#queue.hurry();
       await this.#bounded(this.#budget.released());
@@ -130,7 +130,7 @@ export class Unlinks implements PendingKind {
   }
 
   /** @param atNs time of a change that the cluster has just executed */
-  heard(atNs: string): void {
+  observeServerTime(atNs: string): void {
     this.#aheadNs = BigInt(atNs) - nowNs(this.#world);
   }
 
@@ -193,7 +193,7 @@ export class Unlinks implements PendingKind {
 
   async #send(batch: readonly Pending[]): Promise<void> {
     const { outcomes, atNs } = await this.#outcomes(batch);
-    if (atNs !== null) this.heard(atNs);
+    if (atNs !== null) this.observeServerTime(atNs);
     this.#ending = batch;
     for (const [index, pending] of batch.entries()) {
       const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };

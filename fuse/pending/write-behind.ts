@@ -1,5 +1,5 @@
 import { assert } from '../../base/assert.ts';
-import { giveBack, keepMemory } from '../../base/releasable-memory.ts';
+import { makeUnreleasable, releaseMemory } from '../../base/releasable-memory.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { FileState } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
@@ -89,7 +89,7 @@ export class WriteBehind {
     // Memory that several chunks share is not reused: none knows when the others are done.
     const isSplit =
       Math.floor(offset / CHUNK_BYTES_MAX) < Math.floor((offset + bytes.length - 1) / CHUNK_BYTES_MAX);
-    if (isSplit) keepMemory(bytes);
+    if (isSplit) makeUnreleasable(bytes);
     for (let done = 0; done < bytes.length; ) {
       const at = offset + done;
       const boundary = (Math.floor(at / CHUNK_BYTES_MAX) + 1) * CHUNK_BYTES_MAX;
@@ -219,7 +219,7 @@ export class WriteBehind {
       const written = this.#written(chunks);
       this.#options.acknowledged(await withDeadline(world, written, limitMs, 'A write'));
       // Only after success: a failed request may still be reading them.
-      for (const part of parts) giveBack(part);
+      for (const part of parts) releaseMemory(part);
     } catch (error) {
       this.abandon(error);
     }

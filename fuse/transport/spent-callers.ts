@@ -5,7 +5,7 @@ import { RecentTimeouts } from './recent-timeouts.ts';
 const SPENT = 0.8;
 
 /** Callers whose lookup of the root took the whole limit: their next request is of the same system call. */
-export class SpentCallers {
+export class TimedOutCallers {
   readonly #world: World;
   readonly #limitMs: number;
   readonly #recent: RecentTimeouts;

@@ -12,9 +12,9 @@ import type {
   CommandRequest,
   CommandResults,
   FlushAnswer,
+  GrantedAnswer,
   Query,
   QueryResults,
-  RememberedAnswer,
 } from '../../wire/catalog-api.ts';
 import type { CatalogService, Maker } from '../routing/service-interfaces.ts';
 
@@ -90,7 +90,7 @@ export class CatalogHolder implements CatalogService {
     query: Query,
     session: number,
     delegate?: boolean,
-  ): Promise<RememberedAnswer<QueryResults[Query['kind']]>> {
+  ): Promise<GrantedAnswer<QueryResults[Query['kind']]>> {
     return this.#ask((service) => service.queryRemembered(query, session, delegate));
   }
 

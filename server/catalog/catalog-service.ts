@@ -24,9 +24,9 @@ import type {
   CommandRequest,
   CommandResults,
   FlushAnswer,
+  GrantedAnswer,
   Query,
   QueryResults,
-  RememberedAnswer,
   ServerInfo,
 } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
@@ -237,7 +237,7 @@ export class LocalCatalogService implements CatalogService {
     query: Query,
     session: number,
     delegate = false,
-  ): Promise<RememberedAnswer<QueryResults[Query['kind']]>> {
+  ): Promise<GrantedAnswer<QueryResults[Query['kind']]>> {
     await this.#primary();
     const { driver, subject, recaller } = this.#parts;
     const ask = (asked: Query) => subject.query(asked);

@@ -6,10 +6,10 @@ import type {
   CacheAnswer,
   CacheOwner,
   CacheRequest,
+  GrantedAnswer,
   NotedRead,
   Query,
   QueryResults,
-  RememberedAnswer,
 } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
@@ -95,14 +95,14 @@ export class Recaller {
   }
 
   /** Answers a client with a cache session, in one tick. @param ask reads from committed state */
-  answer(query: Query, session: number, ask: (query: Query) => Answer): RememberedAnswer<Answer> {
+  answer(query: Query, session: number, ask: (query: Query) => Answer): GrantedAnswer<Answer> {
     const result = presentOrNull(query, ask);
     const refused = this.#caches.grant(session, inodesOf(query, result), this.#parts.world.nowMs());
     return { result, granted: refused === null ? null : { session, refused } };
   }
 
   /** As `answer`, but grants only the queried directory, which is delegated if possible. */
-  answerDelegating(query: Query, session: number, ask: (query: Query) => Answer): RememberedAnswer<Answer> {
+  answerDelegating(query: Query, session: number, ask: (query: Query) => Answer): GrantedAnswer<Answer> {
     const result = presentOrNull(query, ask);
     const inode = directoryOf(query);
     return { result, granted: null, ...(inode === null ? {} : this.delegate(session, inode)) };
@@ -128,7 +128,7 @@ export class Recaller {
   }
 
   /** @returns the session if the directory is delegated to it; else nothing */
-  delegate(session: number, inode: number): Pick<RememberedAnswer<unknown>, 'delegated' | 'generation'> {
+  delegate(session: number, inode: number): Pick<GrantedAnswer<unknown>, 'delegated' | 'generation'> {
     const generation = this.#caches.delegate(session, inode, this.#parts.world.nowMs());
     return generation === null ? {} : { delegated: session, generation };
   }

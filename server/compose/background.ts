@@ -5,7 +5,7 @@ import { paramsHash } from '../config/config.ts';
 import { Garbage } from '../file/garbage.ts';
 import { IdleFiles } from '../file/idle-files.ts';
 import { ReservationSweep, type ReservationSweepParts } from '../file/reservation-sweep.ts';
-import { SENTENCES } from '../live/event-texts.ts';
+import { EVENT_TEXTS } from '../live/event-texts.ts';
 import { addressOf, Membership } from '../membership/membership.ts';
 import { FullDisks } from '../process/full-disks.ts';
 import { Repairer } from '../repair/repairer.ts';
@@ -44,7 +44,7 @@ export function makeBackground(
   const { self, config, bootstrap, known, folder, world, clock, log, happenings } = base;
   const { store, departed } = storage;
   const { host, lease, named, observer, conflicts } = cores;
-  const { files, seat, gateway, placement, succession } = services;
+  const { files, catalogMember: seat, gateway, placement, succession } = services;
   const catalog = seat.service;
   const isConnected = isConnectedOf(self, () => transport);
   const call: Transport['call'] = (to, method, payload, timeoutMs) =>
@@ -61,7 +61,7 @@ export function makeBackground(
     reserve: store.reserve,
     peers: () => transport.peers,
     changed: (isLow) => {
-      happenings.tell(isLow ? SENTENCES.diskFull(self) : SENTENCES.diskHasRoom(self));
+      happenings.add(isLow ? EVENT_TEXTS.diskFull(self) : EVENT_TEXTS.diskHasRoom(self));
       if (isLow) return;
       idle.hasRoom();
       keepBallast();

@@ -4,7 +4,7 @@ import type { World } from '../../base/world.ts';
 import type { ServerConfig } from '../config/config.ts';
 import { type Timing, timingOf } from '../config/timing.ts';
 import { WakeQueue } from '../drivers/wake-queue.ts';
-import { Happenings } from '../live/server-events.ts';
+import { ServerEvents } from '../live/server-events.ts';
 import type { ClusterPlan } from '../membership/cluster-plan.ts';
 import type { Bootstrap, KnownServers } from '../membership/known-servers.ts';
 import { Clock } from '../process/clock.ts';
@@ -33,8 +33,8 @@ export interface Base {
   readonly timing: Timing;
   readonly incarnation: Incarnation;
   /** The incarnation in base 36. */
-  readonly life: string;
-  readonly happenings: Happenings;
+  readonly incarnationText: string;
+  readonly happenings: ServerEvents;
   readonly traffic: Traffic;
   draw(): Incarnation;
   /** Monotonic, in milliseconds. */
@@ -61,8 +61,8 @@ export function baseOf(
   const wallMs = (): number => Number(clock.wallNs() / 1_000_000n);
   return {
     ...{ self, config, bootstrap, known, folder, security, world, log, machine, fatal },
-    ...{ clock, wakes, metrics, timing, incarnation, life, draw, nowMs, wallMs },
-    happenings: new Happenings({ self, life, nowMs, wallMs }),
+    ...{ clock, wakes, metrics, timing, incarnation, incarnationText: life, draw, nowMs, wallMs },
+    happenings: new ServerEvents({ self, life, nowMs, wallMs }),
     traffic: new Traffic(nowMs),
   };
 }

@@ -1,5 +1,5 @@
 import { CATALOG_CELL } from '../../base/ids.ts';
-import { SENTENCES } from '../live/event-texts.ts';
+import { EVENT_TEXTS } from '../live/event-texts.ts';
 import type { ClusterPlan } from '../membership/cluster-plan.ts';
 import type { Surroundings } from '../process/surroundings.ts';
 import type { Security } from '../security/security.ts';
@@ -7,11 +7,11 @@ import type { DataFolder } from '../storage/data-folder.ts';
 import { type BackgroundParts, makeBackground } from './background.ts';
 import { type Base, baseOf } from './base.ts';
 import { type CoreParts, makeCores } from './cores.ts';
-import { type FaceParts, makeFace } from './http-server.ts';
+import { type HttpServerParts, makeHttpServer } from './http-server.ts';
 import { makeServices, type ServiceParts } from './services.ts';
 import { openStorage, type StorageParts } from './storage.ts';
 
-export type Parts = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts & FaceParts;
+export type Parts = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts & HttpServerParts;
 
 /**
  * Makes all parts of a server, each from those before it; a part gets a later one when it uses it. The server listens
@@ -29,7 +29,7 @@ export async function compose(
   // runs before the first part with a timer.
   const storage = await openStorage(base, async (file, entry) => {
     const bytes = await background.repairer.fetch(file, entry);
-    if (bytes !== null) base.happenings.tell(SENTENCES.repaired(base.self, file, entry.index));
+    if (bytes !== null) base.happenings.add(EVENT_TEXTS.repaired(base.self, file, entry.index));
     return bytes;
   });
   // No await until the transport exists: the timers of these parts send.
@@ -48,7 +48,7 @@ export async function compose(
   const background: BackgroundParts = makeBackground(base, storage, cores, services);
   storage.whenFailed((reason) => endLeases(base, cores, reason));
   const below = { ...base, ...storage, ...cores, ...services, ...background };
-  const face: FaceParts = await makeFace(below);
+  const face: HttpServerParts = await makeHttpServer(below);
   const parts = { ...below, ...face };
   await start(parts);
   return parts;
@@ -60,7 +60,7 @@ function endLeases(
   { lease, host }: CoreParts,
   reason: string,
 ): void {
-  happenings.tell(SENTENCES.diskFailed(self, reason));
+  happenings.add(EVENT_TEXTS.diskFailed(self, reason));
   folder.markFailed();
   log.fatal({ reason }, 'the disk failed: this server lets its leases end and serves nothing more');
   lease.retire();
@@ -68,10 +68,12 @@ function endLeases(
 }
 
 async function start(parts: Parts): Promise<void> {
-  const { self, config, security, machine, happenings, lease, seat, app, transport } = parts;
+  const { self, config, security, machine, happenings, lease, catalogMember: seat, app, transport } = parts;
   await seat.sitDown();
-  happenings.tell(SENTENCES.started(self, lease.recoveringMs()));
-  security.watchEnds(({ whose }, leftMs) => happenings.tell(SENTENCES.certificateEnds(self, whose, leftMs)));
+  happenings.add(EVENT_TEXTS.started(self, lease.recoveringMs()));
+  security.watchExpiry(({ whose }, leftMs) =>
+    happenings.add(EVENT_TEXTS.certificateEnds(self, whose, leftMs)),
+  );
   await machine.listen(app, {
     ...{ host: config.listen.host, port: config.listen.port },
     // Fastify does not know that the server it was given uses TLS.

@@ -7,7 +7,7 @@ import { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { LocalFileService } from '../file/file-service.ts';
 import { ReplicaHost } from '../file/replica-host.ts';
 import { ViewConflicts } from '../file/view-conflicts.ts';
-import { SENTENCES } from '../live/event-texts.ts';
+import { EVENT_TEXTS } from '../live/event-texts.ts';
 import { Observer } from '../live/observer.ts';
 import { NamedLeases } from '../named/named-leases.ts';
 import type { Gateway } from '../routing/gateway.ts';
@@ -49,7 +49,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
   const conflicts = new ViewConflicts({
     log,
     isHere: (file) => file === CATALOG_CELL || store.record(file) !== null,
-    found: (file, what) => happenings.tell(SENTENCES.viewConflict(self, file, what)),
+    found: (file, what) => happenings.add(EVENT_TEXTS.viewConflict(self, file, what)),
   });
   // Reads the index, which may be damaged: so it comes before the first part with a timer.
   const host = new ReplicaHost({
@@ -94,7 +94,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     servers: () => [...known.urls.keys()],
     isConnected,
   });
-  known.onChange(() => observer.membershipIs(known.stateOf(self)));
+  known.onChange(() => observer.membershipChanged(known.stateOf(self)));
   // Earlier timing is forgotten once no lease of an earlier start remains, of files or of names.
   const recovered = (): void => {
     if (lease.recoveringMs() === 0 && named.driver.recoveringMs() === 0) {
@@ -108,7 +108,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     former: {
       silenceMs: folder.silences.filesMs,
       over: () => {
-        happenings.tell(SENTENCES.takesPart(self));
+        happenings.add(EVENT_TEXTS.takesPart(self));
         recovered();
       },
     },
@@ -125,8 +125,8 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
       observer.leaseChanged(cell, untilMs);
       host.leaseChanged(cell, untilMs, view);
     },
-    heard: (cell, holder, untilMs) => observer.leaseHeard(cell, holder, untilMs),
-    faulted: () => happenings.tell(SENTENCES.clockFault(self)),
+    heard: (cell, holder, untilMs) => observer.leaseLearned(cell, holder, untilMs),
+    faulted: () => happenings.add(EVENT_TEXTS.clockFault(self)),
     fatal,
   });
   const named = new NamedLeases({

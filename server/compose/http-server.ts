@@ -7,10 +7,10 @@ import { ContentsConnections } from '../http/contents-connections.ts';
 import { Drain } from '../http/drain.ts';
 import { HostNames, refusedHost } from '../http/hosts.ts';
 import { controlOf } from '../live/dev-control.ts';
-import { SENTENCES } from '../live/event-texts.ts';
+import { EVENT_TEXTS } from '../live/event-texts.ts';
 import { LateErrorReports } from '../live/late-errors.ts';
 import { LiveHub } from '../live/live-hub.ts';
-import { LiveSelf } from '../live/live-self.ts';
+import { OwnLiveReport } from '../live/live-self.ts';
 import { Shortages } from '../process/shortages.ts';
 import { Connections } from '../security/connections.ts';
 import { LISTENER_LIMITS } from '../security/listener.ts';
@@ -25,7 +25,7 @@ import type { CoreParts } from './cores.ts';
 import type { ServiceParts } from './services.ts';
 import type { StorageParts } from './storage.ts';
 
-export interface FaceParts {
+export interface HttpServerParts {
   readonly app: FastifyInstance;
   readonly drain: Drain;
   readonly hub: LiveHub;
@@ -34,7 +34,7 @@ export interface FaceParts {
 
 type Below = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts;
 
-export async function makeFace(parts: Below): Promise<FaceParts> {
+export async function makeHttpServer(parts: Below): Promise<HttpServerParts> {
   const { self, config, known, world, log, metrics, security, machine, happenings, nowMs } = parts;
   const { gateway, scrubber, named, conflicts, transport, sweeps, store, creations } = parts;
   const control = controlOf(machine.environment);
@@ -53,11 +53,13 @@ export async function makeFace(parts: Below): Promise<FaceParts> {
     connections: () => ({
       count: connections.count,
       max: connections.bounds.all,
-      refused: connections.crowdedOut,
+      refused: connections.refusedByTotal,
     }),
     descriptors: () => machine.descriptors(),
     changed: (current) =>
-      happenings.tell(current.length > 0 ? SENTENCES.shortage(self, current) : SENTENCES.shortageEnds(self)),
+      happenings.add(
+        current.length > 0 ? EVENT_TEXTS.shortage(self, current) : EVENT_TEXTS.shortageEnds(self),
+      ),
   });
   const app = await buildApp({
     lateErrors: new LateErrorReports({ self, log, happenings, metrics }),
@@ -71,8 +73,8 @@ export async function makeFace(parts: Below): Promise<FaceParts> {
       ],
     }),
     ...{
-      births: creations.births,
-      wholes: creations.wholes,
+      creations: creations.births,
+      wholeFiles: creations.wholes,
       localProof: parts.localProof,
       gateway,
       log,
@@ -101,8 +103,8 @@ export async function makeFace(parts: Below): Promise<FaceParts> {
 
 function liveHubOf(parts: Below, control: ReturnType<typeof controlOf>): LiveHub {
   const { self, known, host, lease, store, traffic, happenings, nowMs, wallMs } = parts;
-  const { gateway, log, life, world, failure, files } = parts;
-  const liveSelf = new LiveSelf({
+  const { gateway, log, incarnationText: life, world, failure, files } = parts;
+  const liveSelf = new OwnLiveReport({
     ...{ self, host, lease, store, traffic, happenings, nowMs, failure },
     membership: { state: () => known.stateOf(self) },
     isDiskFull: () => store.reserve.isLow,
@@ -112,10 +114,21 @@ function liveHubOf(parts: Below, control: ReturnType<typeof controlOf>): LiveHub
 }
 
 function registerMetrics(parts: Below, connections: Connections): void {
-  const { metrics, host, lease, transport, scrubber, repairer, conflicts, named, seat, security } = parts;
+  const {
+    metrics,
+    host,
+    lease,
+    transport,
+    scrubber,
+    repairer,
+    conflicts,
+    named,
+    catalogMember: seat,
+    security,
+  } = parts;
   registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer, conflicts });
   registerStatusMetrics(metrics, {
-    ...{ status: parts.status, lease, store: parts.store, membership: parts.standing },
+    ...{ status: parts.status, lease, store: parts.store, membership: parts.membershipStatus },
     catalogPrimary: () => parts.gateway.router.catalogPrimary(),
     volumes: () => seat.volumesAtPrimary(),
   });

@@ -2,7 +2,7 @@ import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import { BIRTH_CALL, SPARE_CALL, SYNCED_CALL } from '../file/creation-call.ts';
 import type { FirstContents } from '../file/first-contents.ts';
 import { type LockEndings, UNLOCKED_CALL } from '../file/lock-endings.ts';
-import { AGREE_CALL, AGREE_SYNCED_CALL, type AgreedFiles } from '../file/quorum-reads.ts';
+import { AGREE_CALL, AGREE_SYNCED_CALL, type QuorumReads } from '../file/quorum-reads.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from '../file/succession.ts';
 import type { Observer } from '../live/observer.ts';
@@ -21,7 +21,7 @@ export interface PeerHandlersParts {
   readonly named: NamedLeases;
   readonly host: ReplicaHost;
   readonly contents: FirstContents;
-  readonly agreed: AgreedFiles;
+  readonly agreed: QuorumReads;
   readonly gateway: Gateway;
   readonly succession: Succession;
   readonly lockEndings: LockEndings;
@@ -54,7 +54,7 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
       lease.disconnected(peer);
       succession.peerLost();
     },
-    isSpare: (method) => method === SPARE_CALL || method === UNLOCKED_CALL,
+    isDeferrable: (method) => method === SPARE_CALL || method === UNLOCKED_CALL,
     call: async (from, method, payload) => {
       switch (method) {
         case LEASES_CALL:

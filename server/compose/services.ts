@@ -4,9 +4,9 @@ import { justMade } from '../catalog/new-inodes.ts';
 import { type Creations, creationsOf } from '../file/creations.ts';
 import { LocalFileService } from '../file/file-service.ts';
 import { LockEndings } from '../file/lock-endings.ts';
-import { AgreedFiles } from '../file/quorum-reads.ts';
+import { QuorumReads } from '../file/quorum-reads.ts';
 import { Succession } from '../file/succession.ts';
-import { SENTENCES } from '../live/event-texts.ts';
+import { EVENT_TEXTS } from '../live/event-texts.ts';
 import type { Membership } from '../membership/membership.ts';
 import type { FullDisks } from '../process/full-disks.ts';
 import { Placement } from '../process/placement.ts';
@@ -19,16 +19,16 @@ import { type CoreParts, isConnectedOf } from './cores.ts';
 import type { StorageParts } from './storage.ts';
 
 export interface ServiceParts {
-  readonly agreed: AgreedFiles;
+  readonly agreed: QuorumReads;
   readonly files: LocalFileService;
   readonly placement: Placement;
-  readonly seat: CatalogSeat;
+  readonly catalogMember: CatalogSeat;
   readonly gateway: Gateway;
   readonly creations: Creations;
   readonly succession: Succession;
   readonly lockEndings: LockEndings;
   readonly status: LocalStatusService;
-  readonly standing: StatusOfMembership;
+  readonly membershipStatus: StatusOfMembership;
 }
 
 export interface AboveServices {
@@ -72,7 +72,7 @@ export function makeServices(
     scrub: () => above.scrubber().status(),
     disk: folder.disk,
   });
-  const agreed = new AgreedFiles({ ...{ self, clock, log, store, host, isConnected }, call });
+  const agreed = new QuorumReads({ ...{ self, clock, log, store, host, isConnected }, call });
   const files = new LocalFileService({
     ...{ agreed, self, world, clock, log, store, host, lease, traffic, operationTimeoutMs, isConnected },
     isServer: (server) =>
@@ -90,7 +90,7 @@ export function makeServices(
       epoch: () => gateway.catalogEpoch,
     },
     lockLeaseMs: timing.lockLeaseMs,
-    endedUnlocked: (ending, servers) => lockEndings.tell(ending, servers),
+    endedUnlocked: (ending, servers) => lockEndings.report(ending, servers),
     isDiskFull: (server) => above.fullDisks().isFull(server),
     isAt: (server, file, position) => membership().isAt(server, file, position),
     yieldTo: (view) => membership().yieldTo(view),
@@ -105,8 +105,8 @@ export function makeServices(
     commandsVersion: (server) => transport().commandsVersion(server),
     drawSession: base.draw,
     tell: (news) =>
-      base.happenings.tell(
-        news === 'damaged' ? SENTENCES.catalogDamaged(self) : SENTENCES.catalogReplaced(self),
+      base.happenings.add(
+        news === 'damaged' ? EVENT_TEXTS.catalogDamaged(self) : EVENT_TEXTS.catalogReplaced(self),
       ),
   });
   const gateway = new Gateway({
@@ -140,7 +140,18 @@ export function makeServices(
   });
   const lockEndings = new LockEndings({
     ...{ world, log, isConnected, call },
-    heard: (ending) => files.leftUnlocked(ending),
+    received: (ending) => files.leftUnlocked(ending),
   });
-  return { agreed, files, placement, seat, gateway, creations, succession, lockEndings, status, standing };
+  return {
+    agreed,
+    files,
+    placement,
+    catalogMember: seat,
+    gateway,
+    creations,
+    succession,
+    lockEndings,
+    status,
+    membershipStatus: standing,
+  };
 }

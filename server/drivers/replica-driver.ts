@@ -140,15 +140,15 @@ export class ReplicaDriver {
   }
 
   get leads(): boolean {
-    return !this.#closed && this.#around.isClockSound() && this.#core.leads(this.#around.clock.nowMs());
+    return !this.#closed && this.#around.isClockSound() && this.#core.isPrimary(this.#around.clock.nowMs());
   }
 
   /**
    * Whether operations get their position here: as the primary, a little earlier for a file created here, or without a
-   * lease. @see Replica.orders
+   * lease. @see Replica.mayOrder
    */
   get orders(): boolean {
-    return !this.#closed && this.#around.isClockSound() && this.#core.orders(this.#around.clock.nowMs());
+    return !this.#closed && this.#around.isClockSound() && this.#core.mayOrder(this.#around.clock.nowMs());
   }
 
   /** Whether, as far as this epoch knows, the file had no primary before. */
@@ -191,7 +191,7 @@ export class ReplicaDriver {
    * @param durationMs −Infinity once no client has a cache any more
    */
   noteBelief(durationMs: number): void {
-    this.#core.noteBelief(this.#around.clock.nowMs() + durationMs);
+    this.#core.noteCachedUntil(this.#around.clock.nowMs() + durationMs);
   }
 
   onRole(listener: () => void): () => void {

@@ -146,7 +146,7 @@ export class Authorities {
   }
 
   /** @returns the server that is to be primary instead of this one, which is being drained; null if this one may be */
-  heir(view: View): ServerId | null {
+  successor(view: View): ServerId | null {
     return this.#parts.yieldTo?.(view) ?? null;
   }
 
@@ -155,7 +155,7 @@ export class Authorities {
     const { lease } = this.#parts;
     const { own, holder } = lease.view(file);
     if (!orders || own) return orders;
-    return holder === null && lease.isUsable() && this.heir(view) === null;
+    return holder === null && lease.isUsable() && this.successor(view) === null;
   }
 }
 

@@ -1,20 +1,20 @@
 import { assert } from '../../base/assert.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { NumberPlace } from '../../replica/create-with-contents.ts';
+import type { NumberPlacement } from '../../replica/create-with-contents.ts';
 import type {
-  BearResult,
   Command,
   CommandResults,
+  CreateWithContentsResult,
   FileSettings,
   Query,
   QueryResults,
   ServerInfo,
 } from '../../wire/catalog-api.ts';
-import type { BirthOutcome, BirthRequest, Birth as NewFile } from '../../wire/new-files.ts';
+import type { FileWithContents as NewFile, NewFileOutcome, NewFilesRequest } from '../../wire/new-files.ts';
 import type { NumbersRequest, ReservedNumbers } from '../../wire/reserved-numbers.ts';
 import type { Clock } from '../process/clock.ts';
-import type { RequestName } from '../requests/numbered-requests.ts';
+import type { NumberedRequest } from '../requests/numbered-requests.ts';
 import type { CallOptions } from '../routing/router.ts';
 import type { NewReplica } from '../storage/store.ts';
 import type { Counter } from '../telemetry/metrics.ts';
@@ -47,7 +47,7 @@ export interface BirthsParts {
   query<Q extends Query>(query: Q, options?: CallOptions): Promise<QueryResults[Q['kind']]>;
   command<C extends Command>(
     command: C,
-    name?: RequestName,
+    name?: NumberedRequest,
     options?: CallOptions,
   ): Promise<CommandResults[C['kind']]>;
 }
@@ -64,7 +64,7 @@ interface Group {
 export class Births {
   readonly #parts: BirthsParts;
   /** By session and number: a retry waits for the same result. */
-  readonly #underWay = new Map<string, Promise<BirthOutcome[]>>();
+  readonly #underWay = new Map<string, Promise<NewFileOutcome[]>>();
   #bytesUnderWay = 0;
 
   constructor(parts: BirthsParts) {
@@ -80,7 +80,7 @@ export class Births {
    * @returns the outcome of each, in their order
    * @throws ServiceError if the outcome is unknown; a retry returns it
    */
-  bear(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
+  bear(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
     const name = `${request.session}.${request.number}`;
     const known = this.#underWay.get(name);
     if (known !== undefined) return known;
@@ -100,7 +100,7 @@ export class Births {
     return bearing;
   }
 
-  async #bear(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
+  async #bear(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
     const { births, owner } = request;
     // Takes all of them, even if one is not available.
     const places = births.map(({ inode }) => this.#parts.numbers.take(owner, inode));
@@ -132,7 +132,7 @@ export class Births {
     });
     const naming = stored.length === 0 ? null : this.#name(request, stored, storage, options);
     const [result] = await Promise.all([naming, settled]);
-    const outcomes = births.map((birth, place): BirthOutcome => {
+    const outcomes = births.map((birth, place): NewFileOutcome => {
       const refusal = refusals[place] ?? null;
       if (refusal === 'no-space') return refused(refusal, `There is no room for "${birth.name}"`);
       if (refusal !== null) return { kind: 'unborn' };
@@ -175,20 +175,20 @@ export class Births {
     await command({ kind: 'settle', files });
   }
 
-  #count(outcomes: readonly BirthOutcome[]): void {
+  #count(outcomes: readonly NewFileOutcome[]): void {
     const { traffic } = this.#parts;
     for (const kind of ['born', 'refused', 'unborn'] as const) {
       const count = outcomes.filter((outcome) => outcome.kind === kind).length;
       if (count > 0) this.#parts.outcomes.add(count, { outcome: kind });
     }
-    for (const { kind } of outcomes) if (kind === 'born') traffic.wrote();
+    for (const { kind } of outcomes) if (kind === 'born') traffic.countWrite();
   }
 
   /**
    * This server cannot create these files; another server or an earlier attempt may have. The catalog returns that
    * result, or closes the request, so that no attempt has an effect any more.
    */
-  async #forgo(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
+  async #forgo(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
     const { births } = request;
     const answer: CommandResults['forgo' | 'bear'] = await this.#parts.command(
       { kind: 'forgo' },
@@ -198,7 +198,7 @@ export class Births {
     const before = isBearResult(answer) ? answer : null;
     const storage = before === null ? null : await this.#parts.settings.ofDirectory(births[0]?.parent);
     const outcomes = await Promise.all(
-      births.map(async (birth): Promise<BirthOutcome> => {
+      births.map(async (birth): Promise<NewFileOutcome> => {
         if (before === null || storage === null) return { kind: 'unborn' };
         const { files } = await this.#parts.query({ kind: 'placed', inodes: [birth.inode] }, options);
         const members = (files[0]?.members ?? []) as readonly ServerId[];
@@ -232,7 +232,7 @@ export class Births {
   }
 
   /** Otherwise all new files of the client would have an unreachable member for ten minutes. */
-  #markOutdated(outcomes: BirthOutcome[], groups: readonly Group[], { servers }: VolumeStorage): void {
+  #markOutdated(outcomes: NewFileOutcome[], groups: readonly Group[], { servers }: VolumeStorage): void {
     for (const { members, places } of groups) {
       if (!this.#parts.isOutdated(members, servers)) continue;
       for (const place of places) {
@@ -244,11 +244,11 @@ export class Births {
 
   /** @returns null if another attempt has closed the request, or it is refused: nothing of it will exist */
   async #name(
-    request: BirthRequest,
+    request: NewFilesRequest,
     stored: readonly { readonly members: readonly ServerId[]; readonly files: readonly NewFile[] }[],
     { volume: { objectBytes } }: VolumeStorage,
     options: CallOptions,
-  ): Promise<BearResult | null> {
+  ): Promise<CreateWithContentsResult | null> {
     const { owner, cache } = request;
     const [first, ...others] = stored;
     assert(first !== undefined, 'What is named is stored');
@@ -284,19 +284,19 @@ export class Births {
   }
 }
 
-function isFinal(outcome: BirthOutcome | undefined): boolean {
+function isFinal(outcome: NewFileOutcome | undefined): boolean {
   return outcome?.kind === 'refused' && FINAL.has(outcome.code);
 }
 
-function nameOf({ session, number, since }: BirthRequest): RequestName {
+function nameOf({ session, number, since }: NewFilesRequest): NumberedRequest {
   return { session, number, since };
 }
 
-function isBearResult(result: CommandResults['forgo' | 'bear']): result is BearResult {
+function isBearResult(result: CommandResults['forgo' | 'bear']): result is CreateWithContentsResult {
   return 'files' in result;
 }
 
-function groupsOf(places: readonly (NumberPlace | null)[], { volume }: VolumeStorage): Group[] | null {
+function groupsOf(places: readonly (NumberPlacement | null)[], { volume }: VolumeStorage): Group[] | null {
   const groups = new Map<string, Group>();
   for (const [index, place] of places.entries()) {
     if (place === null || place.replicas !== volume.replicas) return null;

@@ -4,7 +4,7 @@ import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import { decodeFileOperation, encodeFileOperation } from '../../wire/file-operation.ts';
-import { BIRTHS_MAX } from '../../wire/request-limits.ts';
+import { NEW_FILES_MAX } from '../../wire/request-limits.ts';
 import type { NewReplica } from '../storage/store.ts';
 
 /** The call by which a server that creates files with contents has others store their replicas. */
@@ -47,7 +47,7 @@ export function decodeBirthCall(bytes: Uint8Array): BirthCall {
   const view = readView(reader);
   const objectBytes = reader.uint32();
   const count = reader.uint16();
-  if (count === 0 || count > BIRTHS_MAX) throw new MalformedError(`${count} births in one call`);
+  if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} births in one call`);
   const births = Array.from({ length: count }, () => readReplica(reader));
   reader.end();
   return { epoch, view, objectBytes, births };

@@ -1,12 +1,18 @@
 import type { ErrorCode } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
-import type { Attributes, BearResult, BornFile, ContentVersion, VolumeInfo } from '../../wire/catalog-api.ts';
-import type { BirthOutcome, Birth as NewFile } from '../../wire/new-files.ts';
+import type {
+  Attributes,
+  ContentVersion,
+  CreateWithContentsResult,
+  FileCreationResult,
+  VolumeInfo,
+} from '../../wire/catalog-api.ts';
+import type { FileWithContents as NewFile, NewFileOutcome } from '../../wire/new-files.ts';
 
 /** The contents of a file that was created with them: its first operation writes all of them. */
 export const CREATED_WITH_CONTENTS: ContentVersion = { epoch: 1, seq: 1 };
 
-export function refused(code: ErrorCode, message: string): BirthOutcome {
+export function refused(code: ErrorCode, message: string): NewFileOutcome {
   return { kind: 'refused', code, message };
 }
 
@@ -14,17 +20,17 @@ export function filledOutcome(
   birth: NewFile,
   volume: VolumeInfo,
   members: readonly ServerId[],
-): BirthOutcome {
+): NewFileOutcome {
   const result = { atNs: birth.changedNs ?? '0', limited: false, files: { [birth.inode]: null } };
   return outcomeOf(birth, result, volume, members);
 }
 
 export function outcomeOf(
   birth: NewFile,
-  result: BearResult,
+  result: CreateWithContentsResult,
   volume: VolumeInfo,
   members: readonly ServerId[],
-): BirthOutcome {
+): NewFileOutcome {
   const born = result.files[birth.inode];
   if (born === undefined) return { kind: 'unborn' };
   if (born !== null && 'code' in born) {
@@ -37,8 +43,8 @@ export function outcomeOf(
 
 function attributesOf(
   { inode, mode, uid, gid, contents, accessedNs, modifiedNs, changedNs }: NewFile,
-  born: Exclude<BornFile, { readonly code: ErrorCode }>,
-  { atNs, limited }: BearResult,
+  born: Exclude<FileCreationResult, { readonly code: ErrorCode }>,
+  { atNs, limited }: CreateWithContentsResult,
   volume: VolumeInfo,
   members: readonly ServerId[],
 ): Attributes {

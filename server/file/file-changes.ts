@@ -221,7 +221,7 @@ export class FileChanges {
   }
 
   #changed(file: FileId, primary: FilePrimary, committed: Change): WriteResult {
-    this.#parts.traffic?.wrote();
+    this.#parts.traffic?.countWrite();
     return resultBy(file, primary, committed, this.#parts.self);
   }
 }

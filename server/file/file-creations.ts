@@ -34,7 +34,7 @@ export class FileCreations implements Maker {
     const file = attributes.inode as FileId;
     const view = viewOf(attributes);
     if (!this.#mayCreate(file, view)) return;
-    if (lease.isUsable() && authorities.heir(view) === null) lease.open(file, view);
+    if (lease.isUsable() && authorities.successor(view) === null) lease.open(file, view);
   }
 
   /** The command failed: another server may create another file of that number. */

@@ -78,7 +78,7 @@ export class FileLocks {
     this.#spanMs = parts.lockLeaseMs * (1 + 2 * CLOCK_DRIFT_MAX);
   }
 
-  led(driver: ReplicaDriver): void {
+  becamePrimary(driver: ReplicaDriver): void {
     if (driver.leads) this.#bookOf(driver);
   }
 

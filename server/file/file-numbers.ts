@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
-import { BirthNumbers, type NumberPlace } from '../../replica/create-with-contents.ts';
+import { type NumberPlacement, NumberReservations } from '../../replica/create-with-contents.ts';
 import type { Command, CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
 import {
   NUMBERS_PER_SET,
@@ -9,7 +9,7 @@ import {
   type ReservedNumbers,
 } from '../../wire/reserved-numbers.ts';
 import type { Clock } from '../process/clock.ts';
-import type { RequestName } from '../requests/numbered-requests.ts';
+import type { NumberedRequest } from '../requests/numbered-requests.ts';
 import type { CallOptions } from '../routing/router.ts';
 import type { StorageSettings } from './storage-settings.ts';
 
@@ -26,7 +26,7 @@ export interface FileNumbersParts {
   choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[];
   command<C extends Command>(
     command: C,
-    name?: RequestName,
+    name?: NumberedRequest,
     options?: CallOptions,
   ): Promise<CommandResults[C['kind']]>;
 }
@@ -34,7 +34,7 @@ export interface FileNumbersParts {
 /** Numbers that the catalog has reserved for this process to create files with contents, and their servers. */
 export class FileNumbers {
   readonly #parts: FileNumbersParts;
-  readonly #numbers = new BirthNumbers();
+  readonly #numbers = new NumberReservations();
 
   constructor(parts: FileNumbersParts) {
     this.#parts = parts;
@@ -82,7 +82,7 @@ export class FileNumbers {
   }
 
   /** @returns the members of the number's file, once; null if this owner has no such number any more */
-  take(owner: number, number: number): NumberPlace | null {
+  take(owner: number, number: number): NumberPlacement | null {
     return this.#numbers.take(owner, number, this.#parts.clock.nowMs());
   }
 

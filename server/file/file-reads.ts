@@ -15,14 +15,14 @@ import type { Traffic } from '../telemetry/traffic.ts';
 import type { Authorities } from './authority.ts';
 import { extentStep } from './extents.ts';
 import type { FileReplicas } from './file-replicas.ts';
-import type { AgreedFiles } from './quorum-reads.ts';
+import type { QuorumReads } from './quorum-reads.ts';
 
 export interface FileReadsParts {
   readonly self: ServerId;
   readonly store: FileStore;
   readonly world: World;
   readonly clock: Clock;
-  readonly agreed?: Pick<AgreedFiles, 'read' | 'look'>;
+  readonly agreed?: Pick<QuorumReads, 'read' | 'readAlways'>;
   readonly traffic?: Traffic;
   readonly authorities: Authorities;
   readonly replicas: FileReplicas;
@@ -30,7 +30,7 @@ export interface FileReadsParts {
 
 interface Answers<Answer> {
   sealed(attributes: FileAttributes): Answer | Promise<Answer>;
-  quorum(agreed: Pick<AgreedFiles, 'read' | 'look'>): Promise<Answer | null>;
+  quorum(agreed: Pick<QuorumReads, 'read' | 'readAlways'>): Promise<Answer | null>;
   replica(driver: ReplicaDriver): Promise<Answer>;
 }
 
@@ -67,7 +67,7 @@ export class FileReads {
     if (by.kind === 'sealed-replica') {
       assertAsOf(file, by.attributes, asOf);
       const locations = store.locate(file, offset, length, LOCATIONS_HELD_MS);
-      traffic?.read();
+      traffic?.countRead();
       return { locations, state: this.stateOfFinal(file, by.attributes), served: 'local' };
     }
     await this.#mayAnswer(by.driver);
@@ -120,12 +120,12 @@ export class FileReads {
       take(store),
     ]);
     await driver.committed(epoch, dependsOnSeq);
-    this.#parts.traffic?.read();
+    this.#parts.traffic?.countRead();
     return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
   }
 
   #readAgreed(
-    agreed: Pick<AgreedFiles, 'read'>,
+    agreed: Pick<QuorumReads, 'read'>,
     file: FileId,
     offset: number,
     length: number,
@@ -139,7 +139,7 @@ export class FileReads {
       assertAsOf(file, attributes, asOf);
       const state = this.stateOfFinal(file, attributes);
       const bytes = await store.read(file, offset, length);
-      traffic?.read();
+      traffic?.countRead();
       return { bytes, state, served: 'local', ageMs: 0 };
     });
   }
@@ -153,7 +153,7 @@ export class FileReads {
     const { epoch, committedSeq, currentAtMs } = driver.status();
     const attributes = store.attributes(file);
     const bytes = await store.read(file, offset, length);
-    this.#parts.traffic?.read();
+    this.#parts.traffic?.countRead();
     const ageMs = currentAtMs === -Infinity ? Infinity : Math.max(0, clock.nowMs() - currentAtMs);
     return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch), served: 'local', ageMs };
   }
@@ -195,7 +195,7 @@ export class FileReads {
   state(file: FileId): Promise<FileState> {
     return this.#answer(file, {
       sealed: () => this.stateHere(file),
-      quorum: (agreed) => agreed.look(file, async () => this.stateHere(file)),
+      quorum: (agreed) => agreed.readAlways(file, async () => this.stateHere(file)),
       replica: (driver) => this.stateAt(file, driver),
     });
   }
@@ -221,7 +221,7 @@ export class FileReads {
   ): Promise<FileRead> {
     const state = this.stateOfFinal(file, attributes);
     const bytes = await this.#parts.store.read(file, offset, length);
-    this.#parts.traffic?.read();
+    this.#parts.traffic?.countRead();
     return { bytes, state, served: 'local', ageMs: 0 };
   }
 

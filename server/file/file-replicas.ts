@@ -107,7 +107,7 @@ export class FileReplicas {
 
   /** A server that is being drained becomes primary only if no other can. @throws ServiceError `not-primary` */
   assertMayLead(driver: ReplicaDriver): void {
-    const primary = this.#parts.authorities.heir(driver.view);
+    const primary = this.#parts.authorities.successor(driver.view);
     if (primary === null) return;
     throw new ServiceError(
       'not-primary',

@@ -43,7 +43,7 @@ import type { LockEnding } from './lock-endings.ts';
 import type { LockBounds } from './lock-shares.ts';
 import { MemberNews } from './member-changes.ts';
 import { MemberPlans } from './member-plans.ts';
-import type { AgreedFiles } from './quorum-reads.ts';
+import type { QuorumReads } from './quorum-reads.ts';
 import { GivenAway } from './released-files.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
@@ -57,7 +57,7 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;
   yieldTo?(view: View): ServerId | null;
   isAt(server: ServerId, file: FileId, position: Position): Promise<boolean>;
-  readonly agreed?: Pick<AgreedFiles, 'read' | 'look' | 'flush'>;
+  readonly agreed?: Pick<QuorumReads, 'read' | 'readAlways' | 'flush'>;
   readonly traffic?: Traffic;
   isServer(server: ServerId): Promise<boolean>;
 }
@@ -215,7 +215,7 @@ export class LocalFileService implements FileService {
     const { host, store, log } = this.#parts;
     const driver = host.loaded(file);
     if (driver === null) return;
-    this.#locks.led(driver);
+    this.#locks.becamePrimary(driver);
     this.#memberNews.tell(driver);
     if (!driver.leads || store.attributes(file).seal !== 'sealed') return;
     this.seal(file).catch((error: unknown) => {

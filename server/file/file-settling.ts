@@ -15,7 +15,7 @@ import type { FileReads } from './file-reads.ts';
 import type { FileReplicas } from './file-replicas.ts';
 import { isAnyLost } from './lost-changes.ts';
 import { isInCatalog } from './name-flush.ts';
-import type { AgreedFiles } from './quorum-reads.ts';
+import type { QuorumReads } from './quorum-reads.ts';
 import { Settler } from './settler.ts';
 
 /** Longest wait of a seal for slow replicas, and how often it compares: they report to their primary only. */
@@ -28,7 +28,7 @@ export interface FileSettlingParts {
   readonly log: Logger;
   readonly store: FileStore;
   readonly catalog: CatalogAccess;
-  readonly agreed?: Pick<AgreedFiles, 'flush'>;
+  readonly agreed?: Pick<QuorumReads, 'flush'>;
   readonly authorities: Authorities;
   readonly replicas: FileReplicas;
   readonly primaries: FilePrimaries;

@@ -3,7 +3,7 @@ import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { World } from '../../base/world.ts';
-import { Birth, firstEpoch } from '../../replica/create-with-contents.ts';
+import { CreationQuorum, firstEpoch } from '../../replica/create-with-contents.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { viewHasMajority } from '../../replica/view.ts';
@@ -25,7 +25,7 @@ import type { ReplicaHost } from './replica-host.ts';
 /** Longest wait for a majority; the caller then creates the files in two steps. */
 const STORE_MS_MAX = 3_000;
 /** Without an answer within this time, the members beyond the majority have to store the files, too. */
-const SPARED_MS = 200;
+const EXTRA_WAIT_MS = 200;
 const NOTHING = new Uint8Array(0);
 
 /** Why contents are not stored; null if a majority has them. */
@@ -66,7 +66,7 @@ export class FirstContents {
     const refusals: Refusal[] = replicas.map(() => 'no-majority');
     if (replicas.length === 0 || !viewHasMajority(view, isConnected)) return refusals;
     const call = { epoch, view, objectBytes, births: replicas };
-    const birth = new Birth(view, replicas.length);
+    const birth = new CreationQuorum(view, replicas.length);
     const { promise: stored, resolve: allStored } = Promise.withResolvers<void>();
     const answered = (server: ServerId, answers: readonly Refusal[]): void => {
       birth.holds(
@@ -74,7 +74,7 @@ export class FirstContents {
         answers.flatMap((refusal, place) => (refusal === null ? [place] : [])),
       );
       for (const [place, refusal] of answers.entries()) if (refusal !== null) refusals[place] = refusal;
-      if (birth.areAllBorne) allStored();
+      if (birth.areAllOnMajority) allStored();
     };
     const others = members.filter((member) => member !== self);
     const spare = this.#spare(view, others);
@@ -96,12 +96,12 @@ export class FirstContents {
       };
       asked.push(this.#noted(storeHere()));
     }
-    await firstOf(world, stored, asked, spare.size > 0 ? SPARED_MS : STORE_MS_MAX);
-    if (!birth.areAllBorne && spare.size > 0) {
+    await firstOf(world, stored, asked, spare.size > 0 ? EXTRA_WAIT_MS : STORE_MS_MAX);
+    if (!birth.areAllOnMajority && spare.size > 0) {
       asked.push(...[...spare].map((server) => this.#noted(ask(server))));
       await firstOf(world, stored, asked, STORE_MS_MAX);
     }
-    return refusals.map((refusal, place) => (birth.isBorne(place) ? null : refusal));
+    return refusals.map((refusal, place) => (birth.isOnMajority(place) ? null : refusal));
   }
 
   async serve(from: ServerId, payload: Uint8Array, synced: boolean): Promise<Uint8Array> {

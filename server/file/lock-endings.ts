@@ -19,7 +19,7 @@ export interface LockEnding {
 interface LockEndingsParts extends Pick<Transport, 'call' | 'isConnected'> {
   readonly world: World;
   readonly log: Logger;
-  heard(ending: LockEnding): void;
+  received(ending: LockEnding): void;
 }
 
 /**
@@ -35,7 +35,7 @@ export class LockEndings {
   }
 
   /** @param servers that may be the next primary; notifications of one tick are sent together */
-  tell(ending: LockEnding, servers: readonly ServerId[]): void {
+  report(ending: LockEnding, servers: readonly ServerId[]): void {
     if (this.#untold.size === 0) this.#parts.world.soon(() => this.#flush());
     for (const server of servers) {
       const untold = this.#untold.get(server) ?? [];
@@ -45,7 +45,7 @@ export class LockEndings {
   }
 
   serve(payload: Uint8Array): Uint8Array {
-    for (const ending of decodeEndings(payload)) this.#parts.heard(ending);
+    for (const ending of decodeEndings(payload)) this.#parts.received(ending);
     return new Uint8Array(0);
   }
 

@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { LockOfClient, WishOfClient } from '../../wire/lock-api.ts';
-import { isAtOdds, rangesCover, rangesWith } from '../../wire/lock-ranges.ts';
+import { locksConflict, rangesCover, rangesWith } from '../../wire/lock-ranges.ts';
 
 /**
  * Locks of one file and the requests that wait for them, without clock and network. Ranges are inclusive at both ends.
@@ -147,7 +147,7 @@ export class LockTable {
     const self = keyOf(wish);
     for (const [key, locks] of this.#held) {
       if (key === self || locks[0]?.kind !== wish.kind) continue;
-      for (const lock of locks) if (isAtOdds(lock, wish)) yield lock;
+      for (const lock of locks) if (locksConflict(lock, wish)) yield lock;
     }
   }
 }

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import { agrees, isAgreed, standpointOf } from '../../replica/agreement.ts';
+import { agrees, hasQuorum, positionForQuorumRead } from '../../replica/agreement.ts';
 import { readFileId, readPosition, writePosition } from '../../replica/codec.ts';
 import type { Position } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
@@ -23,7 +23,7 @@ const SYNC_MS = 2_000;
 /** Reads of a file without a primary, in one burst, before the file gets one. */
 const READS_MAX = 4;
 
-interface Stand {
+interface ReplicaPosition {
   readonly place: Position;
   readonly view: View;
 }
@@ -42,7 +42,7 @@ export interface AgreedFilesParts {
 }
 
 /** Finds out whether the replica here has the newest state of a file without a primary (decision 0055). */
-export class AgreedFiles {
+export class QuorumReads {
   readonly #parts: AgreedFilesParts;
   readonly #reads = new Bursts();
 
@@ -57,11 +57,14 @@ export class AgreedFiles {
    */
   async read<Value>(file: FileId, read: (place: Position) => Promise<Value | null>): Promise<Value | null> {
     if (!this.#isSeldom(file)) return null;
-    return this.look(file, read);
+    return this.readAlways(file, read);
   }
 
   /** As `read`, without that limit: for small queries that are made only while the catalog does not know the answer. */
-  async look<Value>(file: FileId, look: (place: Position) => Promise<Value | null>): Promise<Value | null> {
+  async readAlways<Value>(
+    file: FileId,
+    look: (place: Position) => Promise<Value | null>,
+  ): Promise<Value | null> {
     const stand = this.#standOf(file);
     if (stand === null) return null;
     const agreeing = await this.#askOthers(file, stand, AGREE_CALL, AGREE_MS);
@@ -111,17 +114,17 @@ export class AgreedFiles {
   }
 
   /** @returns the position of the replica here; null if it does not count in a quorum */
-  #standOf(file: FileId): Stand | null {
+  #standOf(file: FileId): ReplicaPosition | null {
     const { self, store, host } = this.#parts;
     const record = store.record(file);
-    const place = record === null ? null : standpointOf(record, store.trust(file));
+    const place = record === null ? null : positionForQuorumRead(record, store.trust(file));
     if (record === null || place === null || !host.isFree(file)) return null;
     return record.view.members.includes(self) ? { place, view: record.view } : null;
   }
 
   async #askOthers(
     file: FileId,
-    { place, view }: Stand,
+    { place, view }: ReplicaPosition,
     method: string,
     timeoutMs: number,
   ): Promise<ReadonlySet<ServerId>> {
@@ -139,8 +142,8 @@ export class AgreedFiles {
     return agreeing;
   }
 
-  #isAgreed(file: FileId, { place, view }: Stand, agreeing: ReadonlySet<ServerId>): boolean {
-    return isAgreed(view, agreeing) && this.#agrees(file, place, view.number);
+  #isAgreed(file: FileId, { place, view }: ReplicaPosition, agreeing: ReadonlySet<ServerId>): boolean {
+    return hasQuorum(view, agreeing) && this.#agrees(file, place, view.number);
   }
 
   #agrees(file: FileId, place: Position, viewNumber: number): boolean {

@@ -4,7 +4,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { decodeReplicaMessage, encodeReplicaPieces } from '../../replica/codec.ts';
-import { firstEpoch, mayBeBorne } from '../../replica/create-with-contents.ts';
+import { firstEpoch, mayCreateWithContents } from '../../replica/create-with-contents.ts';
 import type { Epoch, Position } from '../../replica/epoch.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { messageView, type ReplicaMessage } from '../../replica/messages.ts';
@@ -252,7 +252,7 @@ export class ReplicaHost {
   #mayBear(file: FileId, view: View): boolean {
     const { self, store, departed } = this.#parts;
     if (this.#drivers.has(file) || this.#isBarred(file) || departed.view(file) !== null) return false;
-    return mayBeBorne(self, view, store.record(file), this.#parts.trustOfNew(file));
+    return mayCreateWithContents(self, view, store.record(file), this.#parts.trustOfNew(file));
   }
 
   #isBarred(file: FileId): boolean {

@@ -1,9 +1,9 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { NumberPlace } from '../../replica/create-with-contents.ts';
+import type { NumberPlacement } from '../../replica/create-with-contents.ts';
 import type { CommandOf, ServerInfo } from '../../wire/catalog-api.ts';
-import { BIRTH_BYTES_MAX } from '../../wire/new-files.ts';
+import { NEW_FILE_BYTES_MAX } from '../../wire/new-files.ts';
 import { NUMBERS_PER_SET } from '../../wire/reserved-numbers.ts';
 import type { Clock } from '../process/clock.ts';
 import { drawIncarnation } from '../process/incarnation.ts';
@@ -17,7 +17,7 @@ import type { ReplicaHost } from './replica-host.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 
 /** All of it is in memory, and in one message to each server. */
-export const WHOLE_BYTES_MAX = BIRTH_BYTES_MAX;
+export const WHOLE_BYTES_MAX = NEW_FILE_BYTES_MAX;
 
 /** Contents that a majority has durably; the catalog does not have the file yet. */
 export type StoredContents = Pick<
@@ -32,7 +32,7 @@ export interface WholeFilesParts {
   readonly numbers: Pick<FileNumbers, 'reserve' | 'take'>;
   readonly settings: Pick<StorageSettings, 'ofVolume'>;
   readonly host: Pick<ReplicaHost, 'named'>;
-  readonly traffic: Pick<Traffic, 'wrote'>;
+  readonly traffic: Pick<Traffic, 'countWrite'>;
   readonly outcomes: Counter;
   /** Whether all servers are known to know the command that creates the directory entries. */
   isUnderstood(): boolean;
@@ -95,13 +95,13 @@ export class WholeFiles {
   named(inode: number): void {
     this.#parts.host.named(inode as FileId);
     this.#parts.outcomes.add(1, { outcome: 'born' });
-    this.#parts.traffic.wrote();
+    this.#parts.traffic.countWrite();
   }
 
   async #takeNumber({
     volume,
     servers,
-  }: VolumeStorage): Promise<(NumberPlace & { readonly inode: number }) | null> {
+  }: VolumeStorage): Promise<(NumberPlacement & { readonly inode: number }) | null> {
     const { numbers, isOutdated } = this.#parts;
     for (let reservations = 0; reservations < 2; ) {
       let reserved = this.#numbers.get(volume.name);

@@ -13,20 +13,20 @@ import type { Gateway } from '../routing/gateway.ts';
 import { installAudit } from '../security/audit.ts';
 import { installAuthorization } from '../security/authorization.ts';
 import { Capabilities } from '../security/capabilities.ts';
-import { Connections, refuseSurplus } from '../security/connections.ts';
+import { Connections, refuseOverLimit } from '../security/connections.ts';
 import { createListener, LISTENER_LIMITS } from '../security/listener.ts';
-import { limitOpenRequests, shareUploads } from '../security/open-limits.ts';
+import { limitOpenRequests, limitUploadsPerClient } from '../security/open-limits.ts';
 import { RateLimits } from '../security/rate-limits.ts';
 import { hasBody, limitSlowBodies } from '../security/slow-bodies.ts';
 import type { TlsMaterial } from '../security/tls-material.ts';
-import type { TokenBook } from '../security/token-file.ts';
+import type { TokenStore } from '../security/token-file.ts';
 import { VolumeScope } from '../security/volume-scope.ts';
 import type { LocalProof } from '../storage/local-proof.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { capabilityRoutes } from './capability-routes.ts';
 import { catalogRoutes } from './catalog-routes.ts';
 import { checkRoutes } from './check-routes.ts';
-import { birthRoutes } from './creation-routes.ts';
+import { creationRoutes } from './creation-routes.ts';
 import { dataRoutes } from './data-routes.ts';
 import { eventRoutes } from './event-routes.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
@@ -55,9 +55,9 @@ export interface AppOptions {
   readonly gateway: Gateway;
   readonly log: FastifyBaseLogger;
   readonly metrics: MetricsRegistry;
-  readonly births?: Births;
+  readonly creations?: Births;
   /** Absent: every file of REST is staged. */
-  readonly wholes?: WholeFiles;
+  readonly wholeFiles?: WholeFiles;
   readonly named?: NamedLeases;
   readonly membership?: MembershipView;
   readonly scrubber?: Scrubbing;
@@ -67,7 +67,7 @@ export interface AppOptions {
   readonly lateErrors?: Pick<LateErrorReports, 'report'>;
   readonly tls?: TlsMaterial | null;
   /** Absent: clients are not authenticated. */
-  readonly tokens?: TokenBook | null;
+  readonly tokens?: TokenStore | null;
   /** Absent: any host name is accepted, as it is with tokens. */
   readonly hosts?: HostNames;
   readonly clientRequestsPerS?: number;
@@ -98,8 +98,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     scrubber,
     check,
     live,
-    births,
-    wholes = null,
+    creations: births,
+    wholeFiles: wholes = null,
     localProof = null,
   } = options;
   const { world } = gateway;
@@ -138,13 +138,13 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const volumeOf = async (inode: number): Promise<string> =>
     (await gateway.queryCatalog({ kind: 'volume-of', inode })).volume;
   const scope = new VolumeScope(volumeOf);
-  refuseSurplus(app, connections, world);
+  refuseOverLimit(app, connections, world);
   const limits = new RateLimits(clientRequestsPerS, () => world.nowMs());
   installAuthorization(app, { world, tokens, capabilities, scope, limits, connections });
   // Upgrades bypass the hooks. With tokens only servers send them, and their certificates have proved them.
   if (tokens === null) app.server.on('upgrade', ({ socket }: IncomingMessage) => connections.prove(socket));
   limitOpenRequests(app, options.clientRequestsOpen ?? Infinity);
-  shareUploads(app);
+  limitUploadsPerClient(app);
   installAudit(app, world);
   limitSlowBodies(app, world);
   // A scope costs time at each start: only routes with hooks or parsers of their own have one.
@@ -156,7 +156,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   settleRoutes(app, gateway);
   const { lateErrors } = options;
   if (lateErrors !== undefined) lateErrorRoutes(app, lateErrors);
-  if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));
+  if (births !== undefined) await app.register(async (scope) => creationRoutes(scope, births));
   lockRoutes(app, gateway);
   await app.register(async (scope) => fileRoutes(scope, gateway, metrics, wholes));
   snapshotRoutes(app, gateway);

@@ -12,7 +12,7 @@ import { HEADER_CATALOG_EPOCH, HEADER_CATALOG_SEQ, HEADER_PRIMARY } from '../../
 import type { Gateway } from '../routing/gateway.ts';
 import { callOptionsOf, integerOf } from './input.ts';
 import { type Matching, matching } from './matching.ts';
-import { signedCommand } from './removal.ts';
+import { commandWithRemover } from './removal.ts';
 import { READ, WRITE } from './roles.ts';
 
 /** Largest JSON of a command or query: the largest extended attribute, or a thousand settled files. */
@@ -54,7 +54,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const owner = body.cache === undefined ? {} : { cacheOwner: cacheOwner(body.cache, 'cache') };
     const live = body.live === true;
     return gateway.command(
-      signedCommand(request, command),
+      commandWithRemover(request, command),
       { session, number, ...since },
       { ...options, ...owner, live },
     );

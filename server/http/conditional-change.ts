@@ -3,7 +3,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { Attributes, Expectation } from '../../wire/catalog-api.ts';
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { type Conditions, checkForChange, standingOf } from './conditions.ts';
+import { type Conditions, checkForChange, currentVersionOf } from './conditions.ts';
 
 /** Attempts while other clients change the same name. */
 const ATTEMPTS_MAX = 20;
@@ -46,7 +46,7 @@ export async function changeUnder<Result>(
   if (!areConditions(conditions)) return change({ kind: 'anything' });
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
     const current = await settledOf(gateway, path, follow);
-    checkForChange(conditions, standingOf(current), displayPath(path));
+    checkForChange(conditions, currentVersionOf(current), displayPath(path));
     try {
       return await change(expectationOf(current));
     } catch (error) {

@@ -33,9 +33,9 @@ export function conditionsOf(headers: IncomingHttpHeaders): Conditions {
 }
 
 /** What exists now; null for nothing. Anything but a file has the empty tag, which no header names. */
-export type Standing = { readonly etag: string; readonly modifiedNs: string } | null;
+export type CurrentVersion = { readonly etag: string; readonly modifiedNs: string } | null;
 
-export function standingOf(attributes: Attributes | null): Standing {
+export function currentVersionOf(attributes: Attributes | null): CurrentVersion {
   if (attributes === null) return null;
   const { kind, inode, contents, modifiedNs } = attributes;
   return { etag: kind === 'file' ? etagOf(inode, contents) : '', modifiedNs };
@@ -44,7 +44,7 @@ export function standingOf(attributes: Attributes | null): Standing {
 const ENTITY_TAG = /(W\/)?("[\x21\x23-\x7e\x80-\xff]*")/g;
 
 /** RFC 9110 §13.2.2, steps 1 and 2: `If-Match` or, without it, `If-Unmodified-Since`. */
-export function checkUnchanged(conditions: Conditions, standing: Standing, what: string): void {
+export function checkUnchanged(conditions: Conditions, standing: CurrentVersion, what: string): void {
   const { ifMatch, ifUnmodifiedSince } = conditions;
   if (ifMatch !== undefined) {
     checkIfMatch(ifMatch, standing, what);
@@ -58,7 +58,7 @@ export function checkUnchanged(conditions: Conditions, standing: Standing, what:
   throw new ServiceError('precondition-failed', `If-Unmodified-Since: ${what} was modified ${when}`);
 }
 
-function checkIfMatch(ifMatch: string, standing: Standing, what: string): void {
+function checkIfMatch(ifMatch: string, standing: CurrentVersion, what: string): void {
   if (standing === null) throw new ServiceError('precondition-failed', `If-Match: ${what} does not exist`);
   if (ifMatch.trim() === '*') return;
   // Strong comparison: a weak tag matches nothing.
@@ -70,7 +70,7 @@ function checkIfMatch(ifMatch: string, standing: Standing, what: string): void {
 }
 
 /** RFC 9110 §13.2.2, steps 3 and 4, for a reader: `If-None-Match` or, without it, `If-Modified-Since`. */
-export function isKnownToClient(conditions: Conditions, standing: Standing): boolean {
+export function isKnownToClient(conditions: Conditions, standing: CurrentVersion): boolean {
   const { ifNoneMatch, ifModifiedSince } = conditions;
   if (ifNoneMatch !== undefined) return matchesIfNoneMatch(ifNoneMatch, standing);
   const since = secondsOfDate(ifModifiedSince);
@@ -78,7 +78,7 @@ export function isKnownToClient(conditions: Conditions, standing: Standing): boo
 }
 
 /** Checks all conditions of a change. @throws ServiceError `precondition-failed` */
-export function checkForChange(conditions: Conditions, standing: Standing, what: string): void {
+export function checkForChange(conditions: Conditions, standing: CurrentVersion, what: string): void {
   checkUnchanged(conditions, standing, what);
   const { ifNoneMatch } = conditions;
   if (ifNoneMatch !== undefined && matchesIfNoneMatch(ifNoneMatch, standing)) {
@@ -87,7 +87,7 @@ export function checkForChange(conditions: Conditions, standing: Standing, what:
 }
 
 /** Weak comparison: a weak tag matches the strong one. */
-function matchesIfNoneMatch(ifNoneMatch: string, standing: Standing): boolean {
+function matchesIfNoneMatch(ifNoneMatch: string, standing: CurrentVersion): boolean {
   if (standing === null) return false;
   if (ifNoneMatch.trim() === '*') return true;
   for (const [, , tag] of ifNoneMatch.matchAll(ENTITY_TAG)) if (tag === standing.etag) return true;

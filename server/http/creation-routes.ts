@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import { BIRTHS_BODY_BYTES_MAX, type BirthAnswer } from '../../wire/new-files.ts';
+import { BIRTHS_BODY_BYTES_MAX, type NewFilesAnswer } from '../../wire/new-files.ts';
 import { NumbersRequest, type ReservedNumbers } from '../../wire/reserved-numbers.ts';
 import type { Births } from '../file/create-with-contents.ts';
 import { birthsOf } from '../requests/new-files-body.ts';
@@ -10,7 +10,7 @@ import { WRITE } from './roles.ts';
 const numbersBody = bodyReader(NumbersRequest);
 
 /** `POST /v1/births` and `/v1/births/numbers`: small files with their contents, many in one request. */
-export function birthRoutes(app: FastifyInstance, births: Births): void {
+export function creationRoutes(app: FastifyInstance, births: Births): void {
   app.post('/v1/births/numbers', WRITE, async (request): Promise<ReservedNumbers> => {
     return births.reserve(numbersBody(request));
   });
@@ -27,7 +27,7 @@ export function birthRoutes(app: FastifyInstance, births: Births): void {
     octets.post(
       '/v1/births',
       { ...WRITE, bodyLimit: BIRTHS_BODY_BYTES_MAX },
-      async (request): Promise<BirthAnswer> => {
+      async (request): Promise<NewFilesAnswer> => {
         const { since } = request.query as { readonly since?: unknown };
         const named = since === undefined ? {} : { since: integerOf(String(since), 'since') };
         const bearing = { ...birthsOf(request.body), ...named };

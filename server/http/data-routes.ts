@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import { giveBack } from '../../base/releasable-memory.ts';
+import { releaseMemory } from '../../base/releasable-memory.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import {
   decodeWriteParts,
@@ -56,7 +56,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     setFileHeaders(reply, gateway, state.file as FileId, state);
     reply.headers({ ...headersOfState(state), ...headersOfRead(read, stale) });
     // The system has all bytes by then. After an answer that breaks off the garbage collector frees them.
-    reply.raw.once('finish', () => giveBack(bytes));
+    reply.raw.once('finish', () => releaseMemory(bytes));
     return reply.type(OCTETS).header('content-length', String(bytes.length)).send(bufferOf(bytes));
   });
 

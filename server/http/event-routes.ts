@@ -20,20 +20,20 @@ type Parameters = Readonly<Record<string, unknown>>;
 export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): void {
   app.get('/v1/events/self', READ, (request) => {
     const { after = '0', files } = request.query as Parameters;
-    return hub.part(fileIdsOf(files), integerOf(after, 'after'));
+    return hub.ownReport(fileIdsOf(files), integerOf(after, 'after'));
   });
 
   // A HEAD of a stream without an end would keep its connection for nothing.
   app.get('/v1/events', { ...READ, exposeHeadRoute: false }, (request, reply) => {
     const { watch, kept } = request.query as Parameters;
     const path = watch === undefined ? null : placeOf(watch);
-    stream(request, reply, { path, kept: kept === undefined ? null : volumeOf(kept) });
+    stream(request, reply, { path, trashAndSnapshotsOf: kept === undefined ? null : volumeOf(kept) });
   });
 
   function stream(
     request: FastifyRequest,
     reply: FastifyReply,
-    watched: Pick<Watcher, 'path' | 'kept'>,
+    watched: Pick<Watcher, 'path' | 'trashAndSnapshotsOf'>,
   ): void {
     const { raw } = reply;
     const held: string[] = [];
@@ -52,7 +52,7 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): v
       {
         ...watched,
         resync: (resync, id) => told('resync', resync, id),
-        happened: (happening, id) => told('happened', happening, id),
+        event: (happening, id) => told('happened', happening, id),
         // A client that does not read skips states.
         state: (state) => {
           if (!raw.writableNeedDrain) told('state', state, null);

@@ -4,7 +4,7 @@ import type { ContentVersion } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { digestHash, digestText } from './digests.ts';
-import { Permits } from './semaphore.ts';
+import { Semaphore } from './semaphore.ts';
 
 const READ_BYTES = 1024 * 1024;
 /** Files read at the same time; each costs a processor. */
@@ -14,7 +14,7 @@ const REMEMBERED_COUNT = 10_000;
 /** Digests of whole files. Each server reads a file once per version. */
 export class FileDigests {
   readonly #gateway: Gateway;
-  readonly #permits = new Permits(COMPUTING_MAX);
+  readonly #permits = new Semaphore(COMPUTING_MAX);
   /** By entity tag and algorithm. Equal tags mean equal bytes, so that no entry is ever outdated. */
   readonly #known = new LruMap<string, string>(REMEMBERED_COUNT);
 

@@ -21,7 +21,7 @@ import { conditionsOf, httpDate } from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
 import { Directories } from './directories.ts';
 import { Downloads } from './download.ts';
-import { isForm, labelOf } from './form.ts';
+import { contentTypeOf, isForm } from './form.ts';
 import { storeForm } from './form-uploads.ts';
 import { idempotencyKeyOf, type RequestKey } from './idempotency.ts';
 import { integerOf } from './input.ts';
@@ -112,7 +112,7 @@ export function fileRoutes(
   app.post('/v1/files', WRITE, async (request, reply) => {
     const path = pathOf(request);
     if (request.headers['tus-resumable'] !== undefined) return tus.create(request, reply, path);
-    if (isForm(labelOf(request.raw))) return postForm(request, reply, path);
+    if (isForm(contentTypeOf(request.raw))) return postForm(request, reply, path);
     if (path.search.has('set-flags') || path.search.has('clear-flags')) return setFlags(reply, path);
     const moveTo = path.search.get('move-to');
     const copyTo = path.search.get('copy-to');
@@ -214,7 +214,7 @@ export function fileRoutes(
     path: FilePath,
   ): Promise<FastifyReply> {
     const key = idempotencyKeyOf(request);
-    const known = key === null ? null : await files.recall(key);
+    const known = key === null ? null : await files.findResult(key);
     const { attributes, etag, created, creator } = known ?? (await storedFile(request, path, key));
     const file = attributes.inode as FileId;
     const isCreators = creator !== null && gateway.router.whereabouts(file).primary === null;

@@ -9,7 +9,7 @@ const FIELDS_MAX = 100;
 const FIELD_BYTES_MAX = 64 * 1024;
 
 /** Fastify does not see the Content-Type under `/v1/files/`. */
-export function labelOf(raw: IncomingMessage): string {
+export function contentTypeOf(raw: IncomingMessage): string {
   const at = raw.rawHeaders.findIndex((text, index) => index % 2 === 0 && /^content-type$/i.test(text));
   return at < 0 ? '' : (raw.rawHeaders[at + 1] ?? '');
 }
@@ -81,7 +81,7 @@ function parserOf(raw: IncomingMessage): InstanceType<typeof Busboy> {
   const limits = { files: FILES_MAX, fields: FIELDS_MAX, fieldSize: FIELD_BYTES_MAX };
   try {
     // A name may contain a backslash: the caller decides what is a path.
-    return new Busboy({ headers: { 'content-type': labelOf(raw) }, limits, preservePath: true });
+    return new Busboy({ headers: { 'content-type': contentTypeOf(raw) }, limits, preservePath: true });
   } catch (cause) {
     throw new ServiceError('bad-request', 'The form is malformed: it names no boundary', {}, { cause });
   }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { Command, CommandResults, QueryResults } from '../../wire/catalog-api.ts';
-import type { RequestName } from '../requests/numbered-requests.ts';
+import type { NumberedRequest } from '../requests/numbered-requests.ts';
 import type { Gateway } from '../routing/gateway.ts';
 
 const HEADER = 'idempotency-key';
@@ -88,7 +88,7 @@ export class KeyedCommands {
     return new KeyedCommands(key, await outcomeOf(gateway, key.session));
   }
 
-  next(): RequestName | undefined {
+  next(): NumberedRequest | undefined {
     this.#number++;
     return this.#key === null ? undefined : { ...this.#key, number: this.#number };
   }

@@ -9,7 +9,7 @@ import {
   KeyBody,
   type LeaseEvent,
   type LeaseList,
-  type LeaseLook,
+  type LeaseQueryAnswer,
   RefreshBody,
 } from '../../wire/named-lease-api.ts';
 import { STREAM_COMMENT, streamEventText } from '../../wire/sse.ts';
@@ -54,7 +54,7 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
     return reply.code(204).send();
   });
 
-  app.get('/v1/leases/:name', READ, async (request, reply): Promise<LeaseLook> => {
+  app.get('/v1/leases/:name', READ, async (request, reply): Promise<LeaseQueryAnswer> => {
     const look = await lookAs(nameOf(request), (request.query as Parameters).consistency);
     reply.header(HEADER_TOKEN, String(look.token));
     return look;
@@ -85,11 +85,11 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
     watch(name, request, reply);
   });
 
-  async function lookAs(name: string, consistency: unknown): Promise<LeaseLook> {
-    if (consistency === undefined || consistency === 'majority') return service.look(name);
+  async function lookAs(name: string, consistency: unknown): Promise<LeaseQueryAnswer> {
+    if (consistency === undefined || consistency === 'majority') return service.query(name);
     if (consistency !== 'stale') throw new ServiceError('bad-request', '"consistency" is majority or stale');
     // On a server that is no member, a majority's answer is no older than what it could fetch.
-    return service.lookHere(name) ?? service.look(name);
+    return service.queryLocal(name) ?? service.query(name);
   }
 
   /** Server-sent events until the client leaves or the watch ends. */

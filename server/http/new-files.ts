@@ -13,7 +13,7 @@ import {
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
-import { type Conditions, checkForChange, etagOf, standingOf } from './conditions.ts';
+import { type Conditions, checkForChange, currentVersionOf, etagOf } from './conditions.ts';
 import { DigestCheck } from './digests.ts';
 import type { Directories } from './directories.ts';
 import { KeyedCommands, type RequestKey } from './idempotency.ts';
@@ -160,8 +160,8 @@ export class NewFiles {
     if (current?.kind === 'directory') {
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     }
-    checkForChange(conditions, standingOf(current), displayPath(path));
-    if (announcedBytes !== null) await this.#assertRoom(path.volume, current, announcedBytes);
+    checkForChange(conditions, currentVersionOf(current), displayPath(path));
+    if (announcedBytes !== null) await this.#assertQuota(path.volume, current, announcedBytes);
     return parent;
   }
 
@@ -185,13 +185,13 @@ export class NewFiles {
   }
 
   /** @throws ServiceError `quota-exceeded` if the volume has no space now; the command that gives the name decides */
-  async #assertRoom(
-    name: string,
+  async #assertQuota(
+    giveName: string,
     replaced: Attributes | null,
     bytes: number,
     removal: Removal = {},
   ): Promise<void> {
-    const { volume } = await this.#gateway.queryCatalog({ kind: 'volume', name });
+    const { volume } = await this.#gateway.queryCatalog({ kind: 'volume', name: giveName });
     const isKept = volume.trashMs > 0 && removal.trash !== false;
     const isFreed = replaced !== null && replaced.links === 1 && !isKept;
     if (replaced === null) assertInodeAllowed(volume);
@@ -330,13 +330,13 @@ export class NewFiles {
     if (this.#wholes === null) return null;
     if (await this.#wholes.mayExceedQuota(path.volume, bytes.length)) {
       const replaced = await currentOf(this.#gateway, path, { follow: true, live: false });
-      await this.#assertRoom(path.volume, replaced, bytes.length, removal);
+      await this.#assertQuota(path.volume, replaced, bytes.length, removal);
     }
     return this.#wholes.store(path.volume, bytes);
   }
 
   /** Returns what an earlier request with this key has stored, made durable; null if the catalog remembers none. */
-  async recall(key: RequestKey): Promise<NamedFile | null> {
+  async findResult(key: RequestKey): Promise<NamedFile | null> {
     const { result } = await KeyedCommands.of(this.#gateway, key);
     // A key belongs to one method and URL, so its result is of this kind.
     return result === null ? null : namedFile(result as Replaced);

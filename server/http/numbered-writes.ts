@@ -1,6 +1,6 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 import type { FileId } from '../../base/ids.ts';
-import { RequestNames } from '../requests/numbered-requests.ts';
+import { NumberedRequests } from '../requests/numbered-requests.ts';
 
 /** Files whose sessions are kept; the least recently written one begins new sessions. */
 const FILES_MAX = 1_000;
@@ -10,16 +10,16 @@ const FILES_MAX = 1_000;
  * request of a session that it may have forgotten: with one session per write it would refuse some of more than 64
  * concurrent writers.
  */
-export class WriteNames {
+export class NumberedWrites {
   readonly #random53: () => number;
-  readonly #files = new BoundedMap<FileId, RequestNames>(FILES_MAX);
+  readonly #files = new BoundedMap<FileId, NumberedRequests>(FILES_MAX);
 
   constructor(random53: () => number) {
     this.#random53 = random53;
   }
 
-  of(file: FileId): RequestNames {
-    const names = this.#files.get(file) ?? new RequestNames(this.#random53);
+  of(file: FileId): NumberedRequests {
+    const names = this.#files.get(file) ?? new NumberedRequests(this.#random53);
     this.#files.set(file, names);
     return names;
   }

@@ -2,8 +2,8 @@ import type { IncomingMessage } from 'node:http';
 import { finished } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
-import { giveBack, lend } from '../../base/releasable-memory.ts';
-import { memoryToWrite } from '../../wire/file-operation.ts';
+import { makeReleasable, releaseMemory } from '../../base/releasable-memory.ts';
+import { allocateWriteBuffer } from '../../wire/file-operation.ts';
 import { wholeBodyReader } from './contents-connections.ts';
 
 /**
@@ -17,7 +17,7 @@ export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Pro
   if (length !== null && length > bytesMax) return Promise.reject(tooLarge(bytesMax));
   const read = wholeBodyReader(payload);
   if (read !== null && length !== null) return readWhole(read, length);
-  const body = length === null ? null : memoryToWrite(length);
+  const body = length === null ? null : allocateWriteBuffer(length);
   const parts: Buffer[] = [];
   let at = 0;
   return new Promise((resolve, reject) => {
@@ -30,8 +30,8 @@ export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Pro
       else {
         body.set(part, begin);
         // The HTTP parser has copied each part to memory of its own, and forgets it.
-        if (part.length === part.buffer.byteLength) lend(part);
-        giveBack(part);
+        if (part.length === part.buffer.byteLength) makeReleasable(part);
+        releaseMemory(part);
       }
     });
     finished(payload, { writable: false }, (cause) => {
@@ -42,7 +42,7 @@ export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Pro
 }
 
 async function readWhole(read: (target: Buffer) => Promise<void>, length: number): Promise<Buffer> {
-  const body = memoryToWrite(length);
+  const body = allocateWriteBuffer(length);
   try {
     await read(body);
   } catch (cause) {

@@ -11,11 +11,18 @@ import type { Gateway } from '../routing/gateway.ts';
 import { attributesWithState } from '../routing/live-attributes.ts';
 import { setFileHeaders } from './answers.ts';
 import { areConditions, currentOf } from './conditional-change.ts';
-import { type Conditions, checkForChange, conditionsOf, etagOf, httpDate, standingOf } from './conditions.ts';
+import {
+  type Conditions,
+  checkForChange,
+  conditionsOf,
+  currentVersionOf,
+  etagOf,
+  httpDate,
+} from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
 import { idempotencyKeyOf, type PinnedWrite, pinnedWrite, pinWrite, type RequestKey } from './idempotency.ts';
 import { integerOf } from './input.ts';
-import { WriteNames } from './numbered-writes.ts';
+import { NumberedWrites } from './numbered-writes.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
 import { wholeBodyOf } from './whole-body.ts';
 
@@ -66,16 +73,16 @@ interface Attempt extends Judged {
  */
 export class PartialWrites {
   readonly #gateway: Gateway;
-  readonly #names: WriteNames;
+  readonly #names: NumberedWrites;
   /** Separate, because their answers are kept for later attempts. */
-  readonly #keyedNames: WriteNames;
+  readonly #keyedNames: NumberedWrites;
   #active = 0;
 
   constructor(gateway: Gateway) {
     this.#gateway = gateway;
     const random53 = (): number => gateway.drawSession();
-    this.#names = new WriteNames(random53);
-    this.#keyedNames = new WriteNames(random53);
+    this.#names = new NumberedWrites(random53);
+    this.#keyedNames = new NumberedWrites(random53);
   }
 
   async write(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
@@ -252,7 +259,7 @@ type WritePlace =
     };
 
 function checkWrite(current: Attributes, conditions: Conditions, place: WritePlace, path: FilePath): void {
-  checkForChange(conditions, standingOf(current), displayPath(path));
+  checkForChange(conditions, currentVersionOf(current), displayPath(path));
   if (place.kind !== 'range' || place.total === null) return;
   const sizeBytes = Math.max(current.sizeBytes, place.offset + place.length);
   if (sizeBytes === place.total) return;

@@ -14,7 +14,7 @@ import {
 import type { Gateway } from '../routing/gateway.ts';
 import { setFileHeaders } from './answers.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
-import { checkUnchanged, conditionsOf, httpDate, standingOf } from './conditions.ts';
+import { checkUnchanged, conditionsOf, currentVersionOf, httpDate } from './conditions.ts';
 import type { Directories } from './directories.ts';
 import { copyFile, NO_CONDITIONS } from './file-copy.ts';
 import { idempotencyKeyOf, KeyedCommands, type RequestKey } from './idempotency.ts';
@@ -70,7 +70,8 @@ export class Relocations {
     if (from.directory) return this.#copiedTree(request, reply, from, to);
     const key = idempotencyKeyOf(request);
     const named =
-      (key === null ? null : await this.#files.recall(key)) ?? (await this.#copied(request, from, to, key));
+      (key === null ? null : await this.#files.findResult(key)) ??
+      (await this.#copied(request, from, to, key));
     const { attributes, etag, created } = named;
     setFileHeaders(reply, this.#gateway, attributes.inode as FileId, null);
     reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));
@@ -111,7 +112,7 @@ export class Relocations {
 
   async #sourceOf(request: FastifyRequest, from: FilePath): Promise<Attributes> {
     const source = await currentOf(this.#gateway, from, { follow: true, live: true });
-    checkUnchanged(conditionsOf(request.headers), standingOf(source), displayPath(from));
+    checkUnchanged(conditionsOf(request.headers), currentVersionOf(source), displayPath(from));
     if (source === null) throw new ServiceError('not-found', `There is no ${displayPath(from)}`);
     if (source.kind === 'directory') {
       throw new ServiceError('is-directory', `${displayPath(from)} is a directory: its path ends in "/"`);

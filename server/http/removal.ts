@@ -21,7 +21,7 @@ export function removalOf(request: FastifyRequest, search: URLSearchParams): Rem
 }
 
 /** Adds the authenticated client to a command that removes a name, before what the client says of itself. */
-export function signedCommand(request: FastifyRequest, command: Command): Command {
+export function commandWithRemover(request: FastifyRequest, command: Command): Command {
   switch (command.kind) {
     case 'unlink':
     case 'unlink-files':

@@ -1,7 +1,7 @@
 import { assert } from '../../base/assert.ts';
 
 /** A semaphore: at most `count` at a time, the others wait in order. */
-export class Permits {
+export class Semaphore {
   #free: number;
   readonly #waiting: (() => void)[] = [];
 

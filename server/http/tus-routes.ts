@@ -6,7 +6,7 @@ import { nameCheck } from '../../catalog/names.ts';
 import type { FilePath } from '../requests/path.ts';
 import { conditionsOf } from './conditions.ts';
 import { claimOf, DigestCheck } from './digests.ts';
-import { labelOf } from './form.ts';
+import { contentTypeOf } from './form.ts';
 import { integerOf } from './input.ts';
 import { sendProblem } from './problems.ts';
 import { READ, WRITE } from './roles.ts';
@@ -67,7 +67,7 @@ export class TusRoutes {
     const name = await this.#uploads.create(target, length, checkedMetadata(metadata), conditions);
     reply.header('location', `${UPLOADS}/${path.volume}/${name}`).code(201);
     const upload = await this.#uploads.find(path.volume, name);
-    if (labelOf(request.raw) === PIECE) return this.#receive(request, reply, path.volume, upload);
+    if (contentTypeOf(request.raw) === PIECE) return this.#receive(request, reply, path.volume, upload);
     await this.#uploads.complete(path.volume, upload);
     return reply.header('upload-expires', this.#uploads.expires()).send();
   }
@@ -91,7 +91,7 @@ export class TusRoutes {
   async #patch(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const refusal = checkVersion(request, reply);
     if (refusal !== null) return refusal;
-    if (labelOf(request.raw) !== PIECE) {
+    if (contentTypeOf(request.raw) !== PIECE) {
       return sendProblem(
         reply,
         new ServiceError('bad-request', `A piece has the Content-Type ${PIECE}`),

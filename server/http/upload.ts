@@ -7,7 +7,7 @@ import { WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import type { DigestCheck } from './digests.ts';
-import { Permits } from './semaphore.ts';
+import { Semaphore } from './semaphore.ts';
 
 /** Size of one write, rounded to whole objects. */
 const CHUNK_BYTES = 1024 * 1024;
@@ -27,7 +27,7 @@ export const UPLOAD_IDLE_MS = 120_000;
 /** Writes bodies to unlinked files in bounded memory: a client faster than the replicas is slowed by its connection. */
 export class Uploads {
   readonly #gateway: Gateway;
-  readonly #permits = new Permits(IN_FLIGHT_ALL_MAX);
+  readonly #permits = new Semaphore(IN_FLIGHT_ALL_MAX);
   #active = 0;
 
   constructor(gateway: Gateway) {

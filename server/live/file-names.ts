@@ -4,7 +4,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { HeardLast } from './last-values.ts';
+import { LastValues } from './last-values.ts';
 
 const NAMES_MAX = 2_000;
 const ANSWER_MS_MAX = 3_000;
@@ -20,7 +20,7 @@ export class FileNames {
   readonly #world: World;
   readonly #names = new LruMap<FileId, string>(NAMES_MAX);
   /** An upload may put another file at a name. */
-  readonly #files: HeardLast<FileId>;
+  readonly #files: LastValues<FileId>;
 
   readonly #wanted = new Map<FileId, ((name: string | null) => void)[]>();
   #asking = false;
@@ -29,7 +29,7 @@ export class FileNames {
     this.#gateway = gateway;
     this.#log = log;
     this.#world = world;
-    this.#files = new HeardLast({
+    this.#files = new LastValues({
       max: NAMES_MAX,
       nowMs: () => world.nowMs(),
       failed: (error) => this.#refused(error),

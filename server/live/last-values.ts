@@ -18,7 +18,7 @@ export interface HeardLastParts {
 }
 
 /** Keeps the last value received for each of many names; readers start a new request and do not wait for it. */
-export class HeardLast<Value> {
+export class LastValues<Value> {
   readonly #parts: HeardLastParts;
   readonly #heard: LruMap<string, Heard<Value>>;
 

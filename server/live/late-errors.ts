@@ -2,8 +2,8 @@ import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import type { LateErrorReport } from '../../wire/late-errors.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
-import { SENTENCES } from './event-texts.ts';
-import type { Happenings } from './server-events.ts';
+import { EVENT_TEXTS } from './event-texts.ts';
+import type { ServerEvents } from './server-events.ts';
 
 /** Values of the metric's label; mounts of another release may report others. */
 const OPERATIONS: ReadonlySet<string> = new Set(['unlink', 'create']);
@@ -11,7 +11,7 @@ const OPERATIONS: ReadonlySet<string> = new Set(['unlink', 'create']);
 export interface LateErrorParts {
   readonly self: ServerId;
   readonly log: Logger;
-  readonly happenings: Pick<Happenings, 'tell'>;
+  readonly happenings: Pick<ServerEvents, 'add'>;
   readonly metrics: MetricsRegistry;
 }
 
@@ -40,6 +40,6 @@ export class LateErrorReports {
     const { self, log, happenings } = this.#parts;
     this.#count(error.operation);
     log.warn(error, 'a mount has dropped an acknowledged operation');
-    happenings.tell(SENTENCES.lateError(self, error));
+    happenings.add(EVENT_TEXTS.lateError(self, error));
   }
 }

@@ -1,16 +1,16 @@
-import type { LiveFile, LivePart, LiveStanding } from '../../wire/live-api.ts';
+import type { LiveFile, LivePart, LiveReplica } from '../../wire/live-api.ts';
 
 /** The last report of a server, its age, and whether the server is reachable. */
-export interface HeardPart {
+export interface ReceivedReport {
   readonly part: LivePart;
   readonly ageMs: number;
   readonly isThere: boolean;
 }
 
-type Told = Omit<HeardPart, 'part'> & { readonly standing: LiveStanding; readonly server: string };
+type Told = Omit<ReceivedReport, 'part'> & { readonly standing: LiveReplica; readonly server: string };
 
 /** Combines the servers' reports of a file. The primary's counts first; else backups know how long a lease runs. */
-export function liveFileOf(path: string, file: number | null, heard: readonly HeardPart[]): LiveFile {
+export function liveFileOf(path: string, file: number | null, heard: readonly ReceivedReport[]): LiveFile {
   const told: Told[] = heard.flatMap(({ part, ...when }) =>
     part.files
       .filter((standing) => standing.file === file)

@@ -2,13 +2,13 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { Happening, LivePart, LiveResync, LiveServer, LiveState } from '../../wire/live-api.ts';
+import type { LivePart, LiveResync, LiveServer, LiveState, ServerEvent } from '../../wire/live-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { FileNames } from './file-names.ts';
-import { type HeardPart, liveFileOf } from './live-file.ts';
-import type { LiveSelf } from './live-self.ts';
+import { liveFileOf, type ReceivedReport } from './live-file.ts';
+import type { OwnLiveReport } from './live-self.ts';
 import { Rates } from './rates.ts';
-import { KeptLists } from './volume-fingerprints.ts';
+import { VolumeFingerprints } from './volume-fingerprints.ts';
 
 /** How often all servers are asked while there are watchers, and how long each may take. */
 const TICK_MS = 250;
@@ -28,15 +28,15 @@ export interface Watcher {
   /** The file that is watched; null for none. */
   readonly path: { readonly volume: string; readonly path: string } | null;
   /** The volume whose trash and snapshots are watched; null for none. */
-  readonly kept: string | null;
+  readonly trashAndSnapshotsOf: string | null;
   resync(resync: LiveResync, lastId: string): void;
   state(state: LiveState): void;
-  happened(happening: Happening, id: string): void;
+  event(happening: ServerEvent, id: string): void;
 }
 
 export interface LiveHubParts {
   readonly gateway: Gateway;
-  readonly self: LiveSelf;
+  readonly self: OwnLiveReport;
   readonly world: World;
   readonly log: Logger;
   readonly version: string;
@@ -63,15 +63,15 @@ export class LiveHub {
   readonly #peers = new Map<ServerId, Peer>();
   readonly #rates = new Rates();
   readonly #names: FileNames;
-  readonly #lists: KeptLists;
-  #kept: { readonly number: number; readonly happening: Happening }[] = [];
+  readonly #lists: VolumeFingerprints;
+  #kept: { readonly number: number; readonly happening: ServerEvent }[] = [];
   #number = 0;
   #loop: AbortController | null = null;
 
   constructor(parts: LiveHubParts) {
     this.#parts = parts;
     this.#names = new FileNames(parts.gateway, parts.log, parts.world);
-    this.#lists = new KeptLists(parts.gateway, parts.log, () => parts.world.nowMs());
+    this.#lists = new VolumeFingerprints(parts.gateway, parts.log, () => parts.world.nowMs());
   }
 
   /** Starts a watch; the returned function ends it. `lastId` may be from another server. @throws ServiceError `busy` */
@@ -82,7 +82,7 @@ export class LiveHub {
     this.#watchers.add(watcher);
     const missed = this.#missed(lastId);
     if (missed === null) watcher.resync(this.#resync(), this.#idOf(this.#number));
-    else for (const { happening, number } of missed) watcher.happened(happening, this.#idOf(number));
+    else for (const { happening, number } of missed) watcher.event(happening, this.#idOf(number));
     if (this.#loop === null) {
       this.#loop = new AbortController();
       void this.#run(this.#loop.signal);
@@ -99,8 +99,8 @@ export class LiveHub {
   }
 
   /** This server's own report, for a server with watchers. */
-  part(files: readonly FileId[], after: number): Promise<LivePart> {
-    return this.#parts.self.part(files, after);
+  ownReport(files: readonly FileId[], after: number): Promise<LivePart> {
+    return this.#parts.self.report(files, after);
   }
 
   async #run(signal: AbortSignal): Promise<void> {
@@ -122,11 +122,11 @@ export class LiveHub {
       const path = `/v1/events/self?after=${peer.after}&files=${files.join()}`;
       const part =
         server === gateway.services.status.id
-          ? await self.part(files, peer.after)
+          ? await self.report(files, peer.after)
           : parsed(await gateway.peers.exchange(server, { method: 'GET', path }, PEER_ANSWER_MS));
       const atMs = world.nowMs();
       peer.heard = { part, atMs };
-      this.#rates.heard(server, part, atMs);
+      this.#rates.addSample(server, part, atMs);
       this.#take(peer, part);
     } catch (error) {
       const level = error instanceof ServiceError ? 'trace' : 'warn';
@@ -149,8 +149,8 @@ export class LiveHub {
     for (const happening of part.happenings) this.#happened(happening);
   }
 
-  #happened(happening: Happening): void {
-    const isSame = ({ happening: known }: { readonly happening: Happening }): boolean =>
+  #happened(happening: ServerEvent): void {
+    const isSame = ({ happening: known }: { readonly happening: ServerEvent }): boolean =>
       known.kind === happening.kind &&
       known.about === happening.about &&
       Math.abs(known.atMs - happening.atMs) < SAME_MS;
@@ -177,11 +177,11 @@ export class LiveHub {
     }
   }
 
-  #tell(happening: Happening): void {
+  #tell(happening: ServerEvent): void {
     this.#kept = this.#kept.filter((kept) => kept.happening.id !== happening.id);
     const number = ++this.#number;
     this.#kept = [...this.#kept.slice(1 - KEPT_MAX), { number, happening }];
-    for (const watcher of this.#watchers) watcher.happened(happening, this.#idOf(number));
+    for (const watcher of this.#watchers) watcher.event(happening, this.#idOf(number));
   }
 
   #publish(): void {
@@ -196,7 +196,7 @@ export class LiveHub {
       const { path } = watcher;
       const name = path === null ? '' : `${path.volume}:${path.path}`;
       const file = path === null ? null : liveFileOf(name, this.#names.at(path), heard);
-      const kept = watcher.kept === null ? null : this.#lists.of(watcher.kept);
+      const kept = watcher.trashAndSnapshotsOf === null ? null : this.#lists.of(watcher.trashAndSnapshotsOf);
       const state = { atMs: Math.round(wallMs()), servers, sinceWriteMs, file };
       watcher.state(kept === null ? state : { ...state, kept });
     }
@@ -224,7 +224,7 @@ export class LiveHub {
     };
   }
 
-  #heardParts(): HeardPart[] {
+  #heardParts(): ReceivedReport[] {
     const nowMs = this.#parts.world.nowMs();
     return [...this.#peers.values()]
       .filter(({ heard }) => heard !== null)
@@ -261,7 +261,7 @@ export class LiveHub {
   /** Returns the events after `lastId`; null if this server cannot know them all. */
   #missed(
     lastId: string | null,
-  ): readonly { readonly number: number; readonly happening: Happening }[] | null {
+  ): readonly { readonly number: number; readonly happening: ServerEvent }[] | null {
     const [, prefix = '', digits = ''] = /^(.*)\.([0-9]{1,15})$/.exec(lastId ?? '') ?? [];
     const number = Number(digits);
     if (digits === '' || `${prefix}.` !== this.#idOf('')) return null;

@@ -1,12 +1,12 @@
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
-import type { LivePart, LiveStanding } from '../../wire/live-api.ts';
+import type { LivePart, LiveReplica } from '../../wire/live-api.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
 import type { FileStanding } from '../routing/service-interfaces.ts';
 import type { StatusOfMembership } from '../status/status-service.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { Traffic } from '../telemetry/traffic.ts';
-import type { Happenings } from './server-events.ts';
+import type { ServerEvents } from './server-events.ts';
 
 /** How long a reading of the free disk space is reported, in milliseconds. */
 const SPACE_MS = 1_000;
@@ -17,7 +17,7 @@ export interface LiveSelfParts {
   readonly lease: LeaseDriver;
   readonly store: Pick<FileStore, 'space' | 'record'>;
   readonly traffic: Traffic;
-  readonly happenings: Happenings;
+  readonly happenings: ServerEvents;
   readonly membership: Pick<StatusOfMembership, 'state'>;
   nowMs(): number;
   isDiskFull(): boolean;
@@ -26,7 +26,7 @@ export interface LiveSelfParts {
 }
 
 /** This server's report for the live view, cheap enough for several requests a second. */
-export class LiveSelf {
+export class OwnLiveReport {
   readonly #parts: LiveSelfParts;
   readonly #startedMs: number;
   #space = { freeBytes: 0, totalBytes: 0 };
@@ -38,7 +38,7 @@ export class LiveSelf {
   }
 
   /** Reports the server, those of `files` that it has, and the events after number `after`. */
-  async part(files: readonly FileId[], after: number): Promise<LivePart> {
+  async report(files: readonly FileId[], after: number): Promise<LivePart> {
     const { self, host, lease, happenings, traffic, membership } = this.#parts;
     const failure = this.#parts.failure();
     const { freeBytes, totalBytes } =
@@ -75,7 +75,7 @@ export class LiveSelf {
     };
   }
 
-  #standingOf(file: FileId): LiveStanding | null {
+  #standingOf(file: FileId): LiveReplica | null {
     const standing = this.#parts.standing(file);
     if (standing === null) return null;
     const { role, epoch, view, lease, replicas } = standing;

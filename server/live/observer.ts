@@ -3,8 +3,8 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
-import { type FormerLease, SENTENCES } from './event-texts.ts';
-import type { Happenings } from './server-events.ts';
+import { EVENT_TEXTS, type FormerLease } from './event-texts.ts';
+import type { ServerEvents } from './server-events.ts';
 
 /** Files for which the last lease of another server is remembered. */
 const HEARD_MAX = 4_096;
@@ -17,7 +17,7 @@ export interface ObserverParts {
   readonly leaseMs: number;
   readonly clockSkewMaxMs: number;
   readonly world: World;
-  readonly happenings: Happenings;
+  readonly happenings: ServerEvents;
   /** Monotonic, in milliseconds: the clock of leases. */
   nowMs(): number;
   /** All servers that take part, with this one. */
@@ -61,7 +61,7 @@ export class Observer {
   }
 
   /** Another server holds the lease of `file` until `untilMs`. */
-  leaseHeard(file: FileId, holder: ServerId, untilMs: number): void {
+  leaseLearned(file: FileId, holder: ServerId, untilMs: number): void {
     this.#heard.set(file, { holder, untilMs });
   }
 
@@ -87,12 +87,12 @@ export class Observer {
         return;
       case 'lease-over': {
         const epoch = this.#ended(file);
-        if (epoch !== null) happenings.tell(SENTENCES.ended(self, file, epoch));
+        if (epoch !== null) happenings.add(EVENT_TEXTS.ended(self, file, epoch));
         return;
       }
       case 'deposed': {
         const epoch = this.#ended(file);
-        if (epoch !== null) happenings.tell(SENTENCES.deposed(self, file, epoch, detail));
+        if (epoch !== null) happenings.add(EVENT_TEXTS.deposed(self, file, epoch, detail));
         return;
       }
       case 'stopped':
@@ -101,37 +101,37 @@ export class Observer {
         this.#ended(file);
         return;
       case 'refused-old-epoch':
-        happenings.tell(SENTENCES.refusedOld(self, file, detail));
+        happenings.add(EVENT_TEXTS.refusedOld(self, file, detail));
         return;
       case 'gap':
-        happenings.tell(SENTENCES.behind(self, file, detail));
+        happenings.add(EVENT_TEXTS.behind(self, file, detail));
         return;
       case 'caught-up':
       case 'replaced':
-        happenings.tell(SENTENCES.caughtUp(self, file, detail));
+        happenings.add(EVENT_TEXTS.caughtUp(self, file, detail));
         return;
     }
   }
 
   connected(peer: ServerId): void {
     const { self, happenings } = this.#parts;
-    if (this.#away.delete(peer)) happenings.tell(SENTENCES.back(self, peer));
+    if (this.#away.delete(peer)) happenings.add(EVENT_TEXTS.back(self, peer));
     this.#lookForMajority();
   }
 
   disconnected(peer: ServerId): void {
     const { self, leaseMs, clockSkewMaxMs, happenings } = this.#parts;
-    if (!this.#away.has(peer)) happenings.tell(SENTENCES.silent(self, peer, leaseMs + clockSkewMaxMs));
+    if (!this.#away.has(peer)) happenings.add(EVENT_TEXTS.silent(self, peer, leaseMs + clockSkewMaxMs));
     this.#away.add(peer);
     this.#lookForMajority();
   }
 
-  membershipIs(state: ServerState): void {
+  membershipChanged(state: ServerState): void {
     if (state === this.#membership) return;
     this.#membership = state;
     const { self, happenings } = this.#parts;
-    if (state === 'draining') happenings.tell(SENTENCES.draining(self));
-    if (state === 'out') happenings.tell(SENTENCES.drained(self));
+    if (state === 'draining') happenings.add(EVENT_TEXTS.draining(self));
+    if (state === 'out') happenings.add(EVENT_TEXTS.drained(self));
   }
 
   #active({ file, epoch, isFirstLed }: ObservedReplica): void {
@@ -142,7 +142,7 @@ export class Observer {
     // Every new file gets a first primary: no event.
     if (isFirstLed) return;
     const former = this.#held.get(file) ?? { kind: 'none' };
-    happenings.tell(SENTENCES.elected(self, file, epoch.counter, former, nowMs() - sinceMs));
+    happenings.add(EVENT_TEXTS.elected(self, file, epoch.counter, former, nowMs() - sinceMs));
   }
 
   /** Returns the epoch in which this server was the file's primary; null if it was not. */
@@ -167,9 +167,9 @@ export class Observer {
     const all = servers();
     const reached = all.filter((server) => server === self || isConnected(server)).length;
     const hasMajority = reached >= majority(all.length);
-    if (this.#hadMajority && !hasMajority) happenings.tell(SENTENCES.noMajority(self, reached, all.length));
+    if (this.#hadMajority && !hasMajority) happenings.add(EVENT_TEXTS.noMajority(self, reached, all.length));
     if (!this.#hadMajority && hasMajority && this.#away.size > 0) {
-      happenings.tell(SENTENCES.majority(self, reached, all.length));
+      happenings.add(EVENT_TEXTS.majority(self, reached, all.length));
     }
     this.#hadMajority = hasMajority;
   }
@@ -179,7 +179,7 @@ export class Observer {
     const stillMs = nowMs - this.#lookedMs - STILL_LOOK_MS;
     this.#lookedMs = nowMs;
     if (stillMs >= STILL_MS_MIN) {
-      this.#parts.happenings.tell(SENTENCES.stoodStill(this.#parts.self, stillMs));
+      this.#parts.happenings.add(EVENT_TEXTS.stoodStill(this.#parts.self, stillMs));
     }
   }
 }

@@ -15,7 +15,7 @@ export class Rates {
   readonly #samples = new Map<string, readonly Sample[]>();
 
   /** @param atMs when the report was received, monotonic */
-  heard(
+  addSample(
     server: string,
     { life, writes, reads }: Pick<LivePart, 'life' | 'writes' | 'reads'>,
     atMs: number,

@@ -1,5 +1,5 @@
 import type { ServerId } from '../../base/ids.ts';
-import type { Happening } from '../../wire/live-api.ts';
+import type { ServerEvent } from '../../wire/live-api.ts';
 
 const KEPT_MAX = 256;
 /** Events of one kind in one window; more are counted, and reported as one. */
@@ -15,7 +15,7 @@ export interface HappeningsParts {
   wallMs(): number;
 }
 
-export type News = Omit<Happening, 'id' | 'atMs' | 'server' | 'path'>;
+export type NewServerEvent = Omit<ServerEvent, 'id' | 'atMs' | 'server' | 'path'>;
 
 interface Window {
   readonly sinceMs: number;
@@ -27,10 +27,10 @@ interface Window {
  * The last few hundred events of this server, in memory. A server that becomes the primary of ten thousand files
  * reports some of them, and the number of the others.
  */
-export class Happenings {
+export class ServerEvents {
   readonly #parts: HappeningsParts;
-  readonly #windows = new Map<News['kind'], Window>();
-  #kept: Happening[] = [];
+  readonly #windows = new Map<NewServerEvent['kind'], Window>();
+  #kept: ServerEvent[] = [];
   #last = 0;
 
   constructor(parts: HappeningsParts) {
@@ -47,7 +47,7 @@ export class Happenings {
     return this.#last;
   }
 
-  tell(news: News): void {
+  add(news: NewServerEvent): void {
     this.#closeWindows();
     const nowMs = this.#parts.nowMs();
     const window = this.#windows.get(news.kind) ?? { sinceMs: nowMs, told: 0, left: 0 };
@@ -60,7 +60,7 @@ export class Happenings {
     }
   }
 
-  after(after: number): readonly Happening[] {
+  after(after: number): readonly ServerEvent[] {
     this.#closeWindows();
     const first = this.#last - this.#kept.length;
     return this.#kept.slice(Math.max(0, after - first));
@@ -75,7 +75,7 @@ export class Happenings {
     }
   }
 
-  #keep(news: News): void {
+  #keep(news: NewServerEvent): void {
     const { self, life } = this.#parts;
     this.#last++;
     const happening = {
@@ -88,6 +88,6 @@ export class Happenings {
   }
 }
 
-function moreText(count: number, kind: News['kind']): string {
+function moreText(count: number, kind: NewServerEvent['kind']): string {
   return `The same, in the same way, with ${count} ${count === 1 ? 'file' : 'files'} more (${kind}).`;
 }

@@ -1,9 +1,9 @@
 import { crc32 } from 'node:zlib';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import type { LiveKept } from '../../wire/live-api.ts';
+import type { LiveVolumeLists } from '../../wire/live-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { HeardLast } from './last-values.ts';
+import { LastValues } from './last-values.ts';
 
 /** Volumes watched at one time; more are queried more often. */
 const VOLUMES_MAX = 64;
@@ -12,13 +12,13 @@ const ANSWER_MS_MAX = 3_000;
 const COMPARED_MAX = 100;
 
 /** Fingerprints of a volume's trash and snapshots, by which the dashboard notices changes. */
-export class KeptLists {
+export class VolumeFingerprints {
   readonly #gateway: Gateway;
-  readonly #heard: HeardLast<LiveKept>;
+  readonly #heard: LastValues<LiveVolumeLists>;
 
   constructor(gateway: Gateway, log: Logger, nowMs: () => number) {
     this.#gateway = gateway;
-    this.#heard = new HeardLast({
+    this.#heard = new LastValues({
       ...{ max: VOLUMES_MAX, nowMs },
       failed: (error) =>
         log[error instanceof ServiceError ? 'trace' : 'warn'](
@@ -29,11 +29,11 @@ export class KeptLists {
   }
 
   /** Returns the last value received, null if there is none; the catalog is queried again meanwhile. */
-  of(volume: string): LiveKept | null {
+  of(volume: string): LiveVolumeLists | null {
     return this.#heard.of(volume, () => this.#ask(volume));
   }
 
-  async #ask(name: string): Promise<LiveKept> {
+  async #ask(name: string): Promise<LiveVolumeLists> {
     const options = { timeoutMs: ANSWER_MS_MAX };
     const page = { kind: 'trash', volume: name, path: '/', countMax: COMPARED_MAX, after: null } as const;
     const [{ volume }, { files }, { snapshots }] = await Promise.all([

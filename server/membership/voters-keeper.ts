@@ -33,7 +33,7 @@ export interface VotersKeeperParts {
   readonly log: Logger;
   readonly timing: LeaseTiming;
   readonly founders: readonly ServerId[];
-  readonly driver: Pick<NamedLeaseDriver, 'voters' | 'adopt' | 'isSilent' | 'clockMs'>;
+  readonly driver: Pick<NamedLeaseDriver, 'voters' | 'adoptVoters' | 'isSilent' | 'clockMs'>;
   readonly periodMs?: number;
   isCatalogPrimary(): boolean;
   /** Null during a change. */
@@ -96,7 +96,7 @@ export class VotersKeeper {
     const { driver } = this.#parts;
     const view = parseJsonObject(Buffer.from(payload).toString('utf8'));
     if (!isVotersView(view)) throw new MalformedError('A view of voters has not its fields');
-    if (driver.voters !== null) driver.adopt(view);
+    if (driver.voters !== null) driver.adoptVoters(view);
     const { voters, isSilent } = driver;
     return Buffer.from(JSON.stringify({ voters, isSilent, clockMs: driver.clockMs() }));
   }
@@ -105,7 +105,7 @@ export class VotersKeeper {
     this.#change = null;
     this.#informed.clear();
     const { driver } = this.#parts;
-    if (driver.voters === null) driver.adopt(await this.#agreed());
+    if (driver.voters === null) driver.adoptVoters(await this.#agreed());
   }
 
   async #keep(): Promise<void> {
@@ -113,7 +113,7 @@ export class VotersKeeper {
     this.#change ??= new VotersChange(timing);
     const change = this.#change;
     const view = await this.#agreed();
-    driver.adopt(view);
+    driver.adoptVoters(view);
     if (driver.voters !== null)
       this.#count(change, view, self, driver.voters, driver.isSilent, driver.clockMs());
     const standings = await this.#parts.standings();

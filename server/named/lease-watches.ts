@@ -41,9 +41,9 @@ export interface MemberSourceParts {
   readonly clockSkewMaxMs: number;
   readonly log: Logger;
   nowMs(): number;
-  look(name: string): Promise<LeaseState>;
+  query(name: string): Promise<LeaseState>;
   /** Null if nothing is known of this name. Must not throw: it runs within a callback of the lease host. */
-  believed(name: string): LeaseState | null;
+  memberState(name: string): LeaseState | null;
 }
 
 /** Reports a name's states as one of its members, confirmed by a majority at the start, at an end, and periodically. */
@@ -57,7 +57,7 @@ export class MemberSource implements LeaseSource {
       claimed: (cell) => {
         for (const watch of this.#watched.values()) if (watch.cell === cell) watch.claimed();
       },
-      faulted: () => {
+      claimsVoided: () => {
         for (const watch of [...this.#watched.values()]) watch.end();
       },
     });
@@ -110,7 +110,7 @@ class MemberWatch {
 
   /** A claim was decided or released here. Only a majority can say that a lease is over. */
   claimed(): void {
-    const state = this.#parts.believed(this.#name);
+    const state = this.#parts.memberState(this.#name);
     if (state?.held && this.#state !== null) this.#take(timedLeaseState(state, this.#parts.nowMs()));
     else void this.#look();
   }
@@ -126,7 +126,7 @@ class MemberWatch {
     if (this.#looking || this.#ended) return;
     this.#looking = true;
     try {
-      const state = await this.#parts.look(this.#name);
+      const state = await this.#parts.query(this.#name);
       if (!this.#ended) this.#take(timedLeaseState(state, this.#parts.nowMs()));
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;

@@ -11,7 +11,7 @@ const MEMBERS_FIRST = 3;
 const REMEMBERED_MAX = 1_000;
 
 /** The cell of a name, and its voters. */
-export interface LeasePlace {
+export interface NameVoters {
   readonly cell: CellId;
   /** In the order of their ids. */
   readonly members: readonly ServerId[];
@@ -25,15 +25,15 @@ export function firstVoters(servers: readonly ServerId[]): VotersView {
   return { number: FIRST_VIEW, members: { servers, perCell: MEMBERS_FIRST }, clockMs: 0 };
 }
 
-export class LeasePlaces {
+export class NameVotersByView {
   readonly #view: VotersView;
-  readonly #known = new LruMap<string, LeasePlace>(REMEMBERED_MAX);
+  readonly #known = new LruMap<string, NameVoters>(REMEMBERED_MAX);
 
   constructor(view: VotersView) {
     this.#view = view;
   }
 
-  of(name: string): LeasePlace {
+  of(name: string): NameVoters {
     let place = this.#known.get(name);
     if (place === undefined) {
       place = placeOf(name, this.#view);
@@ -53,7 +53,7 @@ export class LeasePlaces {
   }
 }
 
-function placeOf(name: string, { members: set, joint: others }: VotersView): LeasePlace {
+function placeOf(name: string, { members: set, joint: others }: VotersView): NameVoters {
   const members = leaseMembers(name, set.servers, set.perCell);
   const place = { cell: leaseCell(name), members, voters: members };
   if (others === undefined) return place;

@@ -16,7 +16,7 @@ import {
 import type { WakeQueue } from '../drivers/wake-queue.ts';
 import type { Clock } from '../process/clock.ts';
 import { CHANNEL_NAMED_LEASE, type Transport } from '../transport/transport.ts';
-import { firstVoters, LATER_VIEWS_HASH, LeasePlaces } from './name-voters.ts';
+import { firstVoters, LATER_VIEWS_HASH, NameVotersByView } from './name-voters.ts';
 
 /** View number of a server that does not know who votes: smaller than every other. */
 const NO_VIEW = 0;
@@ -33,7 +33,7 @@ export interface NamedLeaseDriverParts extends LeaseTiming {
   /** All servers but this one; changes in place. Absent: the other founders. */
   readonly peers?: readonly ServerId[];
   /** Absent if the voters never change. */
-  readonly voters?: VotersMemory;
+  readonly voters?: VotersStore;
   readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
@@ -47,7 +47,7 @@ export interface NamedLeaseDriverParts extends LeaseTiming {
 }
 
 /** Stores durably in which view this server votes. */
-export interface VotersMemory {
+export interface VotersStore {
   /** `first`: that of the founders. Null: unknown, because the data folder is new; only the catalog knows it. */
   readonly voters: VotersView | 'first' | null;
   /** Also stores the lease clock's current reading, as one at which this server has voted. @throws the disk's error */
@@ -57,7 +57,7 @@ export interface VotersMemory {
 export interface ClaimListener {
   claimed(cell: CellId): void;
   /** Every claim reported so far is void. */
-  faulted(): void;
+  claimsVoided(): void;
 }
 
 /**
@@ -68,7 +68,7 @@ export class NamedLeaseDriver {
   readonly #parts: NamedLeaseDriverParts;
   /** Null: this server does not know who votes, and does not vote. Always as on disk. */
   #view: VotersView | null;
-  #places: LeasePlaces;
+  #places: NameVotersByView;
   readonly #link: LeaseLink;
   readonly #asked = new Map<number, (outcome: LeaseOutcome) => void>();
   readonly #claimed = new Set<CellId>();
@@ -85,7 +85,7 @@ export class NamedLeaseDriver {
     const first = firstVoters(parts.founders);
     const voters = parts.voters === undefined ? 'first' : parts.voters.voters;
     this.#view = voters === 'first' ? first : voters;
-    this.#places = new LeasePlaces(this.#view ?? first);
+    this.#places = new NameVotersByView(this.#view ?? first);
     this.#serversHash = this.#places.serversHash;
     this.#link = new LeaseLink({
       ...parts,
@@ -126,18 +126,18 @@ export class NamedLeaseDriver {
    * no earlier view after a restart.
    * @throws the disk's error; then nothing has changed
    */
-  adopt(view: VotersView): void {
+  adoptVoters(view: VotersView): void {
     const { voters, log } = this.#parts;
     if (this.#closed || view.number <= (this.#view?.number ?? NO_VIEW)) return;
     const isFirst = view.number === firstVoters([]).number;
     voters?.setVoters(isFirst ? 'first' : view, this.#link.nowMs());
     this.#view = view;
-    this.#places = new LeasePlaces(view);
+    this.#places = new NameVotersByView(view);
     this.#serversHash = this.#places.serversHash;
     this.#link.step({ kind: 'voters', view: view.number });
     this.#link.succeed(view.clockMs);
     log.info({ view: view.number, voters: votersAll(view) }, 'these servers vote on named leases');
-    for (const listener of [...this.#listeners]) listener.faulted();
+    for (const listener of [...this.#listeners]) listener.claimsVoided();
   }
 
   get isSilent(): boolean {
@@ -165,7 +165,7 @@ export class NamedLeaseDriver {
    * Executes `order` in the name's cell; this server need not be a member. It seeks a majority for `timeoutMs`.
    * @throws ServiceError `recovering`, `clock-fault` or `busy`: certainly without effect
    */
-  async ask(name: string, order: LeaseOrder, timeoutMs: number): Promise<LeaseOutcome> {
+  async execute(name: string, order: LeaseOrder, timeoutMs: number): Promise<LeaseOutcome> {
     this.assertUsable();
     if (this.#asked.size >= ASKS_MAX) {
       throw new ServiceError('busy', `Cannot ask for lease "${name}": ${ASKS_MAX} questions are under way`);
@@ -334,7 +334,7 @@ export class NamedLeaseDriver {
   #fault(): void {
     this.#claimed.clear();
     this.#forsake();
-    for (const listener of [...this.#listeners]) listener.faulted();
+    for (const listener of [...this.#listeners]) listener.claimsVoided();
   }
 
   #forsake(): void {

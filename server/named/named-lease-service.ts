@@ -20,7 +20,7 @@ import {
   leaseNoteParse,
   leaseNoteText,
 } from '../../wire/named-lease.ts';
-import type { GrantedLease, LeaseKeyValue, LeaseLook } from '../../wire/named-lease-api.ts';
+import type { GrantedLease, LeaseKeyValue, LeaseQueryAnswer } from '../../wire/named-lease-api.ts';
 import type { NamedLeaseDriver } from './named-lease-driver.ts';
 
 /** How long a majority is sought; the caller may ask again. */
@@ -29,7 +29,7 @@ const ASK_MS_MAX = 5_000;
 const SKEWS_PER_LEASE_MIN = 4;
 
 export interface NamedLeaseServiceParts {
-  readonly driver: Pick<NamedLeaseDriver, 'ask' | 'claimOf' | 'isMember' | 'membersOf'>;
+  readonly driver: Pick<NamedLeaseDriver, 'execute' | 'claimOf' | 'isMember' | 'membersOf'>;
   readonly leaseMaxMs: number;
   readonly clockSkewMaxMs: number;
   readonly operationTimeoutMs: number;
@@ -104,21 +104,21 @@ export class NamedLeaseService {
   }
 
   /** Returns the lease's state at a majority. @throws ServiceError `no-majority` */
-  async look(name: string): Promise<LeaseLook> {
+  async query(name: string): Promise<LeaseQueryAnswer> {
     assertName(name);
     const { lease, askedMs } = await this.#look(name);
     return this.#lookOf(name, lease, 'majority', askedMs);
   }
 
   /** Returns the lease's state at this server; null if it is no member. */
-  lookHere(name: string): LeaseLook | null {
+  queryLocal(name: string): LeaseQueryAnswer | null {
     assertName(name);
     const { driver } = this.#parts;
     return driver.isMember(name) ? this.#believedOf(name, driver.claimOf(name)) : null;
   }
 
   /** Null if the cell belongs to another name now. Never throws. */
-  believed(name: string): LeaseLook | null {
+  memberState(name: string): LeaseQueryAnswer | null {
     const claim = this.#parts.driver.claimOf(name);
     const isOther = claim !== null && claim.remainingMs > 0 && leaseNoteParse(claim.note)?.name !== name;
     return isOther ? null : this.#believedOf(name, claim);
@@ -126,7 +126,7 @@ export class NamedLeaseService {
 
   async readKey(name: string, key: string): Promise<LeaseKeyValue> {
     assertKey(key);
-    const { held, keys, token } = await this.look(name);
+    const { held, keys, token } = await this.query(name);
     const value = Object.hasOwn(keys, key) ? keys[key] : undefined;
     if (value === undefined) {
       const why = held ? 'the holder has not set it' : 'nobody holds the lease';
@@ -187,11 +187,11 @@ export class NamedLeaseService {
   ): Promise<{ readonly outcome: LeaseOutcome; readonly askedMs: number }> {
     const { driver, nowMs, operationTimeoutMs } = this.#parts;
     const askedMs = nowMs();
-    const outcome = await driver.ask(name, order, Math.min(ASK_MS_MAX, operationTimeoutMs));
+    const outcome = await driver.execute(name, order, Math.min(ASK_MS_MAX, operationTimeoutMs));
     return { outcome, askedMs };
   }
 
-  #believedOf(name: string, claim: ClaimedLease | null): LeaseLook {
+  #believedOf(name: string, claim: ClaimedLease | null): LeaseQueryAnswer {
     return this.#lookOf(name, claim, 'member', this.#parts.nowMs());
   }
 
@@ -204,9 +204,9 @@ export class NamedLeaseService {
   #lookOf(
     name: string,
     lease: ClaimedLease | null,
-    consistency: LeaseLook['consistency'],
+    consistency: LeaseQueryAnswer['consistency'],
     askedMs: number,
-  ): LeaseLook {
+  ): LeaseQueryAnswer {
     if (lease === null || lease.remainingMs <= 0) {
       const token = lease?.token ?? 0;
       return { name, held: false, owner: null, token, remainingMs: 0, keys: {}, consistency };

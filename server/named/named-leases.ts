@@ -11,7 +11,7 @@ import type { Transport } from '../transport/transport.ts';
 import { LeaseDirectory } from './lease-directory.ts';
 import { RelaySource } from './lease-relay.ts';
 import { LeaseWatches, MemberSource } from './lease-watches.ts';
-import { NamedLeaseDriver, type VotersMemory } from './named-lease-driver.ts';
+import { NamedLeaseDriver, type VotersStore } from './named-lease-driver.ts';
 import { NamedLeaseService } from './named-lease-service.ts';
 
 /** Longest silence of a server towards a watcher. */
@@ -25,7 +25,7 @@ export interface NamedLeasesParts extends LeaseTiming {
   readonly urls: ReadonlyMap<ServerId, string>;
   /** All servers but this one; changes in place. */
   readonly peers: readonly ServerId[];
-  readonly voters: VotersMemory;
+  readonly voters: VotersStore;
   readonly operationTimeoutMs: number;
   readonly world: World;
   readonly clock: Clock;
@@ -69,8 +69,8 @@ export class NamedLeases {
       clockSkewMaxMs,
       log,
       nowMs,
-      look: (name) => service.look(name),
-      believed: (name) => service.believed(name),
+      query: (name) => service.query(name),
+      memberState: (name) => service.memberState(name),
     });
     const relay = new RelaySource({
       self,

@@ -1,9 +1,9 @@
 import { ServiceError } from '../../base/errors.ts';
 import { MalformedError } from '../../wire/bytes.ts';
-import { type BirthRequest, decodeBirths } from '../../wire/new-files.ts';
+import { decodeBirths, type NewFilesRequest } from '../../wire/new-files.ts';
 
 /** Decodes a body of `encodeBirths`. @throws ServiceError `bad-request` if it is malformed */
-export function birthsOf(body: unknown): BirthRequest {
+export function birthsOf(body: unknown): NewFilesRequest {
   try {
     return decodeBirths(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
   } catch (cause) {

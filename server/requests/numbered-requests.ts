@@ -1,7 +1,7 @@
 import { assert } from '../../base/assert.ts';
 
 /** Identifies a command: a retry has the same name, and is answered instead of repeated. */
-export interface RequestName {
+export interface NumberedRequest {
   readonly session: number;
   readonly number: number;
   /** The catalog's `seq` when the session began, if known. */
@@ -19,7 +19,7 @@ interface Session {
 }
 
 /** Names the commands that this server issues. A request that hangs blocks its session; others use further sessions. */
-export class RequestNames {
+export class NumberedRequests {
   readonly #random53: () => number;
   readonly #sessions: Session[] = [];
 
@@ -33,7 +33,7 @@ export class RequestNames {
   }
 
   /** In use until `release`. `since`, for a new session: an operation of the catalog that has happened, or null. */
-  acquire(since: number | null): RequestName {
+  acquire(since: number | null): NumberedRequest {
     const session = this.#sessions.find(hasRoom) ?? this.#begin(since);
     const name = { session: session.id, number: session.next, since: session.since };
     session.open.add(session.next++);
@@ -41,7 +41,7 @@ export class RequestNames {
   }
 
   /** Returns the number up to which all requests of the name's session have ended. */
-  answered({ session, number }: RequestName): number {
+  answered({ session, number }: NumberedRequest): number {
     const open = this.#sessions
       .find(({ id }) => id === session)
       ?.open.values()
@@ -49,7 +49,7 @@ export class RequestNames {
     return (open?.value ?? number) - 1;
   }
 
-  release(name: RequestName): void {
+  release(name: NumberedRequest): void {
     const session = this.#sessions.find(({ id }) => id === name.session);
     // An abandoned session is gone before its last names are released.
     if (session === undefined) return;

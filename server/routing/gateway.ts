@@ -13,9 +13,9 @@ import type {
   CommandResults,
   ContentVersion,
   FlushAnswer,
+  GrantedAnswer,
   Query,
   QueryResults,
-  RememberedAnswer,
 } from '../../wire/catalog-api.ts';
 import {
   encodeWriteParts,
@@ -37,7 +37,7 @@ import {
 import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal } from '../../wire/lock-api.ts';
 import { drawIncarnation } from '../process/incarnation.ts';
 import { type Machine, systemMachine } from '../process/machine.ts';
-import { type RequestName, RequestNames } from '../requests/numbered-requests.ts';
+import { type NumberedRequest, NumberedRequests } from '../requests/numbered-requests.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { withLiveStates } from './live-attributes.ts';
@@ -94,7 +94,7 @@ export class Gateway {
   readonly services: Services;
   readonly peers: PeerHttp;
   readonly router: Router;
-  readonly #names: RequestNames;
+  readonly #names: NumberedRequests;
   readonly #shown: ShownFiles;
   readonly #countForward: (server: ServerId) => void;
   #catalogEpoch = 0;
@@ -102,7 +102,7 @@ export class Gateway {
   constructor({ world, services, metrics, tls = null, machine = systemMachine }: GatewayOptions) {
     this.services = services;
     this.world = world;
-    this.#names = new RequestNames(() => drawIncarnation(world));
+    this.#names = new NumberedRequests(() => drawIncarnation(world));
     this.#shown = new ShownFiles(async (file, snapshot, options) => {
       const query = { kind: 'attributes', inode: file, snapshot } as const;
       return (await this.#catalogQuery(query, options)).attributes;
@@ -162,7 +162,7 @@ export class Gateway {
    */
   async command<C extends Command>(
     command: C,
-    request?: RequestName,
+    request?: NumberedRequest,
     options: CallOptions = {},
   ): Promise<CommandResults[C['kind']]> {
     if (request === undefined) return this.#ownCommand(command, options, async (result) => result);
@@ -178,8 +178,11 @@ export class Gateway {
    * As `command`; resolves when the changes survive a loss of power of all servers. If such a loss takes the command
    * before its flush, it is executed again.
    */
-  async durably<C extends Command>(command: C, request?: RequestName): Promise<CommandResults[C['kind']]> {
-    const covered = async (result: CommandResults[C['kind']], { session, number }: RequestName) => {
+  async durably<C extends Command>(
+    command: C,
+    request?: NumberedRequest,
+  ): Promise<CommandResults[C['kind']]> {
+    const covered = async (result: CommandResults[C['kind']], { session, number }: NumberedRequest) => {
       const { missing } = await this.flushCommands([{ session, numbers: [number] }]);
       return missing.length === 0 ? result : null;
     };
@@ -203,7 +206,7 @@ export class Gateway {
   async #ownCommand<C extends Command, Value>(
     command: C,
     options: CallOptions,
-    done: (result: CommandResults[C['kind']], name: RequestName) => Promise<Value>,
+    done: (result: CommandResults[C['kind']], name: NumberedRequest) => Promise<Value>,
   ): Promise<Value> {
     for (let sessions = 1; ; sessions++) {
       if (this.#names.mustBegin && (sessions > 1 || this.catalogSeq === null))
@@ -238,9 +241,9 @@ export class Gateway {
     session: number,
     options: CallOptions = {},
     delegate = false,
-  ): Promise<RememberedAnswer<QueryResults[Q['kind']]>> {
+  ): Promise<GrantedAnswer<QueryResults[Q['kind']]>> {
     const body = { query, cache: session, ...(delegate ? { delegate } : {}) };
-    const answer = await this.router.route<RememberedAnswer<QueryResults[Query['kind']]>>(
+    const answer = await this.router.route<GrantedAnswer<QueryResults[Query['kind']]>>(
       {
         cell: CATALOG_CELL,
         action: `answer "${query.kind}"`,
@@ -687,7 +690,7 @@ export class Gateway {
 
   async #execute<C extends Command>(
     command: C,
-    name: RequestName,
+    name: NumberedRequest,
     options: CallOptions,
     trail: Trail,
   ): Promise<CommandResults[C['kind']]> {

@@ -14,9 +14,9 @@ import type {
   CommandResults,
   ContentVersion,
   FlushAnswer,
+  GrantedAnswer,
   Query,
   QueryResults,
-  RememberedAnswer,
 } from '../../wire/catalog-api.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
 import type {
@@ -73,7 +73,7 @@ export interface CatalogService {
     query: Query,
     session: number,
     delegate?: boolean,
-  ): Promise<RememberedAnswer<QueryResults[Query['kind']]>>;
+  ): Promise<GrantedAnswer<QueryResults[Query['kind']]>>;
   /** Renews a client's cache session; resolves when it has recalls, or after a while. */
   cache(request: CacheRequest): Promise<CacheAnswer>;
   /** Changes in a directory, or below it; resolves when there are some, or after a while. */

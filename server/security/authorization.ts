@@ -4,16 +4,16 @@ import type { World } from '../../base/world.ts';
 import { type Grant, type Role, roleIncludes } from '../../wire/access.ts';
 import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
-import type { BirthAnswer } from '../../wire/new-files.ts';
+import type { NewFilesAnswer } from '../../wire/new-files.ts';
 import { birthsOf } from '../requests/new-files-body.ts';
 import { parseFilePath, parseTarget, volumeOf } from '../requests/path.ts';
 import type { Capabilities } from './capabilities.ts';
-import { commandReach, commandRole, queryReach } from './catalog-rules.ts';
+import { commandRole, commandTargets, queryTargets } from './catalog-rules.ts';
 import type { Connections } from './connections.ts';
 import { endRefusedRequests } from './open-requests.ts';
 import { type Principal, principalOf } from './principal.ts';
 import type { RateLimits } from './rate-limits.ts';
-import type { TokenBook } from './token-file.ts';
+import type { TokenStore } from './token-file.ts';
 import type { VolumeScope } from './volume-scope.ts';
 
 declare module 'fastify' {
@@ -26,7 +26,7 @@ declare module 'fastify' {
 export interface AuthorizationParts {
   readonly world: World;
   /** Null if the server has no tokens: it authenticates no client then. */
-  readonly tokens: TokenBook | null;
+  readonly tokens: TokenStore | null;
   readonly capabilities: Capabilities;
   readonly scope: VolumeScope;
   readonly limits: RateLimits;
@@ -156,12 +156,12 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
       const role = commandRole(body) ?? 'write';
       if (role === 'server') throw new ServiceError('forbidden', 'Only servers tell the catalog this');
       checkRole(grant, role);
-      await parts.scope.check(grant, commandReach(body));
+      await parts.scope.check(grant, commandTargets(body));
       return;
     }
     case QUERIES: {
       if (grant.volumes === null) return;
-      const reach = queryReach(body);
+      const reach = queryTargets(body);
       if (reach !== null) await parts.scope.check(grant, reach);
       return;
     }
@@ -224,7 +224,7 @@ function ownPart(
 ): unknown {
   const route = request.routeOptions.url;
   if (route === BIRTHS) {
-    const { outcomes } = payload as BirthAnswer;
+    const { outcomes } = payload as NewFilesAnswer;
     return { outcomes: outcomes.map((outcome) => withCapability(outcome, grant, capabilities)) };
   }
   if ((route !== COMMANDS && route !== QUERIES) || typeof payload !== 'object' || payload === null)

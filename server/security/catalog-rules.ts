@@ -82,7 +82,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   trash: 'volume',
 };
 
-export interface Reach {
+export interface AccessTargets {
   readonly volumes: readonly string[];
   /** The catalog knows their volumes. */
   readonly inodes: readonly number[];
@@ -99,12 +99,12 @@ export function describeCommand(body: unknown): Readonly<Record<string, unknown>
   return { command: kind, id, volume, name, inode, url, state, replicas, dead };
 }
 
-export function commandReach(body: unknown): Reach {
+export function commandTargets(body: unknown): AccessTargets {
   return reachOf(objectIn(body, 'command') ?? {});
 }
 
 /** Returns what the query in a body touches; null if every client may ask it. */
-export function queryReach(body: unknown): Reach | null {
+export function queryTargets(body: unknown): AccessTargets | null {
   const kind = kindIn(body, 'query');
   const rule = kind !== null && Object.hasOwn(QUERIES, kind) ? QUERIES[kind as Query['kind']] : 'cluster';
   if (rule === 'everybody') return null;
@@ -112,7 +112,7 @@ export function queryReach(body: unknown): Reach | null {
   return reachOf(objectIn(body, 'query') ?? {});
 }
 
-function reachOf(request: Readonly<Record<string, unknown>>): Reach {
+function reachOf(request: Readonly<Record<string, unknown>>): AccessTargets {
   const volumes: string[] = [];
   const inodes: number[] = [];
   const { kind, name, place, from, to, files } = request;

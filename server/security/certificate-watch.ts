@@ -4,7 +4,7 @@ import type { TlsMaterial } from './tls-material.ts';
 
 const DAY_MS = 86_400_000;
 /** Certificates that end within this time are reported once a day. */
-export const ENDS_SOON_MS = 14 * DAY_MS;
+export const EXPIRY_WARNING_MS = 14 * DAY_MS;
 
 export interface OwnCertificate {
   readonly whose: 'server' | 'authority';
@@ -32,15 +32,15 @@ export class CertificateWatch {
     this.#tls = tls;
     this.#tell = tell;
     this.#world = world;
-    this.#timer = world.every(DAY_MS, () => this.look()).unref();
-    tls.onChange(() => this.look());
-    this.look();
+    this.#timer = world.every(DAY_MS, () => this.check()).unref();
+    tls.onChange(() => this.check());
+    this.check();
   }
 
-  look(): void {
+  check(): void {
     for (const certificate of ownCertificates(this.#tls)) {
       const leftMs = certificate.untilMs - this.#world.wallMs();
-      if (leftMs <= ENDS_SOON_MS) this.#tell(certificate, leftMs);
+      if (leftMs <= EXPIRY_WARNING_MS) this.#tell(certificate, leftMs);
     }
   }
 

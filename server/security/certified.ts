@@ -31,7 +31,7 @@ export function certifiedBy(socket: Socket, wallMs: number): Certified | null {
 }
 
 /** Returns the server whose certificate the peer has shown; null if it is no server. */
-export function serverBehind(socket: Socket, wallMs: number): ServerId | null {
+export function certifiedServer(socket: Socket, wallMs: number): ServerId | null {
   const identity = certifiedBy(socket, wallMs)?.identity;
   return identity?.kind === 'server' ? identity.id : null;
 }

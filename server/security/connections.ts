@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Labels } from '../telemetry/metrics.ts';
-import { serverBehind } from './certified.ts';
+import { certifiedServer } from './certified.ts';
 import { addressKey } from './client-address.ts';
 
 /** Up to this multiple of its bound an address gets an HTTP refusal, which costs a handshake; above it none. */
@@ -47,12 +47,12 @@ export class Connections {
     this.bounds = bounds;
   }
 
-  attend(server: Server): void {
+  countOn(server: Server): void {
     server.on('connection', (socket: Socket) => this.#arrived(socket));
     server.on('drop', () => this.#countRefusal('all'));
   }
 
-  isSurplus(socket: Socket): boolean {
+  isOverLimit(socket: Socket): boolean {
     return this.#entries.get(endOf(socket))?.isSurplus === true;
   }
 
@@ -78,7 +78,7 @@ export class Connections {
   }
 
   /** Those refused or ended because all clients together have too many. */
-  get crowdedOut(): number {
+  get refusedByTotal(): number {
     return (this.#refused.get('unproven') ?? 0) + (this.#refused.get('all') ?? 0);
   }
 
@@ -109,11 +109,11 @@ export class Connections {
       if (!entry.isProven) counts.unproven--;
       if (counts.all === 0) this.#counts.delete(key);
     });
-    this.#makeRoom();
+    this.#evictUnproven();
   }
 
   /** Ends the oldest unproven connection if there are too many, or nearly as many connections as allowed. */
-  #makeRoom(): void {
+  #evictUnproven(): void {
     const { all } = this.bounds;
     const proven = this.#entries.size - this.#unproven.size;
     const room = Math.max(1, Math.min(all * UNPROVEN_OF_ALL, all * NEARLY_ALL - proven));
@@ -138,9 +138,9 @@ function endOf({ remoteAddress, remotePort }: Socket): string {
 }
 
 /** Refuses requests of clients whose address has too many connections; other servers are exempt. */
-export function refuseSurplus(app: FastifyInstance, connections: Connections, world: World): void {
+export function refuseOverLimit(app: FastifyInstance, connections: Connections, world: World): void {
   app.addHook('onRequest', async ({ raw }, reply) => {
-    if (!connections.isSurplus(raw.socket) || serverBehind(raw.socket, world.wallMs()) !== null) return;
+    if (!connections.isOverLimit(raw.socket) || certifiedServer(raw.socket, world.wallMs()) !== null) return;
     reply.header('connection', 'close');
     throw new ServiceError(
       'busy',

@@ -59,7 +59,7 @@ export function createListener(
   server.on('checkContinue', continueWhenRead(handler));
   server.maxConnections = connections?.bounds.all ?? limits.connections;
   server.timeout = limits.silentMs;
-  connections?.attend(server);
+  connections?.countOn(server);
   return server;
 }
 
@@ -93,7 +93,7 @@ function secureServer(
     const isRevoked = tls.revocations.isRevoked(certificate);
     if (socket.authorized && !isRevoked) {
       connections?.prove(socket);
-      return tls.revocations.attend(socket);
+      return tls.revocations.track(socket);
     }
     const { remoteAddress: address, authorizationError } = socket;
     const reason = isRevoked

@@ -54,7 +54,7 @@ function isStream(route: string, { originalUrl }: FastifyRequest): boolean {
 }
 
 /** A client, by token or address, may send at most as many bodies of contents at once as there are free slots. */
-export function shareUploads(app: FastifyInstance): void {
+export function limitUploadsPerClient(app: FastifyInstance): void {
   const uploads = { max: UPLOADS_MAX, all: 0, byClient: new Map<string, number>() };
   const writes = { max: WRITES_MAX, all: 0, byClient: new Map<string, number>() };
   app.addHook('onRequest', async ({ principal, raw, headers, routeOptions: { url = '' }, method }, reply) => {

@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { principalOf } from './principal.ts';
-import type { TokenBook } from './token-file.ts';
+import type { TokenStore } from './token-file.ts';
 
 /** Ends open requests whose client has lost its rights: an answer can be a stream that lasts for days. */
-export function endRefusedRequests(app: FastifyInstance, tokens: TokenBook): void {
+export function endRefusedRequests(app: FastifyInstance, tokens: TokenStore): void {
   const open = new Set<FastifyRequest>();
   app.addHook('onRequest', async (request, reply) => {
     if (request.principal?.kind !== 'client') return;

@@ -51,13 +51,13 @@ export class PeerTls {
   #connector(options: () => DialOptions, timeout: number): Connector {
     return (target, callback) =>
       buildConnector({ ...options(), timeout, maxCachedSessions: 0 })(target, (...outcome) => {
-        if (outcome[1] !== null) this.attend(outcome[1]);
+        if (outcome[1] !== null) this.track(outcome[1]);
         callback(...outcome);
       });
   }
 
-  attend(socket: Socket): void {
-    if (socket instanceof TLSSocket) this.#material.revocations.attend(socket);
+  track(socket: Socket): void {
+    if (socket instanceof TLSSocket) this.#material.revocations.track(socket);
   }
 
   #options(check: DialOptions['checkServerIdentity']): DialOptions {

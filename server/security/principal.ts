@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { ServerId } from '../../base/ids.ts';
 import type { Grant } from '../../wire/access.ts';
 import { certifiedBy } from './certified.ts';
-import type { TokenBook } from './token-file.ts';
+import type { TokenStore } from './token-file.ts';
 
 export type Principal =
   /** Another server, which has authenticated its client. */
@@ -16,7 +16,7 @@ const BEARER = /^Bearer +([^\s]+) *$/i;
 /** Returns who sent the request; null without valid credentials. `tokens`: null if clients are not authenticated. */
 export function principalOf(
   request: FastifyRequest,
-  tokens: TokenBook | null,
+  tokens: TokenStore | null,
   nowMs: number,
 ): Principal | null {
   const identity = certifiedBy(request.raw.socket, nowMs)?.identity;

@@ -22,7 +22,7 @@ export class Revocations {
   }
 
   /** Replaces the revoked serial numbers; ends and counts the connections that used them. */
-  become(serials: readonly string[]): number {
+  replace(serials: readonly string[]): number {
     this.#serials = new Set(serials);
     const ended = [...this.#sockets].filter(([, certificate]) => this.isRevoked(certificate));
     for (const [socket] of ended) socket.destroy();
@@ -33,7 +33,7 @@ export class Revocations {
    * Ends the connection at revocation, and a client's when its certificate ends. A server's connection outlives its
    * certificate: a late renewal must not end leases.
    */
-  attend(socket: TLSSocket): void {
+  track(socket: TLSSocket): void {
     const certificate = socket.getPeerX509Certificate();
     if (certificate === undefined) return;
     this.#sockets.set(socket, certificate);

@@ -7,7 +7,7 @@ import { ConfigurationError } from '../config/configuration-error.ts';
 import { CertificateWatch, type OwnCertificate } from './certificate-watch.ts';
 import { PeerTls } from './peer-tls.ts';
 import { TlsMaterial } from './tls-material.ts';
-import { TokenBook } from './token-file.ts';
+import { TokenStore } from './token-file.ts';
 
 /** Certificates and tokens of a server, read at start and again at `reload`. */
 export class Security {
@@ -15,7 +15,7 @@ export class Security {
   /** Null if servers connect without TLS. */
   readonly peers: PeerTls | null;
   /** Null if the server authenticates no client. */
-  readonly tokens: TokenBook | null;
+  readonly tokens: TokenStore | null;
   readonly #world: World;
   readonly #log: Logger;
   #watch: CertificateWatch | null = null;
@@ -26,7 +26,7 @@ export class Security {
     this.#log = log;
     this.tls = guards.tls === null ? null : new TlsMaterial(world, guards.tls, self);
     this.peers = this.tls === null ? null : new PeerTls(this.tls);
-    this.tokens = guards.tokens === null ? null : new TokenBook(world, guards.tokens);
+    this.tokens = guards.tokens === null ? null : new TokenStore(world, guards.tokens);
     this.#revoke();
     this.tokens?.onChange(() => this.#revoke());
     this.#warn(guards);
@@ -89,7 +89,7 @@ export class Security {
     }
   }
 
-  watchEnds(told: (certificate: OwnCertificate, leftMs: number) => void): void {
+  watchExpiry(told: (certificate: OwnCertificate, leftMs: number) => void): void {
     if (this.tls === null || this.#watch !== null) return;
     this.#watch = new CertificateWatch(this.#world, this.tls, (certificate, leftMs) => {
       const until = new Date(certificate.untilMs).toISOString();
@@ -105,7 +105,7 @@ export class Security {
 
   #revoke(): void {
     if (this.tls === null) return;
-    const ended = this.tls.revocations.become(this.tokens?.revoked ?? []);
+    const ended = this.tls.revocations.replace(this.tokens?.revoked ?? []);
     const own = new X509Certificate(this.tls.current.cert);
     if (this.tls.revocations.isRevoked(own)) {
       const serial = own.serialNumber;

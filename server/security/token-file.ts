@@ -17,7 +17,7 @@ interface Entry {
 }
 
 /** The tokens of this server's token file, and the keys that sign capabilities. */
-export class TokenBook {
+export class TokenStore {
   readonly #world: World;
   readonly #file: string;
   #entries: ReadonlyMap<string, Entry> = new Map();

@@ -1,7 +1,7 @@
 import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { Grant } from '../../wire/access.ts';
-import type { Reach } from './catalog-rules.ts';
+import type { AccessTargets } from './catalog-rules.ts';
 
 /** Inodes whose volume is cached; an inode never changes its volume. */
 const KNOWN_MAX = 50_000;
@@ -17,7 +17,7 @@ export class VolumeScope {
   }
 
   /** @throws ServiceError `forbidden` unless all of it is within the volumes of `grant` */
-  async check(grant: Grant, { volumes, inodes }: Reach): Promise<void> {
+  async check(grant: Grant, { volumes, inodes }: AccessTargets): Promise<void> {
     if (grant.volumes === null) return;
     if (volumes.length + inodes.length === 0) throw outOfScope(grant, 'this is about no volume of its own');
     for (const volume of volumes) this.checkVolume(grant, volume);

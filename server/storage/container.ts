@@ -2,7 +2,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
-import { givePagesBack, isPageAligned, pageMemory } from '../../base/page-memory.ts';
+import { isPageAligned, pageMemory, releasePages } from '../../base/page-memory.ts';
 import { containerName } from '../../wire/locations.ts';
 import { joinedInPlace, rangeOf } from './buffers.ts';
 import type { DirectWrites } from './direct-writes.ts';
@@ -103,7 +103,7 @@ export class Container {
       // The disk wrote only a part, or the file system does not support direct writes.
       await writeFully(this.#ops, this.#fd, rangeOf(buffers, count, byteCount), position + count);
     } finally {
-      if (!isThere) givePagesBack(pages);
+      if (!isThere) releasePages(pages);
     }
   }
 

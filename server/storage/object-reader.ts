@@ -1,7 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import { lentMemory } from '../../base/releasable-memory.ts';
+import { releasableMemory } from '../../base/releasable-memory.ts';
 import { crc32 } from '../../platform/crc32.ts';
 import { EXTENT_BYTES, type Extent } from '../../wire/locations.ts';
 import { crc32Joined } from './checksum.ts';
@@ -60,7 +60,7 @@ export class ObjectReader {
 
   async range(source: Source, rows: readonly ObjectRow[], offset: number, end: number): Promise<Uint8Array> {
     const { objectBytes } = source;
-    const out = lentMemory(end - offset);
+    const out = releasableMemory(end - offset);
     let filledTo = offset;
     for (const row of rows) {
       const begin = row.index * objectBytes;

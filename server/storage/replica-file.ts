@@ -1,7 +1,7 @@
 import { assert, unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import { giveBack } from '../../base/releasable-memory.ts';
+import { releaseMemory } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
@@ -306,7 +306,7 @@ export class ReplicaFile {
     this.#count(drafts.byteCount);
     // The buffers of a primary's message were for this operation only. Buffers that a primary keeps for lagging backups
     // were not lent.
-    for (const { operation } of items) for (const { bytes } of partsWritten(operation)) giveBack(bytes);
+    for (const { operation } of items) for (const { bytes } of partsWritten(operation)) releaseMemory(bytes);
   }
 
   /** An operation that removes bytes: a truncate to a smaller size, a punch, or a delete. */

@@ -23,12 +23,12 @@ export class Traffic {
     return this.#wroteAtMs === null ? null : Math.round(this.#nowMs() - this.#wroteAtMs);
   }
 
-  wrote(): void {
+  countWrite(): void {
     this.#writes++;
     this.#wroteAtMs = this.#nowMs();
   }
 
-  read(): void {
+  countRead(): void {
     this.#reads++;
   }
 }

@@ -90,7 +90,7 @@ export class Exchange {
       switch (record.channel) {
         case CHANNEL_CALL:
           this.#calls.receiveCall(from, record.id, record.method, record.payload, (reply) =>
-            this.push(from, reply, answerRoute(), this.#handlers.isSpare?.(record.method) ?? false),
+            this.push(from, reply, answerRoute(), this.#handlers.isDeferrable?.(record.method) ?? false),
           );
           break;
         case CHANNEL_REPLY:

@@ -2,7 +2,7 @@ import type { ClientRequestArgs } from 'node:http';
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { PAGE_BYTES, PAGE_MEMORY_BYTES_MAX } from '../../base/page-memory.ts';
-import { lentMemory, lentPages } from '../../base/releasable-memory.ts';
+import { releasableMemory, releasablePages } from '../../base/releasable-memory.ts';
 import { WRITE_HEAD_BYTES } from '../../wire/file-operation.ts';
 import { FRAME_BYTES_MAX, PAYLOAD_LARGE_BYTES } from './frame.ts';
 
@@ -209,7 +209,7 @@ export class FrameIntake {
 function memoryOfLarge(length: number): Buffer<ArrayBuffer> {
   const isPages =
     length >= PAGES_BYTES_MIN && length <= PAGE_MEMORY_BYTES_MAX - PAGE_BYTES + WRITE_HEAD_BYTES;
-  return isPages ? lentPages(length, WRITE_HEAD_BYTES) : lentMemory(length);
+  return isPages ? releasablePages(length, WRITE_HEAD_BYTES) : releasableMemory(length);
 }
 
 interface FrameHead {

@@ -17,7 +17,7 @@ export interface Refusal {
   readonly reason: string;
 }
 
-export type Greeting =
+export type HandshakeResult =
   | {
       readonly kind: 'welcome';
       readonly hello: PeerHello;
@@ -40,11 +40,11 @@ export function helloHeaders(own: Introduction, expected: ServerId | null): Reco
 }
 
 /** Checks the introduction of a peer. The version comes first: it defines what the other headers mean. */
-export function greet(
+export function checkIntroduction(
   headers: IncomingHttpHeaders,
   own: Introduction,
   isPeer: (server: ServerId) => boolean,
-): Greeting {
+): HandshakeResult {
   const wire = header(headers, 'leasehold-wire');
   const cluster = header(headers, 'leasehold-cluster');
   const server = header(headers, 'leasehold-server');
@@ -110,7 +110,7 @@ export function wireInCommon(newest: string, oldest: string): number | null {
   return common >= Math.max(low, WIRE_OLDEST) ? common : null;
 }
 
-function refused(status: Refusal['status'], reason: string): Greeting {
+function refused(status: Refusal['status'], reason: string): HandshakeResult {
   return { kind: 'refused', refusal: { status, reason } };
 }
 

@@ -94,7 +94,7 @@ export class PeerLink {
     this.#update(reason);
   }
 
-  trouble(reason: string): void {
+  logUnreachable(reason: string): void {
     if (reason === this.#trouble) return;
     this.#trouble = reason;
     this.#log.warn({ reason }, 'peer not reachable');

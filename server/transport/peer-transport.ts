@@ -9,12 +9,12 @@ import type { ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
 import { STATUS_CODES } from '../../platform/node-http.ts';
 import { MalformedError } from '../../wire/bytes.ts';
-import { serverBehind } from '../security/certified.ts';
+import { certifiedServer } from '../security/certified.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import { Exchange } from './exchange.ts';
 import { FRAME_BYTES_MAX } from './frame.ts';
 import { FrameIntake } from './frame-intake.ts';
-import { greet, helloHeaders, type Introduction, PEER_PATH, type Refusal } from './handshake.ts';
+import { checkIntroduction, helloHeaders, type Introduction, PEER_PATH, type Refusal } from './handshake.ts';
 import { PeerConnection } from './peer-connection.ts';
 import { PeerLink } from './peer-link.ts';
 import {
@@ -180,7 +180,9 @@ export class PeerTransport implements ClusterTransport {
       this.#refuse(request, socket, { status: 403, reason });
       return;
     }
-    const greeting = greet(request.headers, this.#introduction, (server) => this.#dialers.has(server));
+    const greeting = checkIntroduction(request.headers, this.#introduction, (server) =>
+      this.#dialers.has(server),
+    );
     if (greeting.kind === 'refused') {
       this.#refuse(request, socket, greeting.refusal);
       return;
@@ -286,7 +288,7 @@ export class PeerTransport implements ClusterTransport {
       if (dialer.ws !== ws) return;
       dialer.ws = null;
       if (this.#closed || dialer.removed) return;
-      dialer.link.trouble(reason);
+      dialer.link.logUnreachable(reason);
       this.#redialLater(dialer);
       ws.terminate();
     };
@@ -301,7 +303,9 @@ export class PeerTransport implements ClusterTransport {
       );
     });
     ws.on('upgrade', (response) => {
-      const greeting = greet(response.headers, this.#introduction, (server) => this.#dialers.has(server));
+      const greeting = checkIntroduction(response.headers, this.#introduction, (server) =>
+        this.#dialers.has(server),
+      );
       if (greeting.kind === 'refused') return fail(greeting.refusal.reason);
       const { hello } = greeting;
       if (hello.server !== dialer.peer) return fail(`The address of ${dialer.peer} leads to ${hello.server}`);
@@ -310,7 +314,7 @@ export class PeerTransport implements ClusterTransport {
       incarnation = hello.incarnation;
       dialer.commands = hello.commands;
       socket = response.socket;
-      this.#tls?.attend(socket);
+      this.#tls?.track(socket);
     });
     ws.on('open', () => {
       if (dialer.ws !== ws) return;
@@ -419,7 +423,7 @@ export class PeerTransport implements ClusterTransport {
 
 /** Returns why the certificate does not prove the server id of the request; null if it does. */
 function falseClaim(request: IncomingMessage, wallMs: number): string | null {
-  const certified = serverBehind(request.socket, wallMs);
+  const certified = certifiedServer(request.socket, wallMs);
   if (certified === null) return 'It shows no certificate of a server';
   const claims = request.headers['leasehold-server'];
   return claims === certified

@@ -43,7 +43,7 @@ export interface TransportHandlers {
   /** Answers a call of a peer; a thrown `ServiceError` crosses the wire with its code. */
   call(from: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array>;
   /** Returns whether replies to these calls are deferrable; absent: none are. */
-  isSpare?(method: string): boolean;
+  isDeferrable?(method: string): boolean;
 }
 
 /**

@@ -1,31 +1,31 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AssertionFailure } from '../../base/assert.ts';
-import { givePagesBack, isPageAligned, PAGE_BYTES, pageMemory } from '../../base/page-memory.ts';
+import { isPageAligned, PAGE_BYTES, pageMemory, releasePages } from '../../base/page-memory.ts';
 
 test('memory that was given back is there again, and not for who had it', () => {
   const first = pageMemory(PAGE_BYTES).fill(7);
   const view = first.subarray(10, 20);
-  givePagesBack(first);
+  releasePages(first);
   assert.deepEqual([first.length, view.length, view[0]], [0, 0, undefined]);
   const second = pageMemory(3 * PAGE_BYTES);
   assert.equal(second[10], 7, 'the same memory');
   second.fill(8);
   assert.equal(view[0], undefined);
-  givePagesBack(second);
+  releasePages(second);
 });
 
 test('what is lent is nobody else’s, however much that is', () => {
   const all = Array.from({ length: 20 }, (_, at) => pageMemory(PAGE_BYTES).fill(at));
   for (const [at, bytes] of all.entries()) assert.ok(bytes.every((byte) => byte === at));
-  for (const bytes of all) givePagesBack(bytes);
+  for (const bytes of all) releasePages(bytes);
 });
 
 test('memory is given back once, and by who has it', () => {
   const bytes = pageMemory(100);
-  givePagesBack(bytes);
-  assert.throws(() => givePagesBack(bytes), AssertionFailure);
-  assert.throws(() => givePagesBack(Buffer.alloc(PAGE_BYTES)), AssertionFailure);
+  releasePages(bytes);
+  assert.throws(() => releasePages(bytes), AssertionFailure);
+  assert.throws(() => releasePages(Buffer.alloc(PAGE_BYTES)), AssertionFailure);
 });
 
 test('memory is for one write at the most', () => {
@@ -39,6 +39,6 @@ test('pages are what begins at a page of such memory', () => {
   assert.ok(isPageAligned(bytes.subarray(PAGE_BYTES)));
   assert.ok(!isPageAligned(bytes.subarray(25)));
   assert.ok(!isPageAligned(Buffer.alloc(PAGE_BYTES)));
-  givePagesBack(bytes);
+  releasePages(bytes);
   assert.ok(!isPageAligned(bytes));
 });

@@ -180,13 +180,13 @@ test('a right that was renewed too late is a new beginning', async (context) => 
 
 test('a session that is not used is left for another, which acknowledges its own recalls alone', async (context) => {
   const run = new SessionRun(context, 5_000);
-  run.session.use();
+  run.session.markUsed();
   await run.pass(1);
   const { promise, resolve } = Promise.withResolvers<void>();
   run.forgotten = promise;
   run.last().answer({ recalls: [5], through: 3, validMs: 60_000 });
   await run.pass(4_000);
-  run.session.use();
+  run.session.markUsed();
   await run.pass(4_999);
   assert.equal(run.session.session, 1, 'It was used since');
   const { ended } = run;

@@ -22,7 +22,7 @@ test('a record is recognized, and a changed one is not', () => {
 function ledger(acknowledged: number, doubtful: number): Ledger {
   const made = new Ledger();
   for (let i = 0; i < acknowledged; i++) made.acknowledge(made.begin());
-  for (let i = 0; i < doubtful; i++) made.doubt(made.begin());
+  for (let i = 0; i < doubtful; i++) made.markUnknown(made.begin());
   return made;
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { StoryTeller } from '../../client/demo/demo-reporter.ts';
+import { DemoReporter } from '../../client/demo/demo-reporter.ts';
 import { DevControl } from '../../client/dev/dev-control.ts';
 import type { ServerProcess } from '../../client/dev/server-process.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
@@ -36,7 +36,7 @@ describe('orders from the dashboard to who started the servers', () => {
 
   before(async () => {
     control = await DevControl.start();
-    control.attend([puppet as unknown as ServerProcess]);
+    control.watchServers([puppet as unknown as ServerProcess]);
     [url, key] = control.address.split('#') as [string, string];
   });
   after(() => control.close());
@@ -78,7 +78,7 @@ describe('orders from the dashboard to who started the servers', () => {
     const response = await fetch(`${url}/events`, { headers: { authorization } });
     const reader = new StreamEventReader();
     const decoder = new TextDecoder();
-    const story = new StoryTeller(['First', 'Second'], {
+    const story = new DemoReporter(['First', 'Second'], {
       control,
       say: () => undefined,
       beforeAct: (_title, next) => next,

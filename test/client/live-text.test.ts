@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { LiveScreen } from '../../client/live/live-screen.ts';
-import { happeningLine, stateLines } from '../../client/live/live-text.ts';
+import { eventLine, stateLines } from '../../client/live/live-text.ts';
 import type { LiveServer, LiveState } from '../../wire/live-api.ts';
 
 const SERVER: LiveServer = {
@@ -22,7 +22,7 @@ const SERVER: LiveServer = {
 };
 
 test('a happening on one line, with the name of its file', () => {
-  const line = happeningLine({
+  const line = eventLine({
     id: 's2.a.1',
     atMs: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
     server: 's2',

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Memory, type OwnChange, type OwnOutcome } from '../../client/cluster/catalog-cache.ts';
+import { CatalogCache, type OwnChange, type OwnOutcome } from '../../client/cluster/catalog-cache.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 
 const DIRECTORY = 5;
@@ -21,15 +21,19 @@ const UNLINKED: OwnOutcome = {
 };
 
 /** A memory of a directory with two names. */
-function memoryOfTwo(): Memory {
-  const memory = new Memory();
+function memoryOfTwo(): CatalogCache {
+  const memory = new CatalogCache();
   memory.learn(BEFORE, memory.request());
   memory.learnName(DIRECTORY, GONE, 70, memory.request());
   memory.learnName(DIRECTORY, OTHER, 71, memory.request());
   return memory;
 }
 
-function unlink(memory: Memory, between: (since: number) => void, outcome: OwnOutcome | null = UNLINKED) {
+function unlink(
+  memory: CatalogCache,
+  between: (since: number) => void,
+  outcome: OwnOutcome | null = UNLINKED,
+) {
   const since = memory.changing(UNLINK);
   between(since);
   memory.changed(UNLINK, since, outcome);
@@ -119,7 +123,7 @@ test("a change of the directory's own attributes meanwhile is not forgotten", ()
 });
 
 test('of a directory of which nothing is granted nothing is learned', () => {
-  const memory = new Memory();
+  const memory = new CatalogCache();
   const known = unlink(memory, () => undefined);
   assert.deepEqual(known, { attributes: undefined, gone: undefined, other: undefined });
 });
@@ -136,12 +140,18 @@ test('while names are changed, the directory is known by the changes that were a
   const memory = memoryOfTwo();
   const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
   const [first, second] = [memory.changing(UNLINK), memory.changing(rest)];
-  assert.deepEqual([memory.attributes(DIRECTORY), memory.beforeOwn(DIRECTORY)], [undefined, BEFORE]);
+  assert.deepEqual(
+    [memory.attributes(DIRECTORY), memory.attributesBeforeOwn(DIRECTORY)],
+    [undefined, BEFORE],
+  );
   memory.changed(rest, second, { ...UNLINKED, names: [{ parent: DIRECTORY, name: OTHER, inode: null }] });
-  assert.deepEqual(memory.beforeOwn(DIRECTORY), CHANGED);
+  assert.deepEqual(memory.attributesBeforeOwn(DIRECTORY), CHANGED);
   // Executed by one request: the time is certain.
   memory.changed(UNLINK, first, UNLINKED);
-  assert.deepEqual([memory.attributes(DIRECTORY), memory.beforeOwn(DIRECTORY)], [CHANGED, undefined]);
+  assert.deepEqual(
+    [memory.attributes(DIRECTORY), memory.attributesBeforeOwn(DIRECTORY)],
+    [CHANGED, undefined],
+  );
 });
 
 test('of two answers at a time with different times, the later one is shown, and the cluster asked afterwards', () => {
@@ -151,15 +161,18 @@ test('of two answers at a time with different times, the later one is shown, and
   memory.changed(UNLINK, first, UNLINKED);
   const third = memory.changing(UNLINK);
   memory.changed(rest, second, { ...UNLINKED, atNs: '8' });
-  assert.deepEqual(memory.beforeOwn(DIRECTORY), CHANGED);
+  assert.deepEqual(memory.attributesBeforeOwn(DIRECTORY), CHANGED);
   memory.changed(UNLINK, third, UNLINKED);
-  assert.deepEqual([memory.attributes(DIRECTORY), memory.beforeOwn(DIRECTORY)], [undefined, undefined]);
+  assert.deepEqual(
+    [memory.attributes(DIRECTORY), memory.attributesBeforeOwn(DIRECTORY)],
+    [undefined, undefined],
+  );
 });
 
 test('what is not certain while names are changed is not known', () => {
   const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
   const chmod = { names: [], inodes: [DIRECTORY] };
-  const cases: [string, (memory: Memory) => void][] = [
+  const cases: [string, (memory: CatalogCache) => void][] = [
     ['a recall', (memory) => memory.forget(DIRECTORY)],
     ['the end of the session', (memory) => memory.forgetAll()],
     ['an unknown outcome', (memory) => memory.changed(rest, memory.changing(rest))],
@@ -169,14 +182,14 @@ test('what is not certain while names are changed is not known', () => {
     const memory = memoryOfTwo();
     memory.changing(UNLINK);
     happens(memory);
-    assert.equal(memory.beforeOwn(DIRECTORY), undefined, what);
+    assert.equal(memory.attributesBeforeOwn(DIRECTORY), undefined, what);
   }
 });
 
 test('attributes that an own change was granted are known, unless something else became of the inode meanwhile', () => {
   const chmod = { names: [], inodes: [70] };
   const granted = { ...BEFORE, inode: 70, kind: 'file', mode: 0o600 } as Attributes;
-  const cases: [string, Attributes, (memory: Memory) => void, Attributes | undefined][] = [
+  const cases: [string, Attributes, (memory: CatalogCache) => void, Attributes | undefined][] = [
     ['nothing', granted, () => undefined, granted],
     ['a live file', { ...granted, live: true }, () => undefined, undefined],
     ['a recall', granted, (memory) => memory.forget(70), undefined],
@@ -185,7 +198,7 @@ test('attributes that an own change was granted are known, unless something else
     ['one that has ended', granted, (memory) => memory.changed(chmod, memory.changing(chmod)), undefined],
   ];
   for (const [what, attributes, happens, expected] of cases) {
-    const memory = new Memory();
+    const memory = new CatalogCache();
     const since = memory.changing(chmod);
     happens(memory);
     memory.changed(chmod, since, null, attributes);

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { RememberingClient } from '../../client/cluster/caching-client.ts';
+import { CachingClient } from '../../client/cluster/caching-client.ts';
 import { Delegations } from '../../client/cluster/delegations.ts';
 import type { CacheRequest, CommandRequest, NotedRead, QueryRequest } from '../../wire/catalog-api.ts';
 import { decodeBirths } from '../../wire/new-files.ts';
@@ -76,7 +76,7 @@ async function started(t: TestContext) {
   for (const server of cluster.servers) server.intercept = react;
   /** What is about to change, and then the requests by which it does. */
   const changes: string[] = [];
-  const client = new RememberingClient({
+  const client = new CachingClient({
     world: patientWorld,
     servers: cluster.urls,
     changing: async (inodes) => {
@@ -129,7 +129,7 @@ test('a name that was free is no more once it was borne', async (t) => {
   const before = asked.length;
   await assert.rejects(lookup(), { code: 'not-found' });
   assert.equal(asked.length, before, 'It was remembered that there is none');
-  await client.bear('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
+  await client.createWithContents('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   assert.equal((await lookup()).attributes.inode, 77);
   const { cache } = delegations.asOwner([DIRECTORY]);
   assert.deepEqual(owners, [cache], 'It calls back nothing from who bears');
@@ -171,7 +171,7 @@ test('what brings a directory that is called back to the cluster waits for nobod
 test('nobody here believes any more what this client asks to be changed', async (t) => {
   const { client, delegations, changes } = await started(t);
   await client.command({ kind: 'set-attributes', inode: 77, mode: 0o600 });
-  await client.bear('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
+  await client.createWithContents('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   assert.deepEqual(changes, [
     ...['of 77 nothing is believed', 'set-attributes'],
     ...[`of ${DIRECTORY} nothing is believed`, 'births', `of ${DIRECTORY} nothing is believed`],
@@ -180,7 +180,7 @@ test('nobody here believes any more what this client asks to be changed', async 
 
 test('a read that the cluster was told of is remembered, and nothing is forgotten for it', async (t) => {
   const { client, delegations, asked, changes, lookup } = await started(t);
-  await client.bear('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
+  await client.createWithContents('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   const before = (await lookup()).attributes;
   assert.ok(client.validMs(before) > 0);
   const questions = asked.length;
@@ -200,7 +200,7 @@ test('a read that the cluster was told of is remembered, and nothing is forgotte
 
 test('what others have read since is learned, and nothing is forgotten for it', async (t) => {
   const { client, delegations, asked, accessed, reads, acked, lookup } = await started(t);
-  await client.bear('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
+  await client.createWithContents('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   const before = (await lookup()).attributes;
   const questions = asked.length;
   const hear = async (...news: NotedRead[]) => {

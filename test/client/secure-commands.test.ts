@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Command } from 'commander';
-import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.ts';
+import { emptyTokenFile, issueToken } from '../../client/certificates/token-file.ts';
 import type { Finding } from '../../client/doctor/finding.ts';
 import { buildProgram, endOf } from '../../client/main.ts';
 import { formatTokenFile } from '../../wire/tokens.ts';
@@ -23,7 +23,7 @@ let folder: string;
 
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), 'leasehold-commands-'));
-  const { text, known } = drawToken({ name: 'root', role: 'admin', volumes: null }, null);
+  const { text, known } = issueToken({ name: 'root', role: 'admin', volumes: null }, null);
   writeFileSync(join(folder, 'token'), text);
   writeFileSync(join(folder, 'file'), 'contents');
   const book = join(folder, 'tokens.json');

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { Access } from '../../client/transport/access.ts';
 import { Endpoint } from '../../client/transport/endpoint.ts';
-import { addressFrom, findServers } from '../../client/transport/server-search.ts';
+import { addressReportedBy, findServers } from '../../client/transport/server-search.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
@@ -205,20 +205,20 @@ test('a list that makes no sense, or none at all, changes nothing', () =>
 
 test('addresses that cannot be meant for this host are passed over, and the scheme stays', () => {
   const far = 'http://files.example:7401';
-  assert.equal(addressFrom('http://10.0.0.7:7402', far), 'http://10.0.0.7:7402');
+  assert.equal(addressReportedBy('http://10.0.0.7:7402', far), 'http://10.0.0.7:7402');
   for (const told of [
     'http://127.0.0.1:7402',
     'http://127.8.8.8:7402',
     'http://localhost:7402',
     'http://[::1]:7402',
   ]) {
-    assert.equal(addressFrom(told, far), null, told);
-    assert.equal(addressFrom(told, 'http://127.0.0.1:7401'), told, 'From here to here');
+    assert.equal(addressReportedBy(told, far), null, told);
+    assert.equal(addressReportedBy(told, 'http://127.0.0.1:7401'), told, 'From here to here');
   }
-  assert.equal(addressFrom('http://[::ffff:127.0.0.1]:7402', far), null);
-  assert.equal(addressFrom('http://0.0.0.0:7402', 'http://127.0.0.1:7401'), null);
-  assert.equal(addressFrom('http://[::]:7402', 'http://127.0.0.1:7401'), null);
-  assert.equal(addressFrom('http://10.0.0.7:7402', 'https://files.example'), 'https://10.0.0.7:7402');
+  assert.equal(addressReportedBy('http://[::ffff:127.0.0.1]:7402', far), null);
+  assert.equal(addressReportedBy('http://0.0.0.0:7402', 'http://127.0.0.1:7401'), null);
+  assert.equal(addressReportedBy('http://[::]:7402', 'http://127.0.0.1:7401'), null);
+  assert.equal(addressReportedBy('http://10.0.0.7:7402', 'https://files.example'), 'https://10.0.0.7:7402');
   for (const told of ['', '10.0.0.7:7402', 'ftp://10.0.0.7/', 'nonsense'])
-    assert.equal(addressFrom(told, far), null);
+    assert.equal(addressReportedBy(told, far), null);
 });

@@ -83,8 +83,8 @@ test('of two flushes at a time both find what is gone, and neither takes for gon
 
 test('no number is sent that has the catalog forget what a flush names', () => {
   const commands = new UnflushedCommands();
-  assert.equal(commands.lastOf(7), Number.POSITIVE_INFINITY);
+  assert.equal(commands.numberMaxOf(7), Number.POSITIVE_INFINITY);
   for (const number of [3, 1, 2]) commands.answered(7, number);
-  const { missing } = missingOf(commands, commands.lastOf(7));
+  const { missing } = missingOf(commands, commands.numberMaxOf(7));
   assert.deepEqual(missing, []);
 });

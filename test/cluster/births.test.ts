@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
-import type { Birth, BirthOutcome } from '../../wire/new-files.ts';
+import type { FileWithContents, NewFileOutcome } from '../../wire/new-files.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
 import { isLong, onlyLong } from '../long.ts';
@@ -36,7 +36,7 @@ after(async () => {
   await cluster.stop();
 });
 
-function birth(inode: number, name: string, contents: string, parent = root): Birth {
+function birth(inode: number, name: string, contents: string, parent = root): FileWithContents {
   const attributes = {
     mode: 0o640,
     uid: 3,
@@ -48,7 +48,7 @@ function birth(inode: number, name: string, contents: string, parent = root): Bi
   return { parent, name, inode, ...attributes, contents: Buffer.from(contents) };
 }
 
-function born(outcome: BirthOutcome | undefined) {
+function born(outcome: NewFileOutcome | undefined) {
   assert.equal(outcome?.kind, 'born', JSON.stringify(outcome));
   return outcome.attributes;
 }
@@ -76,7 +76,7 @@ test('files that are borne are there with contents and attributes, and are writt
     birth(first + 1, 'b', 'b'.repeat(200_000)),
     birth(first + 2, 'empty', ''),
   ];
-  const outcomes = await client.bear(bearer, births);
+  const outcomes = await client.createWithContents(bearer, births);
   for (const [place, outcome] of outcomes.entries()) {
     const told = born(outcome);
     const { attributes } = await client.query({ kind: 'attributes', inode: first + place });
@@ -103,7 +103,7 @@ test('files that are borne are there with contents and attributes, and are writt
 
 test('what was borne is synced by those who have it, and nobody leads it for that', async () => {
   const { first, bearer } = await client.reserveInodes(10);
-  const [outcome] = await client.bear(bearer, [birth(first, 'synced', 'to be kept')]);
+  const [outcome] = await client.createWithContents(bearer, [birth(first, 'synced', 'to be kept')]);
   const { contents, sizeBytes } = born(outcome);
   const before = await counted(ELECTIONS);
   const syncsBefore = await counted(CATALOG_SYNCS);
@@ -123,13 +123,13 @@ test('what was borne is synced by those who have it, and nobody leads it for tha
 
 test('a name that is taken refuses one and no other, whose number is void at once', async () => {
   const { first, bearer } = await client.reserveInodes(10);
-  await client.bear(bearer, [birth(first, 'taken', 'x')]);
+  await client.createWithContents(bearer, [birth(first, 'taken', 'x')]);
   const births = [
     birth(first + 1, 'taken', 'y'),
     birth(first + 2, 'free', 'z'),
     birth(first + 3, 'n'.repeat(300), 'contents'),
   ];
-  const outcomes = await client.bear(bearer, births);
+  const outcomes = await client.createWithContents(bearer, births);
   const codes = outcomes.map((outcome) => (outcome.kind === 'refused' ? outcome.code : outcome.kind));
   assert.deepEqual(codes, ['exists', 'born', 'name-too-long']);
   assert.equal(await contentsOf(first + 2), 'z');
@@ -153,12 +153,15 @@ test('a name that is taken refuses one and no other, whose number is void at onc
 
 test('a number is borne once, and by whom it was reserved', async () => {
   const { first, bearer } = await client.reserveInodes(10);
-  await client.bear(bearer, [birth(first, 'once', '1')]);
-  const again = await client.bear(bearer, [birth(first, 'twice', '2'), birth(first + 1, 'with it', '2')]);
+  await client.createWithContents(bearer, [birth(first, 'once', '1')]);
+  const again = await client.createWithContents(bearer, [
+    birth(first, 'twice', '2'),
+    birth(first + 1, 'with it', '2'),
+  ]);
   assert.deepEqual(again, [{ kind: 'unborn' }, { kind: 'unborn' }]);
   const other = cluster.ids.find((id) => id !== bearer) as string;
   const single = new ClusterClient({ world: systemWorld, servers: [cluster.url(other)] });
-  const elsewhere = await single.bear(other, [birth(first + 2, 'elsewhere', '3')]);
+  const elsewhere = await single.createWithContents(other, [birth(first + 2, 'elsewhere', '3')]);
   assert.deepEqual(elsewhere, [{ kind: 'unborn' }]);
   await single.close();
   assert.equal(await contentsOf(first), '1');
@@ -167,10 +170,10 @@ test('a number is borne once, and by whom it was reserved', async () => {
 test('what was borne survives the server that bore it, and a retry elsewhere is told so', async () => {
   const { first, bearer } = await client.reserveInodes(10);
   const births = Array.from({ length: 8 }, (_, at) => birth(first + at, `survivor-${at}`, `contents ${at}`));
-  for (const outcome of await client.bear(bearer, births)) born(outcome);
+  for (const outcome of await client.createWithContents(bearer, births)) born(outcome);
   await cluster.kill(bearer);
   for (let at = 0; at < 8; at++) assert.equal(await contentsOf(first + at), `contents ${at}`);
-  const outcomes = await client.bear(bearer, [birth(first + 8, 'late', 'late')]);
+  const outcomes = await client.createWithContents(bearer, [birth(first + 8, 'late', 'late')]);
   assert.deepEqual(outcomes, [{ kind: 'unborn' }]);
   await cluster.restart(bearer);
 });
@@ -183,7 +186,7 @@ test('where one server is away files are borne by the others', async () => {
   let created = 0;
   await until('one is created', async () => {
     const { first, bearer: at } = await client.reserveInodes(1);
-    const [outcome] = await client.bear(at, [birth(first, `two of three ${first}`, 'here')]);
+    const [outcome] = await client.createWithContents(at, [birth(first, `two of three ${first}`, 'here')]);
     if (outcome?.kind === 'born') created = first;
     return created > 0;
   });
@@ -195,13 +198,15 @@ test('births in volumes that want more than a majority are left to the ordinary 
   const all = { kind: 'volume-create', name: 'all', replicas: 3, objectBytes: 4096, policy: 'all' } as const;
   const { volume } = await client.command(all);
   const { first, bearer } = await client.reserveInodes(2);
-  assert.deepEqual(await client.bear(bearer, [birth(first, 'a', 'a', volume.root)]), [{ kind: 'unborn' }]);
+  assert.deepEqual(await client.createWithContents(bearer, [birth(first, 'a', 'a', volume.root)]), [
+    { kind: 'unborn' },
+  ]);
 });
 
 /** As a mount does it: what is not borne is made, by the same number, and written. */
-async function store(birth: Birth, bearer: string): Promise<'borne' | 'made'> {
+async function store(birth: FileWithContents, bearer: string): Promise<'borne' | 'made'> {
   const { inode, parent, name, contents } = birth;
-  const told = await client.bear(bearer, [birth]).catch((error: unknown) => {
+  const told = await client.createWithContents(bearer, [birth]).catch((error: unknown) => {
     if (!(error instanceof ServiceError)) throw error;
     return null;
   });

@@ -70,7 +70,7 @@ async function fork(name: string): Promise<{ inode: number; reserved: readonly s
     const reserved = sets?.[0] ?? [];
     const times = { accessedNs: null, modifiedNs: null, changedNs: null };
     const birth = { parent: root, name: REFUSED, inode: first, mode: 0o600, uid: 0, gid: 0, ...times };
-    const [outcome] = await client.bear(bearer, [{ ...birth, contents: Buffer.from(FIRST) }]);
+    const [outcome] = await client.createWithContents(bearer, [{ ...birth, contents: Buffer.from(FIRST) }]);
     assert.equal(outcome?.kind === 'refused' && outcome.code, 'name-too-long');
     const { attributes } = await client.command({
       ...({ kind: 'create-file', mode: 0o640, uid: 3, gid: 4, exclusive: true } as const),

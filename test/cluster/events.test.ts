@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import type { Happening, LiveResync, LiveState } from '../../wire/live-api.ts';
+import type { LiveResync, LiveState, ServerEvent } from '../../wire/live-api.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
 import { runCli } from '../client/run-cli.ts';
 import { ask, askJson, problemIn } from '../http/ask.ts';
@@ -10,7 +10,7 @@ const LONG_MS = 30_000;
 
 /** A stream of events, read until it shows what is looked for. */
 class Watch {
-  readonly happenings: Happening[] = [];
+  readonly happenings: ServerEvent[] = [];
   resyncs: LiveResync[] = [];
   lastId = '';
   readonly #url: string;
@@ -43,7 +43,7 @@ class Watch {
       for (const { event, data } of reader.push(text)) {
         const state = event === 'state' ? (JSON.parse(data) as LiveState) : null;
         if (event === 'resync') this.resyncs.push(JSON.parse(data) as LiveResync);
-        if (event === 'happened') this.happenings.push(JSON.parse(data) as Happening);
+        if (event === 'happened') this.happenings.push(JSON.parse(data) as ServerEvent);
         if (found(state)) {
           return state;
         }
@@ -131,7 +131,7 @@ describe('events of a cluster', () => {
     const told = events.stdout
       .trim()
       .split('\n')
-      .map((line) => JSON.parse(line) as Happening);
+      .map((line) => JSON.parse(line) as ServerEvent);
     for (const id of cluster.ids) {
       assert.ok(told.some(({ server, kind }) => server === id && kind === 'started'));
       assert.match(top.stdout, new RegExp(`^${id} +serving`, 'm'));
@@ -147,7 +147,7 @@ describe('events of a cluster', () => {
     const told = ['s1', 's2', 's3'].find((id) => id !== primary) as string;
     const watch = new Watch(cluster.url(told), '?watch=main:/greeting');
     // The file was led and left before, which is told as well.
-    const isAfterDeath = ({ kind, path, text }: Happening): boolean =>
+    const isAfterDeath = ({ kind, path, text }: ServerEvent): boolean =>
       kind === 'primary-elected' &&
       path === 'main:/greeting' &&
       text.includes(`the lease of ${primary} had ended`);
@@ -185,7 +185,7 @@ describe('events of a cluster', () => {
 });
 
 /** The id of the stream that came before all happenings: its number is 0. */
-function idBefore(watch: Watch, first: Happening | undefined): string {
+function idBefore(watch: Watch, first: ServerEvent | undefined): string {
   assert.ok(first !== undefined);
   return watch.lastId.replace(/\d+$/, '0');
 }

@@ -4,14 +4,14 @@
  */
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
 const PROGRAM = fileURLToPath(new URL('gone-directory.py', import.meta.url));
 const WAYS = ['rmdir-here', 'replaced-here', 'rmdir-there', 'replaced-there'];
 
-const obstacle = kernelObstacle();
+const obstacle = kernelTransportObstacle();
 if (obstacle !== null) test('directories without a name', { skip: obstacle }, () => undefined);
 else {
   const cluster = await RealCluster.start({ servers: 1 });

@@ -9,7 +9,7 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { mountObstacle } from '../../client/mounts/mount-process.ts';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { ClusterMount, command, type RunResult, run, runOk } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster } from './real-cluster.ts';
 
@@ -57,7 +57,7 @@ const NAMES = [
   'main:',
 ];
 const BAD = Buffer.from([0x61, 0xff]);
-const TRANSPORTS = { native: await mountObstacle(), kernel: kernelObstacle() };
+const TRANSPORTS = { native: await mountObstacle(), kernel: kernelTransportObstacle() };
 
 const cluster = await RealCluster.start({ servers: 1 });
 after(() => cluster.stop());

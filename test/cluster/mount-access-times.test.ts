@@ -4,7 +4,7 @@ import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { mountObstacle } from '../../client/mounts/mount-process.ts';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { GATHER_MS } from '../../fuse/pending/access-times.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { isLong, SERVERS_OF_FORM } from '../long.ts';
@@ -18,7 +18,7 @@ import { RealCluster, until } from './real-cluster.ts';
  * Method: mounts with each option over each transport, and the catalog asked by a client.
  */
 const skip = (await mountObstacle()) ?? false;
-const overKernel = kernelObstacle() === null;
+const overKernel = kernelTransportObstacle() === null;
 const LONG_AGO = new Date(5_000);
 
 const WAYS = [

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { after, test } from 'node:test';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { printedBy } from '../client/run-cli.ts';
 import { ClusterMount, run } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
@@ -58,7 +58,7 @@ const OUTCOMES = {
   ...{ 'create-in': 'EPERM', 'unlink-in': 'EPERM', list: 'x' },
 };
 
-const obstacle = kernelObstacle();
+const obstacle = kernelTransportObstacle();
 const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
 const cluster = skip === false ? await RealCluster.start() : null;
 after(() => cluster?.stop());

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
@@ -42,7 +42,7 @@ same = os.fstat(fd).st_ino == os.stat(first + "/d/e/f").st_ino
 print(os.read(fd, 10).decode().strip(), same, inside, removed, refused(private, file))
 `;
 
-const skip = kernelObstacle() ?? false;
+const skip = kernelTransportObstacle() ?? false;
 
 test('calls of Linux on a mount of a real cluster', { skip, timeout: 300_000 }, async (t) => {
   const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });

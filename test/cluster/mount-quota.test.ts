@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, stat, unlink } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import { mountObstacle } from '../../client/mounts/mount-process.ts';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { onlyLong, SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount, commandOk, run } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -67,7 +67,7 @@ done`;
 
 const TRANSPORTS = [
   { transport: 'native', obstacle: await mountObstacle() },
-  { transport: 'kernel', obstacle: kernelObstacle() },
+  { transport: 'kernel', obstacle: kernelTransportObstacle() },
 ] as const;
 
 const usable = TRANSPORTS.filter(({ obstacle }) => obstacle === null);

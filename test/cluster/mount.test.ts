@@ -4,7 +4,7 @@ import { createReadStream, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { mountObstacle } from '../../client/mounts/mount-process.ts';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { isLong } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { memoryPeakMiB, RealCluster, until } from './real-cluster.ts';
@@ -18,7 +18,7 @@ const MEMORY_MIB_MAX = 512;
 
 const TRANSPORTS = [
   { transport: 'native', obstacle: await mountObstacle() },
-  { transport: 'kernel', obstacle: kernelObstacle() },
+  { transport: 'kernel', obstacle: kernelTransportObstacle() },
 ] as const;
 
 if (TRANSPORTS.some(({ obstacle }) => obstacle === null)) {

@@ -8,7 +8,7 @@ import type { ServerId } from '../../base/ids.ts';
 import { EXIT_LEASE_LOST, EXIT_LEASE_TAKEN } from '../../client/commands/lease.ts';
 import { NamedLeaseClient } from '../../client/lease/named-lease-client.ts';
 import { leaseMembers } from '../../server/named/name-voters.ts';
-import type { GrantedLease, LeaseEvent, LeaseList, LeaseLook } from '../../wire/named-lease-api.ts';
+import type { GrantedLease, LeaseEvent, LeaseList, LeaseQueryAnswer } from '../../wire/named-lease-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type Answer, ask, askJson, problemIn } from '../http/ask.ts';
 import { isLong, onlyLong } from '../long.ts';
@@ -142,7 +142,7 @@ test('of three contenders one works; when it is killed another goes on, in the t
   const first = await resource.next(({ who }) => three.has(who));
   const others = [...three].filter(([who]) => who !== first.who).map(([, contender]) => contender);
   await Promise.all(others.map((contender) => contender.waits()));
-  const look = await askJson<LeaseLook>(cluster.url('s1'), '/v1/leases/three');
+  const look = await askJson<LeaseQueryAnswer>(cluster.url('s1'), '/v1/leases/three');
   assert.deepEqual([look.held, look.owner, look.token], [true, first.who, first.token]);
 
   three.get(first.who)?.signal('SIGKILL');
@@ -276,7 +276,7 @@ test('a launcher that is killed takes keeper and command with it', async () => {
   launcher.kill('SIGKILL');
   await until('the command is gone', async () => !alive(pid));
   await until('the lease is given back', async () => {
-    const { held } = await askJson<LeaseLook>(cluster.url('s1'), '/v1/leases/launched');
+    const { held } = await askJson<LeaseQueryAnswer>(cluster.url('s1'), '/v1/leases/launched');
     return !held;
   });
 });
@@ -350,7 +350,7 @@ test('without a majority a command is stopped before its lease ends, and nobody 
   const contender = new Contender(name, 'alone');
   const { token, pid } = await resource.next(({ who }) => who === 'alone');
   const [first = '', second = ''] = members;
-  const look = JSON.parse((await request(other, 'GET', name)).text) as LeaseLook;
+  const look = JSON.parse((await request(other, 'GET', name)).text) as LeaseQueryAnswer;
   const killedMs = performance.now();
   await Promise.all([cluster.kill(first), cluster.kill(second)]);
   assert.equal(await contender.ended, EXIT_LEASE_LOST);

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import type { QueryResults } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
 import { ClusterMount, run } from './cluster-mount.ts';
@@ -56,7 +56,7 @@ while time.time() < end:
 print(done, refused)
 `;
 
-const obstacle = kernelObstacle();
+const obstacle = kernelTransportObstacle();
 const cluster = obstacle === null ? await RealCluster.start() : null;
 after(() => cluster?.stop());
 

@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, rename, rm, unlink, writeFile } from 'node:fs
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { mountObstacle } from '../../client/mounts/mount-process.ts';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import type { TrashedFile, VolumeInfo } from '../../wire/catalog-api.ts';
 import { ask, askJson, problemIn } from '../http/ask.ts';
 import { onlyLong } from '../long.ts';
@@ -46,7 +46,7 @@ async function store(path: string, body: string): Promise<void> {
 
 const TRANSPORTS = [
   { transport: 'native', obstacle: await mountObstacle() },
-  { transport: 'kernel', obstacle: kernelObstacle() },
+  { transport: 'kernel', obstacle: kernelTransportObstacle() },
 ] as const;
 
 for (const { transport, obstacle } of TRANSPORTS) {
@@ -170,7 +170,7 @@ test('what was kept for long enough is collected, and its replicas go', async ()
 });
 
 test('what is written on while it is in the trash is there when it comes back', {
-  skip: kernelObstacle() ?? false,
+  skip: kernelTransportObstacle() ?? false,
 }, async (t) => {
   await leasehold('volume', 'create', 'open', '--trash', '1h');
   const mount = await ClusterMount.start(cluster, 'open', '--transport', 'kernel');

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import type { Attributes, NotedAccess } from '../../fuse/backend.ts';
+import type { Attributes, RecordedAccess } from '../../fuse/backend.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { type AccessRule, AccessTimes } from '../../fuse/pending/access-times.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
@@ -50,9 +50,9 @@ async function started(t: TestContext, rule = RELATIME, ageMaxMs = 1_000) {
   const state = births.state(WORLD, ageMaxMs);
   const backend = {
     ...withPendingNames(WORLD, births.backend, births, state, () => undefined),
-    noteAccesses: async (noted: readonly NotedAccess[]) => {
+    noteAccesses: async (noted: readonly RecordedAccess[]) => {
       await way.open;
-      await memory.noteAccesses(noted);
+      await memory.recordAccesses(noted);
     },
   };
   const fileSystem = fileSystemOf(WORLD, backend, ROOT, 5_000, () => undefined, {
@@ -315,15 +315,15 @@ test('the sync of the root, and the end of the mount, tell the cluster at once',
 /** The bookkeeping alone, with a cluster that answers what the test says. */
 function alone(t: TestContext) {
   const clock = clockOf(t);
-  const asked: (readonly NotedAccess[])[] = [];
+  const asked: (readonly RecordedAccess[])[] = [];
   const answers: (() => Promise<void>)[] = [];
   const logged: string[] = [];
-  const noteAccesses = async (noted: readonly NotedAccess[]) => {
+  const noteAccesses = async (noted: readonly RecordedAccess[]) => {
     asked.push(noted);
     await answers.shift()?.();
   };
   const log = (level: string, message: string) => void logged.push(`${level}: ${message}`);
-  const times = new AccessTimes(WORLD, { noteAccesses }, RELATIME, log, () => undefined);
+  const times = new AccessTimes(WORLD, { recordAccesses: noteAccesses }, RELATIME, log, () => undefined);
   t.after(() => times.stop());
   return { clock, asked, answers, logged, times };
 }

@@ -70,7 +70,7 @@ test('a name moves with what is renamed here, and goes with what is removed', ()
   assert.deepEqual([names.of(7), names.of(8)], [[A], [B]]);
   names.moved(A, B, false);
   assert.deepEqual([names.of(7), names.of(8), names.isCached(B)], [[B], [], true]);
-  names.gone(B);
+  names.removed(B);
   assert.deepEqual(names.of(7), []);
 });
 

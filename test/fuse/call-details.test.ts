@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
-import { lentMemory } from '../../base/releasable-memory.ts';
+import { releasableMemory } from '../../base/releasable-memory.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -115,7 +115,7 @@ test('what is written to survive a loss of power is counted, although its memory
   for (const flag of [constants.O_SYNC, constants.O_DSYNC]) {
     const { backend, fileSystem, open } = await started(t);
     const handle = await open(constants.O_WRONLY | flag);
-    const bytes = lentMemory(100_000).fill('x');
+    const bytes = releasableMemory(100_000).fill('x');
     assert.equal(await fileSystem.write(handle, 0, bytes, USER), 100_000);
     assert.equal(bytes.length, 0, 'The kernel’s next request has the memory');
     assert.equal(backend.textAt(ROOT, 'f'), 'x'.repeat(100_000));

@@ -21,7 +21,7 @@ function started(world: World = systemWorld) {
   const ask = () => {
     const { promise, resolve, reject } = Promise.withResolvers<string>();
     let limits: { readonly timeoutMs?: number } = {};
-    const answer = reach.ask((given) => {
+    const answer = reach.request((given) => {
       limits = given;
       return promise;
     });

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
-import { replicatedRoom } from '../../fuse/cluster/replicated-capacity.ts';
+import { replicatedCapacity } from '../../fuse/cluster/replicated-capacity.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { FakeCluster } from '../client/fake-cluster.ts';
@@ -144,12 +144,12 @@ const ROOM: readonly (readonly [
 test('room is what all copies have, or as many as a write waits for', () => {
   for (const [disks, bytes] of ROOM) {
     const given = disks.map(([size, servers]) => ({ bytes: size, servers }));
-    assert.equal(replicatedRoom(given, 3, 2), bytes, JSON.stringify(disks));
+    assert.equal(replicatedCapacity(given, 3, 2), bytes, JSON.stringify(disks));
     // In whatever order.
-    assert.equal(replicatedRoom(given.toReversed(), 3, 2), bytes, JSON.stringify(disks));
+    assert.equal(replicatedCapacity(given.toReversed(), 3, 2), bytes, JSON.stringify(disks));
   }
   const disks = [100, 100, 10].map((bytes) => ({ bytes, servers: 1 }));
-  assert.equal(replicatedRoom(disks, 3, 3), 10, 'Where all are waited for, the smallest decides');
-  assert.equal(replicatedRoom(disks, 2, 2), 105);
-  assert.equal(replicatedRoom(disks, 1, 1), 210);
+  assert.equal(replicatedCapacity(disks, 3, 3), 10, 'Where all are waited for, the smallest decides');
+  assert.equal(replicatedCapacity(disks, 2, 2), 105);
+  assert.equal(replicatedCapacity(disks, 1, 1), 210);
 });

@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
-import { lend } from '../../base/releasable-memory.ts';
+import { makeReleasable } from '../../base/releasable-memory.ts';
 import type { Attributes, CreateOutcome, NewFile } from '../../fuse/backend.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { Creates } from '../../fuse/pending/creates.ts';
@@ -204,7 +204,7 @@ test('what is copied to a new file is no part of what others read', async (t) =>
     const read = async (offset: number, length: number): Promise<Uint8Array> => {
       const bytes = Uint8Array.from(await there.read(offset, length));
       // Whoever reads it last gives it back.
-      lend(bytes);
+      makeReleasable(bytes);
       return bytes;
     };
     return { ...there, read };

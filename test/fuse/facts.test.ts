@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { type FactsListing, withFacts } from '../../fuse/cluster/virtual-attributes.ts';
+import { type VirtualListing, withVirtualAttributes } from '../../fuse/cluster/virtual-attributes.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -17,7 +17,7 @@ const OWN = 'user.own';
 /** More than the system has. */
 const ENDED = 2 ** 30;
 
-async function started(t: TestContext, listing: FactsListing) {
+async function started(t: TestContext, listing: VirtualListing) {
   const { title } = process;
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
@@ -26,7 +26,7 @@ async function started(t: TestContext, listing: FactsListing) {
   const state = births.state(systemWorld);
   const backend = withPendingNames(
     systemWorld,
-    withFacts(births.backend, facts, listing),
+    withVirtualAttributes(births.backend, facts, listing),
     births,
     state,
     () => undefined,

@@ -43,7 +43,7 @@ test('holes from before a change are not those from after it, and the cluster is
   known.changed({ sizeBytes: 51_200, modifiedNs: '2', contents: NEXT, before: VERSION });
   assert.equal(known.areHolesUnknown, true);
   assert.equal(sectorCount(await known.present(SPARSE, CLEAN)), 100);
-  assert.equal(known.since(SPARSE), null, 'What was cached before is not valid');
+  assert.equal(known.applyOwnWrites(SPARSE), null, 'What was cached before is not valid');
   const asked = { ...SPARSE, contents: NEXT, holeBytes: 1_024 };
   assert.equal(sectorCount(await known.present(asked, CLEAN)), 98);
   assert.equal(known.areHolesUnknown, false);
@@ -54,7 +54,7 @@ test('of a file without holes the cluster is asked only after a change that may 
   const known = knownOf(dense);
   const change = { sizeBytes: 60_000, modifiedNs: '2', contents: NEXT, before: VERSION };
   known.changed(change);
-  assert.deepEqual([known.areHolesUnknown, known.since(dense)?.sizeBytes], [false, 60_000]);
+  assert.deepEqual([known.areHolesUnknown, known.applyOwnWrites(dense)?.sizeBytes], [false, 60_000]);
   known.leavingHole();
-  assert.deepEqual([known.areHolesUnknown, known.since(dense)], [true, null]);
+  assert.deepEqual([known.areHolesUnknown, known.applyOwnWrites(dense)], [true, null]);
 });

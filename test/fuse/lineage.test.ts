@@ -35,7 +35,7 @@ for (const { what, events, has } of cases) {
     const lineage = new Lineage(version('1.5'));
     for (const event of events.split(' ').filter((one) => one !== '')) {
       const [before = '', contents = ''] = event.split('>');
-      if (event.startsWith('=')) lineage.told(version(event.slice(1)));
+      if (event.startsWith('=')) lineage.answered(version(event.slice(1)));
       else
         lineage.changed({
           contents: version(contents),
@@ -54,7 +54,7 @@ test('a lineage says whether an own change, and all before it, are known to be i
     [changed('1.6', '1.7'), changed('1.5', '1.6'), changed('1.8', '1.9')],
     [false, true, false],
   );
-  assert.deepEqual([lineage.told(version('1.7')), lineage.told(version('1.9'))], [false, true]);
+  assert.deepEqual([lineage.answered(version('1.7')), lineage.answered(version('1.9'))], [false, true]);
 });
 
 test('a lineage does not keep what can follow nothing any more', () => {

@@ -101,11 +101,11 @@ test('those who wait for the same page ask for it once', async () => {
     AGE_MS,
   );
   for (const name of ['a', 'b', 'c']) {
-    assert.equal(await ahead.reach(1, name), false);
+    assert.equal(await ahead.prefetch(1, name), false);
     ahead.found(1, name);
   }
-  const reached = ['d', 'e', 'f'].map((name) => ahead.reach(1, name));
-  assert.equal(await ahead.reach(2, 'other'), false, 'Another directory');
+  const reached = ['d', 'e', 'f'].map((name) => ahead.prefetch(1, name));
+  assert.equal(await ahead.prefetch(2, 'other'), false, 'Another directory');
   assert.equal(pages.length, 1);
   pages[0]?.reject(new Error('The cluster is away'));
   assert.deepEqual(await Promise.all(reached), [true, true, true], 'Each asks by itself then');

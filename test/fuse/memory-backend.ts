@@ -10,8 +10,8 @@ import type {
   FileSystemBackend,
   NewFile,
   NodeKind,
-  NotedAccess,
   Owner,
+  RecordedAccess,
   RenameMode,
   Space,
   XattrMode,
@@ -62,7 +62,7 @@ export class MemoryBackend implements FileSystemBackend {
   readonly #inodes = new Map<number, Inode>();
   readonly calls: Record<string, number> = {};
   /** What was told of as read. */
-  readonly noted: (readonly NotedAccess[])[] = [];
+  readonly noted: (readonly RecordedAccess[])[] = [];
   /** Of all files. */
   policy: 'quorum' | 'read-only' = 'quorum';
   readonly #locks = new Map<number, LockTable>();
@@ -109,7 +109,7 @@ export class MemoryBackend implements FileSystemBackend {
     return false;
   }
 
-  isAway(): boolean {
+  isCatalogAway(): boolean {
     return false;
   }
 
@@ -333,7 +333,7 @@ export class MemoryBackend implements FileSystemBackend {
     return this.#attributes(target);
   }
 
-  async noteAccesses(accesses: readonly NotedAccess[]): Promise<void> {
+  async recordAccesses(accesses: readonly RecordedAccess[]): Promise<void> {
     await this.#reach('noteAccesses');
     this.noted.push(accesses);
     for (const { inode, accessedNs, seen } of accesses) {
@@ -383,7 +383,7 @@ export class MemoryBackend implements FileSystemBackend {
   openFile(inode: number): BackendFile {
     return {
       range: async () => null,
-      keeps: () => false,
+      staysUncommitted: () => false,
       read: async (offset, length) => {
         await this.#reach('read');
         return this.#read(this.#get(inode), offset, length);

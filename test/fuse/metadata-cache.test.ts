@@ -388,7 +388,7 @@ test('a directory’s times do not go back, whatever answers come late', () => {
 test('a name that was lost is not told again because its inode is heard of', () => {
   const { cache } = timed();
   cache.learnEntry(1, 'a', file(7), cache.request(), SERVED);
-  cache.lost(PLACES.a, 7);
+  cache.dropStaleName(PLACES.a, 7);
   cache.learnEntry(1, 'b', file(7), cache.request(), SERVED);
   assert.deepEqual([plain(cache.entry(1, 'a')), plain(cache.entry(1, 'b'))], [undefined, file(7)]);
 });
@@ -400,7 +400,7 @@ test('what was asked for before a name was changed, or before nobody knows what 
   cache.learnEntry(1, 'a', file(7), mark, SERVED);
   assert.equal(plain(cache.entry(1, 'a')), undefined);
   mark = cache.request();
-  cache.forgetAsked();
+  cache.voidPendingAnswers();
   cache.learnEntry(1, 'b', file(8), mark, SERVED);
   assert.equal(plain(cache.entry(1, 'b')), undefined);
 });

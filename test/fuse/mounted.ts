@@ -8,7 +8,7 @@ import type { Readable } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import type { TransportName } from '../../fuse/transports.ts';
 import { onlyLong } from '../long.ts';
 import type { Disturbance } from './memory-backend.ts';
@@ -44,7 +44,7 @@ function missing(error: unknown, obstacle: string): string {
 /** Every way to the kernel, and why it cannot be taken here, or false. */
 const transports: readonly { readonly transport: TransportName; readonly skip: string | false }[] = [
   { transport: 'native', skip: noMount },
-  { transport: 'kernel', skip: kernelObstacle() ?? false },
+  { transport: 'kernel', skip: kernelTransportObstacle() ?? false },
 ];
 
 /** A machine may be much slower than another; what hangs is killed all the same. */

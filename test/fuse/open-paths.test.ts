@@ -45,19 +45,19 @@ test('what is open moves with its path, and with a directory on the way', () => 
 
 test('whether the kernel knows that a path is nobody’s is remembered while something is open by it', () => {
   const paths = new OpenPaths();
-  paths.looked('/f', false);
+  paths.lookedUp('/f', false);
   assert.equal(paths.isAbsent('/f'), false, 'Nobody wants to know');
   paths.opened('/f', ONE, 7);
-  paths.looked('/f', true);
+  paths.lookedUp('/f', true);
   assert.equal(paths.isAbsent('/f'), false);
-  paths.looked('/f', false);
+  paths.lookedUp('/f', false);
   assert.equal(paths.isAbsent('/f'), true);
-  paths.looked('/f', true);
+  paths.lookedUp('/f', true);
   assert.equal(paths.isAbsent('/f'), false);
-  paths.looked('/f', false);
+  paths.lookedUp('/f', false);
   paths.moved('/f', '/g');
   assert.deepEqual([paths.isAbsent('/f'), paths.isAbsent('/g')], [false, false]);
-  paths.looked('/g', false);
+  paths.lookedUp('/g', false);
   paths.opened('/g', TWO, 8);
   assert.equal(paths.isAbsent('/g'), false);
 });

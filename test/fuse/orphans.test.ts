@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../fuse/backend.ts';
-import { Orphans } from '../../fuse/contents/unlinked-files.ts';
+import { UnlinkedFiles } from '../../fuse/contents/unlinked-files.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 test('an open file that lost its name on another mount is kept', async (t) => {
@@ -24,7 +24,7 @@ test('an open file that lost its name on another mount is kept', async (t) => {
       kept.push(inode);
     },
   };
-  const orphans = new Orphans(
+  const orphans = new UnlinkedFiles(
     systemWorld,
     backend,
     () => open,
@@ -34,7 +34,7 @@ test('an open file that lost its name on another mount is kept', async (t) => {
 
   await orphans.keep();
   assert.deepEqual(kept, []);
-  await orphans.look();
+  await orphans.findUnlinked();
   await orphans.keep();
   assert.deepEqual(kept, [2]);
   assert.deepEqual(told, ['an open file without a name was collected']);
@@ -62,7 +62,7 @@ test('an open file that was created without a name is kept, until it has one', a
       kept.push(inode);
     },
   };
-  const orphans = new Orphans(
+  const orphans = new UnlinkedFiles(
     systemWorld,
     backend,
     () => [4],

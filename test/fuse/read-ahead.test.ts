@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { lentMemory } from '../../base/releasable-memory.ts';
+import { releasableMemory } from '../../base/releasable-memory.ts';
 import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/contents/read-ahead.ts';
 import { ReadSource } from '../../fuse/contents/read-source.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -149,7 +149,7 @@ test('the memory of a block ends when all of it was read and taken by all who re
   const source = new ReadSource(
     world,
     async (offset, length) => {
-      const block = lentMemory(length).fill(offset / BLOCK_BYTES + 1);
+      const block = releasableMemory(length).fill(offset / BLOCK_BYTES + 1);
       blocks.push(block);
       return block;
     },
@@ -163,14 +163,14 @@ test('the memory of a block ends when all of it was read and taken by all who re
     readAhead.read(source, one, half, half),
     readAhead.read(source, other, 0, BLOCK_BYTES),
   ]);
-  readAhead.taken(first);
-  readAhead.taken(second);
+  readAhead.release(first);
+  readAhead.release(second);
   // Once more does no harm.
-  readAhead.taken(second);
+  readAhead.release(second);
   await turn();
   assert.equal(beside.length, BLOCK_BYTES, 'somebody has it who has not been answered');
   assert.ok(beside.every((byte) => byte === 1));
-  readAhead.taken(beside);
+  readAhead.release(beside);
   await turn();
   assert.equal(blocks[0]?.length, 0);
   assert.equal(blocks[1]?.length, BLOCK_BYTES, 'the next was read ahead, and nobody has read it');

@@ -17,7 +17,7 @@ function started({ thread = THREAD, isLink = false } = {}) {
   const refused = new RefusedOpens(world);
   refused.refuse(thread, 7, [placeKey(A)], isLink);
   const look = (place: Place, inode: number, kind: NodeKind = 'file'): void => {
-    assert.equal(refused.looksUp(thread, place), true);
+    assert.equal(refused.repeatsLookup(thread, place), true);
     refused.found(thread, place, inode === NOTHING ? null : ({ inode, kind } as Attributes));
   };
   return { refused, clock, look };
@@ -52,19 +52,19 @@ test('what has no name is opened when it comes back without a look-up, but not b
 test('what is looked up and not opened ends it: whatever the thread opens later is another matter', () => {
   const directory = started();
   directory.look(A, 8, 'directory');
-  assert.equal(directory.refused.looksUp(THREAD, B), false);
+  assert.equal(directory.refused.repeatsLookup(THREAD, B), false);
   const absent = started();
   absent.look(A, NOTHING);
   assert.equal(absent.refused.isRepetition(THREAD, 7), false);
   const forbidden = started();
   forbidden.look(A, 8);
-  assert.equal(forbidden.refused.looksUp(THREAD, B), false, 'It has gone on to something else');
+  assert.equal(forbidden.refused.repeatsLookup(THREAD, B), false, 'It has gone on to something else');
   assert.equal(forbidden.refused.isRepetition(THREAD, 8), false);
 });
 
 test('a look-up that is not answered yet is none, and one that was answered long ago has been made use of', () => {
   const { refused, clock, look } = started();
-  refused.looksUp(THREAD, A);
+  refused.repeatsLookup(THREAD, A);
   clock.nowMs = 60_000;
   assert.equal(refused.isRepetition(THREAD, 7), false);
   refused.refuse(THREAD, 7, [placeKey(A)]);
@@ -90,7 +90,7 @@ test('behind the name of what is to get a second one that is looked up, and not 
 
 test('another thread has no part in it', () => {
   const { refused } = started();
-  assert.deepEqual([refused.looksUp(OTHER, A), refused.isRepetition(OTHER, 7)], [false, false]);
+  assert.deepEqual([refused.repeatsLookup(OTHER, A), refused.isRepetition(OTHER, 7)], [false, false]);
 });
 
 test('a symbolic link on the way says nothing of what is behind it', () => {
@@ -102,7 +102,7 @@ test('a symbolic link on the way says nothing of what is behind it', () => {
 
 test('whoever waits long for an answer is not forgotten for others meanwhile', () => {
   const { refused, clock } = started();
-  refused.looksUp(THREAD, A);
+  refused.repeatsLookup(THREAD, A);
   clock.nowMs = 60_000;
   refused.refuse(OTHER, 9, []);
   refused.found(THREAD, A, { inode: 8, kind: 'file' } as Attributes);

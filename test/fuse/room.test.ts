@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Space } from '../../fuse/backend.ts';
-import { Room } from '../../fuse/contents/free-space.ts';
+import { FreeSpace } from '../../fuse/contents/free-space.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -88,34 +88,34 @@ test('what df would tell counts as well', async (t) => {
 });
 
 test('there is room again when that was said, and nobody was refused for a while', () => {
-  const room = new Room(systemWorld, async () => spaceOf(0), 0);
-  room.heard(spaceOf(MIB));
-  assert.equal(room.isTight, false, 'Little is enough for whoever was not refused');
+  const room = new FreeSpace(systemWorld, async () => spaceOf(0), 0);
+  room.update(spaceOf(MIB));
+  assert.equal(room.isShort, false, 'Little is enough for whoever was not refused');
   room.failed(new ServiceError('sealed', 'No matter of room'));
-  assert.equal(room.isTight, false);
+  assert.equal(room.isShort, false);
   room.failed(refusal);
-  assert.equal(room.isTight, true);
-  room.heard(spaceOf(MIB));
-  assert.equal(room.isTight, true, 'Too little for what may be gathered');
-  room.heard(spaceOf(0, { totalBytes: 0 }));
-  assert.equal(room.isTight, true, 'Nobody knows');
-  room.heard(spaceOf(100 * MIB));
-  assert.equal(room.isTight, false);
-  room.heard(spaceOf(0, { totalBytes: 0 }));
-  assert.equal(room.isTight, false, 'Nobody knows');
-  room.heard(spaceOf(100 * MIB, { freeInodes: 0 }));
-  assert.equal(room.isTight, true);
-  room.heard(spaceOf(2 * MIB, { totalBytes: 10 * MIB }));
-  assert.equal(room.isTight, false, 'Much of a small volume is free');
-  const held = new Room(systemWorld, async () => spaceOf(0));
+  assert.equal(room.isShort, true);
+  room.update(spaceOf(MIB));
+  assert.equal(room.isShort, true, 'Too little for what may be gathered');
+  room.update(spaceOf(0, { totalBytes: 0 }));
+  assert.equal(room.isShort, true, 'Nobody knows');
+  room.update(spaceOf(100 * MIB));
+  assert.equal(room.isShort, false);
+  room.update(spaceOf(0, { totalBytes: 0 }));
+  assert.equal(room.isShort, false, 'Nobody knows');
+  room.update(spaceOf(100 * MIB, { freeInodes: 0 }));
+  assert.equal(room.isShort, true);
+  room.update(spaceOf(2 * MIB, { totalBytes: 10 * MIB }));
+  assert.equal(room.isShort, false, 'Much of a small volume is free');
+  const held = new FreeSpace(systemWorld, async () => spaceOf(0));
   held.failed(refusal);
-  held.heard(spaceOf(100 * MIB));
-  assert.equal(held.isTight, true, 'Other servers may have the room than those of the next file');
+  held.update(spaceOf(100 * MIB));
+  assert.equal(held.isShort, true, 'Other servers may have the room than those of the next file');
 });
 
 test('while there is none, whoever writes has it looked for, and not with each write', async () => {
   let asked = 0;
-  const room = new Room(
+  const room = new FreeSpace(
     systemWorld,
     async () => {
       asked++;
@@ -123,20 +123,20 @@ test('while there is none, whoever writes has it looked for, and not with each w
     },
     0,
   );
-  assert.equal(room.isTight, false);
+  assert.equal(room.isShort, false);
   assert.equal(asked, 0);
   room.failed(refusal);
-  assert.equal(room.isTight, true);
+  assert.equal(room.isShort, true);
   await turn();
-  assert.equal(room.isTight, false);
+  assert.equal(room.isShort, false);
   room.failed(refusal);
-  assert.equal(room.isTight, true);
+  assert.equal(room.isShort, true);
   assert.equal(asked, 1);
 });
 
 test('while nobody says how much there is, what was heard last counts', async () => {
   let asked = 0;
-  const room = new Room(
+  const room = new FreeSpace(
     systemWorld,
     async () => {
       asked++;
@@ -145,8 +145,8 @@ test('while nobody says how much there is, what was heard last counts', async ()
     0,
   );
   room.failed(refusal);
-  assert.equal(room.isTight, true);
+  assert.equal(room.isShort, true);
   await turn();
-  assert.equal(room.isTight, true);
+  assert.equal(room.isShort, true);
   assert.equal(asked, 1);
 });

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Attributes } from '../../fuse/backend.ts';
-import { SeenContents } from '../../fuse/pending/seen-contents.ts';
+import { KnownVersions } from '../../fuse/pending/seen-contents.ts';
 
 const FILE = { inode: 7, kind: 'file', live: false, contents: { epoch: 1, seq: 1 } } as Attributes;
 const NEWER = { epoch: 1, seq: 2 };
 
 test('after a write of the mount the contents are unknown, until the catalog knows the new ones', () => {
-  const seen = new SeenContents();
+  const seen = new KnownVersions();
   seen.learn(FILE, seen.request());
   assert.deepEqual(seen.of(7), FILE.contents);
   const before = seen.request();
@@ -24,7 +24,7 @@ test('after a write of the mount the contents are unknown, until the catalog kno
 });
 
 test('of a live file and of what is no file nothing is known', () => {
-  const seen = new SeenContents();
+  const seen = new KnownVersions();
   seen.learn({ ...FILE, live: true }, seen.request());
   seen.learn({ ...FILE, kind: 'symlink' }, seen.request());
   assert.equal(seen.of(7), undefined);

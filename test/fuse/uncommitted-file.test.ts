@@ -16,7 +16,7 @@ import type {
   NewFile,
 } from '../../fuse/backend.ts';
 import { UncommittedFile, type UncommittedFileParts } from '../../fuse/pending/uncommitted-file.ts';
-import { BIRTH_BYTES_MAX } from '../../wire/new-files.ts';
+import { NEW_FILE_BYTES_MAX } from '../../wire/new-files.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const SIZE_MAX = 3_000;
@@ -237,11 +237,11 @@ test('what is too large, or is too much together with others, is written at the 
     const { file, cluster, calls } = started();
     await file.write(0, [bytesOf('small')]);
     cluster.isFull = isFull;
-    await file.write(isFull ? 5 : BIRTH_BYTES_MAX, [bytesOf('more')]);
+    await file.write(isFull ? 5 : NEW_FILE_BYTES_MAX, [bytesOf('more')]);
     assert.deepEqual(calls, ['make', 'write on 0.0', 'write']);
   }
   const { file, calls } = started();
-  await file.append(new Uint8Array(BIRTH_BYTES_MAX - 1));
+  await file.append(new Uint8Array(NEW_FILE_BYTES_MAX - 1));
   await file.append(bytesOf('more'));
   assert.deepEqual(calls, ['make', 'write on 0.0', 'append']);
 });
@@ -252,12 +252,16 @@ test('while the cluster is told of it, and where it may know of it, nothing is c
   cluster.answer = promise;
   cluster.outcome = 'not-created';
   cluster.makeFails = new Error('Fails by intent');
-  assert.ok(file.takes({ mode: 0o600 }) && file.keeps(1));
+  assert.ok(file.takes({ mode: 0o600 }) && file.staysUncommitted(1));
   const coming = assert.rejects(file.commit.start('with-contents'));
-  assert.deepEqual([file.takes({ mode: 0o600 }), file.keeps(1)], [false, false], 'On its way');
+  assert.deepEqual([file.takes({ mode: 0o600 }), file.staysUncommitted(1)], [false, false], 'On its way');
   resolve();
   await coming;
-  assert.deepEqual([file.takes({ mode: 0o600 }), file.keeps(1)], [false, false], 'It may be there');
+  assert.deepEqual(
+    [file.takes({ mode: 0o600 }), file.staysUncommitted(1)],
+    [false, false],
+    'It may be there',
+  );
   cluster.makeFails = null;
   cluster.outcome = 'refused';
   await file.commit.start('with-contents');
@@ -389,7 +393,7 @@ for (const isNamed of [false, true]) {
         await assert.rejects(file.append(bytesOf('more')), { errno: 'EIO' });
         assert.deepEqual(await file.read(0, 9), Uint8Array.of(1));
         assert.deepEqual(
-          [calls.length, told.keptBytes, file.commit.there !== null],
+          [calls.length, told.keptBytes, file.commit.clusterFile !== null],
           [made.length + 2, 0, true],
         );
       });
@@ -420,7 +424,7 @@ test('where another client has the name nothing is written to its file, and no a
     Object.assign(cluster, { outcome, refusal: taken, makeFails: taken });
     await assert.rejects(file.arrive(), taken);
     assert.deepEqual(
-      [file.commit.isUnsent, file.keeps(9), file.takes({ mode: 0o600 })],
+      [file.commit.isUnsent, file.staysUncommitted(9), file.takes({ mode: 0o600 })],
       [false, false, false],
     );
     Object.assign(cluster, { outcome: 'created', makeFails: null });
@@ -471,6 +475,6 @@ test('what can be done at the cluster alone has it there before', async () => {
     const { file, calls } = started();
     await file.append(bytesOf('text'));
     await work(file);
-    assert.deepEqual([calls, file.commit.there !== null], [expected, true]);
+    assert.deepEqual([calls, file.commit.clusterFile !== null], [expected, true]);
   }
 });

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
-import { lentMemory } from '../../base/releasable-memory.ts';
+import { releasableMemory } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import type { FileState } from '../../fuse/backend.ts';
 import { Budget } from '../../fuse/pending/budget.ts';
@@ -330,7 +330,7 @@ test('a writer whose room came from chunks that were given up is told of the fai
 
 test('what was written gives its memory back once the cluster has it, unless it failed, or was cut in two', async () => {
   const { sent, writes } = setUp();
-  const [whole, failing, cut] = [MEBIBYTE, MEBIBYTE, MEBIBYTE].map((size) => lentMemory(size).fill(5));
+  const [whole, failing, cut] = [MEBIBYTE, MEBIBYTE, MEBIBYTE].map((size) => releasableMemory(size).fill(5));
   assert.ok(whole !== undefined && failing !== undefined && cut !== undefined);
   await writes.write(0, whole.subarray(80));
   const drained = writes.drain();

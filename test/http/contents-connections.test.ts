@@ -11,7 +11,7 @@ import type { Duplex } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { type FastifyInstance, fastify } from 'fastify';
 import { Access } from '../../client/transport/access.ts';
-import { DirectHttp, NoContentsError } from '../../client/transport/direct-http.ts';
+import { DirectHttp, NoWriteConnectionsError } from '../../client/transport/direct-http.ts';
 import { Endpoint } from '../../client/transport/endpoint.ts';
 import { Traffic } from '../../client/transport/traffic.ts';
 import { ContentsConnections } from '../../server/http/contents-connections.ts';
@@ -218,7 +218,7 @@ test('the end of the server ends them', async (context) => {
 test('a server that has none is written to in the ordinary way', async (context) => {
   const served = await serve(context, false);
   const whole = bytesOf(300_000);
-  await assert.rejects(writesTo(context, served.url).request(written([whole])), NoContentsError);
+  await assert.rejects(writesTo(context, served.url).request(written([whole])), NoWriteConnectionsError);
   const events = { lost: () => undefined, elsewhere: () => false };
   const endpoint = new Endpoint(patientWorld, served.url.origin, true, events, Access.NONE);
   context.after(() => endpoint.close());

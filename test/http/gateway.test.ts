@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { RequestNames } from '../../server/requests/numbered-requests.ts';
+import { NumberedRequests } from '../../server/requests/numbered-requests.ts';
 import type { CommandResults } from '../../wire/catalog-api.ts';
 import { encodeWriteParts } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, WriteResult } from '../../wire/http-api.ts';
@@ -534,7 +534,7 @@ describe('the gateway', () => {
 
 test('request names: each number once, and never far ahead of one still in use', () => {
   let drawn = 0;
-  const names = new RequestNames(() => ++drawn);
+  const names = new NumberedRequests(() => ++drawn);
   const stuck = names.acquire(null);
   const seen = new Set<string>();
   for (let count = 0; count < 500; count++) {

@@ -63,7 +63,7 @@ test('what is put into a row is what is read', () => {
           registers.set(command.cell, command.register);
           if (!beliefs.has(command.cell)) beliefs.set(command.cell, null);
         } else if (command.kind === 'belief') {
-          table.setBelief(rowOf(command.cell), command.lease);
+          table.setKnownLease(rowOf(command.cell), command.lease);
           beliefs.set(command.cell, command.lease);
         } else {
           const row = table.find(command.cell);
@@ -81,7 +81,7 @@ test('what is put into a row is what is read', () => {
         const expected = registers.get(id);
         if (expected !== undefined) assert.deepEqual(table.register(row), expected);
         const { holder, incarnation, untilMs, uid } = belief ?? {};
-        const held = table.belief(row);
+        const held = table.knownLease(row);
         assert.deepEqual(held, belief === null ? null : { holder, incarnation, untilMs, uid });
       }
     }),

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { Wheel, type WheelLinks } from '../../lease/timing-wheel.ts';
+import { TimingWheel, type WheelLinks } from '../../lease/timing-wheel.ts';
 
 const ROWS = 16;
 const START_MS = 1_000_000.4;
@@ -13,7 +13,7 @@ const LATE_MS = 1.5;
 /** The largest power of two that is at most `LATE_MS`. */
 const TICK_MS = 1;
 
-function wheelNew(): Wheel {
+function wheelNew(): TimingWheel {
   const next = new Map<number, number>();
   const previous = new Map<number, number>();
   const due = new Map<number, number>();
@@ -25,7 +25,7 @@ function wheelNew(): Wheel {
     due: (row) => due.get(row) ?? NaN,
     setDue: (row, tick) => due.set(row, tick >>> 0),
   };
-  return new Wheel(links, START_MS, LATE_MS);
+  return new TimingWheel(links, START_MS, LATE_MS);
 }
 
 const row = fc.nat(ROWS - 1);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { Observer } from '../../server/live/observer.ts';
-import { Happenings } from '../../server/live/server-events.ts';
+import { ServerEvents } from '../../server/live/server-events.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const S1 = 's1' as ServerId;
@@ -14,7 +14,7 @@ const FILE = 7 as FileId;
 function world() {
   const time = { nowMs: 1_000 };
   const away = new Set<ServerId>();
-  const happenings = new Happenings({
+  const happenings = new ServerEvents({
     self: S2,
     life: 'x',
     nowMs: () => time.nowMs,
@@ -40,7 +40,7 @@ const replica = (counter: number, isFirstLed = false) => ({ file: FILE, epoch: {
 describe('what a server tells of itself', () => {
   test('a primary is elected after the lease of the one before has ended', () => {
     const { time, observer, happenings } = world();
-    observer.leaseHeard(FILE, S1, 3_000);
+    observer.leaseLearned(FILE, S1, 3_000);
     time.nowMs = 3_104;
     observer.leaseChanged(FILE, 5_104);
     observer.marked(replica(3), 'reset-started', '3@s2');
@@ -58,7 +58,7 @@ describe('what a server tells of itself', () => {
   });
 
   for (const [title, arrange, expected] of [
-    ['given back', (o: Observer) => o.leaseHeard(FILE, S1, 9_000), /: s1 had given its lease back, and/],
+    ['given back', (o: Observer) => o.leaseLearned(FILE, S1, 9_000), /: s1 had given its lease back, and/],
     ['never heard of', () => undefined, /: nobody held its lease, and/],
     [
       'its own',
@@ -136,7 +136,8 @@ describe('what a server tells of itself', () => {
 
   test('a server that is drained says so once, and once when it holds nothing any more', () => {
     const { observer, texts } = world();
-    for (const state of ['in', 'draining', 'draining', 'out', 'out'] as const) observer.membershipIs(state);
+    for (const state of ['in', 'draining', 'draining', 'out', 'out'] as const)
+      observer.membershipChanged(state);
     assert.deepEqual(texts(), [
       's2 is being drained: each of its replicas stays until another server has it whole.',
       's2 holds nothing any more and may be switched off: every file has its replicas elsewhere.',

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { liveFileOf } from '../../server/live/live-file.ts';
 import { Rates } from '../../server/live/rates.ts';
-import type { LivePart, LiveStanding } from '../../wire/live-api.ts';
+import type { LivePart, LiveReplica } from '../../wire/live-api.ts';
 
 const MEMBERS = ['s1', 's2', 's3'];
 const NO_LEASE = { holder: null, remainingMs: 0 };
 
-function heard(server: string, standing: Partial<LiveStanding>, ageMs = 50, isThere = true) {
-  const file: LiveStanding = {
+function heard(server: string, standing: Partial<LiveReplica>, ageMs = 50, isThere = true) {
+  const file: LiveReplica = {
     file: 7,
     role: 'backup',
     epoch: 2,
@@ -96,7 +96,7 @@ test('a file that nobody has heard of', () => {
 test('rates are of the last moment, and begin anew with a new life', () => {
   const rates = new Rates();
   const say = (life: string, atMs: number, writes: number) =>
-    rates.heard('s1', { life, writes, reads: 2 * writes }, atMs);
+    rates.addSample('s1', { life, writes, reads: 2 * writes }, atMs);
   assert.deepEqual(rates.of('s1'), { writesPerS: 0, readsPerS: 0 });
   for (let atMs = 0; atMs <= 5_000; atMs += 250) say('a', atMs, atMs);
   assert.deepEqual(rates.of('s1'), { writesPerS: 1_000, readsPerS: 2_000 });

@@ -20,7 +20,7 @@ class FakeDriver {
   constructor(voters: VotersView | null) {
     this.voters = voters;
   }
-  adopt(view: VotersView): void {
+  adoptVoters(view: VotersView): void {
     if (view.number > (this.voters?.number ?? 0)) this.voters = view;
   }
   clockMs(): number {

@@ -8,7 +8,7 @@ import type { LeaseOutcome } from '../../lease/actions.ts';
 import type { VotersView } from '../../lease/voters.ts';
 import type { ClockMemory } from '../../server/drivers/lease-link.ts';
 import { WakeQueue } from '../../server/drivers/wake-queue.ts';
-import { NamedLeaseDriver, type VotersMemory } from '../../server/named/named-lease-driver.ts';
+import { NamedLeaseDriver, type VotersStore } from '../../server/named/named-lease-driver.ts';
 import { Clock } from '../../server/process/clock.ts';
 import { leaseNoteText } from '../../wire/named-lease.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -32,7 +32,7 @@ class RememberedClock implements ClockMemory {
 }
 
 /** What a server keeps of its voters, as a data folder does. */
-class VotersFolder implements VotersMemory {
+class VotersFolder implements VotersStore {
   voters: VotersView | 'first' | null = 'first';
   fails = false;
 
@@ -130,7 +130,7 @@ describe('names among five servers', () => {
       [1, 2, 3].map(async (session) => {
         const driver = cluster.driver(place + session);
         const askedMs = systemWorld.nowMs();
-        const outcome = await driver.ask(name, acquire(name, session), ASK_MS);
+        const outcome = await driver.execute(name, acquire(name, session), ASK_MS);
         return { name, session, outcome, askedMs, answeredMs: systemWorld.nowMs() };
       }),
     );
@@ -163,22 +163,22 @@ describe('names among five servers', () => {
     using cluster = new NamedCluster();
     await cluster.ready();
     const [first, second] = [cluster.driver(0), cluster.driver(3)];
-    const one = await first.ask('n', acquire('n', 1), ASK_MS);
+    const one = await first.execute('n', acquire('n', 1), ASK_MS);
     assert.ok(one.kind === 'granted');
     const members = first.membersOf('n');
     assert.equal(members.length, 3);
-    const taken = await second.ask('n', acquire('n', 2), ASK_MS);
+    const taken = await second.execute('n', acquire('n', 2), ASK_MS);
     assert.ok(taken.kind === 'taken' && taken.lease.token === one.lease.token);
     const refresh = { kind: 'refresh', session: 1, spanMs: LEASE_MS, note: null } as const;
-    const again = await second.ask('n', refresh, ASK_MS);
+    const again = await second.execute('n', refresh, ASK_MS);
     assert.ok(again.kind === 'granted' && again.lease.token === one.lease.token);
     const known = members.filter((id) => cluster.drivers.get(id)?.claimOf('n')?.session === 1);
     assert.ok(known.length >= 2, 'A majority of its members believes it');
     const count = [...cluster.drivers.values()].flatMap((driver) => [...driver.claims()]).length;
     assert.ok(count >= 2 && count <= 3, 'And nobody else');
-    const released = await second.ask('n', { kind: 'release', session: 1 }, ASK_MS);
+    const released = await second.execute('n', { kind: 'release', session: 1 }, ASK_MS);
     assert.equal(released.kind, 'free');
-    const next = await second.ask('n', acquire('n', 2), ASK_MS);
+    const next = await second.execute('n', acquire('n', 2), ASK_MS);
     assert.ok(next.kind === 'granted' && next.lease.token > one.lease.token);
     assert.deepEqual(cluster.fatal, []);
   });
@@ -191,25 +191,25 @@ describe('names among five servers', () => {
     const members = driver.membersOf(name);
     const others = FIVE.filter((id) => !members.includes(id) && id !== 's1');
     for (const id of others) cluster.network.cut('s1' as ServerId, id);
-    assert.equal((await driver.ask(name, { kind: 'look' }, ASK_MS)).kind, 'free');
+    assert.equal((await driver.execute(name, { kind: 'look' }, ASK_MS)).kind, 'free');
     for (const id of members.slice(0, 2)) cluster.network.cut('s1' as ServerId, id);
-    assert.equal((await driver.ask(name, acquire(name, 1), 300)).kind, 'unknown');
+    assert.equal((await driver.execute(name, acquire(name, 1), 300)).kind, 'unknown');
     cluster.network.heal();
-    assert.equal((await driver.ask(name, acquire(name, 1), ASK_MS)).kind, 'granted');
+    assert.equal((await driver.execute(name, acquire(name, 1), ASK_MS)).kind, 'granted');
   });
 });
 
 test('after a start a server says for how long it stays silent; at its end, that nothing is known', async () => {
   using cluster = new NamedCluster();
   const driver = cluster.driver(0);
-  await assert.rejects(driver.ask('n', { kind: 'look' }, ASK_MS), (error) => {
+  await assert.rejects(driver.execute('n', { kind: 'look' }, ASK_MS), (error) => {
     assert.ok(error instanceof ServiceError && error.code === 'recovering');
     const retryAfterMs = error.details.retryAfterMs ?? 0;
     return retryAfterMs > 0 && retryAfterMs <= LEASE_MS + 2 * SKEW_MS;
   });
   await cluster.ready();
   for (const id of FIVE.slice(1)) cluster.network.cut('s1' as ServerId, id);
-  const waiting: Promise<LeaseOutcome> = driver.ask('n', { kind: 'look' }, ASK_MS);
+  const waiting: Promise<LeaseOutcome> = driver.execute('n', { kind: 'look' }, ASK_MS);
   driver.close();
   assert.deepEqual(await waiting, { kind: 'unknown' });
 });
@@ -219,9 +219,9 @@ describe('the clocks of all servers are set back', () => {
   const BACK_MS = 1_500;
 
   async function tokenOf(cluster: NamedCluster, session: number): Promise<number> {
-    const outcome = await cluster.driver(0).ask('n', acquire('n', session), ASK_MS);
+    const outcome = await cluster.driver(0).execute('n', acquire('n', session), ASK_MS);
     assert.ok(outcome.kind === 'granted', JSON.stringify(outcome));
-    await cluster.driver(1).ask('n', { kind: 'release', session }, ASK_MS);
+    await cluster.driver(1).execute('n', { kind: 'release', session }, ASK_MS);
     return outcome.lease.token;
   }
 
@@ -236,7 +236,7 @@ describe('the clocks of all servers are set back', () => {
     using after = new NamedCluster(three, () => three, memories);
     assert.ok(after.driver(0).recoveringMs() > LEASE_MS + BACK_MS / 2);
     await assert.rejects(
-      after.driver(0).ask('n', { kind: 'look' }, ASK_MS),
+      after.driver(0).execute('n', { kind: 'look' }, ASK_MS),
       /ms behind what it has shown before/,
     );
     await after.ready();
@@ -261,7 +261,7 @@ describe('the clocks of all servers are set back', () => {
     using cluster = new NamedCluster(three, () => three, memories);
     await cluster.ready();
     for (const id of three.slice(1)) (memories.get(id) as RememberedClock).fails = true;
-    assert.equal((await cluster.driver(0).ask('n', acquire('n', 1), 300)).kind, 'unknown');
+    assert.equal((await cluster.driver(0).execute('n', acquire('n', 1), 300)).kind, 'unknown');
     assert.equal(isUsable(cluster.driver(1)), false);
     assert.deepEqual(cluster.fatal, []);
   });
@@ -286,7 +286,7 @@ test('bytes that make no sense are dropped, and servers with other servers are n
   for (const bytes of [[], [1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6]]) {
     driver.receive('s2' as ServerId, Uint8Array.from(bytes));
   }
-  const granted = await driver.ask('n', acquire('n', 1), ASK_MS);
+  const granted = await driver.execute('n', acquire('n', 1), ASK_MS);
   assert.equal(granted.kind, 'granted', 'Two of three are a majority');
   assert.equal(cluster.drivers.get(stranger)?.claimOf('n'), null, 'The third has not heard of it');
   assert.ok(cluster.logged.some((line) => line.includes('other --peer servers')));
@@ -307,19 +307,19 @@ describe('voters that change', () => {
     const { cluster } = voting();
     using _ended = cluster;
     await cluster.ready();
-    const first = await cluster.driver(1).ask('n', acquire('n', 1), ASK_MS);
+    const first = await cluster.driver(1).execute('n', acquire('n', 1), ASK_MS);
     assert.ok(first.kind === 'granted');
     const joint = { ...later, number: 2, members: { servers: [one], perCell: 3 }, joint: later.members };
-    cluster.driver(1).adopt(joint);
+    cluster.driver(1).adoptVoters(joint);
     assert.equal(cluster.driver(1).voterCount, 1);
     // The others refuse the later view until they have it, too.
-    const waits = cluster.driver(1).ask('n', acquire('n', 2), ASK_MS);
-    const asked = cluster.driver(2).ask('n', { kind: 'look' }, ASK_MS);
-    for (const driver of cluster.drivers.values()) driver.adopt(joint);
+    const waits = cluster.driver(1).execute('n', acquire('n', 2), ASK_MS);
+    const asked = cluster.driver(2).execute('n', { kind: 'look' }, ASK_MS);
+    for (const driver of cluster.drivers.values()) driver.adoptVoters(joint);
     assert.deepEqual([(await waits).kind, (await asked).kind], ['taken', 'seen']);
-    for (const driver of cluster.drivers.values()) driver.adopt(later);
+    for (const driver of cluster.drivers.values()) driver.adoptVoters(later);
     const refresh = { kind: 'refresh', session: 1, spanMs: LEASE_MS, note: null } as const;
-    const again = await cluster.driver(2).ask('n', refresh, ASK_MS);
+    const again = await cluster.driver(2).execute('n', refresh, ASK_MS);
     assert.ok(again.kind === 'free' || (again.kind === 'granted' && again.lease.token === first.lease.token));
     assert.equal(cluster.driver(0).voterCount, 3);
     assert.deepEqual(cluster.fatal, []);
@@ -330,12 +330,12 @@ describe('voters that change', () => {
     using _ended = cluster;
     const folder = folders.get(one) as VotersFolder;
     folder.fails = true;
-    assert.throws(() => cluster.driver(0).adopt(later));
+    assert.throws(() => cluster.driver(0).adoptVoters(later));
     assert.equal(cluster.driver(0).voters?.number, 1);
     folder.fails = false;
-    cluster.driver(0).adopt(later);
+    cluster.driver(0).adoptVoters(later);
     assert.deepEqual([folder.voters, cluster.driver(0).voters], [later, later]);
-    cluster.driver(0).adopt({ ...later, number: 2 });
+    cluster.driver(0).adoptVoters({ ...later, number: 2 });
     assert.deepEqual(cluster.driver(0).voters, later, 'It goes by no earlier one again');
   });
 
@@ -344,7 +344,7 @@ describe('voters that change', () => {
     using _ended = cluster;
     await cluster.ready();
     const driver = cluster.driver(0);
-    driver.adopt({ ...later, clockMs: driver.clockMs() + 60_000 });
+    driver.adoptVoters({ ...later, clockMs: driver.clockMs() + 60_000 });
     assert.equal(driver.isSilent, true);
     assert.throws(() => driver.assertUsable());
   });
@@ -354,12 +354,12 @@ describe('voters that change', () => {
     (folders.get(one) as VotersFolder).voters = null;
     using cluster = new NamedCluster([one, two, three], () => [one], undefined, folders);
     await cluster.ready();
-    await assert.rejects(cluster.driver(0).ask('n', acquire('n', 1), ASK_MS), { code: 'recovering' });
-    const asked = await cluster.driver(1).ask('n', acquire('n', 1), 200);
+    await assert.rejects(cluster.driver(0).execute('n', acquire('n', 1), ASK_MS), { code: 'recovering' });
+    const asked = await cluster.driver(1).execute('n', acquire('n', 1), 200);
     assert.equal(asked.kind, 'unknown', 'No other server votes');
-    cluster.driver(0).adopt({ number: 1, members: { servers: [one], perCell: 3 }, clockMs: 0 });
+    cluster.driver(0).adoptVoters({ number: 1, members: { servers: [one], perCell: 3 }, clockMs: 0 });
     assert.equal((folders.get(one) as VotersFolder).voters, 'first');
-    const after = await cluster.driver(1).ask('n', acquire('n', 1), ASK_MS);
+    const after = await cluster.driver(1).execute('n', acquire('n', 1), ASK_MS);
     assert.equal(after.kind, 'granted');
   });
 });

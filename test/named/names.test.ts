@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
-import { firstVoters, LeasePlaces, leaseCell, leaseMembers } from '../../server/named/name-voters.ts';
+import { firstVoters, leaseCell, leaseMembers, NameVotersByView } from '../../server/named/name-voters.ts';
 import {
   isLeaseKey,
   isLeaseName,
@@ -40,13 +40,13 @@ test('a cell is the beginning of SHA-256, so that nobody finds a name with the c
 
 test('what is remembered of a name is what is computed for it', () => {
   const servers = serversOf(5);
-  const places = new LeasePlaces(firstVoters(servers));
+  const places = new NameVotersByView(firstVoters(servers));
   for (const name of [...names.slice(0, 1_500), ...names.slice(0, 100)]) {
     const members = leaseMembers(name, servers);
     assert.deepEqual(places.of(name), { cell: leaseCell(name), members, voters: members });
   }
-  assert.equal(places.serversHash, new LeasePlaces(firstVoters(servers.toReversed())).serversHash);
-  assert.notEqual(places.serversHash, new LeasePlaces(firstVoters(serversOf(4))).serversHash);
+  assert.equal(places.serversHash, new NameVotersByView(firstVoters(servers.toReversed())).serversHash);
+  assert.notEqual(places.serversHash, new NameVotersByView(firstVoters(serversOf(4))).serversHash);
 });
 
 test('every bit of a cell is set for half of all texts that differ in their last digits only', () => {

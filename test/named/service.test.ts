@@ -19,7 +19,7 @@ function serviceOf(...outcomes: readonly LeaseOutcome[]) {
       membersOf: () => MEMBERS,
       isMember: () => true,
       claimOf: () => null,
-      ask: async (_name, order) => {
+      execute: async (_name, order) => {
         nowMs += ROUND_MS;
         orders.push(order);
         const outcome = outcomes[orders.length - 1];
@@ -55,7 +55,7 @@ test('a holder is told the whole rest since the request came, everybody else wha
   const granted = serviceOf({ kind: 'granted', lease: claimOf(5) });
   assert.equal((await granted.service.acquire('n', 5, 'me', TTL_MS, {})).remainingMs, 3_000);
   const seen = serviceOf({ kind: 'seen', lease: claimOf(5) });
-  assert.equal((await seen.service.look('n')).remainingMs, 3_000 - ROUND_MS);
+  assert.equal((await seen.service.query('n')).remainingMs, 3_000 - ROUND_MS);
   const taken = serviceOf({ kind: 'taken', lease: claimOf(5) });
   const error = await refusal(taken.service.acquire('n', 6, 'me', TTL_MS, {}));
   assert.equal(error.code, 'lease-taken');
@@ -74,7 +74,7 @@ test('two names with one number: the second is refused with a reason, and nothin
   );
   const works = [
     () => service.acquire('n', 6, 'me', TTL_MS, {}),
-    () => service.look('n'),
+    () => service.query('n'),
     () => service.refresh('n', 6, TTL_MS, null),
     () => service.release('n', 6),
     // And so for the session that holds the other one.
@@ -113,7 +113,7 @@ test('without a majority a change is in doubt and a question is not answered; bo
     assert.equal(error.code, 'unknown', orders[place]);
     assert.deepEqual(error.details.unreachable, ['s3']);
   }
-  assert.equal((await refusal(service.look('n'))).code, 'no-majority');
+  assert.equal((await refusal(service.query('n'))).code, 'no-majority');
 });
 
 test('a refresh that is told a length is one round; without one, the length of the acquisition is looked up', async () => {

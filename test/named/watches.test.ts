@@ -26,7 +26,7 @@ class OneCell {
       isMember: () => true,
       cellOf: () => CELL,
       claimOf: () => this.claim,
-      ask: async (): Promise<LeaseOutcome> => {
+      execute: async (): Promise<LeaseOutcome> => {
         this.looks++;
         return this.claim === null ? { kind: 'free', lease: null } : { kind: 'seen', lease: this.claim };
       },
@@ -47,8 +47,8 @@ class OneCell {
       ...timing,
       driver,
       log: pino({ level: 'silent' }),
-      look: (name) => service.look(name),
-      believed: (name) => service.believed(name),
+      query: (name) => service.query(name),
+      memberState: (name) => service.memberState(name),
     });
   }
 

@@ -48,7 +48,7 @@ export class SnapshotBirths {
         ...{ accessedNs: null, modifiedNs: null, changedNs: null },
         contents: Buffer.from(SnapshotBirths.contentsOf(name)),
       }));
-      const outcomes = await this.#client.bear(bearer, births);
+      const outcomes = await this.#client.createWithContents(bearer, births);
       for (const [place, { kind }] of outcomes.entries()) {
         if (kind === 'born') this.#born.set(names[place] as string, first + place);
         else this.#unborn.add(names[place] as string);

@@ -9,7 +9,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Agent, request } from 'undici';
 import { parse } from 'yaml';
-import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.ts';
+import { emptyTokenFile, issueToken } from '../../client/certificates/token-file.ts';
 import { formatTokenFile, parseTokenFile } from '../../wire/tokens.ts';
 import { runCli } from '../client/run-cli.ts';
 import { SecureCluster } from '../security/secure-cluster.ts';
@@ -61,7 +61,7 @@ test('a scrape as the configuration says gets metrics, and one without its token
     return response.statusCode;
   };
   assert.equal(await scrape(readFileSync(file(authorization.credentials_file), 'utf8').trim()), 200);
-  assert.equal(await scrape(drawToken({ name: 'x', role: 'read', volumes: null }, null).text), 401);
+  assert.equal(await scrape(issueToken({ name: 'x', role: 'read', volumes: null }, null).text), 401);
   assert.deepEqual(
     parseTokenFile(readFileSync(book, 'utf8')).tokens.map(({ role }) => role),
     ['read'],

@@ -4,16 +4,16 @@ import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { LocalFlush } from '../../replica/local-flush.ts';
 import { Outbox } from '../../replica/outbox.ts';
-import { Standing } from '../../replica/replica-state.ts';
+import { ReplicaState } from '../../replica/replica-state.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 
 const A = 'a' as ServerId;
 const EPOCH: Epoch = { counter: 1, server: A, incarnation: 1 as Incarnation };
 
-function standingAt(out: Outbox, seq: number): Standing {
+function standingAt(out: Outbox, seq: number): ReplicaState {
   const view = { number: 1, members: [A] };
   const record = { view, promised: EPOCH, installed: EPOCH, seq, sessions: SessionTable.EMPTY.encode() };
-  return new Standing(out, record, 'intact');
+  return new ReplicaState(out, record, 'intact');
 }
 
 test('a flush that covers more than what counts as applied counts as far as that', () => {

@@ -265,7 +265,7 @@ test('a token for a volume reaches that volume, by name, path and number, and no
       world: systemWorld,
       servers: cluster.urls,
       access: new Access({ ca: cluster.authority.ca, token: tokens.get('scoped') as string }),
-    }).look('x'),
+    }).show('x'),
   };
   const codes = Object.fromEntries(
     await Promise.all(Object.entries(work).map(async ([name, one]) => [name, await codeOf(one)])),

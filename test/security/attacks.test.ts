@@ -8,7 +8,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { TLSSocket } from 'node:tls';
-import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.ts';
+import { emptyTokenFile, issueToken } from '../../client/certificates/token-file.ts';
 import type { Role } from '../../wire/access.ts';
 import { encodeBirths } from '../../wire/new-files.ts';
 import { formatTokenFile, type KnownToken, parseTokenFile } from '../../wire/tokens.ts';
@@ -29,7 +29,7 @@ function tokensBecome(change: (tokens: readonly KnownToken[]) => readonly KnownT
 }
 
 function makeToken(name: string, role: Role, volumes: readonly string[] | null = null): void {
-  const { text, known } = drawToken({ name, role, volumes }, null);
+  const { text, known } = issueToken({ name, role, volumes }, null);
   texts.set(name, text);
   tokensBecome((tokens) => [...tokens.filter((one) => one.name !== name), known]);
 }

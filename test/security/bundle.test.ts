@@ -8,7 +8,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.ts';
+import { emptyTokenFile, issueToken } from '../../client/certificates/token-file.ts';
 import type { ClusterStatus } from '../../wire/http-api.ts';
 import { formatTokenFile, parseTokenFile, tokenParts } from '../../wire/tokens.ts';
 import { runCli } from '../client/run-cli.ts';
@@ -17,7 +17,7 @@ import { SecureCluster } from './secure-cluster.ts';
 import { ask, close } from './wire-client.ts';
 
 const run = promisify(execFile);
-const { text: token, known } = drawToken({ name: 'helper', role: 'admin', volumes: null }, null);
+const { text: token, known } = issueToken({ name: 'helper', role: 'admin', volumes: null }, null);
 const CONTROL_KEY = 'a-word-that-kills-servers';
 let cluster: SecureCluster;
 let book: string;

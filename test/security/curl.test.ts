@@ -8,7 +8,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.ts';
+import { emptyTokenFile, issueToken } from '../../client/certificates/token-file.ts';
 import { formatTokenFile } from '../../wire/tokens.ts';
 import { SecureCluster } from './secure-cluster.ts';
 import { ask, close } from './wire-client.ts';
@@ -25,7 +25,7 @@ test('the recipe for curl stores and reads over TLS', { skip }, async (context) 
   const [, recipe = ''] = /```sh\n([\s\S]+?)```/.exec(described) ?? [];
   const lines = recipe.trim().split('\n');
   assert.ok(lines.length >= 4, recipe);
-  const { text: token, known } = drawToken({ name: 'me', role: 'admin', volumes: null }, null);
+  const { text: token, known } = issueToken({ name: 'me', role: 'admin', volumes: null }, null);
   const cluster = await SecureCluster.start({
     servers: 1,
     flags: ({ folder }) => {

@@ -14,7 +14,7 @@ import { OPTIONS } from '../../server/config/config-options.ts';
 import { ConfigurationError } from '../../server/config/configuration-error.ts';
 import { Capabilities } from '../../server/security/capabilities.ts';
 import { decodeFrame, encodeBatch, type FrameRecord, recordSize } from '../../server/transport/frame.ts';
-import { greet } from '../../server/transport/handshake.ts';
+import { checkIntroduction } from '../../server/transport/handshake.ts';
 import {
   CHANNEL_CALL,
   CHANNEL_LEASE,
@@ -194,7 +194,7 @@ function handshakes(prng: Prng): void {
       return value === undefined ? [] : [[`leasehold-${name}`, value]];
     }),
   );
-  const greeting = greet(headers, own, (server) => server === 's2');
+  const greeting = checkIntroduction(headers, own, (server) => server === 's2');
   if (greeting.kind === 'welcome') assert.equal(greeting.hello.server, 's2');
 }
 

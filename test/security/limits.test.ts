@@ -270,7 +270,7 @@ test('one address has so many connections, is told so at the next, and not answe
   const seen: boolean[] = [];
   const listener: RequestListener = ({ socket }, response) => {
     connections.prove(socket);
-    seen.push(connections.isSurplus(socket));
+    seen.push(connections.isOverLimit(socket));
     response.end('answer');
   };
   const { server, port } = await listening(context, {}, listener, { connections });
@@ -346,7 +346,7 @@ test('clients that do not prove who they are leave room for those that do, and t
     connections.refused().map(([{ because }, count]) => [because, count]),
     Object.entries({ address: 0, 'address-unproven': 1, unproven: 1, all: 0 }),
   );
-  assert.equal(connections.crowdedOut, 1);
+  assert.equal(connections.refusedByTotal, 1);
   for (const socket of [proven, late, ...silent]) socket.destroy();
 });
 

@@ -30,7 +30,7 @@ import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { Access } from '../../client/transport/access.ts';
-import { CertificateWatch, ENDS_SOON_MS } from '../../server/security/certificate-watch.ts';
+import { CertificateWatch, EXPIRY_WARNING_MS } from '../../server/security/certificate-watch.ts';
 import { TlsMaterial } from '../../server/security/tls-material.ts';
 import { formatTokenFile, parseRevokedList, parseTokenFile, serialText } from '../../wire/tokens.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -368,12 +368,12 @@ test('what ends soon is told every day, in the log, in what happened and in a me
   // By clocks of one's own: nothing before, one word at once, one at each look.
   const material = new TlsMaterial(systemWorld, { ...files, ca: cluster.authority.ca }, 's2' as ServerId);
   const told: string[] = [];
-  let nowMs = material.expiresAtMs - 2 * ENDS_SOON_MS;
+  let nowMs = material.expiresAtMs - 2 * EXPIRY_WARNING_MS;
   const tell = ({ whose }: { readonly whose: string }): void => void told.push(whose);
   const watch = new CertificateWatch({ ...systemWorld, wallMs: () => nowMs }, material, tell);
   assert.deepEqual(told, []);
-  nowMs = material.expiresAtMs - ENDS_SOON_MS + 1;
-  watch.look();
+  nowMs = material.expiresAtMs - EXPIRY_WARNING_MS + 1;
+  watch.check();
   watch.close();
   assert.ok(told.some((whose) => whose === 'server'));
 });

@@ -14,7 +14,7 @@ import { test } from 'node:test';
 import { connect, createServer, type TLSSocket } from 'node:tls';
 import { fastify } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
-import { drawToken } from '../../client/certificates/token-file.ts';
+import { issueToken } from '../../client/certificates/token-file.ts';
 import { RevokedServers } from '../../client/transport/revoked-servers.ts';
 import { ADMIN, READ, WRITE } from '../../server/http/roles.ts';
 import { installAuthorization } from '../../server/security/authorization.ts';
@@ -22,7 +22,7 @@ import { CAPABILITY_MS, Capabilities, type Capability } from '../../server/secur
 import { Connections } from '../../server/security/connections.ts';
 import { RateLimits } from '../../server/security/rate-limits.ts';
 import { Revocations } from '../../server/security/revocations.ts';
-import { TokenBook } from '../../server/security/token-file.ts';
+import { TokenStore } from '../../server/security/token-file.ts';
 import { VolumeScope } from '../../server/security/volume-scope.ts';
 import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
 import {
@@ -83,7 +83,7 @@ test('whoever is shut out by a list is let in no more, and cut off', async (t) =
     attended.push(socket);
     socket.on('error', () => undefined);
     seen.push(revocations.isRevoked(socket.getPeerX509Certificate() as X509Certificate));
-    revocations.attend(socket);
+    revocations.track(socket);
   });
   server.listen(0, '127.0.0.1');
   t.after(() => server.close());
@@ -97,8 +97,8 @@ test('whoever is shut out by a list is let in no more, and cut off', async (t) =
   const arrived = () => once(server, 'secureConnection');
   const first = dial();
   await arrived();
-  assert.equal(revocations.become(['AB12']), 0, 'Somebody else');
-  assert.equal(revocations.become([serialText(new X509Certificate(shown.cert).serialNumber)]), 1);
+  assert.equal(revocations.replace(['AB12']), 0, 'Somebody else');
+  assert.equal(revocations.replace([serialText(new X509Certificate(shown.cert).serialNumber)]), 1);
   assert.deepEqual(
     attended.map(({ destroyed }) => destroyed),
     [true],
@@ -167,7 +167,7 @@ async function guarded(t: { after(work: () => unknown): void }) {
     formatTokenFile({ keys: [Buffer.alloc(32, 9).toString('base64url')], tokens, revoked: [] }),
     { mode: 0o600 },
   );
-  const book = new TokenBook(systemWorld, file);
+  const book = new TokenStore(systemWorld, file);
   const app = fastify();
   t.after(() => app.close());
   app.setErrorHandler((error, _request, reply) => {
@@ -246,12 +246,12 @@ test('a token that is gone from the file is worth nothing, once the file was rea
 test('the end of a token is told also where it comes while another change is being told', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-rules-'));
   t.after(() => rmSync(folder, { recursive: true }));
-  const { text, known } = drawToken({ name: 'visitor', role: 'read', volumes: null }, 60);
+  const { text, known } = issueToken({ name: 'visitor', role: 'read', volumes: null }, 60);
   const endsMs = Date.parse(known.expiresAt ?? '');
   const file = join(folder, 'tokens.json');
   const keys = [Buffer.alloc(32, 9).toString('base64url')];
   writeFileSync(file, formatTokenFile({ keys, tokens: [known], revoked: [] }), { mode: 0o600 });
-  const book = new TokenBook(systemWorld, file);
+  const book = new TokenStore(systemWorld, file);
   const told = Promise.withResolvers<void>();
   book.onChange((nowMs) => {
     if (book.grantOf(text, nowMs) === null) told.resolve();

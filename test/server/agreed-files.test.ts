@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
-import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/quorum-reads.ts';
+import { AGREE_CALL, AGREE_SYNCED_CALL, QuorumReads } from '../../server/file/quorum-reads.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 const BYTES = Buffer.from('the whole of it');
@@ -20,7 +20,7 @@ async function started(t: { after(work: () => void): void }) {
   const syncing = new Map<ServerId, Promise<void>>();
   let nowMs = 0;
   const clock = { nowMs: () => nowMs } as never;
-  const reads = new Map<ServerId, AgreedFiles>();
+  const reads = new Map<ServerId, QuorumReads>();
   for (const { id, store, host } of cluster.servers) {
     const call = async (to: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> => {
       asked.push(to);
@@ -36,7 +36,7 @@ async function started(t: { after(work: () => void): void }) {
       synced.push(id);
     };
     const log = pino({ level: 'silent' });
-    reads.set(id, new AgreedFiles({ self: id, clock, log, store, host, call, isConnected: () => true }));
+    reads.set(id, new QuorumReads({ self: id, clock, log, store, host, call, isConnected: () => true }));
   }
   const epoch = firstEpoch(a.id, 1 as Incarnation);
   const operations = [

@@ -21,7 +21,7 @@ import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
 import type { Command, FileSettings, PlacedFile, Policy, Query } from '../../wire/catalog-api.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
-import type { BirthRequest, Birth as NewFile } from '../../wire/new-files.ts';
+import type { FileWithContents as NewFile, NewFilesRequest } from '../../wire/new-files.ts';
 import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
@@ -213,7 +213,7 @@ function bearerOf(
   return { births, wholes, seen };
 }
 
-function requestFor(number: number, ...inodes: number[]): BirthRequest {
+function requestFor(number: number, ...inodes: number[]): NewFilesRequest {
   const times = { accessedNs: null, modifiedNs: null, changedNs: null };
   const births = inodes.map((inode) => {
     return { parent: 1, name: `f${inode}`, inode, mode: 0o600, uid: 0, gid: 0, ...times, contents: BYTES };
@@ -261,7 +261,7 @@ test('a file that has its name gets its contents, which the catalog settles unle
   assert.deepEqual(bear?.kind === 'bear' && bear.files.map(({ inode }) => inode), [100]);
 });
 
-function namedRequest(number: number, ...inodes: number[]): BirthRequest {
+function namedRequest(number: number, ...inodes: number[]): NewFilesRequest {
   const request = requestFor(number, ...inodes);
   return { ...request, births: request.births.map((birth) => ({ ...birth, isNamed: true })) };
 }

@@ -32,11 +32,11 @@ test('the word that a file has no locks, and what is answered, travel with what 
       log,
       isConnected: (peer) => transport().isConnected(peer),
       call: (...argv) => transport().call(...argv),
-      heard: (ending) => heard.push(ending),
+      received: (ending) => heard.push(ending),
     });
-    const { call, isSpare } = peerHandlers({ lockEndings } as PeerHandlersParts);
+    const { call, isDeferrable: isSpare } = peerHandlers({ lockEndings } as PeerHandlersParts);
     const rest = { message: () => undefined, connected: () => undefined, disconnected: () => undefined };
-    const handlers = { ...rest, call, isSpare } as TransportHandlers;
+    const handlers = { ...rest, call, isDeferrable: isSpare } as TransportHandlers;
     made.transport = network.join({ server, handlers, log });
     return { transport: made.transport, lockEndings };
   };
@@ -44,7 +44,7 @@ test('the word that a file has no locks, and what is answered, travel with what 
   t.after(() => Promise.all([a, b].map(({ transport }) => transport.close())));
   const frames = (): number[] => [a, b].map(({ transport }) => transport.stats().framesReceived);
   await settled();
-  a.lockEndings.tell(ENDING, [B]);
+  a.lockEndings.report(ENDING, [B]);
   await settled();
   assert.deepEqual(frames(), [0, 0], 'Nobody waits for it');
   a.transport.send(B, CHANNEL_LEASE, Uint8Array.of(1));
@@ -53,7 +53,7 @@ test('the word that a file has no locks, and what is answered, travel with what 
   b.transport.send(A, CHANNEL_LEASE, Uint8Array.of(1));
   await settled();
   assert.deepEqual([frames(), a.transport.stats().messagesReceived], [[1, 1], 2]);
-  a.lockEndings.tell(ENDING, [B]);
+  a.lockEndings.report(ENDING, [B]);
   await settled();
   t.mock.timers.tick(DEFERRED_MS_MAX);
   await settled();

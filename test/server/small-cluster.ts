@@ -7,7 +7,7 @@ import type { CatalogAccess } from '../../server/file/catalog-access.ts';
 import { LocalFileService } from '../../server/file/file-service.ts';
 import { IdleFiles } from '../../server/file/idle-files.ts';
 import { LockEndings, UNLOCKED_CALL } from '../../server/file/lock-endings.ts';
-import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/quorum-reads.ts';
+import { AGREE_CALL, AGREE_SYNCED_CALL, QuorumReads } from '../../server/file/quorum-reads.ts';
 import { ReplicaHost } from '../../server/file/replica-host.ts';
 import { PREPARE_CALL, SUCCEED_CALL, Succession } from '../../server/file/succession.ts';
 import { Clock } from '../../server/process/clock.ts';
@@ -156,7 +156,7 @@ export class SmallCluster {
       changed: (cell, untilMs, view) => host.leaseChanged(cell, untilMs, view),
       fatal,
     });
-    const agreed = new AgreedFiles({
+    const agreed = new QuorumReads({
       self: id,
       clock,
       log,
@@ -188,7 +188,7 @@ export class SmallCluster {
       isAt: async (server, file) => this.servers.find((one) => one.id === server)?.store.record(file) != null,
       lockLeaseMs: LOCK_LEASE_MS,
       lockBounds: LOCK_BOUNDS,
-      endedUnlocked: (ending, servers) => lockEndings.tell(ending, servers),
+      endedUnlocked: (ending, servers) => lockEndings.report(ending, servers),
       operationTimeoutMs: 3_000,
       isConnected: (server) => server === id || transport().isConnected(server),
       isDiskFull: (server) => this.full.has(server),
@@ -212,7 +212,7 @@ export class SmallCluster {
       isConnected: (server) => transport().isConnected(server),
       call: (to, method, payload, timeoutMs, deferrable) =>
         transport().call(to, method, payload, timeoutMs, deferrable),
-      heard: (ending) => files.leftUnlocked(ending),
+      received: (ending) => files.leftUnlocked(ending),
     });
     const idle = new IdleFiles({
       ...{ world: patientWorld, clock, log, host, lease, succession, idleMs },

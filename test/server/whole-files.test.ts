@@ -52,7 +52,7 @@ function started() {
         ({ volume: { name, policy: seen.policy, replicas: 3, objectBytes: 4_096 }, servers: [] }) as never,
     },
     host: { named: () => undefined },
-    traffic: { wrote: () => undefined },
+    traffic: { countWrite: () => undefined },
     outcomes: { add: () => undefined },
     isUnderstood: () => seen.isUnderstood,
     isOutdated: (members) => seen.outdated !== null && members.includes(seen.outdated),

@@ -1,6 +1,11 @@
 /** One server that creates the file with contents, or stores it for the server that does (`replica/create-with-contents.ts`). */
 import type { ServerId } from '../../base/ids.ts';
-import { Birth, BirthNumbers, firstEpoch, mayBeBorne } from '../../replica/create-with-contents.ts';
+import {
+  CreationQuorum,
+  firstEpoch,
+  mayCreateWithContents,
+  NumberReservations,
+} from '../../replica/create-with-contents.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { operationOf, type Write } from './replica-disk.ts';
 import type { ReplicaGroup } from './replica-group.ts';
@@ -17,8 +22,8 @@ export class Creations {
   readonly #server: ReplicaServer;
   readonly #id: ServerId;
   readonly #epoch: Epoch;
-  readonly #numbers = new BirthNumbers();
-  #birth: Birth | null = null;
+  readonly #numbers = new NumberReservations();
+  #birth: CreationQuorum | null = null;
   #request = '';
   #isNamed = false;
   /** The disk creates the replica, which nothing else may use before. */
@@ -40,7 +45,7 @@ export class Creations {
     if (!this.#numbers.take(OWNER, FILE, 0)) return;
     const view = this.#group.firstView;
     this.#request = request;
-    this.#birth = new Birth(view, 1);
+    this.#birth = new CreationQuorum(view, 1);
     const creation = {
       kind: 'create',
       epoch: this.#epoch,
@@ -63,7 +68,7 @@ export class Creations {
     const { disks, faults, observer, counts } = this.#group;
     const here = disks.get(this.#id)?.record ?? null;
     const isFree = !this.isStoring && faults.departedBy(this.#id) === null;
-    if (!isFree || !mayBeBorne(this.#id, view, here, faults.trustOfNew(this.#id))) {
+    if (!isFree || !mayCreateWithContents(this.#id, view, here, faults.trustOfNew(this.#id))) {
       counts.creationsRefused++;
       return;
     }
@@ -81,7 +86,7 @@ export class Creations {
   #stored(server: ServerId): void {
     const { observer, disks, counts } = this.#group;
     this.#birth?.holds(server, [0]);
-    if (this.#birth?.isBorne(0) !== true || this.#isNamed) return;
+    if (this.#birth?.isOnMajority(0) !== true || this.#isNamed) return;
     this.#isNamed = true;
     const holder = [...disks].find(([, { log }]) => log[0]?.request === this.#request);
     // After a majority lost power, contents that were not synced may be gone.

@@ -3,7 +3,7 @@
  * a majority at one position (`replica/agreement.ts`).
  */
 import type { ServerId } from '../../base/ids.ts';
-import { agrees, isAgreed, standpointOf } from '../../replica/agreement.ts';
+import { agrees, hasQuorum, positionForQuorumRead } from '../../replica/agreement.ts';
 import type { Position } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
@@ -135,7 +135,7 @@ export class ReplicaReads {
   /** @param synced the majority has synced what it agrees about. @param otherwise no majority agrees in time */
   #byQuorum(synced: boolean, agreed: () => void, otherwise: () => void): void {
     const { disk, isFree } = this.#server;
-    const position = disk === undefined ? null : standpointOf(disk.record, disk.trust);
+    const position = disk === undefined ? null : positionForQuorumRead(disk.record, disk.trust);
     const asks = this.#group.options.agrees && !this.mayServe && isFree;
     if (!asks || disk === undefined || position === null) {
       otherwise();
@@ -172,7 +172,7 @@ export class ReplicaReads {
     const read = this.#quorums.get(id);
     if (read === undefined) return;
     read.agreeing.add(server);
-    if (!isAgreed(read.view, read.agreeing)) return;
+    if (!hasQuorum(read.view, read.agreeing)) return;
     // Otherwise the time limit sends the read to the replica.
     if (!this.#isAt(read.position, read.view.number)) return;
     this.#quorums.delete(id);

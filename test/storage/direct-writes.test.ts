@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import { givePagesBack, isPageAligned, PAGE_BYTES, pageMemory } from '../../base/page-memory.ts';
+import { isPageAligned, PAGE_BYTES, pageMemory, releasePages } from '../../base/page-memory.ts';
 import { Prng } from '../../base/prng.ts';
 import { type Container, Containers } from '../../server/storage/container.ts';
 import { DirectWrites, type DirectWritesOptions } from '../../server/storage/direct-writes.ts';
@@ -159,7 +159,7 @@ describe('a container whose large contents go past the page cache', () => {
       assert.ok(there(0, whole.length).equals(whole));
     }
     assert.ok(bytes.equals(expected), 'it is not the container that gives them back');
-    givePagesBack(bytes);
+    releasePages(bytes);
   });
 
   test('keeps small files and small writes in it, and all if it is told to', async () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import { lend } from '../../base/releasable-memory.ts';
+import { makeReleasable } from '../../base/releasable-memory.ts';
 import { diskFileOps, type FileOps } from '../../server/storage/file-ops.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { DiskFixture } from './stores.ts';
@@ -45,7 +45,7 @@ describe('operations in lent memory', () => {
   test('end when they are on the disk', async () => {
     const bytes = pattern(SIZE_BYTES, 1);
     const expected = Buffer.from(bytes);
-    lend(bytes);
+    makeReleasable(bytes);
     const applied = apply(1, bytes);
     await new Promise((resolve) => setTimeout(resolve, 20));
     assert.equal(bytes.length, SIZE_BYTES, 'the system has not read them');
@@ -62,7 +62,7 @@ describe('operations in lent memory', () => {
     assert.equal(own.length, SIZE_BYTES);
     failure = Object.assign(new Error('for the test'), { code: 'ENOSPC' });
     const bytes = pattern(SIZE_BYTES, 3);
-    lend(bytes);
+    makeReleasable(bytes);
     await assert.rejects(apply(2, bytes));
     assert.equal(bytes.length, SIZE_BYTES);
     failure = null;

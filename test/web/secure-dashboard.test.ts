@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { drawToken } from '../../client/certificates/token-file.ts';
+import { issueToken } from '../../client/certificates/token-file.ts';
 import { DevCluster } from '../../client/dev/dev-cluster.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import { downloadFile } from '../../client/transfer/download.ts';
@@ -74,7 +74,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
   }
 
   function makeToken(name: string, role: Role, volumes: readonly string[] | null = null): string {
-    const { text, known } = drawToken({ name, role, volumes }, null);
+    const { text, known } = issueToken({ name, role, volumes }, null);
     tokensBecome((tokens) => [...tokens.filter((one) => one.name !== name), known]);
     return text;
   }
@@ -411,7 +411,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     let page = await open();
     // A token may end before a slow machine shows what it lets in: then another page gets one that lives for longer.
     for (let lifeMs = 3_000; ; lifeMs *= 2) {
-      const { text, known } = drawToken({ name: 'visitor', role: 'read', volumes: null }, lifeMs);
+      const { text, known } = issueToken({ name: 'visitor', role: 'read', volumes: null }, lifeMs);
       tokensBecome((tokens) => [...tokens.filter(({ name }) => name !== known.name), known]);
       await enter(page, text);
       const served = page.getByText('All 4 servers serve.');

@@ -1,9 +1,14 @@
 /** Goal: new files travel with what their client says of its session, and as servers of earlier releases read them where it says nothing. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Birth, type BirthRequest, decodeBirths, encodeBirths } from '../../wire/new-files.ts';
+import {
+  decodeBirths,
+  encodeBirths,
+  type FileWithContents,
+  type NewFilesRequest,
+} from '../../wire/new-files.ts';
 
-const REQUEST: BirthRequest = {
+const REQUEST: NewFilesRequest = {
   ...{ session: 1, number: 2, owner: 3 },
   births: [
     {
@@ -34,8 +39,8 @@ test('a session and a fence stand at the end, where there are any', () => {
 });
 
 test('files that have their names travel with those that do not, and a mode that no file has is refused', () => {
-  const [plain] = REQUEST.births as [Birth];
-  const named: Birth = { ...plain, inode: 78, isNamed: true, mode: 0o7777 };
+  const [plain] = REQUEST.births as [FileWithContents];
+  const named: FileWithContents = { ...plain, inode: 78, isNamed: true, mode: 0o7777 };
   assert.deepEqual(decodeBirths(encodeBirths({ ...REQUEST, births: [plain, named] })).births, [plain, named]);
   const encoded = encodeBirths({ ...REQUEST, births: [{ ...plain, mode: 0o10000 }] });
   assert.throws(() => decodeBirths(encoded), { name: 'MalformedError' });

@@ -4,10 +4,10 @@ import fc from 'fast-check';
 import type { ServerId } from '../../base/ids.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import {
+  allocateWriteBuffer,
   decodeFileOperation,
   encodeFileOperation,
   type FileOperation,
-  memoryToWrite,
   WRITE_BYTES_MAX,
   WRITE_PARTS_MAX,
 } from '../../wire/file-operation.ts';
@@ -141,7 +141,7 @@ test('file operations out of bounds, and bytes that are none, are refused', () =
 });
 
 test('a write whose bytes have room before them becomes an operation where they are, once', () => {
-  const bytes = memoryToWrite(5_000);
+  const bytes = allocateWriteBuffer(5_000);
   for (let at = 0; at < bytes.length; at++) bytes[at] = (at * 167) & 0xff;
   const write = {
     kind: 'write',
@@ -156,7 +156,7 @@ test('a write whose bytes have room before them becomes an operation where they 
   const again = encodeFileOperation({ ...write, offset: 7 });
   assert.notEqual(again.buffer, bytes.buffer, 'the first operation may be on its way');
   assert.deepEqual(Buffer.from(inPlace), Buffer.from(elsewhere));
-  const part = memoryToWrite(100).fill(1).subarray(1);
+  const part = allocateWriteBuffer(100).fill(1).subarray(1);
   assert.notEqual(encodeFileOperation({ ...write, bytes: part }).buffer, part.buffer);
   const decoded = decodeFileOperation(again);
   assert.ok(decoded.kind === 'write' && decoded.offset === 7 && Buffer.from(bytes).equals(decoded.bytes));

@@ -6,11 +6,11 @@ import {
   done,
   flag,
   json,
+  jsonAnswer,
   type Operations,
   octets,
   switched,
   text,
-  told,
 } from './operation.ts';
 
 const CONDITIONS = {
@@ -169,11 +169,16 @@ export const FILE_OPERATIONS: Operations = {
     },
     answers: {
       200: {
-        ...told('What of a directory was copied: all that was left; of flags, those that it has', TreeCopy),
+        ...jsonAnswer(
+          'What of a directory was copied: all that was left; of flags, those that it has',
+          TreeCopy,
+        ),
         headers: ['Location'],
       },
       201: { text: 'Made', headers: ['Location', 'ETag'] },
-      202: { ...told('What of a directory was copied: the same request goes on after "next"', TreeCopy) },
+      202: {
+        ...jsonAnswer('What of a directory was copied: the same request goes on after "next"', TreeCopy),
+      },
       204: { text: 'Done', headers: ['Location'] },
       303: { text: 'To a browser: the directory', headers: ['Location'] },
     },
@@ -186,7 +191,10 @@ export const FILE_OPERATIONS: Operations = {
     headers: CONDITIONS,
     answers: {
       204: done,
-      202: told('There is more: ask again', Type.Object({ removed: Type.Integer(), more: Type.Boolean() })),
+      202: jsonAnswer(
+        'There is more: ask again',
+        Type.Object({ removed: Type.Integer(), more: Type.Boolean() }),
+      ),
     },
   },
   'OPTIONS /v1/files': {
@@ -242,21 +250,21 @@ export const FILE_OPERATIONS: Operations = {
       after: text('What "next" of the answer before said'),
       limit: count('Files at the most'),
     },
-    answers: { 200: told('Files, in the order of their paths', Trash) },
+    answers: { 200: jsonAnswer('Files, in the order of their paths', Trash) },
   },
   'POST /v1/trash/:volume/:file/restore': {
     id: 'restoreFile',
     tag: 'files',
     summary: 'Gives a file in the trash its name again, with the directories on the way',
     query: { to: text('Another path of the volume') },
-    answers: { 200: told('Where it is', Type.Object({ file: Type.Integer(), path: Type.String() })) },
+    answers: { 200: jsonAnswer('Where it is', Type.Object({ file: Type.Integer(), path: Type.String() })) },
   },
   'DELETE /v1/trash/:volume': {
     id: 'emptyTrash',
     tag: 'files',
     summary: 'Keeps files in the trash no longer',
     query: { path: text('Only what was there, and below it') },
-    answers: { 202: told('There are more: the same request goes on'), 204: done },
+    answers: { 202: jsonAnswer('There are more: the same request goes on'), 204: done },
   },
   'DELETE /v1/trash/:volume/:file': {
     id: 'dropTrashedFile',
@@ -268,13 +276,13 @@ export const FILE_OPERATIONS: Operations = {
     id: 'listSnapshots',
     tag: 'files',
     summary: 'Snapshots of a volume, the oldest first',
-    answers: { 200: told('Snapshots', Type.Object({ snapshots: Type.Array(Snapshot) })) },
+    answers: { 200: jsonAnswer('Snapshots', Type.Object({ snapshots: Type.Array(Snapshot) })) },
   },
   'PUT /v1/snapshots/:volume/:name': {
     id: 'makeSnapshot',
     tag: 'files',
     summary: 'Makes a snapshot of a volume, to be read as volume@name',
-    answers: { 201: told('The snapshot', Snapshot) },
+    answers: { 201: jsonAnswer('The snapshot', Snapshot) },
   },
   'DELETE /v1/snapshots/:volume/:name': {
     id: 'removeSnapshot',

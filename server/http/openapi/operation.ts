@@ -38,4 +38,7 @@ export const flag = (description: string): Schema =>
 export const switched = (description: string): Schema => Type.Literal('', { description });
 
 export const done: AnswerText = { text: 'Done' };
-export const told = (what: string, schema?: Schema): AnswerText => ({ text: what, media: json(schema) });
+export const jsonAnswer = (what: string, schema?: Schema): AnswerText => ({
+  text: what,
+  media: json(schema),
+});

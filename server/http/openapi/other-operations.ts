@@ -10,7 +10,17 @@ import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
 import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';
 import { NumbersRequest } from '../../../wire/reserved-numbers.ts';
 import { Type } from '../../../wire/schema.ts';
-import { count, done, flag, json, type Operation, type Operations, octets, text, told } from './operation.ts';
+import {
+  count,
+  done,
+  flag,
+  json,
+  jsonAnswer,
+  type Operation,
+  type Operations,
+  octets,
+  text,
+} from './operation.ts';
 
 const SESSION = { 'Leasehold-Session': count('The session that holds the lease: its secret') };
 const ORDER = {
@@ -21,8 +31,8 @@ const ORDER = {
   under: text('CLIENT-STAMP of the locks under which it is made: refused where the client has lost them'),
 };
 const Members = Type.Object({ members: Type.Array(Type.String()) });
-const written = { 200: told('The file after it') };
-const state = { 200: told('The state of the file') };
+const written = { 200: jsonAnswer('The file after it') };
+const state = { 200: jsonAnswer('The state of the file') };
 const page = (what: string) => ({
   200: { text: what, media: { type: 'text/plain', schema: Type.String() } },
 });
@@ -39,7 +49,7 @@ const cluster = (id: string, summary: string, rest: Partial<Operation> = {}): Op
   id,
   tag: 'cluster',
   summary,
-  answers: { 200: told(summary) },
+  answers: { 200: jsonAnswer(summary) },
   ...rest,
 });
 
@@ -49,7 +59,7 @@ export const OTHER_OPERATIONS: Operations = {
     tag: 'leases',
     summary: 'Leases under names',
     query: { prefix: text('Of the names'), limit: count('Leases at the most') },
-    answers: { 200: told('Leases') },
+    answers: { 200: jsonAnswer('Leases') },
   },
   'POST /v1/leases/:name': {
     id: 'acquireLease',
@@ -57,7 +67,7 @@ export const OTHER_OPERATIONS: Operations = {
     summary: 'Acquires a lease',
     headers: SESSION,
     body: json(AcquireBody),
-    answers: { 201: told('The lease') },
+    answers: { 201: jsonAnswer('The lease') },
   },
   'PATCH /v1/leases/:name': {
     id: 'refreshLease',
@@ -65,7 +75,7 @@ export const OTHER_OPERATIONS: Operations = {
     summary: 'Makes a lease last longer',
     headers: SESSION,
     body: json(RefreshBody),
-    answers: { 200: told('The lease') },
+    answers: { 200: jsonAnswer('The lease') },
   },
   'DELETE /v1/leases/:name': {
     id: 'releaseLease',
@@ -79,13 +89,13 @@ export const OTHER_OPERATIONS: Operations = {
     tag: 'leases',
     summary: 'Who holds a lease',
     query: { consistency: text('majority or stale') },
-    answers: { 200: told('The lease') },
+    answers: { 200: jsonAnswer('The lease') },
   },
   'GET /v1/leases/:name/keys/:key': {
     id: 'readKey',
     tag: 'leases',
     summary: 'A value that a lease carries',
-    answers: { 200: told('The value') },
+    answers: { 200: jsonAnswer('The value') },
   },
   'PUT /v1/leases/:name/keys/:key': {
     id: 'writeKey',
@@ -93,14 +103,14 @@ export const OTHER_OPERATIONS: Operations = {
     summary: 'Changes a value that a lease carries',
     headers: SESSION,
     body: json(KeyBody),
-    answers: { 200: told('The lease') },
+    answers: { 200: jsonAnswer('The lease') },
   },
   'DELETE /v1/leases/:name/keys/:key': {
     id: 'removeKey',
     tag: 'leases',
     summary: 'Removes a value that a lease carries',
     headers: SESSION,
-    answers: { 200: told('The lease') },
+    answers: { 200: jsonAnswer('The lease') },
   },
   'GET /v1/leases/:name/watch': {
     id: 'watchLease',
@@ -155,42 +165,42 @@ export const OTHER_OPERATIONS: Operations = {
     tag: 'catalog',
     summary: 'Executes a command of the catalog',
     body: json(CommandRequest),
-    answers: { 200: told('The result') },
+    answers: { 200: jsonAnswer('The result') },
   },
   'POST /v1/catalog/queries': {
     id: 'query',
     tag: 'catalog',
     summary: 'Answers a query of the catalog',
     body: json(QueryRequest),
-    answers: { 200: told('The result') },
+    answers: { 200: jsonAnswer('The result') },
   },
   'POST /v1/catalog/capabilities': {
     id: 'capabilities',
     tag: 'catalog',
     summary: 'What it takes to touch the contents of files by number, where servers ask who does',
     body: json(Type.Object({ files: Type.Array(Type.Integer()) })),
-    answers: { 200: told('A capability for each file') },
+    answers: { 200: jsonAnswer('A capability for each file') },
   },
   'POST /v1/catalog/cache': {
     id: 'renewCache',
     tag: 'catalog',
     summary: 'Renews what a client remembers',
     body: json(CacheRequest),
-    answers: { 200: told('What to forget') },
+    answers: { 200: jsonAnswer('What to forget') },
   },
   'POST /v1/catalog/changes': {
     id: 'changes',
     tag: 'catalog',
     summary: 'What was changed below a directory',
     body: json(ChangesRequest),
-    answers: { 200: told('The changes') },
+    answers: { 200: jsonAnswer('The changes') },
   },
   'POST /v1/catalog/flush': {
     id: 'flushCatalog',
     tag: 'catalog',
     summary: 'Commands answered so far survive power loss',
     body: json(FlushRequest),
-    answers: { 200: told('Which of the commands that were named are missing'), 204: done },
+    answers: { 200: jsonAnswer('Which of the commands that were named are missing'), 204: done },
   },
   'GET /v1/data/:file': data('readData', 'Bytes of one state of a file', {
     query: {
@@ -248,7 +258,7 @@ export const OTHER_OPERATIONS: Operations = {
     },
   ),
   'GET /v1/local': data('localFolder', "The server's data folder, for those on its machine", {
-    answers: { 200: told('The folder', Type.Object({ folder: Type.String() })) },
+    answers: { 200: jsonAnswer('The folder', Type.Object({ folder: Type.String() })) },
   }),
   'POST /v1/data/:file/copy': data('copyData', 'Copies bytes of another file', {
     query: ORDER,
@@ -275,11 +285,11 @@ export const OTHER_OPERATIONS: Operations = {
   }),
   'POST /v1/births/numbers': data('reserveNumbers', 'Numbers for files that come as a whole', {
     body: json(NumbersRequest),
-    answers: { 200: told('The numbers, and who bears files by them') },
+    answers: { 200: jsonAnswer('The numbers, and who bears files by them') },
   }),
   'POST /v1/births': data('bearFiles', 'New files as a whole, many in one request', {
     body: octets,
-    answers: { 200: told('What became of each') },
+    answers: { 200: jsonAnswer('What became of each') },
   }),
   'GET /v1/data/:file/state': data('state', 'Size, time and version'),
   'GET /v1/data/:file/standing': data('standing', 'Lease and replicas'),

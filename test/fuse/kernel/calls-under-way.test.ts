@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CallsUnderWay, type CallUnderWay } from '../../../fuse/kernel/calls-under-way.ts';
+import { type CallUnderWay, PendingCalls } from '../../../fuse/kernel/calls-under-way.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
 const HEADER = { opcode: 0, node: 7, uid: 0, gid: 0, pid: 4711 };
@@ -10,7 +10,7 @@ test('the close of a program that was killed is given time, and is not waited fo
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
   const broken: [number, string, number][] = [];
-  const calls = new CallsUnderWay(
+  const calls = new PendingCalls(
     world,
     ({ header }, errno) => broken.push([header.unique, errno, nowMs]),
     () => 'killed',
@@ -36,7 +36,7 @@ test('whoever was killed waits no longer for a lock, though what has become of i
   t.mock.timers.enable({ apis: ['setTimeout'] });
   let pending: 'killed' | 'stopping' = 'stopping';
   const broken: number[] = [];
-  const calls = new CallsUnderWay(
+  const calls = new PendingCalls(
     systemWorld,
     ({ header }) => broken.push(header.unique),
     () => pending,
@@ -61,7 +61,7 @@ test('whoever was killed waits no longer for a lock, though what has become of i
 
 test('reads of a node are answered once each that was under way has its answer, however it ends', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
-  const calls = new CallsUnderWay(
+  const calls = new PendingCalls(
     systemWorld,
     () => undefined,
     () => 'killed',

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { kernelObstacle } from '../../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../../fuse/kernel/kernel-mount.ts';
 import { TestMount } from '../mounted.ts';
 
 const run = promisify(execFile);
-const options = { skip: kernelObstacle() ?? false, timeout: 120_000 };
+const options = { skip: kernelTransportObstacle() ?? false, timeout: 120_000 };
 const LIMIT_MS = 20_000;
 
 async function python(mount: TestMount, script: string): Promise<string> {

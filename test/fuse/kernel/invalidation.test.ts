@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { promisify } from 'node:util';
 import type { Attributes } from '../../../fuse/backend.ts';
 import { ErrnoError } from '../../../fuse/errno.ts';
-import { kernelObstacle, mountWithKernel } from '../../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle, mountWithKernel } from '../../../fuse/kernel/kernel-mount.ts';
 import type { FileSystemCalls } from '../../../fuse/transport.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
@@ -65,7 +65,9 @@ class OneFile {
   }
 }
 
-test('the kernel asks once, and again when it is told to', { skip: kernelObstacle() ?? false }, async (t) => {
+test('the kernel asks once, and again when it is told to', {
+  skip: kernelTransportObstacle() ?? false,
+}, async (t) => {
   const file = new OneFile();
   const directory = await mkdtemp(join(tmpdir(), 'leasehold-invalidation-'));
   const mounted = await mountWithKernel(directory, file.calls() as FileSystemCalls, {
@@ -129,7 +131,7 @@ test('the kernel asks once, and again when it is told to', { skip: kernelObstacl
 });
 
 test('the kernel looks up a granted name once, and again when it is recalled', {
-  skip: kernelObstacle() ?? false,
+  skip: kernelTransportObstacle() ?? false,
 }, async (t) => {
   const file = new OneFile();
   const directory = await mkdtemp(join(tmpdir(), 'leasehold-granted-'));

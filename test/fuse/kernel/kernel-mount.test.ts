@@ -6,11 +6,11 @@ import { link, mkdir, open, readdir, readFile, rename, stat, unlink, writeFile }
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { isLinuxSince, kernelObstacle } from '../../../fuse/kernel/kernel-mount.ts';
+import { isLinuxSince, kernelTransportObstacle } from '../../../fuse/kernel/kernel-mount.ts';
 import { TestMount } from '../mounted.ts';
 
 const run = promisify(execFile);
-const options = { skip: kernelObstacle() ?? false, timeout: 60_000 };
+const options = { skip: kernelTransportObstacle() ?? false, timeout: 60_000 };
 const LIMIT_MS = 20_000;
 
 /** A program that makes calls in the mount, and whose end can be waited for. */

@@ -18,10 +18,10 @@ import {
 } from 'node:fs/promises';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { kernelObstacle } from '../../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../../fuse/kernel/kernel-mount.ts';
 import { TestMount } from '../mounted.ts';
 
-const skip = kernelObstacle() ?? false;
+const skip = kernelTransportObstacle() ?? false;
 const FILES = 300;
 const NAMES_KEPT_MS = 1_100;
 const LONG = { ageMaxMs: 3_600_000 };

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { promptAnswer } from '../../../fuse/kernel/reader-answers.ts';
-import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../../../fuse/kernel-view/absent-lists.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
 const ENODATA = -61;
@@ -22,7 +22,7 @@ function requestFor(name: string, node: number, opcode: number = OPCODE.getxattr
   return request;
 }
 
-function errorOf(absent: AbsentLists, name: string, node: number): number | null {
+function errorOf(absent: InodesWithoutAcls, name: string, node: number): number | null {
   const reply = promptAnswer(requestFor(name, node), absent);
   if (reply === null) return null;
   assert.deepEqual([reply.length, reply.readUInt32LE(0)], [OUT_HEADER_BYTES, OUT_HEADER_BYTES]);
@@ -31,25 +31,25 @@ function errorOf(absent: AbsentLists, name: string, node: number): number | null
 }
 
 test('what is asked of a file without lists is answered on the spot, until that is old or forgotten', () => {
-  const absent = new AbsentLists(AbsentLists.memory(), systemWorld.nowMs);
+  const absent = new InodesWithoutAcls(InodesWithoutAcls.memory(), systemWorld.nowMs);
   const list = 'system.posix_acl_access';
   assert.equal(errorOf(absent, list, LARGE), null);
-  absent.told(LARGE, LONG_MS);
+  absent.add(LARGE, LONG_MS);
   assert.equal(errorOf(absent, list, LARGE), ENODATA);
   assert.equal(errorOf(absent, 'system.posix_acl_default', LARGE), ENODATA);
   // Of others nothing is known, also where they differ in the upper half of their numbers alone.
   for (const other of [LARGE + 1, 5, LARGE + 2 ** 32]) assert.equal(errorOf(absent, list, other), null);
-  absent.told(9, -1);
+  absent.add(9, -1);
   assert.equal(errorOf(absent, list, 9), null);
   absent.forgetAll();
   assert.equal(errorOf(absent, list, LARGE), null);
-  absent.told(LARGE, LONG_MS);
+  absent.add(LARGE, LONG_MS);
   assert.equal(errorOf(absent, list, LARGE), ENODATA);
 });
 
 test('attributes that no file has are refused; those that one may have, and all other calls, are not for this', () => {
-  const absent = new AbsentLists(AbsentLists.memory(), systemWorld.nowMs);
-  absent.told(7, LONG_MS);
+  const absent = new InodesWithoutAcls(InodesWithoutAcls.memory(), systemWorld.nowMs);
+  absent.add(7, LONG_MS);
   assert.equal(errorOf(absent, 'security.selinux', 7), EOPNOTSUPP);
   assert.equal(errorOf(absent, 'security.capability', 7), ENODATA);
   assert.equal(errorOf(absent, 'security.capability', 8), null);
@@ -60,8 +60,8 @@ test('attributes that no file has are refused; those that one may have, and all 
 });
 
 test('a thread that looks while another writes never takes one inode for another', async () => {
-  const memory = AbsentLists.memory();
-  const absent = new AbsentLists(memory, systemWorld.nowMs);
+  const memory = InodesWithoutAcls.memory();
+  const absent = new InodesWithoutAcls(memory, systemWorld.nowMs);
   // All have the same place; the last one is made of the halves of the others.
   const [here, other, never] = [5 + 2 ** 32, 5 + 2 ** 14 + 2 * 2 ** 32, 5 + 2 * 2 ** 32];
   const program = `
@@ -85,8 +85,8 @@ test('a thread that looks while another writes never takes one inode for another
   });
   while (counts === null) {
     for (let round = 0; round < 1000; round++) {
-      absent.told(here, LONG_MS);
-      absent.told(other, LONG_MS);
+      absent.add(here, LONG_MS);
+      absent.add(other, LONG_MS);
     }
     await new Promise((resolve) => setImmediate(resolve));
   }

@@ -8,7 +8,7 @@ import { Notifier } from '../../../fuse/kernel/notifier.ts';
 import { IN_HEADER_BYTES, INIT_FLAG, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { Session } from '../../../fuse/kernel/session.ts';
 import { pendingIn, pendingSignals } from '../../../fuse/kernel/signals.ts';
-import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../../../fuse/kernel-view/absent-lists.ts';
 import { UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/in-flight.ts';
 import type { Place } from '../../../fuse/place.ts';
 import type { FileSystemCalls, Log } from '../../../fuse/transport.ts';
@@ -55,7 +55,7 @@ class Exchange {
   readonly answers: Answer[] = [];
   readonly dropped: number[] = [];
   readonly expired: string[] = [];
-  readonly absentLists = new AbsentLists(AbsentLists.memory(), systemWorld.nowMs);
+  readonly absentLists = new InodesWithoutAcls(InodesWithoutAcls.memory(), systemWorld.nowMs);
   readonly session: Session;
   #unique = 0;
 

@@ -18,7 +18,7 @@ export function clientChannel(channel: HttpChannel): ServerChannel {
       const { statusCode } = await request({ method: 'GET', path: '/livez', signal });
       if (statusCode >= 500) throw new Error(`HTTP status ${statusCode}`);
     },
-    hasMoved: () => false,
+    hasReceived: () => false,
     connectMs: 0,
     close: () => channel.close(),
     destroy: () => channel.destroy(),

@@ -3,10 +3,10 @@
  * each that is taken while a fault is under way, by name; the CI form demands them.
  */
 
-import { RememberingClient } from '../../../client/cluster/caching-client.ts';
+import { CachingClient } from '../../../client/cluster/caching-client.ts';
 import { Delegations } from '../../../client/cluster/delegations.ts';
 import { PagesOfFile } from '../../../fuse/contents/written-pages.ts';
-import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../../../fuse/kernel-view/absent-lists.ts';
 import { GrantedNames } from '../../../fuse/kernel-view/granted-names.ts';
 import { DelegatedDirectories } from '../../../fuse/metadata/delegated-directories.ts';
 import { DelegationRequests } from '../../../fuse/metadata/delegation-requests.ts';
@@ -79,8 +79,14 @@ watch('path: a file is unlinked asynchronously', Unlinks, 'add', undefined, ofMo
 watch('path: a listing is known', DelegatedDirectories, 'listing', (known) => known !== null, rare);
 watch('path: pages that were written here are read', PagesOfFile, 'read', (bytes) => bytes !== null);
 watch('path: a write is acknowledged before it is sent', WriteBehind, 'write');
-watch('path: the kernel is answered without a look', AbsentLists, 'has', (isAbsent) => isAbsent, ofMountWork);
-watch('path: a client answers from its cache', RememberingClient, 'granted', (known) => known !== undefined);
+watch(
+  'path: the kernel is answered without a look',
+  InodesWithoutAcls,
+  'has',
+  (isAbsent) => isAbsent,
+  ofMountWork,
+);
+watch('path: a client answers from its cache', CachingClient, 'granted', (known) => known !== undefined);
 watch('path: the kernel caches a granted name', GrantedNames, 'answered', (forMs) => forMs > 0, ofMountWork);
 
 // Servers.

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { kernelObstacle } from '../../../fuse/kernel/kernel-mount.ts';
+import { kernelTransportObstacle } from '../../../fuse/kernel/kernel-mount.ts';
 import { noMount } from '../../fuse/mounted.ts';
 import { noPrograms } from '../../posix/program.ts';
 import { differenceOf } from './comparison.ts';
@@ -22,7 +22,7 @@ const FORMS = [
 const noProgram = await noPrograms();
 
 for (const { over, ageMaxMs, seeds } of FORMS) {
-  const skip = noProgram || (over === 'kernel' ? (kernelObstacle() ?? false) : noMount);
+  const skip = noProgram || (over === 'kernel' ? (kernelTransportObstacle() ?? false) : noMount);
   for (const seed of seeds) {
     test(`the model and Linux, ${over}, ${ageMaxMs} ms (SEED=${seed})`, {
       skip,

@@ -2,7 +2,7 @@ import type { World } from '../../../base/world.ts';
 import { connectKernel, type KernelConnection, type KernelDevice } from '../../../fuse/kernel/connection.ts';
 import { EXPIRE_ONLY, NOTIFY, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { promptAnswer } from '../../../fuse/kernel/reader-answers.ts';
-import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../../../fuse/kernel-view/absent-lists.ts';
 import type { MountedTransport, Transport } from '../../../fuse/transport.ts';
 import { NameChanges } from './changes.ts';
 import { type ClientOptions, FuseClient } from './fuse-client.ts';
@@ -59,7 +59,9 @@ export class ModelKernel implements Machine {
       },
       signals: (pid) => this.#processes.get(pid)?.pending ?? 'killed',
     };
-    const lists = options.acls ? new AbsentLists(AbsentLists.memory(), () => options.world.nowMs()) : null;
+    const lists = options.acls
+      ? new InodesWithoutAcls(InodesWithoutAcls.memory(), () => options.world.nowMs())
+      : null;
     const connection = connectKernel(device, calls, options, lists);
     this.#connection = connection;
     this.#queue.connect((bytes) => {

@@ -6,7 +6,7 @@
 import { ServiceError } from '../../../../base/errors.ts';
 import type { HeldLease } from '../../../../client/lease/held-lease.ts';
 import { NamedLeaseClient } from '../../../../client/lease/named-lease-client.ts';
-import type { LeaseLook } from '../../../../wire/named-lease-api.ts';
+import type { LeaseQueryAnswer } from '../../../../wire/named-lease-api.ts';
 import type { ClientProgram } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { SimulatedProcess } from '../simulated-process.ts';
@@ -42,7 +42,7 @@ interface Look {
   readonly name: string;
   readonly callNs: number;
   readonly returnNs: number;
-  readonly seen: Pick<LeaseLook, 'held' | 'token' | 'owner'>;
+  readonly seen: Pick<LeaseQueryAnswer, 'held' | 'token' | 'owner'>;
 }
 
 const stateOf = perRun(() => ({ acts: [] as Act[], looks: [] as Look[] }));
@@ -97,7 +97,7 @@ class Contender {
   async #look(name: string): Promise<void> {
     const { run } = this.#program;
     const callNs = run.nowNs();
-    const seen = await this.#leases.look(name, { timeoutMs: LOOK_TIMEOUT_MS });
+    const seen = await this.#leases.show(name, { timeoutMs: LOOK_TIMEOUT_MS });
     if (seen.consistency !== 'majority') return;
     stateOf(run).looks.push({ name, callNs, returnNs: run.nowNs(), seen });
     run.count('lease look');
@@ -143,7 +143,7 @@ class Contender {
       values.set(key, value);
       run.count('lease key');
     }
-    const { keys } = await this.#leases.look(lease.name, { timeoutMs: LOOK_TIMEOUT_MS });
+    const { keys } = await this.#leases.show(lease.name, { timeoutMs: LOOK_TIMEOUT_MS });
     if (!lease.isHeld) return;
     // No other session writes while this one holds it.
     for (const [key, value] of values)
