@@ -24,7 +24,7 @@ export function formatUptime(ms) {
   return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
 }
 
-/** `30 days`, in the largest unit of which it is a multiple. */
+/** `30 days`: in the largest unit that divides it. */
 export function formatDuration(ms) {
   const [unitMs, unit] = [
     [86_400_000, 'days'],

@@ -347,7 +347,7 @@ type SessionSharer = Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'> & {
 
 type Owned = OwnedOptions & Required<Pick<OwnedOptions, 'cache'>>;
 
-/** Joins what the request says of the cache with what its caller says of delegations: both are of one session. */
+/** Joins the cache part of a request with its caller's delegations; both belong to one session. */
 function ownedBy({ cache }: OwnedOptions, owned: Owned): OwnedOptions {
   return { ...owned, cache: { ...owned.cache, ...cache, forgets: owned.cache.forgets } };
 }

@@ -16,7 +16,7 @@ import {
 
 /** Open containers, besides those in use. */
 const CONTAINERS_OPEN_MAX = 32;
-/** An unused container is closed after this long, so that one that the server removes does not keep taking space. */
+/** An unused container is closed after this long: an open one keeps its space after the server removes it. */
 const IDLE_MS = 1_000;
 const SECRET_BYTES = 64;
 const SECRET = /^[0-9a-f]{64}$/;

@@ -82,7 +82,7 @@ export class ExchangeAttempts {
   failure(cause?: Error): ExchangeFailure {
     if (this.#final !== null) return this.#final;
     const { world, endpoints, request } = this.#parts;
-    // A server's error says more than a broken connection, unless no server is left.
+    // A server's error explains more than a broken connection, unless no server is left.
     const error =
       this.#lastProblem !== null && !endpoints.allDead()
         ? this.#lastProblem
@@ -151,7 +151,7 @@ export class ExchangeAttempts {
 
   #afterCut({ cause, why }: Extract<FailedAttempt, { kind: 'cut' }>): RetryOutcome {
     this.#doubtful ||= this.#parts.request.mutation;
-    // That an attempt had too little time left says less than why those before it failed.
+    // A last attempt with too little time explains less than the failures before it.
     const isLate = why === 'timed-out' && this.#limitMs < this.#beganMs - this.#startMs;
     this.#lastCause = isLate ? (this.#lastCause ?? cause) : cause;
     // Longer than any server's own limit, so that the next server can say itself why it has no answer.

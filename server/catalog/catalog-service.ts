@@ -40,7 +40,10 @@ import { needsBarrier, WriteBarrier } from './write-barrier.ts';
 
 /** Commands in one batch, which is one operation and one transaction. */
 const BATCH_MAX = 256;
-/** A batch of at most so many characters of JSON, up to three bytes each in UTF-8, fits one message between servers. */
+/**
+ * Characters of JSON in one batch, at most three bytes each in UTF-8: it fits one message between servers. A larger
+ * batch would never reach a backup, and block all commands after it.
+ */
 const BATCH_CHARS_MAX = 2 * 1024 * 1024;
 const QUEUE_MAX = 4_096;
 /** Commands of operators: answered when they survive loss of power of all servers; others, once a majority has them. */

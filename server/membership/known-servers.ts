@@ -28,6 +28,7 @@ export interface KnownServersParts {
   readonly selfUrl: string;
   readonly cluster: string;
   readonly paramsHash: string;
+  /** Settings that must be the same on all servers, by option. */
   readonly settings: Readonly<Record<string, string>>;
   readonly bootstrap: Bootstrap;
   /** Addresses from this server's own configuration: they override the catalog's. */

@@ -249,6 +249,7 @@ export class DataFolder {
     return namedClock.untilMs;
   }
 
+  /** The view by which this server votes on names: `first` before any change, null if it has to ask the catalog. */
   get voters(): VotersView | 'first' | null {
     return this.#meta.voters;
   }
@@ -302,6 +303,7 @@ export class DataFolder {
     writeMeta(this.path, this.#meta);
   }
 
+  /** Everything in the folder is synced; `close` records it. */
   markClean(): void {
     this.#clean = true;
   }

@@ -158,6 +158,7 @@ export class DiskStore implements FileStore {
     return store;
   }
 
+  /** Why the store has failed until a restart; null while it works. */
   get failure(): string | null {
     return this.#failure.reason;
   }
