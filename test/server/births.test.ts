@@ -201,7 +201,11 @@ function bearerOf(
   });
   const shared = {
     ...{ clock, contents, numbers, settings: storage, isOutdated: placed.isOutdated },
-    ...{ host: a.host, traffic: { countWrite: () => undefined } as never, outcomes: { add: () => undefined } },
+    ...{
+      host: a.host,
+      traffic: { countWrite: () => undefined } as never,
+      outcomes: { add: () => undefined },
+    },
   };
   const voidNumbers = (_owner: number, inodes: readonly number[]) => void seen.voided.push(...inodes);
   const births = new Births({ ...shared, query, command, voidNumbers });
