@@ -3,7 +3,7 @@
  * beside a module that loads it with what V8 has compiled before (test/compiled-script.ts). Machine code stays where npm has put it.
  */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 import { build } from 'esbuild';
 import { copyRest, PROGRAMS, placesOf, ROOT, STARTED } from '../packaging/bundle.ts';
 
@@ -66,9 +66,10 @@ for (const program of PROGRAMS) {
     throw new Error(`${program}: a character that is not of ASCII is left in its script`);
   writeFileSync(`${place}.cjs`, code);
   const script = `new URL('./${basename(program, '.ts')}.cjs', import.meta.url)`;
+  const compiled = relative(dirname(program), 'test/compiled-script.js');
   writeFileSync(
     `${place}.js`,
-    `import { run } from '../test/compiled-script.js';\nexport const { ${names} } = run(${script});\n`,
+    `import { run } from '${compiled}';\nexport const { ${names} } = run(${script});\n`,
   );
 }
 copyRest(to);

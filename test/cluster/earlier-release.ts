@@ -31,7 +31,7 @@ const EARLIER: readonly Mutation[] = [
   },
   {
     file: 'server/http/app.ts',
-    find: 'if ($births !== undefined) await $app.register(async (scope) => birthRoutes(scope, $births));',
+    find: 'if ($births !== undefined) await $app.register(async (scope) => creationRoutes(scope, $births));',
     replace: '',
   },
   {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -15,10 +15,9 @@ const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
 
 /** Markdown documents of the project, by path from its root. */
 function documents(): string[] {
-  const found = readdirSync(ROOT, { recursive: true, encoding: 'utf8' });
-  return found.filter(
-    (path) => path.endsWith('.md') && !path.includes('node_modules') && !path.startsWith('.'),
-  );
+  return execFileSync('git', ['ls-files', '*.md'], { cwd: ROOT, encoding: 'utf8' })
+    .split('\n')
+    .filter(Boolean);
 }
 
 test('every link between documents leads to a file, and to a heading in it', () => {
