@@ -13,7 +13,7 @@ interface ErrorTraits {
 export const ERRORS = {
   'bad-request': { status: 400, exit: 2, remedy: 'give-up', title: 'The request is malformed' },
   unauthorized: { status: 401, exit: 6, remedy: 'give-up', title: 'It is not known who asks' },
-  forbidden: { status: 403, exit: 6, remedy: 'give-up', title: 'Whoever asks may not do this' },
+  forbidden: { status: 403, exit: 6, remedy: 'give-up', title: 'The caller may not do this' },
   'not-found': { status: 404, exit: 3, remedy: 'give-up', title: 'No such volume, file or directory' },
   exists: { status: 409, exit: 4, remedy: 'give-up', title: 'The name is taken' },
   'not-directory': { status: 409, exit: 4, remedy: 'give-up', title: 'A directory is needed here' },

@@ -139,8 +139,8 @@ export class ClusterClient {
    * Creates files with all of their contents, exactly once. Of a created file, a majority of its replicas has the
    * contents and a majority of the catalog's members has the name; its size and times are settled.
    * @param bearer the server that creates files with these numbers, as `reserveInodes` returned it; one per request
-   * @param births at most `BIRTHS_MAX`, within the limits of `wire/new-files.ts`; the caller leaves the contents unchanged
-   *   until it resolves
+   * @param births at most `BIRTHS_MAX`, within the limits of `wire/new-files.ts`; the caller leaves the contents
+   *   unchanged until it resolves
    * @returns the outcome of each file, in their order
    * @throws ServiceError `unknown` if the outcome is not known; otherwise nothing happened
    */

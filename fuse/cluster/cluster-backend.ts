@@ -250,8 +250,8 @@ interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
 }
 
 /**
- * The capacity of all servers together, with each byte on several of them ({@link replicatedCapacity}). A server without an
- * answer counts with its last report, a disk that several servers share counts once.
+ * The capacity of all servers together, with each byte on several of them ({@link replicatedCapacity}). A server
+ * without an answer counts with its last report, a disk that several servers share counts once.
  * @param heard current reports of servers
  * @param diskOf the same key for all servers of one disk
  */

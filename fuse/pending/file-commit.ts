@@ -127,8 +127,8 @@ export class FileCommit {
   }
 
   /**
-   * Changes attributes of a file that the catalog has created, before other clients can read its contents. Only while the
-   * inode is as it was created: the changes were acknowledged before any later one of another client.
+   * Changes attributes of a file that the catalog has created, before other clients can read its contents. Only while
+   * the inode is as it was created: the changes were acknowledged before any later one of another client.
    *
    * @throws ErrnoError `EIO` if another client has changed the inode
    */
