@@ -67,9 +67,12 @@ export class Watches {
     let isFirst = true;
     while (!gone.signal.aborted) {
       if (answer !== null) {
-        if (answer.resync || isFirst)
-          raw.write(eventText(answer.resync ? 'resync' : 'ready', {}, answer.through));
-        for (const change of answer.changes) raw.write(eventText('change', change, answer.through));
+        const { changes, through, resync } = answer;
+        // Only the last event has the id: a client that lost the connection before it gets all of them again.
+        if (resync || isFirst)
+          raw.write(eventText(resync ? 'resync' : 'ready', {}, changes.length === 0 ? through : null));
+        for (const [index, change] of changes.entries())
+          raw.write(eventText('change', change, index === changes.length - 1 ? through : null));
         after = answer.through;
         isFirst = false;
       }
@@ -103,9 +106,10 @@ export class Watches {
   }
 }
 
-/** All events of one answer have the id of its last operation. */
-function eventText(event: string, data: object, through: number): string {
-  return `id: ${through}\n${streamEventText(event, JSON.stringify(data))}`;
+/** @param through the operation up to which a client has all events once it has this one; null if more follow */
+function eventText(event: string, data: object, through: number | null): string {
+  const id = through === null ? '' : `id: ${through}\n`;
+  return id + streamEventText(event, JSON.stringify(data));
 }
 
 function drained(raw: FastifyReply['raw'], signal: AbortSignal): Promise<void> {

@@ -7,6 +7,8 @@ import { ask } from '../ask.ts';
 interface Told {
   readonly event: string;
   readonly data: { readonly change?: string; readonly path?: string; readonly kind?: string };
+  /** What a client that has this event, and no later one, reconnects with. */
+  readonly lastId: string;
 }
 
 /** A stream of events that is being read. */
@@ -14,16 +16,23 @@ class Stream {
   readonly #told: Told[] = [];
   readonly #waiting: ((told: Told) => void)[] = [];
   readonly #request: ReturnType<typeof httpRequest>;
-  /** Of the last event. */
+  /** Of the last change that was taken. */
   lastId = '';
 
   constructor(base: string, path: string, headers: Readonly<Record<string, string>> = {}) {
     const reader = new StreamEventReader();
+    let rest = '';
+    let lastId = headers['last-event-id'] ?? '';
     this.#request = httpRequest(`${base}${path}`, { headers }, (response) => {
       response.setEncoding('utf8');
       response.on('data', (text: string) => {
-        for (const [, id] of text.matchAll(/^id: (\d+)$/gm)) this.lastId = id as string;
-        for (const { event, data } of reader.push(text)) this.#push({ event, data: JSON.parse(data) });
+        const blocks = (rest + text).split('\n\n');
+        rest = blocks.pop() ?? '';
+        for (const block of blocks) {
+          lastId = /^id: (\d+)$/m.exec(block)?.[1] ?? lastId;
+          for (const { event, data } of reader.push(`${block}\n\n`))
+            this.#push({ event, data: JSON.parse(data), lastId });
+        }
       });
     });
     this.#request.on('error', () => {});
@@ -36,8 +45,9 @@ class Stream {
 
   /** The next change, in one line. */
   async change(): Promise<string> {
-    const { event, data } = await this.next();
+    const { event, data, lastId } = await this.next();
     assert.equal(event, 'change');
+    this.lastId = lastId;
     return `${data.change} ${data.path} ${data.kind ?? '-'}`;
   }
 
@@ -87,9 +97,19 @@ export async function watchersAreTold(cluster: RealCluster): Promise<void> {
   const again = new Stream(third, path('w/?watch&recursive=true'), { 'last-event-id': before });
   assert.equal((await again.next()).event, 'ready');
   assert.match(await again.change(), /^created missed file$/);
+  // What one answer of the catalog brings is received in part, and asked for again.
+  for (const name of ['one', 'two', 'three']) await ask(first, 'PUT', path(`w/${name}`), { body: '6' });
+  const half = new Stream(third, path('w/?watch'), { 'last-event-id': again.lastId });
+  assert.equal((await half.next()).event, 'ready');
+  assert.match(await half.change(), /^created one file$/);
+  half.close();
+  const whole = new Stream(second, path('w/?watch'), { 'last-event-id': half.lastId });
+  assert.equal((await whole.next()).event, 'ready');
+  for (const name of ['one', 'two', 'three'])
+    assert.match(await whole.change(), new RegExp(`^created ${name} file$`));
   const lost = new Stream(third, path('w/?watch'), { 'last-event-id': '9007199254740991' });
   assert.equal((await lost.next()).event, 'resync');
-  for (const stream of [flat, again, lost]) stream.close();
+  for (const stream of [flat, again, whole, lost]) stream.close();
 }
 
 /** A watch goes on when the catalog's primary dies: it is told by the next one, and misses nothing. */
