@@ -36,6 +36,8 @@ export interface CommitTarget {
   changes(): AttributeChanges;
   /** The catalog has these changes. */
   changed(attributes: Attributes): void;
+  /** The catalog obeys conditions of `set-attributes`. */
+  readonly isConditional: boolean;
   /** Whether programs have set its times, or seen them as those of its contents. */
   isTimed(way: CommitMode): boolean;
   version(): ContentVersion;
@@ -63,6 +65,8 @@ export class FileCommit {
   #hasSentChanges = false;
   /** The catalog has the changes of attributes. */
   #areChangesMade = false;
+  /** The ctime of a file that the catalog has created, as long as no other client changes it. */
+  #changedNs: string | undefined;
   /** Why no attempt follows: the name or the contents are another client's, or do not exist any more. */
   #refusal: { readonly error: unknown } | null = null;
   isSettled = false;
@@ -72,6 +76,7 @@ export class FileCommit {
     this.#requests = requests;
     this.#of = of;
     this.#named = named;
+    this.#changedNs = named?.changedNs;
   }
 
   get isUnsent(): boolean {
@@ -82,6 +87,11 @@ export class FileCommit {
   /** Whether attributes were changed by a request of their own. */
   get hasChanged(): boolean {
     return this.#hasSentChanges;
+  }
+
+  /** Whether the catalog lacks changes of attributes that a request has tried to send, and no request is under way. */
+  get owesChanges(): boolean {
+    return this.#hasSentChanges && !this.#areChangesMade && !this.isRefused && this.#underWay === null;
   }
 
   /** Whether no attempt follows: the file is kept for its handles, whose calls fail. */
@@ -135,20 +145,46 @@ export class FileCommit {
   async #change(named: Attributes): Promise<void> {
     const { inode, changedNs: unchangedNs } = named;
     const changes = this.#of.changes();
-    if (Object.keys(changes).length > 0) {
-      this.#hasSentChanges = true;
-      this.#of.changed(
-        await this.#requests.changeAttributes(inode, { ...changes, unchangedNs }).catch(async (error) => {
-          if (!isPreconditionFailed(error)) throw error;
-          const found = await this.#requests.attributes(inode);
-          // An attempt of unknown outcome was executed.
-          if (hasAll(found, changes)) return found;
-          const message = 'Another client has changed the file since it was created';
-          return this.#refuse(message, this.#requests.open(found));
-        }),
-      );
-    }
+    // Programs may still change attributes here after an attempt that was refused.
+    if (Object.keys(changes).length === 0) return;
+    this.#hasSentChanges = true;
+    const changed = await this.#requests
+      .changeAttributes(inode, { ...changes, unchangedNs })
+      .catch((error) => {
+        // An attempt of unknown outcome may have been executed.
+        return this.#madeOrRefuse(error, inode, changes);
+      });
+    this.#of.changed(changed);
+    this.#changedNs = changed.changedNs;
     this.#areChangesMade = true;
+  }
+
+  /**
+   * Sets the times after a write. Of a file that the catalog has created, only while no other client has changed it: these
+   * times were acknowledged before.
+   *
+   * @returns whether the cluster has them
+   */
+  async #setTimes(inode: number, times: Pick<NewFile, 'accessedNs' | 'modifiedNs'>): Promise<boolean> {
+    const unchangedNs = this.#of.isConditional ? this.#changedNs : undefined;
+    const condition = unchangedNs === undefined ? {} : { unchangedNs };
+    try {
+      await this.#requests.setAttributes(inode, { ...times, ...condition });
+    } catch (error) {
+      // If no program has set times, those of the write are as good.
+      if (isPreconditionFailed(error) && unchangedNs !== undefined && !this.#areChangesMade) return false;
+      await this.#madeOrRefuse(error, inode, times);
+    }
+    return true;
+  }
+
+  /** @returns the attributes if they are as `changes`. @throws ErrnoError `EIO` if another client has changed the file */
+  async #madeOrRefuse(error: unknown, inode: number, changes: AttributeChanges): Promise<Attributes> {
+    if (!isPreconditionFailed(error)) throw error;
+    const found = await this.#requests.attributes(inode);
+    if (hasAll(found, changes)) return found;
+    const message = 'Another client has changed the file since it was created';
+    return this.#refuse(message, this.#requests.open(found));
   }
 
   async #createWithContents(file: NewFile): Promise<CommitResult | null> {
@@ -186,8 +222,7 @@ export class FileCommit {
     const { inode, contents, accessedNs, modifiedNs } = file;
     const written = contents.length === 0 ? found : await this.#write(there, contents);
     const isAlone = attributes.sizeBytes === 0 && (written === found || isAfter(written, found));
-    const isTimed = this.#of.isTimed(way);
-    if (isTimed) await this.#requests.setAttributes(inode, { accessedNs, modifiedNs });
+    const isTimed = this.#of.isTimed(way) && (await this.#setTimes(inode, { accessedNs, modifiedNs }));
     const arrival = isTimed ? { ...written, modifiedNs } : written;
     return { there, namedNs, arrival: isAlone ? arrival : null, isSettled: false };
   }

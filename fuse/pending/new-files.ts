@@ -154,13 +154,17 @@ export class NewFiles {
         this.#ops.contents.learn(there, this.#ops.contents.request());
         return this.#ops.open(inode, replicas, contents);
       },
+      isDelegated: () => this.#ops.isDelegated(parent),
       committed: ({ inode }, namedNs) => {
         this.#ops.files.delete(file);
         if (!isNamed) this.#parts.cache.named(parent, namedNs);
         // Its ctime is the catalog's now.
         else if (file.commit.hasChanged) this.#parts.cache.attributes.drop(inode);
       },
-      failed: (_, error) => {
+      failed: ({ inode }, error) => {
+        // Programs see what another client has set.
+        if (file.commit.isRefused && file.commit.hasChanged) this.#parts.cache.attributes.drop(inode);
+        if (file.commit.hasChanged) this.#ops.files.failed(file);
         if (!file.commit.isRefused && !isRefusal(error) && this.#ops.isDelegated(parent)) return;
         this.#ops.files.dropName(file);
         this.#ops.dropOperation(file);

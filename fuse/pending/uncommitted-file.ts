@@ -28,6 +28,8 @@ export interface UncommittedFileParts extends CommitRequests {
   readonly inheritsGroup: boolean;
   /** Attributes can be changed in memory: they are sent with the file. */
   readonly takesAttributes: boolean;
+  /** No other client can have looked the file up. */
+  readonly isDelegated: () => boolean;
 }
 
 /**
@@ -84,6 +86,7 @@ export class UncommittedFile implements BackendFile {
         };
       },
       changes: () => this.#changes(),
+      isConditional: parts.takesAttributes,
       changed: ({ changedNs }: Attributes) => {
         const { modifiedNs } = this.#attributes;
         this.#attributes = { ...this.#attributes, changedNs: laterNs(changedNs, modifiedNs) };
@@ -104,9 +107,15 @@ export class UncommittedFile implements BackendFile {
   }
 
   /** Whether such a change can be made in memory, to be sent with the file. */
-  takes({ gid }: AttributeChanges): boolean {
-    const { inheritsGroup, takesAttributes } = this.#parts;
-    return this.commit.isUnsent && takesAttributes && (gid === undefined || !inheritsGroup);
+  takes({ mode = 0, gid, modifiedNs }: AttributeChanges): boolean {
+    const { inheritsGroup, takesAttributes, isDelegated } = this.#parts;
+    if (!this.commit.isUnsent || !takesAttributes || (gid !== undefined && inheritsGroup)) return false;
+    if (!this.isNamed) return true;
+    // After the session's end another client may write the file, before this mount sends its mode.
+    if (mode !== withoutPrivileges(mode)) return false;
+    // Contents make their time the ctime of a file that has a name, which must not be in the future.
+    const isFuture = modifiedNs !== undefined && BigInt(modifiedNs) > nowNs(this.#world);
+    return !isFuture && isDelegated();
   }
 
   setAttributes(changes: AttributeChanges): Attributes {

@@ -12,6 +12,8 @@ import type { UncommittedFile } from './uncommitted-file.ts';
 
 /** How long other clients may not find a new file; a part of the time for which a mount caches names. */
 export const UNCOMMITTED_MS_MAX = 250;
+/** After a failure, acknowledged changes of attributes are sent again at this interval. */
+const AGAIN_MS = 1_000;
 
 /** New files in memory, until the cluster has them or they cannot be stored. */
 export class UncommittedFiles implements PendingKind {
@@ -23,6 +25,7 @@ export class UncommittedFiles implements PendingKind {
   /** Creates wait while it is full. */
   readonly budget: Budget;
   #timer: Timer | undefined;
+  #isStopped = false;
 
   constructor(world: World, pending: PendingOps, log: Log) {
     this.#world = world;
@@ -94,6 +97,7 @@ export class UncommittedFiles implements PendingKind {
   }
 
   async stop(): Promise<void> {
+    this.#isStopped = true;
     this.#timer?.cancel();
     await this.attempt(FLUSH_ALL);
   }
@@ -105,6 +109,14 @@ export class UncommittedFiles implements PendingKind {
     } catch (error) {
       this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
     }
+  }
+
+  /** After a failed attempt. Other clients see a file that has a name without what programs here have set. */
+  failed(file: UncommittedFile): void {
+    this.#world.after(AGAIN_MS, () => {
+      const isHere = !this.#isStopped && this.of(file.inode) === file;
+      if (isHere && file.commit.owesChanges) void this.#commit(file, 'ordinary');
+    });
   }
 
   /** A file that is open for this long becomes visible to other clients. More writes are likely. */

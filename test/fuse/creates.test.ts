@@ -422,7 +422,7 @@ async function changedNamed(t: TestContext) {
   const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
   await write(handle, 'contents');
   const { inode } = attributes;
-  await fileSystem.setAttributes(inode, { mode: 0o4755 });
+  await fileSystem.setAttributes(inode, { mode: 0o755 });
   await fileSystem.setAttributes(inode, { uid: 9, gid: 10 });
   await fileSystem.setAttributes(inode, {
     accessed: { kind: 'time', ns: 5n },
@@ -462,6 +462,65 @@ test('what programs set of a file that was created exclusively does not undo wha
   assert.deepEqual([(await memory.attributes(inode)).mode, textAt('a')], [0o600, '']);
   assert.equal((await backend.lookup(directory, 'a')).mode, 0o600);
   assert.equal((await fileSystem.lookup(directory, 'a')).mode, 0o600);
+});
+
+test('what programs set after a refused attempt is sent by the next one', async (t) => {
+  const { births, memory, fileSystem, create, write, close, textAt } = await started(t, false, true);
+  const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
+  await write(handle, 'text');
+  births.fate = 'refused';
+  await assert.rejects(fileSystem.persist(handle), { code: 'quota-exceeded' });
+  births.fate = 'born';
+  await fileSystem.setAttributes(attributes.inode, { mode: 0o600 });
+  await close(handle);
+  assert.deepEqual([(await memory.attributes(attributes.inode)).mode, textAt('a')], [0o600, 'text']);
+});
+
+test('what other clients must not see late of a file that has a name is set at the cluster at once', async (t) => {
+  const { memory, fileSystem, create, write, close } = await started(t, false, true);
+  const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
+  const { inode } = attributes;
+  await write(handle, 'text');
+  // Another client may write the file before a set-user-id bit arrives late.
+  await fileSystem.setAttributes(inode, { mode: 0o4755 });
+  assert.equal((await memory.attributes(inode)).mode, 0o4755);
+  await close(handle);
+  const other = await create('b', FLAGS | constants.O_EXCL);
+  await write(other.handle, 'text');
+  // Contents with this time would put ctime into the future.
+  const ns = BigInt(Date.now() + 3_600_000) * 1_000_000n;
+  await fileSystem.setAttributes(other.attributes.inode, { modified: { kind: 'time', ns } });
+  assert.equal((await memory.attributes(other.attributes.inode)).modifiedNs, String(ns));
+  await close(other.handle);
+});
+
+test('attributes that a failed request has left out are sent again while the file is open', async (t) => {
+  const { births, memory, fileSystem, inode, handle } = await changedNamed(t);
+  births.changesFail = true;
+  await assert.rejects(fileSystem.persist(handle), { code: 'unknown' });
+  births.changesFail = false;
+  const until = Date.now() + 2 * LIMIT_MS;
+  while ((await memory.attributes(inode)).uid !== 9 && Date.now() < until) await delay(20);
+  assert.equal((await memory.attributes(inode)).uid, 9);
+  await fileSystem.release(handle);
+});
+
+test('after another client’s change programs see its attributes, also while the file is open', async (t) => {
+  const { memory, inode, handle, fileSystem } = await changedNamed(t);
+  await memory.setAttributes(inode, { mode: 0o600 });
+  await assert.rejects(fileSystem.persist(handle), { errno: 'EIO' });
+  assert.equal((await fileSystem.attributes(inode)).mode, 0o600);
+  await fileSystem.release(handle);
+});
+
+test('after the session’s end attributes are set at the cluster, before the mount learns of that end', async (t) => {
+  const { births, memory, fileSystem, create, write, close } = await started(t, false, true);
+  const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
+  await write(handle, 'text');
+  births.expire();
+  await fileSystem.setAttributes(attributes.inode, { mode: 0o600 });
+  assert.equal((await memory.attributes(attributes.inode)).mode, 0o600);
+  await close(handle);
 });
 
 test('attributes that were set by a request without an answer are not another client’s', async (t) => {

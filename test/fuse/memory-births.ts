@@ -51,6 +51,8 @@ export class MemoryBirths implements DelegationBackend {
   isConditional = true;
   /** The next change of attributes is made, and not answered. */
   changesLost = false;
+  /** Changes of attributes do not arrive. */
+  changesFail = false;
   /** A request is not answered before this. */
   held: Promise<void> = Promise.resolve();
 
@@ -98,6 +100,11 @@ export class MemoryBirths implements DelegationBackend {
     this.#delegated.delete(directory);
     await this.#events.recalled([directory]);
     this.#fenced.delete(directory);
+  }
+
+  /** The session is over; its timer has not fired yet. */
+  expire(): void {
+    this.#delegated.clear();
   }
 
   end(): void {
@@ -186,6 +193,7 @@ export class MemoryBirths implements DelegationBackend {
   }
 
   async changeAttributes(inode: number, { unchangedNs, ...changes }: AttributeChanges): Promise<Attributes> {
+    if (this.changesFail) throw new ServiceError('unknown', 'Lost by intent');
     const { changedNs } = await this.#backend.attributes(inode);
     if (unchangedNs !== changedNs) throw new ServiceError('precondition-failed', 'Changed since');
     const attributes = await this.#backend.setAttributes(inode, changes);

@@ -118,6 +118,7 @@ function started(isNamed = false) {
     changeAttributes: async () => BEFORE,
     attributes: async () => BEFORE,
     takesAttributes: true,
+    isDelegated: () => true,
     setAttributes: async (_, { modifiedNs }) => {
       calls.push(`times ${modifiedNs}`);
       return BEFORE;
