@@ -5,7 +5,7 @@ import type { RunOptions } from './cluster-run.ts';
 import { NAMED_FAULTS } from './faults.ts';
 import { type Shape, shapeOf } from './shapes.ts';
 import { CACHES, type Cache } from './simulated-machine.ts';
-import { WORKLOADS } from './workloads/all.ts';
+import { NAMED_WORKLOADS } from './workloads/all.ts';
 
 const COUNT_MAX = 1_000_000_000;
 
@@ -36,7 +36,7 @@ Exit code 1: a seed violates a rule; 2: a mistake on the command line.
   --mounts N       0 to 4 machines with a mount
   --volumes N      1 to 3
   --cache NAME     of mounts: ${CACHES.join(', ')}
-  --workload A,B   ${wrapped(WORKLOADS.map(({ name }) => name))}
+  --workload A,B   ${wrapped(NAMED_WORKLOADS.map(({ name }) => name))}
                    What is not given of these six is drawn from the seed.
   --faults A,B     ${wrapped(NAMED_FAULTS.map(({ name }) => name))} (all but the last three)
   --gap TIME       between two faults, at the most (drawn from the seed)
@@ -81,7 +81,7 @@ export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
         ...(cache === undefined ? {} : { cache: named('cache', CACHES, cache) as Cache }),
       };
       const chosen = {
-        ...(workload === undefined ? {} : { workloads: namesIn('workload', WORKLOADS, workload) }),
+        ...(workload === undefined ? {} : { workloads: namesIn('workload', NAMED_WORKLOADS, workload) }),
         ...(faults === undefined ? {} : { faults: namesIn('faults', NAMED_FAULTS, faults) }),
         ...(gap === undefined ? {} : { gapMs: timeOf('gap', gap) }),
         ...(flags.has('calm') ? { faults: [] } : {}),

@@ -11,7 +11,7 @@ import { type Incident, type SimulatedClient, SimulatedCluster } from './simulat
 import type { Cache, SimulatedMachine } from './simulated-machine.ts';
 import { starveAll } from './starve.ts';
 import type { Workload } from './workload.ts';
-import { MOUNT_WORKLOADS, WORKLOADS } from './workloads/all.ts';
+import { MOUNT_WORKLOADS, NAMED_WORKLOADS, WORKLOADS } from './workloads/all.ts';
 
 /** Threads of a client, and processes of a mount; more where there are more workloads. */
 const THREADS_MIN = 3;
@@ -77,9 +77,11 @@ export interface RunReport {
 /** Runs one seed: a cluster with clients and mounts that use it, and faults; then all is healed and judged. */
 export function runCluster(options: RunOptions): Promise<RunReport> {
   const { seed, servers, clients, mounts = 0, cache = 'leases', volumes = 1, onNote } = options;
-  const workloads = named(WORKLOADS, options.workloads);
+  const workloads = workloadsOf(options);
   const losesAllPower = workloads.every(({ toleratesPowerOfAll }) => toleratesPowerOfAll === true);
-  const hasMountWork = workloads.some((workload) => MOUNT_WORKLOADS.includes(workload));
+  const hasMountWork = workloads.some(
+    (workload) => MOUNT_WORKLOADS.includes(workload) || !WORKLOADS.includes(workload),
+  );
   const shape = { seed, servers, clients, mounts, cache, volumes, losesAllPower, hasMountWork };
   return SimulatedCluster.use(shape, onNote, (cluster) => new ClusterRun(cluster, options).play());
 }
@@ -99,7 +101,7 @@ class ClusterRun {
     this.#options = options;
     this.#cluster = cluster;
     this.#run = new Run(cluster, options.endsAtViolation === true);
-    this.#workloads = named(WORKLOADS, options.workloads).filter(({ fits }) => fits?.(cluster.shape) ?? true);
+    this.#workloads = workloadsOf(options).filter(({ fits }) => fits?.(cluster.shape) ?? true);
   }
 
   async play(): Promise<RunReport> {
@@ -297,6 +299,10 @@ class ClusterRun {
 }
 
 /** @returns the rows that have these names; all where none are given */
+function workloadsOf({ workloads }: RunOptions): readonly Workload[] {
+  return workloads === undefined ? WORKLOADS : named(NAMED_WORKLOADS, workloads);
+}
+
 function named<Row extends Workload | Fault>(
   table: readonly Row[],
   names: readonly string[] | undefined,

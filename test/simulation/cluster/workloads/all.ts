@@ -1,5 +1,6 @@
 import type { Workload } from '../workload.ts';
 import { appendLogs } from './append-logs.ts';
+import { archives } from './archives.ts';
 import { editedFiles } from './edited-files.ts';
 import { fileLocks } from './file-locks.ts';
 import { files } from './files.ts';
@@ -25,5 +26,8 @@ export const BASIC_WORKLOADS: readonly Workload[] = [files, names, moves, sealed
 /** What happens to servers and volumes as wholes. */
 export const OF_WHOLES: readonly Workload[] = [...[membership, namedLeases, snapshots, quotas, volumeLives]];
 
-/** All workloads; a run has those that its options name. */
+/** Workloads of which seeds draw theirs. */
 export const WORKLOADS: readonly Workload[] = [...BASIC_WORKLOADS, ...MOUNT_WORKLOADS, ...OF_WHOLES];
+
+/** All workloads; the last ones only in runs that name them. */
+export const NAMED_WORKLOADS: readonly Workload[] = [...WORKLOADS, archives];
