@@ -61,6 +61,10 @@ export function withPendingNames(
       await backend.stop();
     },
     lookup: (parent, name) => ops.lookup({ parent, name }),
+    async byNumber(inode, which) {
+      const uncommitted = which === 'self' ? ops.files.of(inode)?.attributes : undefined;
+      return uncommitted ?? backend.byNumber(inode, which);
+    },
     async attributes(inode) {
       const uncommitted = ops.files.of(inode);
       if (uncommitted !== undefined) return uncommitted.attributes;

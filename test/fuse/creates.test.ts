@@ -505,6 +505,12 @@ test('attributes that a failed request has left out are sent again while the fil
   await fileSystem.release(handle);
 });
 
+test('the handle of a new file leads to what programs have set', async (t) => {
+  const { fileSystem, inode, handle, close } = await changedNamed(t);
+  assert.equal((await fileSystem.lookup(inode, '.')).mode, 0o755);
+  await close(handle);
+});
+
 test('after another client’s change programs see its attributes, also while the file is open', async (t) => {
   const { memory, inode, handle, fileSystem } = await changedNamed(t);
   await memory.setAttributes(inode, { mode: 0o600 });
