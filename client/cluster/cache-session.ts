@@ -185,11 +185,12 @@ export class CacheSession {
     const answer = polled.fenced === true ? polled : { ...polled, session: null };
     if (answer.session !== session) {
       const { leftMs } = this;
-      const unused = leftMs > 0 ? this.#parts.unused?.() : undefined;
+      const { unused, flushed, world } = this.#parts;
+      const settled = leftMs > 0 ? Promise.allSettled([unused?.(), flushed?.()]) : undefined;
       this.#end();
-      // The primary delays a handover until the next poll reports that the session was left.
-      if (unused !== undefined)
-        await Promise.race([unused, this.#parts.world.sleep(leftMs, { unref: true })]);
+      // The primary delays a handover until the next poll reports that the session was left. Before that it executes
+      // what was acknowledged under the session.
+      if (settled !== undefined) await Promise.race([settled, world.sleep(leftMs, { unref: true })]);
       if (signal.aborted) return false;
       this.#left = session ?? this.#left;
       this.#session = answer.session;

@@ -1,6 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import { laterNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
+import { allDone } from '../all-done.ts';
 import type {
   Attributes,
   BackendFile,
@@ -85,7 +86,7 @@ export class DirectoryOps {
         // Other clients may take the names from now on.
         void this.files.attempt(FLUSH_ALL);
       },
-      flushed: () => flushUnlinks(FLUSH_ALL),
+      flushed: () => allDone([flushUnlinks(FLUSH_ALL), this.files.attempt(FLUSH_ALL)]),
     });
   }
 

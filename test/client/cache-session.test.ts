@@ -24,6 +24,8 @@ class SessionRun {
   forgotten = Promise.resolve();
   /** Nothing granted is used after this. */
   unused = Promise.resolve();
+  /** Nothing acknowledged is pending after this. */
+  flushed = Promise.resolve();
   readonly polls: Poll[] = [];
   readonly session: CacheSession;
   readonly #context: TestContext;
@@ -56,6 +58,7 @@ class SessionRun {
         this.ended++;
       },
       unused: () => this.unused,
+      flushed: () => this.flushed,
       world: {
         ...systemWorld,
         nowMs: () => this.nowMs,
@@ -156,6 +159,22 @@ test('a session that its primary ends is left when nothing is used that was gran
   await run.pass(1);
   const { ended, polls } = run;
   assert.deepEqual([ended > 0, run.session.session, polls.length], [true, null, 2]);
+  resolve();
+  await run.pass(0);
+  assert.equal(run.last().request.left, 1);
+  await run.stop();
+});
+
+test('a session that its primary ends is left when nothing is pending that was acknowledged', async (context) => {
+  const run = new SessionRun(context);
+  await run.pass(1);
+  run.last().answer({});
+  await run.pass(1);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  run.flushed = promise;
+  run.last().answer({ session: null, validMs: 0 });
+  await run.pass(1);
+  assert.equal(run.polls.length, 2);
   resolve();
   await run.pass(0);
   assert.equal(run.last().request.left, 1);
