@@ -42,7 +42,7 @@ export async function runServer(argv: readonly string[]): Promise<void> {
       const { host, port } = config.listen;
       const why = error.code === 'EADDRINUSE' ? 'another process has the port' : error.message;
       const code = LISTEN_TEMPORARY.has(error.code ?? '') ? EXIT_TEMPORARY : EXIT_USAGE;
-      refuse(`Cannot listen on ${host}:${port}: ${why}. End that process or choose another --listen`, code);
+      refuse(`Cannot listen on ${host}:${port}: ${why}. Stop that process, or choose another --listen`, code);
     } else {
       fatal(error);
     }

@@ -29,14 +29,14 @@ const REMEDIES: Partial<
 > = {
   'no-space': ({ data }, { message: reason }, log) => {
     if (!ballastRelease(data)) return false;
-    log.warn({ reason }, 'the disk is full: the space that was reserved for a start is used');
+    log.warn({ reason }, 'the disk is full: starting with the reserved space; delete files or add space');
     return true;
   },
   damaged: ({ data, rebuild }, { message: reason }, log) => {
     if (!rebuild) return false;
     log.warn(
       { aside: setAside(data), reason },
-      'the damaged data folder is put aside, and an empty one begun',
+      'moved the damaged data folder aside and created an empty one (--rebuild)',
     );
     return true;
   },

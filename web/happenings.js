@@ -55,7 +55,7 @@ export class HappeningsView {
 }
 
 function itemOf({ id, atMs, server, mood, text, path, file, epoch }) {
-  const name = path ?? (file === 0 ? 'the names of all files' : `file ${file}`);
+  const name = path ?? (file === 0 ? 'the catalog' : `file ${file}`);
   const [before, after] = text.split('{file}');
   return h(
     'li',

@@ -140,10 +140,11 @@ export class CatalogHolder implements CatalogService {
 }
 
 function replaced(cause: unknown): ServiceError {
-  const why = 'A page of the catalog is damaged on this server, whose replica is being replaced';
+  const why =
+    "This server's catalog replica has a damaged page and is being replaced: retry at another server";
   return new ServiceError('not-primary', why, {}, { cause });
 }
 
 function elsewhere(): ServiceError {
-  return new ServiceError('not-primary', 'This server holds no replica of the catalog');
+  return new ServiceError('not-primary', 'This server has no catalog replica: ask another server');
 }

@@ -42,13 +42,10 @@ export class CatalogReplacement {
     const { driver, lease, clock, wakes, log } = this.#parts;
     if (driver.closed || this.#isUnderWay) return;
     if (!this.hasSource) {
-      log.error({ reason }, 'the catalog has a damaged page, and no other server has a copy');
+      log.error({ reason }, 'the catalog has a damaged page, and no other server has a replica of it');
       return;
     }
-    log.error(
-      { reason },
-      'the catalog has a damaged page: this replica is replaced by a copy of another one',
-    );
+    log.error({ reason }, 'the catalog has a damaged page: replacing this replica by a copy of another one');
     this.#parts.tell('damaged');
     if (driver.role !== 'failed') driver.step({ kind: 'storage-failed', reason });
     lease.close(CATALOG_CELL);
@@ -60,7 +57,7 @@ export class CatalogReplacement {
   }
 
   end(): void {
-    this.#parts.log.info('the damaged replica of the catalog is replaced');
+    this.#parts.log.info('replaced the damaged catalog replica');
     this.#parts.tell('replaced');
     this.#compete();
   }

@@ -124,7 +124,7 @@ export class LocalCatalogService implements CatalogService {
     this.#waiter = new PrimaryWaiter(parts);
     this.#answered = parts.metrics?.counter(
       'leasehold_catalog_commands_total',
-      'Commands that this server, as the primary of the catalog, has executed, by kind and by what became of them',
+      'Catalog commands executed as primary, by kind and outcome',
       ['kind', 'outcome'],
     );
     this.#barrier = new WriteBarrier({
@@ -156,7 +156,7 @@ export class LocalCatalogService implements CatalogService {
 
   #executed(request: CommandRequest, maker: Maker): Promise<CommandResult> {
     if (this.#queue.length + this.#held.length + this.#recalling >= QUEUE_MAX) {
-      const why = `${QUEUE_MAX} commands wait for the catalog already`;
+      const why = `The catalog's queue is full (${QUEUE_MAX} commands): retry later`;
       return Promise.reject(new ServiceError('busy', why, { retryAfterMs: 100 }));
     }
     return this.#bounded(
@@ -183,7 +183,7 @@ export class LocalCatalogService implements CatalogService {
     const runs = older.length === 1 ? `Server ${older[0]} runs` : `Servers ${older.join(', ')} run`;
     throw new ServiceError(
       'precondition-failed',
-      `${runs} a release that does not know this ("${command.kind}", command version ${version}): upgrade first`,
+      `${runs} a release without the command "${command.kind}" (command version ${version}): upgrade first`,
       { outdated: older },
     );
   }
@@ -290,7 +290,8 @@ export class LocalCatalogService implements CatalogService {
     const { driver, subject } = this.#parts;
     const { servers } = subject.query({ kind: 'servers', counts: false }) as QueryResults['servers'];
     const out = servers.find(({ id, state }) => state === 'out' && members.includes(id as ServerId));
-    if (out !== undefined) throw new ServiceError('precondition-failed', `Server ${out.id} is removed`);
+    if (out !== undefined)
+      throw new ServiceError('precondition-failed', `Server ${out.id} was removed from the cluster`);
     // Nothing is awaited from here to the first step of the change: no removal comes between.
     this.#changes.add(members);
     try {
@@ -308,7 +309,7 @@ export class LocalCatalogService implements CatalogService {
     if (!holders.includes(id)) return null;
     return new ServiceError(
       'precondition-failed',
-      `Server ${id} holds a replica of the catalog, or is to hold one: drain it first, and wait until the catalog has moved`,
+      `Server ${id} has a catalog replica, or will get one: drain it first, and wait until the catalog has moved`,
     );
   }
 

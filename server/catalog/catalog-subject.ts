@@ -111,7 +111,7 @@ export class CatalogSubject implements Subject {
     const staged = tail ?? (await this.#fetchSnapshot(ask));
     if (turn !== this.#fetch) {
       await this.#store.unstage(staged);
-      throw new ServiceError('precondition-failed', 'A later fetch of the catalog replaced this one');
+      throw new ServiceError('precondition-failed', 'A later fetch of the catalog superseded this one');
     }
     this.#staged = staged;
     return { position: staged.position, view: staged.view, sessions: new Uint8Array(0) };
@@ -151,7 +151,7 @@ export class CatalogSubject implements Subject {
         await this.#store.closeSnapshot(new ByteReader(payload).uint53());
         return new Uint8Array(0);
       default:
-        throw new ServiceError('bad-request', `The catalog has no state "${method}" to fetch`);
+        throw new ServiceError('bad-request', `Unknown catalog fetch method "${method}"`);
     }
   }
 

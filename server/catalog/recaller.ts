@@ -44,33 +44,28 @@ export class Recaller {
     const { metrics } = parts;
     const recalled = metrics?.counter(
       'leasehold_cache_recalls_total',
-      'Changes that waited for clients to forget',
+      'Changes that waited for cache recalls',
     );
     const waited = metrics?.counter(
       'leasehold_cache_recall_wait_seconds_total',
-      'How long changes waited for clients to forget',
+      'Time that changes waited for cache recalls, in seconds',
     );
     this.#countRecalled = (changes, waitedMs) => {
       recalled?.add(changes);
       waited?.add(waitedMs / 1000);
     };
-    metrics?.observe('gauge', 'leasehold_cache_sessions', 'Clients that remember what they are told', () => {
+    metrics?.observe('gauge', 'leasehold_cache_sessions', 'Open cache sessions of clients', () => {
       // Without polls and changes, nothing else ends expired sessions.
       this.isHeld({ inodes: [], owner: null });
       return this.#caches.counts().sessions;
     });
-    metrics?.observe(
-      'gauge',
-      'leasehold_cache_grants',
-      'Inodes that clients may believe without asking',
-      () => {
-        return this.#caches.counts().grants;
-      },
-    );
+    metrics?.observe('gauge', 'leasehold_cache_grants', 'Inodes with cache grants', () => {
+      return this.#caches.counts().grants;
+    });
     metrics?.observe(
       'counter',
       'leasehold_cache_silent_clients_total',
-      'Sessions that ended with something to forget, by which a change was held up',
+      'Cache sessions that expired during a recall and delayed a change',
       () => this.#caches.counts().expired,
     );
   }
@@ -186,7 +181,10 @@ export class Recaller {
     const waitedMs = Math.round(world.nowMs() - beganMs);
     this.#countRecalled(1, waitedMs);
     if (waitedMs > SLOW_MS)
-      log?.warn({ inodes: change.inodes, waitedMs }, 'a change waited for a silent client');
+      log?.warn(
+        { inodes: change.inodes, waitedMs },
+        'a change was delayed by a client that did not answer a cache recall',
+      );
   }
 
   /** Stops granting; resolves when all clients have dropped their caches, or their sessions are over. */

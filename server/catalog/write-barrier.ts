@@ -137,10 +137,11 @@ export class WriteBarrier {
 
   #refusal(command: BarrierCommand, file: FileId, error: ServiceError | undefined): ServiceError {
     if (command.kind === 'set-flags') return error ?? stillLive(file);
-    const why = error?.message ?? 'it is written all the time';
+    const why = error?.message ?? 'it is being written';
     return new ServiceError(
       'precondition-failed',
-      `Cannot make the snapshot ${command.volume}@${command.name}: ${this.#describe(file)} cannot be settled (${why}). Nothing was made`,
+      `Cannot create the snapshot ${command.volume}@${command.name}: ${this.#describe(file)} cannot be ` +
+        `settled (${why}). No snapshot was created; retry, or stop the writer`,
     );
   }
 

@@ -53,7 +53,7 @@ export function makeBackground(
   const keepBallast = (): void => {
     if (store.reserve.isLow) return;
     ballastKeep(folder.path).catch((error: unknown) => {
-      log.warn({ err: error }, 'no disk space is reserved for a start on a full disk');
+      log.warn({ err: error }, 'cannot reserve disk space for a start on a full disk');
     });
   };
   const fullDisks = new FullDisks({
@@ -147,8 +147,8 @@ export function makeBackground(
 function replacedError(folder: string): FolderError {
   return new FolderError(
     'damaged',
-    `Cannot go on with ${folder}: this server has run with another data folder since, and what it acknowledged there ` +
-      'is not here. Bring that one back, or start with --rebuild, which fills an empty one from the other servers',
+    `Cannot continue with ${folder}: this server has since run with another data folder, whose ` +
+      'acknowledged writes are missing here. Use that folder again, or start with --rebuild',
   );
 }
 

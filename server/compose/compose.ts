@@ -62,7 +62,10 @@ function endLeases(
 ): void {
   happenings.add(EVENT_TEXTS.diskFailed(self, reason));
   folder.markFailed();
-  log.fatal({ reason }, 'the disk failed: this server lets its leases end and serves nothing more');
+  log.fatal(
+    { reason },
+    'the disk failed: this server lets its leases expire and serves no request; check the disk, and restart',
+  );
   lease.retire();
   for (const driver of host.all()) lease.close(driver.file);
 }

@@ -43,7 +43,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
   const isConnected = isConnectedOf(self, transport);
   const commits = base.metrics.durations(
     'leasehold_commit_duration_seconds',
-    'From an operation of this primary until a majority had it',
+    'From ordering an operation at this primary to its commit',
     ['of'],
   );
   const conflicts = new ViewConflicts({
@@ -158,7 +158,7 @@ export function isConnectedOf(self: ServerId, transport: () => ClusterTransport)
 function trustOfNew(folder: DataFolder, file: FileId): NewTrust {
   const trust = folder.trustOfNew(file);
   if (trust === null) {
-    throw new ServiceError('recovering', 'The catalog does not know this server and its disk yet', {
+    throw new ServiceError('recovering', 'This server is not yet registered with the catalog', {
       retryAfterMs: NOT_REGISTERED_RETRY_MS,
     });
   }

@@ -29,11 +29,9 @@ export async function openStorage(base: Base, mend: Mender): Promise<StoragePart
     failure = reason;
     report(reason);
   };
-  const syncs = metrics.durations(
-    'leasehold_sync_duration_seconds',
-    'Until the disk had what was written, by database',
-    ['of'],
-  );
+  const syncs = metrics.durations('leasehold_sync_duration_seconds', 'Duration of fsync, by database', [
+    'of',
+  ]);
   const departed = await DepartedFiles.open(folder.file('departed'));
   const store = await DiskStore.open(folder, {
     failed,
@@ -44,14 +42,14 @@ export async function openStorage(base: Base, mend: Mender): Promise<StoragePart
       refused: (reason) =>
         log.info(
           { reason },
-          'large files are written through the page cache: the file system refuses to be written past it',
+          'large files are written through the page cache: the file system supports no direct I/O',
         ),
     },
   });
   metrics.observe(
     'counter',
     'leasehold_direct_bytes_total',
-    'Bytes of contents that were written past the page cache',
+    'Bytes of contents written with direct I/O',
     () => store.directBytes,
   );
   const catalogDisk: CatalogDisk = {
@@ -81,7 +79,10 @@ function localProofOf({ folder, log }: Base): LocalProof | null {
   try {
     return LocalProof.make(folder.world, folder.path);
   } catch (error) {
-    log.warn({ err: error }, 'mounts on this machine have all contents sent to them');
+    log.warn(
+      { err: error },
+      'short-circuit reads are disabled: mounts on this machine read over the network',
+    );
     return null;
   }
 }

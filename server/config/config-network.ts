@@ -39,7 +39,8 @@ export function readTlsFiles(cert: Given, key: Given, ca: Given): TlsFiles | nul
 export function readTokens(tokens: Given, tls: TlsFiles | null): string | null {
   if (tokens !== null && tls === null) {
     throw new ConfigurationError(
-      `Cannot use ${tokens.label} without TLS: tokens would travel in the clear; add --tls-cert, --tls-key and --tls-ca`,
+      `Cannot use ${tokens.label} without TLS: tokens would be sent in ` +
+        'clear text; add --tls-cert, --tls-key and --tls-ca',
     );
   }
   return tokens?.value ?? null;
@@ -70,14 +71,14 @@ export function refuseOpenNetwork(id: string, addresses: readonly Address[], gua
   // A wildcard is no address that others can connect to.
   const found = WILDCARDS.has(open.host) ? 'NAME-OR-ADDRESS-OF-THIS-MACHINE' : open.host;
   throw new ConfigurationError(
-    `Cannot use address ${addressFormat(open)}: it leaves this machine, and without ${missing.join(' and ')} whoever ` +
-      'reaches it could read and change everything. This makes what is needed:\n' +
+    `Cannot use address ${addressFormat(open)}: it is reachable from other machines, and without ` +
+      `${missing.join(' and ')} every client could read and change everything. These commands create both:\n` +
       '  leasehold cert create-ca --dir certs\n' +
       `  leasehold cert create-node ${id} --host ${found} --dir certs\n` +
       '  leasehold token create me --role admin --tokens certs/tokens.json --out certs/me.token\n' +
       'Then add\n' +
       `  --tls-cert certs/${id}.pem --tls-key certs/${id}-key.pem --tls-ca certs/ca.pem --tokens certs/tokens.json\n` +
-      'Or use loopback addresses; or give --insecure-network on a network that you trust wholly, such as a private ' +
+      'Or use loopback addresses, or give --insecure-network on a trusted network, such as a private ' +
       'container network or a tunnel',
   );
 }

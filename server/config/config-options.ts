@@ -14,35 +14,39 @@ export const OPTIONS = [
     value: 'ID=HOST:PORT',
     example: 's1=127.0.0.1:7401',
     fallback: null,
-    help: 'Where a server of the cluster is to be found; once for each, this one included',
+    help: 'Address of a server of the cluster; once for each server, this one included',
   },
   {
     name: 'join',
     value: 'URL,URL,...',
     example: 'http://10.0.0.1:7401',
     fallback: null,
-    help: 'Instead of all --peer: servers of a running cluster that this one shall come to; the others learn of it by themselves',
+    help:
+      'Servers of a running cluster that this server joins, instead of ' +
+      '--peer; the others learn of it automatically',
   },
   {
     name: 'zone',
     value: 'LABEL',
     example: 'rack-1',
-    fallback: 'none: it fails alone',
-    help: 'What fails together with this server: a rack, a room. Replicas of a file go to different zones as long as there are any',
+    fallback: 'none: a failure domain of its own',
+    help:
+      'Failure domain of this server, such as a rack or a room. Replicas ' +
+      'of a file go to different zones as far as possible',
   },
   {
     name: 'listen',
     value: 'HOST:PORT',
     example: '127.0.0.1:7401',
-    fallback: 'the own address among the peers',
-    help: 'Where this server accepts connections, for example 0.0.0.0:7401',
+    fallback: "this server's --peer address",
+    help: 'Listen address, for example 0.0.0.0:7401',
   },
   {
     name: 'data',
     value: 'DIR',
     example: '/var/lib/leasehold',
     fallback: null,
-    help: 'Data folder of this server; made if it is missing',
+    help: 'Data folder of this server; created if missing',
   },
   {
     name: 'cluster',
@@ -56,14 +60,18 @@ export const OPTIONS = [
     value: 'TIME',
     example: '5s',
     fallback: '5s',
-    help: 'Length of a lease, at least 10 times the clock skew; the same on all servers. A dead primary is replaced after about this time',
+    help:
+      'Lease duration, at least 10 times the clock skew; the same on all servers. A failed primary is ' +
+      'replaced after about this time',
   },
   {
     name: 'named-lease-max',
     value: 'TIME',
     example: '15s',
     fallback: '15s',
-    help: 'Longest lease under a name that can be asked for, at least 10 times the clock skew; the same on all servers. After a start, a server is silent about names for about this time',
+    help:
+      'Longest named lease, at least 10 times the clock skew; the same on all servers. Also the recovery ' +
+      'wait for named leases after a start',
   },
   {
     name: 'lease-algorithm',
@@ -77,7 +85,7 @@ export const OPTIONS = [
     value: 'TIME',
     example: '250ms',
     fallback: '250ms',
-    help: "Most that two servers' clocks may differ by; the same on all servers",
+    help: 'Maximum clock difference between two servers; the same on all servers',
   },
   {
     name: 'catalog-members',
@@ -98,63 +106,63 @@ export const OPTIONS = [
     value: 'TIME',
     example: '60s',
     fallback: 'three leases',
-    help: 'How long a file that nobody uses keeps its primary; one that was closed and settled a fifteenth of that',
+    help: 'How long an idle file keeps its primary; a closed and settled one a fifteenth of that',
   },
   {
     name: 'gc-grace',
     value: 'TIME',
     example: '1h',
     fallback: '1h',
-    help: 'How long replicas are kept of files that the catalog no longer knows, or that have moved to other servers',
+    help: 'How long to keep replicas of deleted files, and of files that have moved to other servers',
   },
   {
     name: 'replace-after',
     value: 'TIME',
     example: '1h',
     fallback: '1h',
-    help: 'How long a server may be out of reach before its replicas are replaced on others',
+    help: 'How long a server may be unreachable before its replicas are re-created elsewhere',
   },
   {
     name: 'compare-every',
     value: 'TIME',
     example: '10m',
     fallback: '10m',
-    help: 'How often this server compares its replicas with those of others; also whenever one comes back',
+    help: 'Interval of anti-entropy with other servers; also runs when a server reconnects',
   },
   {
     name: 'scrub-every',
     value: 'TIME',
     example: '7d',
     fallback: '7d',
-    help: 'How long after one pass over all objects on the disk, in search of damaged ones, the next one begins',
+    help: 'Pause between two passes of the scrubber',
   },
   {
     name: 'scrub-rate',
     value: 'RATE',
     example: '20MiB/s',
     fallback: '20MiB/s',
-    help: 'How fast such a pass reads at the most',
+    help: 'Maximum read rate of the scrubber',
   },
   {
     name: 'catch-up-rate',
     value: 'RATE',
     example: '200MiB/s',
     fallback: 'no bound',
-    help: 'How fast replicas here fetch what they lack from others at the most, all together; a new primary is never slowed down',
+    help: 'Maximum total rate at which backups catch up; the reset of a new primary is not limited',
   },
   {
     name: 'direct-writes',
     value: 'WHEN',
     example: 'auto',
     fallback: 'auto',
-    help: 'auto or off: whether large files are written past the page cache, where the file system and the disk are made for it',
+    help: 'auto or off: direct I/O for large files, if file system and disk support it',
   },
   {
     name: 'rebuild',
     value: null,
     example: 'true',
     fallback: null,
-    help: 'If the data folder is damaged, put what is in it aside, and start with an empty one that is filled from the other servers',
+    help: 'If the data folder is damaged, move its contents aside and re-create all replicas from the other servers',
   },
   {
     name: 'log-level',
@@ -167,7 +175,7 @@ export const OPTIONS = [
     name: 'tls-cert',
     value: 'FILE',
     example: 's1.pem',
-    fallback: 'none: everything is in the clear',
+    fallback: 'none: no TLS',
     help: 'Certificate of this server, as "leasehold cert create-node" makes it; together with --tls-key and --tls-ca',
   },
   {
@@ -175,20 +183,20 @@ export const OPTIONS = [
     value: 'FILE',
     example: 's1-key.pem',
     fallback: null,
-    help: 'Its key',
+    help: 'Private key of --tls-cert',
   },
   {
     name: 'tls-ca',
     value: 'FILE',
     example: 'ca.pem',
     fallback: null,
-    help: 'Authorities that sign the certificates of servers and clients: one, or two while they change',
+    help: 'Certificate authorities of servers and clients: one, or two during a change',
   },
   {
     name: 'tokens',
     value: 'FILE',
     example: 'tokens.json',
-    fallback: 'none: nobody is asked who he is',
+    fallback: 'none: clients are not authenticated',
     help: 'Tokens of clients, as "leasehold token create" writes them; the same on all servers',
   },
   {
@@ -196,21 +204,21 @@ export const OPTIONS = [
     value: 'NUMBER/s',
     example: '2000/s',
     fallback: 'no bound',
-    help: 'Requests that one client, by its token or its address, may make of this server in a second',
+    help: 'Maximum requests per second of one client, by token or address',
   },
   {
     name: 'client-requests',
     value: 'COUNT',
     example: '2000',
     fallback: '2000',
-    help: 'Requests that one client, by its token, may have under way at this server at a time, streams included',
+    help: 'Maximum open requests of one client, by token, streams included',
   },
   {
     name: 'address-connections',
     value: 'COUNT',
     example: '2000',
     fallback: '2000',
-    help: 'Connections that this server keeps from one address',
+    help: 'Maximum connections from one address',
   },
   {
     name: 'host-names',
@@ -224,7 +232,9 @@ export const OPTIONS = [
     value: null,
     example: 'true',
     fallback: null,
-    help: 'Allow addresses outside of this machine without TLS and tokens. Only for a network that you trust wholly: whoever is on it can do everything',
+    help:
+      'Allow addresses outside of this machine without TLS and tokens: every host on the network gets ' +
+      'full access. Only for trusted networks',
   },
   {
     name: 'config',

@@ -136,8 +136,8 @@ export function serverHelp(): string {
   });
   return `Usage: leasehold server --id ID --peer ID=HOST:PORT ... --data DIR [options]
 
-Runs one server of a cluster. All servers are equal; each is told its own id and
-where all of them are, itself included.
+Runs one server of a cluster. All servers are equal; each is configured with
+its own id and the addresses of all servers.
 
 ${lines.flat().join('\n')}
   -h, --help                  Show this text
@@ -289,7 +289,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     const durationMs = durationParse(found.value);
     if (durationMs === null || durationMs === 0) {
       throw new ConfigurationError(
-        `Cannot use ${found.label} "${found.value}": it is no duration; write ${DURATION_FORM}`,
+        `Cannot use ${found.label} "${found.value}": invalid duration; write ${DURATION_FORM}`,
       );
     }
     return durationMs;
@@ -308,7 +308,8 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
   const peers = readPeers(source('peer'), id, join.length > 0 ? text('listen') : null);
   if (join.length > 0 && peers.size > 1) {
     throw new ConfigurationError(
-      `Cannot use --join together with --peer of other servers: the servers at ${join.join(', ')} say who the others are`,
+      'Cannot use --join together with --peer of other servers: the list comes from the servers at ' +
+        `${join.join(', ')}; remove --peer`,
     );
   }
   const own = peers.get(id) as Address;
@@ -423,7 +424,8 @@ function readRate(given: Given, fallback: number): number {
   const bytesPerS = Number(count) * 1024 ** (['KiB', 'MiB', 'GiB'].indexOf(unit) + 1);
   if (unit === '' || bytesPerS === 0) {
     throw new ConfigurationError(
-      `Cannot use ${given.label} "${given.value}": it is no rate; write a number with KiB/s, MiB/s or GiB/s, such as 20MiB/s`,
+      `Cannot use ${given.label} "${given.value}": invalid rate; write a ` +
+        'number with KiB/s, MiB/s or GiB/s, such as 20MiB/s',
     );
   }
   return bytesPerS;
@@ -481,8 +483,8 @@ function readPeers(source: OptionSource | undefined, id: ServerId, listen: Given
     const address = addressParse(listen.value);
     if (address === null || isWildcard(address.host)) {
       throw new ConfigurationError(
-        `Cannot use ${listen.label} "${listen.value}" with --join: nobody can be found there; ` +
-          `add --peer ${id}=HOST:PORT with the address that others use`,
+        `Cannot use ${listen.label} "${listen.value}" with --join: other servers cannot connect to this ` +
+          `address; add --peer ${id}=HOST:PORT with the address that they use`,
       );
     }
     return new Map([[id, address]]);
@@ -505,11 +507,12 @@ function readPeers(source: OptionSource | undefined, id: ServerId, listen: Given
     }
     if (isWildcard(address.host)) {
       throw new ConfigurationError(
-        `Cannot use ${label} "${text}": nobody can be found at ${address.host}; write the address that others use, and --listen ${at}`,
+        `Cannot use ${label} "${text}": other servers cannot connect to ${address.host}; write the address ` +
+          `that they use, and --listen ${at}`,
       );
     }
     if (peers.has(peer)) {
-      throw new ConfigurationError(`Cannot use ${label} "${text}": server ${peer} is given twice`);
+      throw new ConfigurationError(`Cannot use ${label} "${text}": server ${peer} appears twice`);
     }
     const other = taken.get(addressFormat(address));
     if (other !== undefined) {
@@ -563,7 +566,8 @@ function readListen(given: Given, own: Address, id: ServerId): Address {
   const sameHost = listen.host === own.host || (isLoopback(listen.host) && isLoopback(own.host));
   if (sameHost && addressFormat(listen) !== addressFormat(own)) {
     throw new ConfigurationError(
-      `Cannot use ${given.label} "${given.value}": the others look for ${id} at ${addressFormat(own)}; make --listen and --peer ${id}=… agree`,
+      `Cannot use ${given.label} "${given.value}": other servers connect to ${id} at ` +
+        `${addressFormat(own)}; make --listen and --peer ${id}=… agree`,
     );
   }
   return listen;
@@ -585,11 +589,12 @@ function readCatalogMembers(given: Given, peers: ReadonlyMap<ServerId, Address>)
   for (const text of given.value.split(',').map((part) => part.trim())) {
     if (!isServerId(text) || !peers.has(text)) {
       throw new ConfigurationError(
-        `Cannot use ${given.label} "${given.value}": "${text}" is none of the servers ${[...peers.keys()].join(', ')}`,
+        `Cannot use ${given.label} "${given.value}": unknown server "${text}"; the servers are ` +
+          `${[...peers.keys()].join(', ')}`,
       );
     }
     if (members.has(text)) {
-      throw new ConfigurationError(`Cannot use ${given.label} "${given.value}": ${text} is named twice`);
+      throw new ConfigurationError(`Cannot use ${given.label} "${given.value}": ${text} appears twice`);
     }
     members.add(text);
   }

@@ -135,17 +135,23 @@ export class LeaseDriver {
 
   /** @throws ServiceError `not-primary`, `clock-fault` or `recovering` while this server takes part in no lease */
   assertUsable(): void {
-    if (this.#retired) throw new ServiceError('not-primary', `Server ${this.#parts.self} is about to end`);
+    if (this.#retired) throw new ServiceError('not-primary', `Server ${this.#parts.self} is shutting down`);
     if (this.clockFault) {
-      throw new ServiceError('clock-fault', `The clock of server ${this.#parts.self} is out of bounds`, {
-        retryAfterMs: CLOCK_CHECK_MS,
-      });
+      throw new ServiceError(
+        'clock-fault',
+        `Server ${this.#parts.self} takes part in no lease: its clock jumped, or differs from most others ` +
+          'by more than --clock-skew; check NTP',
+        {
+          retryAfterMs: CLOCK_CHECK_MS,
+        },
+      );
     }
     const leftMs = this.recoveringMs();
     if (leftMs > 0) {
       throw new ServiceError(
         'recovering',
-        `Server ${this.#parts.self} waits ${Math.ceil(leftMs)} ms more for leases from before its start to end`,
+        `Server ${this.#parts.self} is in its recovery wait for another ${Math.ceil(leftMs)} ms, until all ` +
+          'leases from before its start have ended',
         { retryAfterMs: Math.ceil(leftMs) },
       );
     }

@@ -160,7 +160,7 @@ export class LeaseLink {
       this.#scheduleWake();
     } catch (error) {
       if (!(error instanceof MalformedError)) throw error;
-      this.#parts.log.warn({ from, reason: error.message }, 'a malformed lease frame was dropped');
+      this.#parts.log.warn({ from, reason: error.message }, 'dropped a malformed lease frame');
     }
   }
 
@@ -256,7 +256,8 @@ export class LeaseLink {
     } catch (error) {
       log.error(
         { err: error },
-        'the disk refuses the reading of the clock that fencing tokens have to exceed',
+        'cannot store the clock reading that new fencing tokens have to ' +
+          'exceed: this server takes part in no named lease',
       );
       this.step({ kind: 'clock-fault' });
       return false;
@@ -273,12 +274,18 @@ export class LeaseLink {
     const { log, options } = this.#parts;
     this.#marks.set(mark, (this.#marks.get(mark) ?? 0) + 1);
     if (mark === 'clock-fault') {
-      log.error({ detail }, 'the lease clock is out of bounds: this server takes part in no lease');
+      log.error(
+        { detail },
+        'clock fault: this server takes part in no lease until its clock is steady; check NTP',
+      );
       this.#parts.faulted();
     } else if (mark === 'parameters-differ') {
-      log.error({ peer: detail }, `a peer has another ${options}: its messages are refused`);
+      log.error(
+        { peer: detail },
+        `a peer has another ${options}: its lease messages are refused; use the same values on all servers`,
+      );
     } else if (mark === 'recovered') {
-      log.info('leases from before the start have ended: this server takes part again');
+      log.info('recovery wait is over: this server takes part in leases');
       this.#parts.former?.over();
     } else {
       log.trace({ mark, cell }, detail);
@@ -337,7 +344,10 @@ export class LeaseLink {
     const movedMs = this.#clockMovedMs();
     if (!this.#host.clockFault) {
       if (!this.isClockSound()) {
-        log.error({ movedMs: Math.round(movedMs) }, 'the clock was set, or the machine slept');
+        log.error(
+          { movedMs: Math.round(movedMs) },
+          'clock fault: the wall clock was set, or the machine was suspended',
+        );
         this.step({ kind: 'clock-fault' });
         return;
       }
@@ -352,7 +362,7 @@ export class LeaseLink {
     if (this.#parts.clockMemory !== undefined)
       this.#formerClockMs = Math.max(this.#formerClockMs, this.nowMs());
     this.#host = this.#begin();
-    log.warn({ silentMs: Math.ceil(this.recoveringMs()) }, 'the lease layer begins anew');
+    log.warn({ silentMs: Math.ceil(this.recoveringMs()) }, 'restarting the lease layer after a clock fault');
     this.#parts.begun();
     this.#scheduleWake();
   }

@@ -224,7 +224,10 @@ export class ReplicaDriver {
   async committedAll(): Promise<void> {
     while (this.resumable === null) {
       if (this.role !== 'resumed')
-        throw new ServiceError('not-primary', `This server orders changes of file ${this.file} no more`);
+        throw new ServiceError(
+          'not-primary',
+          `This server no longer orders changes of file ${this.file}: retry`,
+        );
       if (this.status().committedSeq === this.orderedSeq) return;
       await this.change();
     }
@@ -257,7 +260,7 @@ export class ReplicaDriver {
       const timer = this.#around.world.after(CHANGE_MS_MAX, () => {
         const error = new ServiceError(
           'unknown',
-          `The replicas of file ${this.file} are not where they should be yet`,
+          `The replicas of file ${this.file} have not reached their new places yet: retry`,
         );
         this.#settle(this.#changes, ticket)?.reject(error);
       });
@@ -380,7 +383,10 @@ export class ReplicaDriver {
   close(): void {
     this.#closed = true;
     this.subject.abandon();
-    const error = new ServiceError('unknown', `File ${this.file} was closed on this server`);
+    const error = new ServiceError(
+      'unknown',
+      `The replica of file ${this.file} was closed during the request: retry`,
+    );
     for (const waiters of [this.#tickets, this.#flushes, this.#changes]) {
       for (const waiter of waiters.values()) waiter.reject(error);
       waiters.clear();
@@ -422,7 +428,10 @@ export class ReplicaDriver {
 
   #assertPromised(epoch: Epoch): void {
     if (epochCompare(this.subject.record().promised, epoch) !== 0) {
-      throw new ServiceError('precondition-failed', `File ${this.file} has promised another epoch`);
+      throw new ServiceError(
+        'precondition-failed',
+        `The replica of file ${this.file} has promised another epoch`,
+      );
     }
   }
 
@@ -571,7 +580,10 @@ export class ReplicaDriver {
   }
 
   #closedError(): ServiceError {
-    return new ServiceError('not-primary', `File ${this.file} was closed on this server`);
+    return new ServiceError(
+      'not-primary',
+      `The replica of file ${this.file} was closed during the request: retry`,
+    );
   }
 
   #storageFailed(error: unknown): void {
@@ -582,7 +594,7 @@ export class ReplicaDriver {
     }
     // Earlier actions end in the same failure, which is logged once.
     if (this.role !== 'failed')
-      this.#around.log.error({ file: this.file, err: error }, 'replica fails: its disk refused');
+      this.#around.log.error({ file: this.file, err: error }, 'replica failed: disk error');
     this.step({ kind: 'storage-failed', reason: error instanceof Error ? error.message : String(error) });
   }
 
@@ -604,13 +616,16 @@ export class ReplicaDriver {
       const { position, view, sessions, lost = [] } = fetched;
       this.#fetchFailure = null;
       if (lost.length > 0)
-        this.#around.log.error({ file: this.file, lost }, 'no replica has these objects whole');
+        this.#around.log.error(
+          { file: this.file, lost },
+          'no replica has intact copies of these objects: start the other servers of the file',
+        );
       this.step({ kind: 'state-fetched', epoch, position, view, sessions });
     } catch (error) {
       if (error instanceof AssertionFailure) return this.#around.fatal(error);
       const reason = error instanceof Error ? error.message : String(error);
       if (reason !== this.#fetchFailure)
-        this.#around.log.info({ file: this.file, from, reason }, 'state transfer begins again');
+        this.#around.log.info({ file: this.file, from, reason }, 'restarting the state transfer');
       this.#fetchFailure = reason;
       if (error instanceof ServiceError && error.code === 'no-space') await this.#pause(NO_ROOM_PAUSE_MS);
       this.step({ kind: 'state-failed', epoch, reason });
@@ -637,6 +652,6 @@ export class ReplicaDriver {
 
 const REFUSALS = {
   'not-primary': 'this server is not its primary',
-  'session-expired': 'the request belongs to a session that is no longer remembered',
-  busy: 'its replicas are being moved already',
+  'session-expired': "the request's session has expired, so its outcome is unknown",
+  busy: 'its replicas are already being moved: wait, and retry',
 } as const;

@@ -70,7 +70,7 @@ export class ChangeAdmission {
     const unreachable = away.length === 0 ? '' : `, and ${away.join(', ')} is not reachable`;
     throw new ServiceError(
       'no-space',
-      `The disks of ${full.join(', ')} are full${unreachable}: delete files, or give them more room`,
+      `No space: the disks of ${full.join(', ')} are full${unreachable}; delete files or add space`,
       { primary: self },
     );
   }
@@ -87,7 +87,8 @@ export class ChangeAdmission {
     if (unreachable.length === 0) return;
     throw new ServiceError(
       'no-majority',
-      `Every replica of file ${driver.file} has to have a write, and there is no way to ${unreachable.join(', ')}`,
+      `Cannot write file ${driver.file}: its policy "all" needs every replica, and ` +
+        `${unreachable.join(', ')} cannot be reached; start them, or retry later`,
       { unreachable, retryAfterMs: ALL_RETRY_MS },
     );
   }

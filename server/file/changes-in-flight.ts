@@ -21,7 +21,7 @@ export class ChangesInFlight {
   /** @throws ServiceError `busy` if too many bytes wait: changes that cannot commit do not accumulate */
   async reserve(bytes: number): Promise<void> {
     if (this.#waitingBytes > IN_FLIGHT_BYTES_MAX) {
-      throw new ServiceError('busy', `Too much is waiting to be written to file ${this.#file}`, {
+      throw new ServiceError('busy', `Too many pending writes to file ${this.#file}: retry later`, {
         retryAfterMs: BUSY_RETRY_MS,
       });
     }

@@ -19,12 +19,18 @@ export function assertGuard(
   const hasContents = contents === undefined || isSame(contents, now.contents);
   const mayHaveNames = changedNs === undefined || now.changedNs === null || changedNs === now.changedNs;
   if (hasContents && mayHaveNames) return;
-  throw new ServiceError('precondition-failed', `Cannot write file ${file}: it was changed meanwhile`);
+  throw new ServiceError(
+    'precondition-failed',
+    `Cannot write file ${file}: it has changed since it was read; read it again, and retry`,
+  );
 }
 
 export function assertUnwritten(file: FileId, expected: ContentVersion, now: ContentVersion): void {
   if (isSame(expected, now)) return;
-  throw new ServiceError('precondition-failed', `File ${file} was written since: it is not sealed`);
+  throw new ServiceError(
+    'precondition-failed',
+    `Cannot seal file ${file}: it has changed since; retry with its current version`,
+  );
 }
 
 function isSame(a: ContentVersion, b: ContentVersion): boolean {

@@ -86,7 +86,7 @@ export class Births {
     if (known !== undefined) return known;
     const bytes = request.births.reduce((sum, { contents }) => sum + contents.length, 0);
     if (this.#bytesUnderWay > 0 && this.#bytesUnderWay + bytes > UNDER_WAY_BYTES_MAX) {
-      const busy = new ServiceError('busy', 'Too many files are being borne', {
+      const busy = new ServiceError('busy', 'Too many files are being created: retry later', {
         retryAfterMs: BUSY_RETRY_MS,
       });
       return Promise.reject(busy);
@@ -134,7 +134,11 @@ export class Births {
     const [result] = await Promise.all([naming, settled]);
     const outcomes = births.map((birth, place): NewFileOutcome => {
       const refusal = refusals[place] ?? null;
-      if (refusal === 'no-space') return refused(refusal, `There is no room for "${birth.name}"`);
+      if (refusal === 'no-space')
+        return refused(
+          refusal,
+          `Cannot create "${birth.name}": no space on the servers' disks; delete files or add space`,
+        );
       if (refusal !== null) return { kind: 'unborn' };
       if (birth.isNamed === true) return filledOutcome(birth, storage.volume, places[place]?.members ?? []);
       if (result === null) return { kind: 'unborn' };

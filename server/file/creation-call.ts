@@ -47,7 +47,7 @@ export function decodeBirthCall(bytes: Uint8Array): BirthCall {
   const view = readView(reader);
   const objectBytes = reader.uint32();
   const count = reader.uint16();
-  if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} births in one call`);
+  if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} files in one create call`);
   const births = Array.from({ length: count }, () => readReplica(reader));
   reader.end();
   return { epoch, view, objectBytes, births };
@@ -56,7 +56,8 @@ export function decodeBirthCall(bytes: Uint8Array): BirthCall {
 function readReplica(reader: ByteReader): NewReplica {
   const file = readFileId(reader);
   const count = reader.uint8();
-  if (count === 0 || count > OPERATIONS_MAX) throw new MalformedError(`A birth of ${count} operations`);
+  if (count === 0 || count > OPERATIONS_MAX)
+    throw new MalformedError(`A file created by ${count} operations`);
   return { file, operations: Array.from({ length: count }, () => decodeFileOperation(reader.bytes())) };
 }
 
@@ -70,6 +71,6 @@ export function decodeBirthAnswer(bytes: Uint8Array, count: number): (ErrorCode 
   const refusals: unknown = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString());
   const isGood = Array.isArray(refusals) && refusals.length === count;
   if (!isGood || !refusals.every((each) => each === null || isErrorCode(each)))
-    throw new MalformedError('An answer to a birth makes no sense');
+    throw new MalformedError('Malformed answer to a create call');
   return refusals;
 }

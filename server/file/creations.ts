@@ -48,17 +48,18 @@ export function doAllKnowReplacements(
 export function creationsOf(parts: CreationsParts): Creations {
   const { self, incarnation, world, clock, log, host, store, traffic, placement, gateway } = parts;
   const { metrics, transport, isConnected } = parts;
-  const outcomes = metrics.counter(
-    'leasehold_births_total',
-    'Files that came as a whole, by what became of them',
-    ['outcome'],
-  );
+  const outcomes = metrics.counter('leasehold_births_total', 'Files created with contents, by outcome', [
+    'outcome',
+  ]);
   const query: Gateway['queryCatalog'] = (asked, options) => gateway.queryCatalog(asked, options);
   const command: Gateway['command'] = (given, name, options) => gateway.command(given, name, options);
   const voidNumbers: BirthsParts['voidNumbers'] = (owner, inodes) => {
     gateway.durably({ kind: 'void-inodes', owner, inodes: [...inodes] }).catch((error: unknown) => {
       // The numbers become void after a while anyway.
-      log.debug({ inodes, err: error }, 'contents of files that were refused stay for a while');
+      log.debug(
+        { inodes, err: error },
+        'cannot void the numbers of refused files: their contents stay until the numbers expire',
+      );
     });
   };
   const isOutdated: Placement['isOutdated'] = (members, servers) => placement.isOutdated(members, servers);

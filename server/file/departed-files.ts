@@ -110,8 +110,8 @@ function readLine(text: string, path: string): Line {
 function damaged(path: string, cause: unknown): FolderError {
   return new FolderError(
     'damaged',
-    `Cannot read ${path}: it is damaged. Start with --rebuild, which puts the data folder aside and fills an empty one ` +
-      'from the other servers',
+    `Cannot read ${path}: it is damaged. Start with --rebuild, which moves the data folder aside and ` +
+      're-creates all replicas from the other servers',
     { cause },
   );
 }

@@ -241,5 +241,6 @@ function pushRange(ranges: IndexRange[], range: IndexRange): void {
 }
 
 function assertProgress(from: number, next: number | null): void {
-  if (next !== null && next <= from) throw new ServiceError('storage', 'A description does not go on');
+  if (next !== null && next <= from)
+    throw new ServiceError('storage', 'A difference description makes no progress');
 }

@@ -67,7 +67,7 @@ export class FileChanges {
       );
     }
     if (offset !== 'append' && offset + bytes.length > FILE_BYTES_MAX) {
-      throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
+      throw new ServiceError('bad-request', `The file would exceed the maximum of ${FILE_BYTES_MAX} bytes`);
     }
     const { replicas, admission } = this.#parts;
     const answered = this.#answeredFinally(file, request);
@@ -138,7 +138,10 @@ export class FileChanges {
   /** The size that the file may grow to counts against the quota; its writer may close it much later, or never. */
   #giveBackGrowth(file: FileId): void {
     this.#parts.settling.settle(file).catch((error: unknown) => {
-      this.#parts.log.debug({ file, err: error }, 'what a file may grow to is not given back yet');
+      this.#parts.log.debug(
+        { file, err: error },
+        "cannot return a file's growth reservation to the catalog yet",
+      );
     });
   }
 
@@ -159,7 +162,7 @@ export class FileChanges {
 
   async truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult> {
     if (sizeBytes > FILE_BYTES_MAX)
-      throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
+      throw new ServiceError('bad-request', `The file would exceed the maximum of ${FILE_BYTES_MAX} bytes`);
     const { replicas, admission } = this.#parts;
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
@@ -170,7 +173,7 @@ export class FileChanges {
 
   async punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult> {
     if (hole.from > hole.to || hole.to > FILE_BYTES_MAX) {
-      throw new ServiceError('bad-request', `There is no hole from ${hole.from} to ${hole.to}`);
+      throw new ServiceError('bad-request', `Invalid hole: from ${hole.from} to ${hole.to}`);
     }
     const { replicas, admission } = this.#parts;
     const answered = this.#answeredFinally(file, request);
@@ -227,7 +230,10 @@ export class FileChanges {
 }
 
 function answerExpired(file: FileId): ServiceError {
-  return new ServiceError('session-expired', `Whether file ${file} was changed so is not known any more`);
+  return new ServiceError(
+    'session-expired',
+    `The outcome of this change of file ${file} is no longer known: read the file before changing it again`,
+  );
 }
 
 function resultBy(file: FileId, primary: FilePrimary, done: Change, self: ServerId): WriteResult {

@@ -64,7 +64,7 @@ export class FileCreations implements Maker {
       // Then the server that gets the first write becomes primary.
       if (!(error instanceof ServiceError)) throw error;
       this.unmade(attributes);
-      log.debug({ file, err: error }, 'a file that was made here is left to others');
+      log.debug({ file, err: error }, 'cannot stay primary of a file that was created here');
     }
   }
 

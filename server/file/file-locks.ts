@@ -138,7 +138,10 @@ export class FileLocks {
     const known = book.clients.get(body.client);
     if (known !== undefined && body.stamp < known.stamp) {
       // An older message does not claim a lock that was released since; the client sends it again.
-      throw new ServiceError('locked', `A newer message of client ${body.client} came first`);
+      throw new ServiceError(
+        'locked',
+        `A newer lock message of client ${body.client} was received: send the current state again`,
+      );
     }
     this.#admit(book, { ...body, number: body.stamp }, holder);
     const client = book.clients.get(body.client);
@@ -178,7 +181,9 @@ export class FileLocks {
       const isHeld = book.table.has(client);
       if (isHeld && (book.clients.get(client)?.sinceStamp ?? Infinity) <= stamp) return;
       if (!isHeld && this.#parts.clock.nowMs() < book.graceUntilMs) {
-        const message = `Client ${client} has not claimed its locks on file ${driver.file} from a new primary`;
+        const message =
+          `Client ${client} has not yet claimed its locks on file ` +
+          `${driver.file} from the new primary: claim them, and retry`;
         throw new ServiceError('busy', message, { retryAfterMs: CLAIM_AGAIN_MS });
       }
     }
@@ -224,7 +229,7 @@ export class FileLocks {
       if (place !== null) this.#leave(book, place);
       const isFull =
         table.size >= LOCKS_PER_FILE_MAX || table.list(wish.client).length >= LOCKS_PER_CLIENT_MAX;
-      if (isFull) throw new ServiceError('lock-limit', `File ${driver.file} has too many locks`);
+      if (isFull) throw new ServiceError('lock-limit', `Too many locks on file ${driver.file}: release some`);
       this.#shares.check(book.clients.get(wish.client)?.holder ?? holderOf(wish.client, null));
       table.set(wish);
       // A downgraded lock may be what others waited for.
@@ -235,13 +240,13 @@ export class FileLocks {
       if (place !== null) this.#leave(book, place);
       throw new ServiceError(
         'deadlock',
-        `A lock on file ${driver.file} would be waited for by its own holder`,
+        `Deadlock: the lock on file ${driver.file} waits for its own holder`,
       );
     }
     const leftMs = deadlineMs - clock.nowMs();
     if (leftMs <= 0) throw locked(driver.file, table, wish);
     if (place === null && book.waiting.size >= LOCK_WAITERS_MAX) {
-      throw new ServiceError('busy', `Too many wait for locks on file ${driver.file}`);
+      throw new ServiceError('busy', `Too many pending lock requests on file ${driver.file}: retry later`);
     }
     const at = table.wait(wish, place);
     const outcome = await this.#wait(driver, book, at, body, leftMs);
@@ -327,7 +332,7 @@ export class FileLocks {
       return;
     }
     if (number < known.stamp && !known.pending.has(number)) {
-      throw new ServiceError('locked', `Request ${number} of client ${client} is over`);
+      throw new ServiceError('locked', `Lock request ${number} of client ${client} has ended`);
     }
     known.sinceStamp = Math.max(known.sinceStamp, since);
     known.aliveUntilMs = Math.max(known.aliveUntilMs, aliveUntilMs);
@@ -505,7 +510,7 @@ export class FileLocks {
   }
 
   #deposed(driver: ReplicaDriver): ServiceError {
-    return new ServiceError('not-primary', `This server is not the primary of file ${driver.file} any more`);
+    return new ServiceError('not-primary', `This server is no longer the primary of file ${driver.file}`);
   }
 
   /**
@@ -514,7 +519,7 @@ export class FileLocks {
    */
   #inGrace(file: FileId, book: Book, waits: boolean): ServiceError {
     const retryAfterMs = Math.max(1, Math.ceil(book.graceUntilMs - this.#parts.clock.nowMs()));
-    const message = `Locks of file ${file} are claimed from a new primary`;
+    const message = `File ${file} has a new primary: locks can be claimed now and set after the grace time; retry`;
     return waits ? new ServiceError('locked', message) : new ServiceError('busy', message, { retryAfterMs });
   }
 }

@@ -58,7 +58,10 @@ export class FileNumbers {
         this.#choose(replicas, servers),
       );
       if (sets.every(({ length }) => length > 0)) return sets;
-      throw new ServiceError('no-majority', 'There is no server that could hold new files');
+      throw new ServiceError(
+        'no-majority',
+        'No server can store new files: all are full, draining or unreachable',
+      );
     };
     const reserve = async (sets: readonly (readonly ServerId[])[]) => {
       const members = sets.map((set) => [...set]);

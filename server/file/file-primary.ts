@@ -176,7 +176,7 @@ export class FilePrimary {
       if (at > FILE_BYTES_MAX - bytes.length) {
         throw new ServiceError(
           'too-large',
-          `Cannot append to file ${this.#file}: it ends at ${FILE_BYTES_MAX} bytes`,
+          `Cannot append to file ${this.#file}: it has the maximum size of ${FILE_BYTES_MAX} bytes`,
         );
       }
       this.#assertAppends([{ from: at, to: at + bytes.length }]);
@@ -455,7 +455,10 @@ export class FilePrimary {
       await this.#catalog.markLive(mark, Math.min(sizeBytes, FILE_BYTES_MAX))
     ).allowedBytes;
     if (this.#isBeyond(sizeBytes) && sizeBytes <= FILE_BYTES_MAX) {
-      throw new ServiceError('internal', `The catalog allows file ${this.#file} less than it was asked for`);
+      throw new ServiceError(
+        'internal',
+        `Internal error: the catalog granted file ${this.#file} less growth than requested`,
+      );
     }
   }
 
@@ -502,7 +505,7 @@ function wasAppendOnly(store: FileStore, file: FileId, seq: number): boolean {
 }
 
 function deposed(file: FileId): ServiceError {
-  return new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);
+  return new ServiceError('not-primary', `The primary of file ${file} has changed: retry`);
 }
 
 function moving(file: FileId): ServiceError {

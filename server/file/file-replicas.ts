@@ -77,9 +77,13 @@ export class FileReplicas {
     }
     const last = authorities.sendToLastPrimary(file);
     if (last === null) return null;
-    throw new ServiceError('not-primary', `Server ${last} has ordered file ${file} last, and may go on`, {
-      primary: last,
-    });
+    throw new ServiceError(
+      'not-primary',
+      `Server ${last} is the last primary of file ${file}, and may resume: send the request to it`,
+      {
+        primary: last,
+      },
+    );
   }
 
   async member(file: FileId): Promise<ReplicaDriver> {
@@ -111,7 +115,7 @@ export class FileReplicas {
     if (primary === null) return;
     throw new ServiceError(
       'not-primary',
-      `This server is being drained, and leaves file ${driver.file} to others`,
+      `This server is draining and does not become primary of file ${driver.file}: send the request to ${primary}`,
       {
         primary,
       },
@@ -196,7 +200,7 @@ export class FileReplicas {
     const details = next === undefined ? {} : { primary: next };
     return new ServiceError(
       'not-primary',
-      `The replicas of file ${file} are at ${members.join(', ')}`,
+      `This server has no replica of file ${file}: send the request to ${members.join(', ')}`,
       details,
     );
   }

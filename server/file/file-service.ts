@@ -178,7 +178,10 @@ export class LocalFileService implements FileService {
 
   async changeMembers(file: FileId, members: readonly ServerId[]): Promise<View> {
     if (members.length === 0 || members.length > MEMBERS_MAX || new Set(members).size !== members.length) {
-      throw new ServiceError('bad-request', `A file has 1 to ${MEMBERS_MAX} replicas at different servers`);
+      throw new ServiceError(
+        'bad-request',
+        `A file must have 1 to ${MEMBERS_MAX} replicas on different servers`,
+      );
     }
     for (const member of members)
       if (!(await this.#parts.isServer(member)))
@@ -219,7 +222,7 @@ export class LocalFileService implements FileService {
     this.#memberNews.tell(driver);
     if (!driver.leads || store.attributes(file).seal !== 'sealed') return;
     this.seal(file).catch((error: unknown) => {
-      log.info({ file, err: error }, 'a file is sealed, but not finally yet');
+      log.info({ file, err: error }, 'a file is sealed; its final seal is still pending');
     });
   }
 }

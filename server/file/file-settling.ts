@@ -106,7 +106,7 @@ export class FileSettling {
     await this.#everywhere(driver, lastSeq);
     // After this, reads without a primary survive a loss of power, too; no request waits for it.
     driver.flush().catch((error: unknown) => {
-      log.debug({ file, err: error }, 'a seal is not synced everywhere yet');
+      log.debug({ file, err: error }, 'a seal is not durable on all servers yet');
     });
     // The replica here is final by now, even if this server is no longer primary.
     return reads.state(file);
@@ -148,7 +148,7 @@ export class FileSettling {
         state = driver.leads ? await reads.stateAt(file, driver) : reads.stateHere(file);
         // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
         if (state.epoch !== primary.epoch.counter) {
-          throw new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);
+          throw new ServiceError('not-primary', `The primary of file ${file} has changed: retry`);
         }
         await this.#settler.settle(state, mark);
       }),

@@ -68,7 +68,7 @@ export class FileSource {
       case METHODS.objects:
         return encodeObjects(await Promise.all(decodeWanted(payload).map((wanted) => this.#read(wanted))));
       default:
-        throw new ServiceError('bad-request', `A file has no state "${method}" to fetch`);
+        throw new ServiceError('bad-request', `Unknown file fetch method "${method}"`);
     }
   }
 

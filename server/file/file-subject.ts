@@ -136,7 +136,8 @@ export class FileSubject implements Subject {
         if (!answered)
           throw new ServiceError(
             'integrity',
-            `No replica in reach of file ${this.#file} has object ${index} whole`,
+            `Object ${index} of file ${this.#file} is damaged or missing on all ` +
+              'reachable replicas: start the other servers of the file',
           );
         // No member has them: a lost object must not keep the rest of the file, and later changes, from this replica.
         for (const entry of [...difference.missing.values()]) {
@@ -146,7 +147,10 @@ export class FileSubject implements Subject {
       }
       before = position;
     }
-    throw new ServiceError('precondition-failed', `File ${this.#file} changes faster than it can be fetched`);
+    throw new ServiceError(
+      'precondition-failed',
+      `Cannot fetch file ${this.#file}: it changes faster than it can be copied; trying again`,
+    );
   }
 
   async install(epoch: Epoch, seq: number, sessions: Uint8Array, fetched: boolean): Promise<void> {
@@ -251,7 +255,7 @@ export class FileSubject implements Subject {
 
   #assertPresent(turn: number): void {
     if (turn === this.#fetch) return;
-    throw new ServiceError('precondition-failed', `A later fetch of file ${this.#file} replaced this one`);
+    throw new ServiceError('precondition-failed', `A later fetch of file ${this.#file} superseded this one`);
   }
 }
 

@@ -91,7 +91,7 @@ export function decodeComparison(bytes: Uint8Array): Comparison {
     dead: reader.uint8() === 1,
     seal: readSeal(reader),
   };
-  if (attributes.objectBytes === 0) throw new MalformedError('Objects have no size');
+  if (attributes.objectBytes === 0) throw new MalformedError('The object size is missing');
   const total = readDigest(reader);
   const height = reader.uint8();
   const changes = readPage(reader);
@@ -138,7 +138,7 @@ export function encodeNodes(level: number, numbers: readonly number[]): Uint8Arr
 export function decodeNodes(bytes: Uint8Array): DigestNode[] {
   const reader = new ByteReader(bytes);
   const level = reader.uint8();
-  if (level === 0) throw new MalformedError('A leaf has no children');
+  if (level === 0) throw new MalformedError('Children of a leaf were requested');
   const count = reader.varint();
   if (count > NODES_MAX) throw new MalformedError(`${count} nodes are asked for at once`);
   const nodes = Array.from({ length: count }, () => ({ level, number: reader.varint() }));
@@ -244,7 +244,7 @@ function readEntries(reader: ByteReader, countMax: number): ObjectEntry[] {
   let before = -1;
   return Array.from({ length: count }, () => {
     const index = before + 1 + reader.varint();
-    if (!Number.isSafeInteger(index)) throw new MalformedError('No object has such an index');
+    if (!Number.isSafeInteger(index)) throw new MalformedError('Object index out of range');
     before = index;
     return {
       index,
@@ -273,6 +273,6 @@ function readSeal(reader: ByteReader): Seal {
 
 function readNanoseconds(reader: ByteReader): bigint {
   const text = reader.text();
-  if (!/^-?[0-9]{1,20}$/.test(text)) throw new MalformedError(`"${text}" is no time`);
+  if (!/^-?[0-9]{1,20}$/.test(text)) throw new MalformedError(`Invalid time "${text}"`);
   return BigInt(text);
 }

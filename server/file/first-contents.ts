@@ -107,7 +107,7 @@ export class FirstContents {
   async serve(from: ServerId, payload: Uint8Array, synced: boolean): Promise<Uint8Array> {
     const { births, ...where } = decodeBirthCall(payload);
     if (where.epoch.server !== from)
-      throw new MalformedError(`${from} creates files for ${where.epoch.server}`);
+      throw new MalformedError(`${from} sent new files with an epoch of ${where.epoch.server}`);
     const outcomes = await this.#storeHere(births, where, synced);
     return encodeBirthAnswer(outcomes.map(codeOf));
   }

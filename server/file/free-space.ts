@@ -31,7 +31,7 @@ export class Room {
     if (this.#isFull) {
       throw new ServiceError(
         'no-space',
-        'The disk of the primary is full: delete files, whose room is free within seven minutes, or add servers',
+        'The disk of the primary is full: delete files (the space is freed within seven minutes), or add servers',
       );
     }
   }

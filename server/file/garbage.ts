@@ -81,7 +81,8 @@ export class Garbage {
         return true;
       },
       work: () => this.#round(),
-      failed: (error) => parts.log.debug({ err: error }, 'garbage is left for the next round'),
+      failed: (error) =>
+        parts.log.debug({ err: error }, 'garbage collection failed; trying again in the next round'),
     });
   }
 
@@ -175,7 +176,10 @@ export class Garbage {
       await work();
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      this.#parts.log.debug({ file, err: error }, 'the replica of a file is left for the next round');
+      this.#parts.log.debug(
+        { file, err: error },
+        'cannot remove a replica yet; trying again in the next round',
+      );
     }
   }
 
@@ -246,7 +250,7 @@ export class Garbage {
     await this.#parts.departed.add(file, { number, members: names as readonly ServerId[] });
     // This server may have become a member again meanwhile.
     if (!this.#isAtRest(file) || !isUnchanged(store.record(file), record)) return;
-    await this.#remove(file, 'removed the replica of a file that others hold now');
+    await this.#remove(file, 'removed a replica of a file that has moved to other servers');
     this.#movedSinceMs.delete(file);
   }
 

@@ -66,7 +66,7 @@ export class IdleFiles {
         `file ${file} as ${role} in epoch ${epoch.counter}, used ${Math.round(clock.nowMs() - usedAtMs)} ms ago`,
         ...(underWay.length > 0 ? [`under way: ${underWay.join(', ')}`] : []),
         ...(settling.isDone(driver) ? ['settled'] : []),
-        ...(this.#leaving.has(driver) ? ['being given back'] : []),
+        ...(this.#leaving.has(driver) ? ['being released'] : []),
       ].join('; ');
     });
   }
@@ -138,7 +138,7 @@ export class IdleFiles {
       // Writes in progress would confuse the next core: the next sweep tries again.
       if (driver.idle) host.unload(driver);
     } catch (error) {
-      log.info({ file: driver.file, err: error }, 'an unused file could not be given back yet');
+      log.info({ file: driver.file, err: error }, 'cannot release the lease of an idle file yet');
     } finally {
       this.#leaving.delete(driver);
     }

@@ -61,7 +61,7 @@ export class LockEndings {
         call(server, UNLOCKED_CALL, encodeEndings(part), CALL_MS, true).catch((error: unknown) => {
           log.debug(
             { server, files: part.length, err: error },
-            'a server does not know of files without locks',
+            'cannot notify a server that files have no locks',
           );
         });
       }

@@ -31,10 +31,13 @@ export class LockShares {
   check(holder: string): void {
     const { server, holder: own } = this.#bounds;
     if (this.of(holder) >= own) {
-      throw new ServiceError('lock-limit', `"${holder}" has ${own} locks on files of this server already`);
+      throw new ServiceError(
+        'lock-limit',
+        `"${holder}" has ${own} locks at this server, the maximum: release some`,
+      );
     }
     if (this.#total >= server) {
-      throw new ServiceError('lock-limit', `This server keeps ${server} locks already, and no more`);
+      throw new ServiceError('lock-limit', `This server has ${server} locks, the maximum: retry later`);
     }
   }
 }

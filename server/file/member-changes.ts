@@ -33,7 +33,7 @@ export class MemberNews {
       this.#told.delete(driver);
       this.#parts.log.info(
         { file: driver.file, err: error },
-        'the catalog does not know the new members of a file yet',
+        "cannot report a file's new members to the catalog yet",
       );
       this.#parts.world.after(TELL_AGAIN_MS, () => this.tell(driver)).unref();
     });

@@ -96,7 +96,10 @@ export class MemberPlans {
       return (result as CommandResults['plan-members']).planned;
     } catch (error) {
       if (!(error instanceof ServiceError) || !isUnknown(error)) throw error;
-      log.debug({ file, err: error }, 'members of a file change without a plan, as in earlier releases');
+      log.debug(
+        { file, err: error },
+        'changing members without a plan in the catalog, as earlier releases do',
+      );
       return null;
     }
   }

@@ -59,7 +59,7 @@ export class NameFlush {
       if (flushes === FLUSHES_MAX) break;
       since = await this.#ensureKnown();
     }
-    throw new ServiceError('no-majority', 'The catalog changes its primary with each flush', {
+    throw new ServiceError('no-majority', "The catalog's primary changed during every flush: retry later", {
       retryAfterMs: RETRY_MS,
     });
   }

@@ -158,7 +158,7 @@ export class QuorumReads {
       return answer[0] === YES[0];
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      this.#parts.log.debug({ server, err: error }, 'a server did not say where its replica stands');
+      this.#parts.log.debug({ server, err: error }, "a server did not report its replica's position");
       return false;
     }
   }

@@ -59,7 +59,7 @@ export class ReplicaCheck {
       return {
         ...found,
         kind: 'unnamed',
-        what: `a replica at ${self} of a file that the catalog does not know`,
+        what: `replica at ${self} of a file that is not in the catalog`,
       };
     }
     const named = { ...found, members: record.view.members };

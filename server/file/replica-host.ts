@@ -243,7 +243,7 @@ export class ReplicaHost {
     if (!isSame || here.seq !== seq)
       return new ServiceError(
         'precondition-failed',
-        `Cannot bear file ${file} here: something of it is here, or was`,
+        `Cannot create file ${file} with contents here: this server has, or had, a replica of it`,
       );
     return null;
   }
@@ -402,7 +402,8 @@ export class ReplicaHost {
   #assertStaying(file: FileId): void {
     if (this.#leaving.has(file))
       throw new ServiceError('not-found', `The replica of file ${file} is being removed`);
-    if (this.#bearing.has(file)) throw new ServiceError('busy', `The replica of file ${file} is being made`);
+    if (this.#bearing.has(file))
+      throw new ServiceError('busy', `The replica of file ${file} is being created: retry`);
   }
 
   #send(to: ServerId, file: FileId, message: ReplicaMessage, isSpare: boolean): void {

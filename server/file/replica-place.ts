@@ -18,7 +18,7 @@ export function encodePlaceRequest(file: FileId): Uint8Array {
 export function servePlace(payload: Uint8Array, record: (file: FileId) => ReplicaRecord | null): Uint8Array {
   const file = parsed(payload);
   if (typeof file !== 'number' || !isFileId(file))
-    throw new MalformedError('A place is asked for of no file');
+    throw new MalformedError("The file number is missing in a call for a replica's place");
   const found = record(file);
   const place = found === null ? null : { epoch: found.installed.counter, voters: viewVoters(found.view) };
   return Buffer.from(JSON.stringify(place satisfies ReplicaPlace | null));
@@ -31,7 +31,8 @@ export function decodePlace(payload: Uint8Array): ReplicaPlace | null {
   const { epoch, voters } = place as { readonly epoch?: unknown; readonly voters?: unknown };
   const areServers =
     Array.isArray(voters) && voters.every((one) => typeof one === 'string' && isServerId(one));
-  if (!Number.isSafeInteger(epoch) || !areServers) throw new MalformedError('A place has not its two fields');
+  if (!Number.isSafeInteger(epoch) || !areServers)
+    throw new MalformedError('A replica place lacks one of its two fields');
   return { epoch: epoch as number, voters };
 }
 

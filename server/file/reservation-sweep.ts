@@ -70,7 +70,7 @@ export class ReservationSweep {
       periodMs: parts.periodMs ?? PERIOD_MS,
       work: () => this.#round(),
       failed: (error) =>
-        parts.log.debug({ err: error }, 'files that may still grow are left for the next round'),
+        parts.log.debug({ err: error }, 'settling live files failed; trying again in the next round'),
     });
   }
 
@@ -112,10 +112,10 @@ export class ReservationSweep {
       ];
       const isLost = contentVersionCompare(settled.state.contents, contents) < 0;
       const reason = isLost
-        ? `the catalog has ${there}, and its replicas have ${here}, as after a loss of power: its next write ends that`
-        : `the catalog does not take ${here} for settled`;
+        ? `the catalog has ${there} and the replicas have ${here}, after a power loss; the next write corrects this`
+        : `the catalog did not accept ${here} as settled`;
       this.#settled.set(inode, { ...settled, reason });
-      this.#parts.log.warn({ file: inode, reason }, 'a file is live, and cannot be settled');
+      this.#parts.log.warn({ file: inode, reason }, 'a live file cannot be settled');
     }
   }
 
@@ -142,7 +142,7 @@ export class ReservationSweep {
         await settle(file, SETTLE_MS_MAX).then(
           (state) => this.#noteSettled(file, mark, state),
           (error: unknown) => {
-            log.debug({ file, err: error }, 'a file that may still grow cannot be settled yet');
+            log.debug({ file, err: error }, 'cannot settle a live file yet');
           },
         );
       }

@@ -27,7 +27,7 @@ export function assertDoneBefore(
   const sessions = store.record(file)?.sessions ?? new Uint8Array(0);
   const answer = SessionTable.decode(sessions).find(request);
   if (answer.kind === 'fresh') {
-    throw new ServiceError('sealed', `Cannot change file ${file}: it is sealed, and stays as it is`);
+    throw new ServiceError('sealed', `Cannot change file ${file}: it is sealed`);
   }
   return answer;
 }

@@ -60,7 +60,7 @@ export class Succession {
   }
 
   readonly #noteUnprepared = (error: unknown): void => {
-    this.#parts.log.debug({ err: error }, 'not everybody is prepared for other primaries');
+    this.#parts.log.debug({ err: error }, 'cannot sync all servers before a change of primaries');
   };
 
   async servePrepare(): Promise<Uint8Array> {
@@ -98,7 +98,10 @@ export class Succession {
     await Promise.all(
       decodeFiles(payload).map((file) =>
         succeed(file, from).catch((error: unknown) => {
-          log.debug({ file, from, err: error }, 'a file is left to other successors');
+          log.debug(
+            { file, from, err: error },
+            'this server does not become primary of a file that its primary releases',
+          );
         }),
       ),
     );

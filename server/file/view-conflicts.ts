@@ -33,7 +33,7 @@ export class ViewConflicts {
   note(file: FileId, what: string): void {
     if (this.#found.has(file)) return;
     this.#found.set(file, what);
-    this.#parts.log.error({ file, what }, 'a file has two member sets for one view: see leasehold check');
+    this.#parts.log.error({ file, what }, 'a file has two member sets for one view: run "leasehold check"');
     this.#parts.found(file, what);
   }
 

@@ -205,14 +205,14 @@ function routingUrl(request: IncomingMessage): string {
 }
 
 function countRequests(app: FastifyInstance, metrics: MetricsRegistry): void {
-  const requests = metrics.counter(
-    'leasehold_http_requests_total',
-    'Answers over HTTP, by route and status',
-    ['method', 'route', 'status'],
-  );
+  const requests = metrics.counter('leasehold_http_requests_total', 'HTTP requests, by route and status', [
+    'method',
+    'route',
+    'status',
+  ]);
   const durations = metrics.durations(
     'leasehold_http_request_duration_seconds',
-    'From the head of a request to the end of its answer, by route; what is waited for on purpose included',
+    'Duration of HTTP requests by route, long polls and streams included',
     ['method', 'route'],
   );
   app.addHook('onResponse', async (request, reply) => {

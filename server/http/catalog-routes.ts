@@ -91,7 +91,7 @@ function assertChangesNoSnapshot(command: unknown): void {
   for (const one of [command, place, from, to]) {
     const { volume } = (one ?? {}) as { readonly volume?: unknown };
     if (typeof volume === 'string' && volume.includes('@'))
-      throw new ServiceError('read-only', `Cannot change anything in ${volume}: a snapshot stays as it is`);
+      throw new ServiceError('read-only', `Cannot change ${volume}: snapshots are read-only`);
   }
 }
 

@@ -53,7 +53,7 @@ export async function changeUnder<Result>(
       if (!isOutdated(error, current)) throw error;
     }
   }
-  throw new ServiceError('busy', `${displayPath(path)} is being changed all the time`);
+  throw new ServiceError('busy', `${displayPath(path)} is being changed concurrently: retry later`);
 }
 
 function isOutdated(error: unknown, current: Attributes | null): boolean {

@@ -223,7 +223,7 @@ class ContentsConnection {
     const exchange = this.#exchange;
     this.#exchange = null;
     if (exchange === null) return;
-    exchange.body?.read.reject(new Error('The connection ended before the body did'));
+    exchange.body?.read.reject(new Error('The connection was closed before the body was complete'));
     if (!exchange.message.complete) exchange.message.destroy();
   }
 }

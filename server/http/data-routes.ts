@@ -35,7 +35,7 @@ const OCTETS = 'application/octet-stream';
 export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
   const misses = metrics.counter(
     'leasehold_local_misses_total',
-    'Reads of clients on this machine that did not find on the disk in time what they were told is there',
+    'Short-circuit reads that failed at the client and were repeated over the network',
     ['why'],
   );
   // A body is bytes, whatever its Content-Type says.
@@ -64,7 +64,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     const file = fileOf(request);
     const query = request.query as Parameters;
     const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
-    if (bytes.length === 0) throw new ServiceError('bad-request', 'A write without bytes');
+    if (bytes.length === 0) throw new ServiceError('bad-request', 'The write has an empty body');
     const offset =
       query.offset === 'append'
         ? 'append'
@@ -166,7 +166,12 @@ function writePartsOf(body: unknown): WritePart[] {
     return decodeWriteParts(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
   } catch (cause) {
     if (!(cause instanceof MalformedError)) throw cause;
-    throw new ServiceError('bad-request', `The body is no list of parts: ${cause.message}`, {}, { cause });
+    throw new ServiceError(
+      'bad-request',
+      `The body is not a valid list of parts: ${cause.message}`,
+      {},
+      { cause },
+    );
   }
 }
 

@@ -72,7 +72,9 @@ export class DigestCheck {
     for (const { claim, hash } of this.#hashes) {
       const found = hash.digest();
       if (found.equals(claim.value)) continue;
-      const detail = `${claim.header} says ${claim.value.toString('base64')}, what arrived has ${found.toString('base64')}`;
+      const detail =
+        `${claim.header} is ${claim.value.toString('base64')}, but the received body has ` +
+        `${found.toString('base64')}: send it again`;
       throw new ServiceError('digest-mismatch', detail);
     }
   }

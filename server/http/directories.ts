@@ -20,7 +20,8 @@ export class Directories {
     const exists = await this.#exists(path);
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers;
     if (Number(length) > 0 || encoding !== undefined) {
-      const why = 'a path that ends in "/" is a directory, which holds names only';
+      const why =
+        'a path that ends in "/" is a directory and has no contents; remove the "/" to store a file';
       throw new ServiceError('bad-request', `Cannot store contents at ${displayPath(path)}: ${why}`);
     }
     const created = !exists && (await this.#create(path));
@@ -33,7 +34,7 @@ export class Directories {
       // A loss of power may have taken the directory of the other request.
       if (await this.#exists(path)) return false;
     }
-    throw new ServiceError('exists', `${displayPath(path)} is a name that leads nowhere`);
+    throw new ServiceError('exists', `${displayPath(path)} is a dangling symbolic link`);
   }
 
   /** An existing directory is made durable: this may be the retry of a request that created it and got no answer. */
@@ -51,11 +52,11 @@ export class Directories {
     const found = await currentOf(this.#gateway, parent, { follow: true, live: false });
     if (found !== null) {
       if (found.kind === 'directory') return found;
-      throw new ServiceError('not-directory', `${displayPath(parent)} is no directory`);
+      throw new ServiceError('not-directory', `${displayPath(parent)} is not a directory`);
     }
     if (parent.names.length === 0) throw new ServiceError('not-found', `There is no volume "${path.volume}"`);
     if (path.search.get('parents') !== 'true') {
-      const remedy = 'make it first, or ask for it with "?parents=true"';
+      const remedy = 'create it first, or add "?parents=true"';
       throw new ServiceError('not-found', `The directory ${displayPath(parent)} does not exist: ${remedy}`);
     }
     await this.#make(parent, await this.parentOf(parent));

@@ -103,7 +103,7 @@ export class Downloads {
       }
       return reply.send(this.#stream(attributes, first, start, end, read.state));
     }
-    throw new ServiceError('busy', `Cannot read file ${file}: it is being written all the time`);
+    throw new ServiceError('busy', `Cannot read file ${file}: it is being written concurrently; retry later`);
   }
 
   /** `Want-Repr-Digest`: reads the file before the answer begins, unless its digest is cached. */
@@ -122,7 +122,10 @@ export class Downloads {
 
   #stream(shown: Attributes, first: Buffer, start: number, end: number, state: FileState): Readable {
     if (this.#active >= DOWNLOADS_MAX) {
-      throw new ServiceError('busy', `Cannot send another file: ${DOWNLOADS_MAX} are being sent`);
+      throw new ServiceError(
+        'busy',
+        `Too many downloads: ${DOWNLOADS_MAX} at this server, the maximum; retry later or use another server`,
+      );
     }
     this.#active++;
     const stream = Readable.from(this.#chunks(shown, first, start, end, state), { objectMode: false });
@@ -164,7 +167,7 @@ export class Downloads {
     for (let chunk = ahead.shift(); chunk !== undefined; chunk = ahead.shift()) {
       const { bytes, state: now } = await chunk.result;
       if (contentVersionCompare(now.contents, state.contents) !== 0 || bytes.length !== chunk.length) {
-        throw new ServiceError('busy', `File ${file} was written while it was being sent`);
+        throw new ServiceError('busy', `File ${file} was changed during the download: download it again`);
       }
       fill();
       yield bufferOf(bytes);
@@ -198,7 +201,7 @@ function sendUnsatisfiable(reply: FastifyReply, sizeBytes: number): FastifyReply
     reply,
     new ServiceError(
       'range-unsatisfiable',
-      `The file has ${sizeBytes} bytes, and the range begins behind them`,
+      `The range begins after the end of the file (${sizeBytes} bytes)`,
     ),
   );
 }

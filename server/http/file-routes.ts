@@ -58,8 +58,8 @@ export function fileRoutes(
   const files = new NewFiles(gateway, { uploads, directories, wholes });
   const tus = new TusRoutes(new TusUploads(gateway, files));
   const relocations = new Relocations(gateway, files, directories);
-  metrics.observe('gauge', 'leasehold_uploads', 'Uploads that are going on', () => uploads.active);
-  metrics.observe('gauge', 'leasehold_downloads', 'Downloads that are going on', () => downloads.active);
+  metrics.observe('gauge', 'leasehold_uploads', 'Uploads in progress', () => uploads.active);
+  metrics.observe('gauge', 'leasehold_downloads', 'Downloads in progress', () => downloads.active);
 
   // A body is stored byte for byte: there is no parser, and the handlers read the request.
   app.removeAllContentTypeParsers();
@@ -85,11 +85,11 @@ export function fileRoutes(
         follow: true,
       });
       if (attributes.kind === 'directory') return getDirectory(request, reply, path, attributes);
-      if (path.directory) throw new ServiceError('not-directory', `${displayPath(path)} is no directory`);
+      if (path.directory) throw new ServiceError('not-directory', `${displayPath(path)} is not a directory`);
       if (attributes.kind !== 'file') {
         throw new ServiceError(
           'bad-request',
-          `${displayPath(path)} is a ${attributes.kind}, without contents`,
+          `${displayPath(path)} is a ${attributes.kind} and has no contents`,
         );
       }
       return downloads.send(request, reply, attributes);
@@ -119,8 +119,10 @@ export function fileRoutes(
     if (copyTo === null) assertChangeable(path);
     if (moveTo !== null && copyTo === null) return relocations.move(request, reply, path, moveTo);
     if (copyTo !== null && moveTo === null) return relocations.copy(request, reply, path, copyTo);
-    const remedy = 'with "?copy-to=PATH" or "?move-to=PATH", or it brings a form to a directory';
-    throw new ServiceError('bad-request', `A POST says what is to be done: ${remedy}`);
+    throw new ServiceError(
+      'bad-request',
+      'The POST has no operation: add "?copy-to=PATH" or "?move-to=PATH", or send a form to a directory',
+    );
   });
 
   app.delete('/v1/files', WRITE, async (request, reply) => {
@@ -160,9 +162,9 @@ export function fileRoutes(
     path: FilePath,
   ): Promise<FastifyReply> {
     const directory = await currentOf(gateway, path, { follow: true, live: false });
-    if (directory === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
+    if (directory === null) throw new ServiceError('not-found', `${displayPath(path)} does not exist`);
     if (!path.directory || directory.kind !== 'directory') {
-      throw new ServiceError('not-directory', `A form is for a directory, whose path ends in "/"`);
+      throw new ServiceError('not-directory', 'Forms are sent to a directory, whose path ends in "/"');
     }
     return storeForm(request, reply, files, path, FILES_PREFIX);
   }
@@ -229,7 +231,7 @@ function flagsOf({ search }: FilePath, name: string): InodeFlag[] {
   const flags = INODE_FLAGS.map((flag) => `"${flag}"`).join(', ');
   return parseInodeFlags(
     search.get(name) ?? '',
-    () => new ServiceError('bad-request', `"${name}" names flags that there are: ${flags}`),
+    () => new ServiceError('bad-request', `Unknown flag in "${name}": the flags are ${flags}`),
   );
 }
 

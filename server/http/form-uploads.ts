@@ -42,7 +42,7 @@ export async function storeForm(
       if (file.kind === 'whole') leftBytes -= sizeOf(file);
       received.push({ path, file });
     }).finally(() => request.raw.setTimeout(0));
-    if (received.length === 0) throw new ServiceError('bad-request', 'The form holds no file');
+    if (received.length === 0) throw new ServiceError('bad-request', 'The form contains no file');
     const removal = removalOf(request, directory.search);
     for (const { path, file } of received) {
       const { etag, created } = await files.name(path, file, conditions, null, removal);
@@ -61,6 +61,6 @@ export async function storeForm(
 function brokenOff(error: unknown, stored: readonly StoredFile[]): unknown {
   if (!(error instanceof ServiceError) || stored.length === 0) return error;
   const names = stored.map(({ name }) => `"${name}"`).join(', ');
-  const message = `${error.message}. Of the form these files are stored: ${names}`;
+  const message = `${error.message}. Stored so far: ${names}`;
   return new ServiceError(error.code, message, error.details, { cause: error });
 }

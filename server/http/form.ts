@@ -62,7 +62,14 @@ export async function receiveForm(
   });
   await new Promise<void>((resolve) => {
     const brokenOff = (cause: unknown): void => {
-      fail(new ServiceError('bad-request', 'The form ended before it was complete', {}, { cause }));
+      fail(
+        new ServiceError(
+          'bad-request',
+          'The form was incomplete when the connection ended: send it again',
+          {},
+          { cause },
+        ),
+      );
       for (const stream of open) stream.destroy(new Error('The form has ended'));
       resolve();
     };
@@ -83,7 +90,7 @@ function parserOf(raw: IncomingMessage): InstanceType<typeof Busboy> {
     // A name may contain a backslash: the caller decides what is a path.
     return new Busboy({ headers: { 'content-type': contentTypeOf(raw) }, limits, preservePath: true });
   } catch (cause) {
-    throw new ServiceError('bad-request', 'The form is malformed: it names no boundary', {}, { cause });
+    throw new ServiceError('bad-request', "The form's Content-Type has no boundary", {}, { cause });
   }
 }
 

@@ -39,8 +39,7 @@ export function guardHosts(app: FastifyInstance, names: HostNames | null): void 
   app.addHook('onRequest', async ({ raw }) => {
     const { host } = raw.headers;
     if (hostCount(raw) > 1) throw new ServiceError('bad-request', 'The request has several Host headers');
-    if (host !== undefined && !HOST.test(host))
-      throw new ServiceError('bad-request', 'The Host header is neither a name nor an address');
+    if (host !== undefined && !HOST.test(host)) throw new ServiceError('bad-request', 'Invalid Host header');
     const reason = names === null ? null : refusedHost(raw, names);
     if (reason !== null) throw new ServiceError('forbidden', reason);
   });
@@ -48,7 +47,10 @@ export function guardHosts(app: FastifyInstance, names: HostNames | null): void 
 
 export function refusedHost({ headers: { host } }: IncomingMessage, names: HostNames): string | null {
   if (names.allows(host)) return null;
-  return `${JSON.stringify(host)} is no name of this server, and it demands no credential: name it with --host-names, or use an address`;
+  return (
+    `Unknown host name ${JSON.stringify(host)}, and this server requires no authentication: add the ` +
+    'name to --host-names, or use an address'
+  );
 }
 
 function hostCount({ rawHeaders }: IncomingMessage): number {

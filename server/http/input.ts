@@ -15,14 +15,14 @@ export function integerOf(
 ): number {
   const value = typeof text === 'string' && DECIMAL.test(text) ? Number(text) : Number.NaN;
   if (!Number.isSafeInteger(value) || value < minimum || value > maximum) {
-    throw new ServiceError('bad-request', `"${name}" is an integer from ${minimum} to ${maximum}`);
+    throw new ServiceError('bad-request', `"${name}" must be an integer from ${minimum} to ${maximum}`);
   }
   return value;
 }
 
 export function fileIdOf(text: unknown): FileId {
   const value = integerOf(text, 'file', 1);
-  if (!isFileId(value)) throw new ServiceError('bad-request', '"file" is the number of a file');
+  if (!isFileId(value)) throw new ServiceError('bad-request', '"file" must be a file number');
   return value;
 }
 

@@ -31,7 +31,7 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
   const { service, directory, watches } = named;
   app.get('/v1/leases', READ, async (request): Promise<LeaseList> => {
     const { prefix = '', limit } = request.query as Parameters;
-    if (typeof prefix !== 'string') throw new ServiceError('bad-request', '"prefix" is given once');
+    if (typeof prefix !== 'string') throw new ServiceError('bad-request', '"prefix" must be given once');
     const count = limit === undefined ? LIST_COUNT_MAX : integerOf(limit, 'limit', 1, LIST_COUNT_MAX);
     return directory.list(prefix, count);
   });
@@ -87,7 +87,8 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
 
   async function lookAs(name: string, consistency: unknown): Promise<LeaseQueryAnswer> {
     if (consistency === undefined || consistency === 'majority') return service.query(name);
-    if (consistency !== 'stale') throw new ServiceError('bad-request', '"consistency" is majority or stale');
+    if (consistency !== 'stale')
+      throw new ServiceError('bad-request', '"consistency" must be "majority" or "stale"');
     // On a server that is no member, a majority's answer is no older than what it could fetch.
     return service.queryLocal(name) ?? service.query(name);
   }
@@ -153,6 +154,6 @@ function ownSession(request: FastifyRequest): number {
   if (session !== null) return session;
   throw new ServiceError(
     'bad-request',
-    'The header Leasehold-Session names the session that holds the lease',
+    'The header Leasehold-Session is missing: send the session with which the lease was acquired',
   );
 }

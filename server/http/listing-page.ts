@@ -51,7 +51,7 @@ form.addEventListener('drop', async (event) => {
     const answer = await fetch(encodeURIComponent(file.name), { method: 'PUT', body: file }).catch(() => null);
     if (answer?.ok) continue;
     const problem = await answer?.json().catch(() => null);
-    told.textContent = file.name + ' was not stored: ' + (problem?.detail ?? 'the server did not answer');
+    told.textContent = 'Cannot upload ' + file.name + ': ' + (problem?.detail ?? 'the server did not answer');
     return;
   }
   location.reload();

@@ -26,10 +26,7 @@ export function localRoutes(
   proof: LocalProof,
   metrics: MetricsRegistry,
 ): void {
-  const located = metrics.counter(
-    'leasehold_located_bytes_total',
-    'Bytes of which a client on this machine was told where on the disk they are, instead of being sent them',
-  );
+  const located = metrics.counter('leasehold_located_bytes_total', 'Bytes served by short-circuit reads');
 
   app.get('/v1/local', READ, async (request): Promise<LocalAnswer> => {
     assertSameMachine(request);
@@ -41,7 +38,7 @@ export function localRoutes(
     if (!proof.isShown(request.headers[HEADER_LOCAL_PROOF])) {
       throw new ServiceError(
         'forbidden',
-        'Where bytes are is told to those who can read the data folder: ask /v1/local',
+        'The header Leasehold-Local-Proof is missing or wrong: read the proof in the folder that /v1/local names',
       );
     }
     const query = request.query as Readonly<Record<string, unknown>>;
@@ -50,7 +47,8 @@ export function localRoutes(
     const length = integerOf(query.length, 'length', 1, LOCATIONS_BYTES_MAX);
     const options = { ...callOptionsOf(request.headers), ...shownOf(query) };
     const { locations, state } = await gateway.locate(file, offset, length, options);
-    if (locations === null) throw new ServiceError('not-found', 'This server keeps contents in memory');
+    if (locations === null)
+      throw new ServiceError('not-found', 'This server has no data folder to read from');
     located.add(Math.max(0, locations.end - offset));
     setFileHeaders(reply, gateway, state.file as FileId, state);
     reply.headers(headersOfState(state));
@@ -61,5 +59,5 @@ export function localRoutes(
 /** A connection within one machine has the same address at both ends. */
 function assertSameMachine({ raw: { socket } }: FastifyRequest): void {
   if (socket.remoteAddress !== undefined && socket.remoteAddress === socket.localAddress) return;
-  throw new ServiceError('not-found', 'The disk of this server is of use on its own machine only');
+  throw new ServiceError('not-found', "Short-circuit reads work only on the server's machine");
 }

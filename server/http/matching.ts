@@ -43,7 +43,7 @@ function wordsOf(first: DefinedError, faults: readonly DefinedError[]): string {
       break;
     }
   }
-  return first.message ?? 'is wrong';
+  return first.message ?? 'is invalid';
 }
 
 function listed(values: readonly unknown[]): string {

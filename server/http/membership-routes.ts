@@ -36,11 +36,14 @@ export function membershipRoutes(
 function membersOf(body: unknown): ServerId[] {
   const { members } = typeof body === 'object' && body !== null ? (body as Record<string, unknown>) : {};
   if (!Array.isArray(members) || members.length === 0 || new Set(members).size !== members.length) {
-    throw new ServiceError('bad-request', '"members" is a list of servers, each named once');
+    throw new ServiceError('bad-request', '"members" must be a list of distinct server ids');
   }
   return members.map((id: unknown) => {
     if (typeof id !== 'string' || !isServerId(id)) {
-      throw new ServiceError('bad-request', `"members" names ${JSON.stringify(id)}, which is no server`);
+      throw new ServiceError(
+        'bad-request',
+        `"members" contains ${JSON.stringify(id)}, which is not a server id`,
+      );
     }
     return id;
   });

@@ -52,7 +52,12 @@ async function readWhole(read: (target: Buffer) => Promise<void>, length: number
 }
 
 function brokenOff(cause: unknown): ServiceError {
-  return new ServiceError('bad-request', 'The body ended before it was complete', {}, { cause });
+  return new ServiceError(
+    'bad-request',
+    'The body is incomplete: the connection ended early; send the request again',
+    {},
+    { cause },
+  );
 }
 
 function tooLarge(bytesMax: number): ServiceError {

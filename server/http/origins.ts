@@ -30,7 +30,7 @@ export function guardOrigins(app: FastifyInstance, urls: ReadonlyMap<ServerId, s
     if (SAFE_METHODS.has(request.method)) return;
     throw new ServiceError(
       'bad-request',
-      `A page from ${JSON.stringify(origin)} may not change anything here: it is no server of this cluster`,
+      `Changes from pages of ${JSON.stringify(origin)} are refused: it is not a server of this cluster`,
     );
   });
 }

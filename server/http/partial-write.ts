@@ -87,7 +87,10 @@ export class PartialWrites {
 
   async write(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
     if (this.#active >= WRITES_MAX) {
-      throw new ServiceError('busy', `Cannot take another write: ${WRITES_MAX} are going on`);
+      throw new ServiceError(
+        'busy',
+        `Too many writes: ${WRITES_MAX} at this server, the maximum; retry later or use another server`,
+      );
     }
     this.#active++;
     request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
@@ -108,7 +111,7 @@ export class PartialWrites {
     if (key === null && isClientWaiting(request.raw))
       checkWrite((await this.#fileAt(path, conditions)).current, conditions, place, path);
     const bytes = await wholeBodyOf(request, WRITE_BYTES_MAX);
-    if (bytes.length === 0) throw new ServiceError('bad-request', 'A write without bytes');
+    if (bytes.length === 0) throw new ServiceError('bad-request', 'The write has an empty body');
     if (place.kind === 'range' && place.length !== bytes.length) {
       const why = `names ${place.length} bytes, and the body has ${bytes.length}`;
       throw new ServiceError('bad-request', `Content-Range ${why}`);
@@ -209,7 +212,7 @@ export class PartialWrites {
   ): Promise<{ readonly current: Attributes; readonly changedNs: string }> {
     const known = await currentOf(this.#gateway, path, { follow: true, live: false });
     if (known === null) checkForChange(conditions, null, displayPath(path));
-    if (known === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
+    if (known === null) throw new ServiceError('not-found', `${displayPath(path)} does not exist`);
     const { kind, changedNs, live } = known;
     if (kind === 'directory') throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     if (kind !== 'file')
@@ -222,7 +225,10 @@ export class PartialWrites {
   async #assertStillThere(path: FilePath, file: FileId): Promise<void> {
     const now = await currentOf(this.#gateway, path, { follow: true, live: false });
     if (now?.inode === file) return;
-    throw new ServiceError('precondition-failed', `${displayPath(path)} was replaced meanwhile`);
+    throw new ServiceError(
+      'precondition-failed',
+      `${displayPath(path)} was replaced concurrently: read it again, and retry`,
+    );
   }
 }
 
@@ -239,11 +245,15 @@ function keyedFailure(
   if (error.code === 'precondition-failed') {
     // No attempt has written the file.
     if (!isOver || refusal !== null) return refusal ?? error;
-    const message = `${name} was replaced since the first attempt under this Idempotency-Key, which did not write it`;
+    const message =
+      `${name} was replaced since the first request with this ` +
+      'Idempotency-Key, which did not write it: retry with a new key';
     return new ServiceError('precondition-failed', message, {}, { cause: error });
   }
   if (error.code !== 'session-expired' && error.code !== 'not-found') return error;
-  const message = `Whether ${name} was written under this Idempotency-Key is not known any more`;
+  const message =
+    `The outcome of the write of ${name} with this Idempotency-Key is no ` +
+    'longer known: read the file before writing again';
   return new ServiceError('session-expired', message, {}, { cause: error });
 }
 
@@ -273,8 +283,11 @@ function placeOf(request: FastifyRequest, path: FilePath): WritePlace {
   const offset = path.search.get('offset');
   const append = path.search.has('append');
   if ([header !== undefined, offset !== null, append].filter(Boolean).length !== 1) {
-    const remedy = 'by the header Content-Range, by "?offset=N", or by "?append"';
-    throw new ServiceError('bad-request', `A partial write says where its bytes go: ${remedy}`);
+    throw new ServiceError(
+      'bad-request',
+      'The position of the write is missing or ambiguous: give exactly ' +
+        'one of Content-Range, "?offset=N" and "?append"',
+    );
   }
   if (append) return { kind: 'append' };
   if (offset !== null) {
@@ -284,10 +297,13 @@ function placeOf(request: FastifyRequest, path: FilePath): WritePlace {
   const from = Number(first);
   const length = Number(last) - from + 1;
   if (first === undefined || length < 1 || from > FILE_BYTES_MAX - WRITE_BYTES_MAX) {
-    throw new ServiceError('bad-request', 'Content-Range is "bytes FIRST-LAST/*" with FIRST not behind LAST');
+    throw new ServiceError(
+      'bad-request',
+      'Content-Range must be "bytes FIRST-LAST/*" with FIRST at most LAST',
+    );
   }
   if (total !== undefined && Number(total) <= Number(last)) {
-    throw new ServiceError('bad-request', 'Content-Range ends behind the length that it names');
+    throw new ServiceError('bad-request', 'Content-Range ends after the total length that it gives');
   }
   return { kind: 'range', offset: from, length, total: total === undefined ? null : Number(total) };
 }

@@ -64,12 +64,12 @@ export function installProblems(app: FastifyInstance, world: World): void {
     const methods = routes.filter(({ pattern }) => pattern.test(path)).flatMap((route) => [...route.methods]);
     const where = request.originalUrl.split('?')[0];
     if (methods.length === 0) {
-      return sendProblem(reply, new ServiceError('not-found', `There is nothing at ${where}`));
+      return sendProblem(reply, new ServiceError('not-found', `No route ${where}`));
     }
     reply.header('allow', [...new Set(methods)].sort().join(', '));
     return sendProblem(
       reply,
-      new ServiceError('bad-request', `${where} does not take ${request.method}`),
+      new ServiceError('bad-request', `${where} does not support ${request.method}`),
       405,
     );
   });
@@ -104,7 +104,7 @@ export function handleError(
       throw error;
     });
   }
-  const detail = `The failure is in the server's log under request ${request.id}`;
+  const detail = `Internal error: see the server's log for request ${request.id}`;
   return sendProblem(reply, new ServiceError('internal', detail));
 }
 
@@ -131,7 +131,7 @@ export function refuseConnection(
   }
   const status =
     error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
-  const detail = status === 400 ? 'What was received is not HTTP' : (STATUS_CODES[status] as string);
+  const detail = status === 400 ? 'Malformed HTTP request' : (STATUS_CODES[status] as string);
   const body = JSON.stringify(problemOf(new ServiceError('bad-request', detail), status));
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nconnection: close\r\ncontent-type: ${PROBLEM_TYPE}\r\n` +

@@ -115,7 +115,7 @@ export class Relocations {
     checkUnchanged(conditionsOf(request.headers), currentVersionOf(source), displayPath(from));
     if (source === null) throw new ServiceError('not-found', `There is no ${displayPath(from)}`);
     if (source.kind === 'directory') {
-      throw new ServiceError('is-directory', `${displayPath(from)} is a directory: its path ends in "/"`);
+      throw new ServiceError('is-directory', `${displayPath(from)} is a directory: add "/" to the path`);
     }
     if (source.kind === 'file') return source;
     throw new ServiceError('bad-request', `${displayPath(from)} is a ${source.kind}, without contents`);
@@ -127,10 +127,10 @@ export class Relocations {
     if (current === null) return;
     const isDirectory = current.kind === 'directory';
     if (isDirectory && !from.directory) {
-      throw new ServiceError('is-directory', `${displayPath(from)} is a directory: its path ends in "/"`);
+      throw new ServiceError('is-directory', `${displayPath(from)} is a directory: add "/" to the path`);
     }
     if (!isDirectory && from.directory) {
-      throw new ServiceError('not-directory', `${displayPath(from)} is no directory`);
+      throw new ServiceError('not-directory', `${displayPath(from)} is not a directory: remove the "/"`);
     }
   }
 }
@@ -148,5 +148,5 @@ function overwrites(path: FilePath): boolean {
 function flagOf(path: FilePath, name: string, otherwise: boolean): boolean {
   const text = path.search.get(name) ?? String(otherwise);
   if (text === 'true' || text === 'false') return text === 'true';
-  throw new ServiceError('bad-request', `"${name}" is true or false`);
+  throw new ServiceError('bad-request', `"${name}" must be true or false`);
 }

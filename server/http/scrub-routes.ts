@@ -32,8 +32,8 @@ export function scrubRoutes(app: FastifyInstance, gateway: Gateway, scrubber: Sc
     const known = [...status.urls.keys()];
     const wanted = server === undefined ? known : known.filter((id) => id === server);
     if (wanted.length === 0) {
-      const name = typeof server === 'string' && isServerId(server) ? `"${server}"` : 'of that name';
-      throw new ServiceError('not-found', `There is no server ${name}; there are ${known.join(', ')}`);
+      const name = typeof server === 'string' && isServerId(server) ? ` "${server}"` : '';
+      throw new ServiceError('not-found', `Unknown server${name}: the servers are ${known.join(', ')}`);
     }
     return Object.fromEntries(await Promise.all(wanted.map(async (id) => [id, await of(method, id)])));
   }

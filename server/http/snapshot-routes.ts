@@ -5,6 +5,8 @@ import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { ADMIN, READ } from './roles.ts';
 
+const NAME_FORM = '1 to 63 characters a-z, 0-9, ".", "_" and "-", the first one a letter or digit';
+
 /** `/v1/snapshots/{volume}`: the snapshots that are read as `{volume}@{name}`. */
 export function snapshotRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/v1/snapshots/:volume', READ, async (request) => {
@@ -31,7 +33,10 @@ function partsOf(request: FastifyRequest): { readonly volume: string; readonly n
   if (!isVolumeName(volume))
     throw new ServiceError('not-found', `There is no volume ${JSON.stringify(volume)}`);
   if (!isVolumeName(name))
-    throw new ServiceError('bad-request', `${JSON.stringify(name)} cannot be the name of a snapshot`);
+    throw new ServiceError(
+      'bad-request',
+      `Invalid snapshot name ${JSON.stringify(name)}: write ${NAME_FORM}`,
+    );
   return { volume, name };
 }
 

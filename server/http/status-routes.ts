@@ -53,7 +53,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     const failedIn = (state: keyof typeof NOT_SERVING): ServiceError | null =>
       self.state !== state
         ? null
-        : new ServiceError(NOT_SERVING[state], reasonOf(self) ?? 'This server does not serve', {
+        : new ServiceError(NOT_SERVING[state], reasonOf(self) ?? 'This server is not ready', {
             retryAfterMs: self.recoveringMs,
           });
     return [
@@ -64,27 +64,23 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
         name: 'catalog',
         failure: isCatalogReachable()
           ? null
-          : new ServiceError('no-majority', 'The catalog has no primary that this server can reach'),
+          : new ServiceError('no-majority', 'This server cannot reach a primary of the catalog'),
       },
       {
         name: 'catalog-replica',
         failure:
           self.catalogReplica === undefined
             ? null
-            : new ServiceError(
-                'recovering',
-                'This server is to hold the catalog and has no replica of it yet',
-                {
-                  retryAfterMs: NOT_REGISTERED_RETRY_MS,
-                },
-              ),
+            : new ServiceError('recovering', "This server's replica of the catalog is still being created", {
+                retryAfterMs: NOT_REGISTERED_RETRY_MS,
+              }),
       },
       {
         name: 'registration',
         failure:
           self.registered !== false
             ? null
-            : new ServiceError('recovering', 'The catalog does not know this server and its disk yet', {
+            : new ServiceError('recovering', 'This server is not yet registered with the catalog', {
                 retryAfterMs: NOT_REGISTERED_RETRY_MS,
               }),
       },
@@ -133,18 +129,18 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     const needed = members.length === 0 ? 1 : majority(members.length);
     reasons.push(...servers.flatMap(damageOf));
     for (const server of new Set(servers.flatMap(({ catalogBehind = [] }) => catalogBehind)))
-      reasons.push(
-        `Server ${server} does not follow the catalog: its log says why, or it runs an older release`,
-      );
+      reasons.push(`Server ${server} does not apply catalog commands: see its log, or upgrade it`);
     for (const { id } of servers.filter(({ catalogReplica }) => catalogReplica !== undefined))
-      reasons.push(`Server ${id} is to hold the catalog and has no replica of it yet`);
+      reasons.push(`The catalog replica of server ${id} is still being created`);
     for (const { id } of servers.filter(({ diskFull }) => diskFull === true)) {
-      reasons.push(`The disk of server ${id} is full: no contents are stored there until it has room`);
+      reasons.push(
+        `The disk of server ${id} is full, and it stores no more contents: delete files or add space`,
+      );
     }
     for (const { id, viewConflicts = [] } of servers)
       for (const { file, what } of viewConflicts.slice(0, CONFLICTS_TOLD_MAX))
         reasons.push(
-          `File ${file} has two member sets, as server ${id} has found (${what}): see leasehold check`,
+          `File ${file} has conflicting member sets (found by server ${id}: ${what}): run "leasehold check"`,
         );
     for (const { id, shortages = [] } of servers)
       reasons.push(...shortages.map((shortage) => `Server ${id} ${shortage}`));
@@ -153,14 +149,15 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     const down = catalogServing < needed;
     if (down) {
       reasons.push(
-        `${catalogServing} of the catalog's ${members.length} servers serve, and ${needed} are needed`,
+        `Only ${catalogServing} of the catalog's ${members.length} servers are available, and ${needed} ` +
+          'are needed: start the missing ones',
       );
     } else if (primary === null && members.includes(status.id)) {
-      reasons.push('The catalog has no primary at the moment');
+      reasons.push('The catalog currently has no primary');
     }
     if (underReplicated.length > 0) {
-      const files = underReplicated.length === 1 ? '1 file has' : `${underReplicated.length} files have`;
-      reasons.push(`${files} fewer current replicas than there should be`);
+      const files = underReplicated.length === 1 ? '1 file is' : `${underReplicated.length} files are`;
+      reasons.push(`${files} under-replicated`);
     }
     const lag = { files: 0, versions: 0, bytes: 0 };
     for (const server of servers) {
@@ -168,8 +165,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
       lag.versions += server.lag?.versions ?? 0;
       lag.bytes += server.lag?.bytes ?? 0;
     }
-    if (lag.files > 0)
-      reasons.push('Replicas of files that are not in use are behind: they are brought up to date');
+    if (lag.files > 0) reasons.push('Replicas of idle files are behind, and catch up in the background');
     const moving = servers.find(({ id }) => id === primary)?.moving;
     const verdict: Verdict = down ? 'down' : reasons.length > 0 ? 'degraded' : 'healthy';
     return {
@@ -205,17 +201,15 @@ function tooFewVoters(members: number, inCount: number, servers: readonly Server
   const reasons: string[] = [];
   if (members > 0 && members < VOTERS_MIN && members < inCount) {
     const remedy =
-      inCount < VOTERS_MIN
-        ? 'they come to three servers when there are three'
-        : 'the catalog is being copied to others';
-    reasons.push(`Names are on ${members} of ${inCount} servers: ${remedy}`);
+      inCount < VOTERS_MIN ? 'add servers until there are three' : 'the catalog is being copied to others';
+    reasons.push(`The catalog is on ${members} of ${inCount} servers: ${remedy}`);
   }
   const leases = servers.map(({ namedLeases }) => namedLeases);
   const voters = Math.min(...leases.map((one) => one?.voters ?? VOTERS_MIN));
   if (voters < VOTERS_MIN && inCount >= VOTERS_MIN && leases.some((one) => (one?.known ?? 0) > 0)) {
-    const alone = voters === 1 ? 'one server' : `${voters} servers`;
+    const few = voters === 1 ? 'one voter' : `${voters} voters`;
     reasons.push(
-      `Leases under names are decided by ${alone} alone until more vote: they wait while it is away`,
+      `Named leases have only ${few} until more servers vote: they are unavailable while one is down`,
     );
   }
   return reasons;
@@ -226,11 +220,17 @@ function reasonOf(server: ServerStatus): string | null {
     case 'serving':
       return null;
     case 'recovering':
-      return `Server ${server.id} waits ${(server.recoveringMs / 1000).toFixed(1)} s more for leases from before its restart to end`;
+      return (
+        `Server ${server.id} is in its recovery wait for another ${(server.recoveringMs / 1000).toFixed(1)} ` +
+        's, until all leases from before its start have ended'
+      );
     case 'clock-fault':
-      return `The clock of server ${server.id} is out of bounds, so it takes part in no lease`;
+      return (
+        `Server ${server.id} takes part in no lease: its clock jumped, or differs from most others by more ` +
+        'than --clock-skew; check NTP'
+      );
     case 'storage-failed':
-      return `Server ${server.id} has failed: ${server.failure ?? 'its disk is not used any more'}`;
+      return 'its disk failed';
     case 'unreachable':
       return `Server ${server.id} does not answer`;
   }

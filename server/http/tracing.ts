@@ -22,7 +22,7 @@ export function installTracing(app: FastifyInstance, world: World): void {
         status: reply.statusCode,
         durationMs: Math.round(reply.elapsedTime),
       },
-      'request traced',
+      'request (sampled trace)',
     );
   });
 }

@@ -72,7 +72,7 @@ function cursorOf(text: string | undefined): Cursor {
   if (text === undefined) return null;
   const [, number, path] = /^([0-9]{1,16})(\/.*)$/s.exec(text) ?? [];
   if (number === undefined || path === undefined)
-    throw new ServiceError('bad-request', '"after" is what "next" said');
+    throw new ServiceError('bad-request', '"after" must be the "next" of the previous answer');
   return { inode: integerOf(number, 'after', 1), path };
 }
 

@@ -70,7 +70,7 @@ export class TreeCopier {
     const source = await currentOf(this.#parts.gateway, from, { follow: true, live: false });
     if (source === null) throw new ServiceError('not-found', `There is no ${displayPath(from)}`);
     if (source.kind !== 'directory')
-      throw new ServiceError('not-directory', `${displayPath(from)} is no directory`);
+      throw new ServiceError('not-directory', `${displayPath(from)} is not a directory`);
     if (isWithin(from, to)) throw belowItself(from);
     await this.#parts.directories.parentOf(to);
     this.#target = await this.#directory(source, to, this.#options.after.length > 0);
@@ -106,7 +106,7 @@ export class TreeCopier {
     at: readonly string[],
   ): Promise<boolean> {
     if (at.length > DEPTH_MAX)
-      throw new ServiceError('bad-request', `More than ${DEPTH_MAX} directories in each other`);
+      throw new ServiceError('bad-request', `Directories are nested deeper than ${DEPTH_MAX}`);
     const [begun = '', ...rest] = after;
     if (rest.length > 0 && !(await this.#goOn(directory, begun, from, to, rest, at))) return false;
     for (let last = begun; ; ) {
@@ -229,7 +229,7 @@ export class TreeCopier {
     }
     const there = await currentOf(gateway, to, { follow: false, live: false });
     if (there?.kind === 'directory') return there.inode;
-    throw new ServiceError('exists', `There is a ${there?.kind ?? 'name'} at ${displayPath(to)}`);
+    throw new ServiceError('exists', `${displayPath(to)} already exists and is a ${there?.kind ?? 'name'}`);
   }
 
   async #link({ target, uid, gid }: Attributes, to: FilePath): Promise<void> {
@@ -254,8 +254,8 @@ export class TreeCopier {
     const after = encodeURIComponent(this.#done.join('/'));
     return new ServiceError(
       reason.code,
-      `Cannot copy ${displayPath(at)}: ${reason.message}. ` +
-        `${files} files and ${directories} directories were copied; the same request with "after=${after}" goes on from there`,
+      `Cannot copy ${displayPath(at)}: ${reason.message}. Copied so far: ${files} files, ${directories} ` +
+        `directories; to continue, repeat the request with "after=${after}"`,
       reason.details,
     );
   }
@@ -285,7 +285,7 @@ function isWithin(outer: FilePath, inner: FilePath): boolean {
 }
 
 function belowItself(path: FilePath): ServiceError {
-  return new ServiceError('bad-request', `Cannot copy ${displayPath(path)} to itself, or to what is in it`);
+  return new ServiceError('bad-request', `Cannot copy ${displayPath(path)} into itself`);
 }
 
 async function unlessGone<Value>(work: Promise<Value>): Promise<Value | null> {

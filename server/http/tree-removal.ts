@@ -25,7 +25,7 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
   const root = await currentOf(gateway, path, { follow: false, live: false });
   if (root === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
   if (root.kind !== 'directory')
-    throw new ServiceError('not-directory', `${displayPath(path)} is no directory`);
+    throw new ServiceError('not-directory', `${displayPath(path)} is not a directory`);
   const budget = { left: NAMES_MAX };
   const epoch = gateway.catalogEpoch;
   const place = { volume: path.volume, path: volumePath(path.names) };
@@ -50,7 +50,7 @@ async function removeInside(
   depth: number,
 ): Promise<void> {
   if (depth > DEPTH_MAX)
-    throw new ServiceError('bad-request', `More than ${DEPTH_MAX} directories in each other`);
+    throw new ServiceError('bad-request', `Directories are nested deeper than ${DEPTH_MAX}`);
   const parent = directory.inode;
   for (;;) {
     // Always from the start: the entries listed before are gone.

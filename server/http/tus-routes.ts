@@ -92,16 +92,12 @@ export class TusRoutes {
     const refusal = checkVersion(request, reply);
     if (refusal !== null) return refusal;
     if (contentTypeOf(request.raw) !== PIECE) {
-      return sendProblem(
-        reply,
-        new ServiceError('bad-request', `A piece has the Content-Type ${PIECE}`),
-        415,
-      );
+      return sendProblem(reply, new ServiceError('bad-request', `The Content-Type must be ${PIECE}`), 415);
     }
     const offset = integerOf(headerOf(request, 'upload-offset'), 'Upload-Offset');
     const { volume, upload } = await this.#found(request);
     if (offset !== upload.offsetBytes) {
-      const detail = `The upload goes on at ${upload.offsetBytes}, not at ${offset}`;
+      const detail = `Wrong Upload-Offset: the upload is at ${upload.offsetBytes}, not ${offset}`;
       return sendProblem(reply, new ServiceError('precondition-failed', detail), CONFLICT);
     }
     return this.#receive(request, reply.code(204), volume, upload);
@@ -151,7 +147,10 @@ function checkVersion(request: FastifyRequest, reply: FastifyReply): FastifyRepl
   reply.header('tus-resumable', VERSION);
   if (headerOf(request, 'tus-resumable') === VERSION) return null;
   reply.header('tus-version', VERSION);
-  return sendProblem(reply, new ServiceError('precondition-failed', `Tus-Resumable has to be ${VERSION}`));
+  return sendProblem(
+    reply,
+    new ServiceError('precondition-failed', `Unsupported Tus-Resumable: use ${VERSION}`),
+  );
 }
 
 /** The body as it arrives or, with a checksum, once it is verified. */
@@ -160,7 +159,10 @@ async function checkedBody(request: FastifyRequest): Promise<Readable> {
   if (checksum === undefined) return request.raw;
   const [algorithm = '', value = ''] = checksum.split(' ');
   if (!ALGORITHMS.includes(algorithm)) {
-    throw new ServiceError('bad-request', `Upload-Checksum names one of ${ALGORITHMS.join(', ')}`);
+    throw new ServiceError(
+      'bad-request',
+      `Unsupported algorithm in Upload-Checksum: use one of ${ALGORITHMS.join(', ')}`,
+    );
   }
   const check = new DigestCheck([claimOf('upload-checksum', algorithm, value)]);
   const bytes = await wholeBodyOf(request, CHECKED_BYTES_MAX);
@@ -179,7 +181,10 @@ function inside(directory: FilePath, metadata: string): FilePath {
   const entry = metadata.split(',').find((pair) => pair.trim().startsWith('filename '));
   const encoded = entry?.trim().split(' ')[1];
   if (encoded === undefined) {
-    throw new ServiceError('bad-request', 'An upload to a directory has a "filename" in Upload-Metadata');
+    throw new ServiceError(
+      'bad-request',
+      'Upload-Metadata lacks "filename", which an upload to a directory needs',
+    );
   }
   const name = utf8Text(Buffer.from(encoded, 'base64'));
   if (name === null) throw new ServiceError('bad-request', 'The "filename" in Upload-Metadata is not UTF-8');

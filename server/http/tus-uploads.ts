@@ -61,7 +61,7 @@ export class TusUploads {
     conditions: Conditions,
   ): Promise<string> {
     if (lengthBytes > FILE_BYTES_MAX)
-      throw new ServiceError('too-large', `A file ends at ${FILE_BYTES_MAX} bytes`);
+      throw new ServiceError('too-large', `The file would exceed the maximum of ${FILE_BYTES_MAX} bytes`);
     const secret = this.#gateway.world.randomBytes(16).toString('hex');
     const note: Note = {
       secret,
@@ -82,7 +82,10 @@ export class TusUploads {
 
   /** @throws ServiceError `not-found` if there is no such upload, or it has expired */
   async find(volume: string, name: string): Promise<TusUpload> {
-    const missing = new ServiceError('not-found', `There is no upload "${name}": perhaps it has expired`);
+    const missing = new ServiceError(
+      'not-found',
+      `Upload "${name}" does not exist or has expired: start a new one`,
+    );
     const [, inode, secret] = /^([1-9][0-9]{0,15})-([0-9a-f]{32})$/.exec(name) ?? [];
     if (inode === undefined) throw missing;
     const since = this.#gateway.catalogSeq;
@@ -119,10 +122,7 @@ export class TusUploads {
       keepsRest: true,
     })) {
       if (offset + bytes.length > lengthBytes) {
-        throw new ServiceError(
-          'too-large',
-          `The upload was announced with ${lengthBytes} bytes, and there are more`,
-        );
+        throw new ServiceError('too-large', `The upload exceeds its Upload-Length of ${lengthBytes} bytes`);
       }
       const request = { session, number: ++number, since, answered: number - 1 };
       await this.#gateway.write(inode, request, offset, bytes, { guard: { sizeBytes: offset } });
@@ -139,7 +139,7 @@ export class TusUploads {
     const { file, note, offsetBytes, lengthBytes, since } = upload;
     if (note === null) {
       if (await this.#hasName(file.inode)) return;
-      throw new ServiceError('busy', 'The name of the file is lost: send the request again');
+      throw new ServiceError('busy', "The file's name was lost in a power failure: send the request again");
     }
     if (offsetBytes < lengthBytes) return;
     const state = await this.#files.finish(file, lengthBytes);
@@ -173,7 +173,8 @@ export class TusUploads {
   /** Ends the upload now; the next garbage collection removes its bytes. */
   async terminate({ file, note }: TusUpload): Promise<void> {
     const { inode } = file;
-    if (note === null) throw new ServiceError('exists', 'The upload has ended: its file has its name');
+    if (note === null)
+      throw new ServiceError('exists', 'The upload is complete and cannot be cancelled: delete the file');
     await this.#gateway.command({ kind: 'remove-xattr', inode, name: UPLOAD_NOTE });
     await this.#gateway.durably({ kind: 'keep-orphan', inode, untilNs: '0' });
   }

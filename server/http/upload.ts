@@ -60,7 +60,10 @@ export class Uploads {
     else if (sizeBytes > 0) await this.#gateway.flush(inode);
     const state = await this.#gateway.settle(inode);
     if (state.sizeBytes !== sizeBytes) {
-      throw new ServiceError('internal', `Of ${sizeBytes} bytes ${state.sizeBytes} are stored`);
+      throw new ServiceError(
+        'internal',
+        `Only ${state.sizeBytes} of ${sizeBytes} bytes were stored: repeat the upload`,
+      );
     }
     return state;
   }
@@ -79,7 +82,10 @@ export class Uploads {
   /** Counts work that holds a client's bytes as an upload. @throws ServiceError `busy` above the bound */
   async counted<Result>(work: () => Promise<Result>): Promise<Result> {
     if (this.#active >= UPLOADS_MAX) {
-      throw new ServiceError('busy', `Cannot take another upload: ${UPLOADS_MAX} are going on`);
+      throw new ServiceError(
+        'busy',
+        `Too many uploads: ${UPLOADS_MAX} at this server, the maximum; retry later or use another server`,
+      );
     }
     this.#active++;
     try {
@@ -107,7 +113,7 @@ export class Uploads {
     const after = await this.#gateway.state(source, shown);
     if (offset === before.sizeBytes && contentVersionCompare(before.contents, after.contents) === 0)
       return offset;
-    throw new ServiceError('busy', `File ${source} was written while it was being copied`);
+    throw new ServiceError('busy', `File ${source} was changed while it was copied: retry`);
   }
 
   async #write(
@@ -190,7 +196,12 @@ export async function* receivedOf(body: Readable): AsyncGenerator<Buffer> {
   try {
     for await (const data of body.iterator({ destroyOnReturn: false })) yield data as Buffer;
   } catch (cause) {
-    throw new ServiceError('bad-request', 'The body ended before it was complete', {}, { cause });
+    throw new ServiceError(
+      'bad-request',
+      'The body is incomplete: the connection ended early; send the request again',
+      {},
+      { cause },
+    );
   }
 }
 

@@ -30,7 +30,10 @@ export class Watches {
     recursive: boolean,
   ): Promise<FastifyReply> {
     if (this.#active >= WATCHES_MAX) {
-      throw new ServiceError('busy', `Cannot watch another directory: ${WATCHES_MAX} are being watched`);
+      throw new ServiceError(
+        'busy',
+        `Too many watches: ${WATCHES_MAX} at this server, the maximum; use another server`,
+      );
     }
     const lastId = [request.headers['last-event-id']].flat()[0];
     const after = lastId === undefined ? null : integerOf(lastId, 'Last-Event-ID');

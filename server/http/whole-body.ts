@@ -16,7 +16,12 @@ export async function wholeBodyOf(request: FastifyRequest, bytesMax: number): Pr
       if (length > DROPPED_TIMES_MAX * bytesMax) break;
     }
   } catch (cause) {
-    throw new ServiceError('bad-request', 'The body ended before it was complete', {}, { cause });
+    throw new ServiceError(
+      'bad-request',
+      'The body is incomplete: the connection ended early; send the request again',
+      {},
+      { cause },
+    );
   }
   if (length > bytesMax) throw new ServiceError('too-large', `The body is larger than ${bytesMax} bytes`);
   return Buffer.concat(parts, length);

@@ -16,13 +16,14 @@ export const EVENT_TEXTS = {
     mood: 'neutral',
     text:
       silenceMs > 0
-        ? `${self} has started; for ${seconds(silenceMs)} it has no say in leases, until every one that it may have forgotten is over.`
+        ? `${self} has started; for ${seconds(silenceMs)} it votes on no lease, ` +
+          'until all leases from before its start have ended.'
         : `${self} has started.`,
   }),
   takesPart: (self: ServerId): NewServerEvent => ({
     kind: 'takes-part',
     mood: 'good',
-    text: `${self} has a say in leases again: all that it may have forgotten are over.`,
+    text: `${self} votes on leases again: all leases from before its start have ended.`,
   }),
   elected: (
     self: ServerId,
@@ -35,105 +36,125 @@ export const EVENT_TEXTS = {
     mood: 'good',
     file,
     epoch,
-    text: `${self} is the primary of {file} now, epoch ${epoch}: ${formerText(former)}, and a majority promised; the reset took ${milliseconds(resetMs)}.`,
+    text:
+      `${self} became primary of {file} in epoch ${epoch}: ` +
+      `${formerText(former)}; the reset took ${milliseconds(resetMs)}.`,
   }),
   ended: (self: ServerId, file: number, epoch: number): NewServerEvent => ({
     kind: 'primary-ended',
     mood: 'neutral',
     file,
     epoch,
-    text: `${self} is not the primary of {file} any more: its lease ended by its own clock, so it answers nothing until it holds one again.`,
+    text:
+      `${self} is no longer primary of {file}: its lease expired, so it ` +
+      'answers no request until it holds one again.',
   }),
   deposed: (self: ServerId, file: number, epoch: number, why: string): NewServerEvent => ({
     kind: 'fenced',
     mood: 'good',
     file,
     epoch,
-    text: `${self} was the primary of {file} and steps down, ${why}: nothing of epoch ${epoch} is acknowledged any more.`,
+    text: `${self} stepped down as primary of {file} (${why}); no write of epoch ${epoch} is acknowledged any more.`,
   }),
   refusedOld: (self: ServerId, file: number, what: string): NewServerEvent => ({
     kind: 'refused-old',
     mood: 'good',
     file,
-    text: `${self} has refused a message of a primary before for {file} (${what}): it has promised a newer epoch to another.`,
+    text: `${self} refused a message of an earlier primary of {file} (${what}): it has promised a newer epoch.`,
   }),
   certificateEnds: (self: ServerId, whose: 'server' | 'authority', leftMs: number): NewServerEvent => ({
     kind: 'certificate-ends',
     mood: 'bad',
     text:
       whose === 'server'
-        ? `The certificate of ${self} ends in ${daysText(leftMs)}: nobody can connect to it after that, unless it gets another before.`
-        : `The certificate of the authority that ${self} believes ends in ${daysText(leftMs)}: nobody can connect to anybody after that, unless there is another before.`,
+        ? `The certificate of ${self} expires in ${daysText(leftMs)}: then no client or server can connect ` +
+          'to it; create a new one, and send SIGHUP.'
+        : `The certificate authority of ${self} expires in ${daysText(leftMs)}: then no connection succeeds; ` +
+          'create a new one and new certificates.',
   }),
   behind: (self: ServerId, file: number, what: string): NewServerEvent => ({
     kind: 'behind',
     mood: 'neutral',
     file,
-    text: `${self} has missed changes of {file} (${what}): it acknowledges nothing behind the gap, and asks for them.`,
+    text: `${self} missed operations of {file} (${what}); it fetches them before it acknowledges later ones.`,
   }),
   caughtUp: (self: ServerId, file: number, what: string): NewServerEvent => ({
     kind: 'caught-up',
     mood: 'good',
     file,
-    text: `${self} has caught up with {file} (${what}): only what differed was fetched.`,
+    text: `${self} has caught up with {file} (${what}), fetching only objects that differ.`,
   }),
   silent: (self: ServerId, about: ServerId, leaseMs: number): NewServerEvent => ({
     kind: 'silent',
     mood: 'bad',
     about,
-    text: `${about} is silent, as ${self} notices: files that it leads wait until its leases have surely ended, ${seconds(leaseMs)} at the most.`,
+    text:
+      `${self} lost its connection to ${about}: files whose primary is ${about} are unavailable until ` +
+      `its leases expire, at most ${seconds(leaseMs)}.`,
   }),
   back: (self: ServerId, about: ServerId): NewServerEvent => ({
     kind: 'back',
     mood: 'good',
     about,
-    text: `${about} is back, as ${self} notices: what it missed is brought to it before it counts.`,
+    text: `${self} is connected to ${about} again; its replicas catch up before they count.`,
   }),
   noMajority: (self: ServerId, reached: number, all: number): NewServerEvent => ({
     kind: 'no-majority',
     mood: 'bad',
-    text: `${self} reaches ${reached} of ${all} servers, itself included: without a majority nothing is acknowledged, so nothing can be lost.`,
+    text:
+      `${self} reaches ${reached} of ${all} servers, itself included, which is no majority: it ` +
+      'acknowledges no write until it reaches one.',
   }),
   majority: (self: ServerId, reached: number, all: number): NewServerEvent => ({
     kind: 'majority',
     mood: 'good',
-    text: `${self} reaches a majority again, ${reached} of ${all} servers: everything goes on from the newest acknowledged state.`,
+    text:
+      `${self} reaches a majority again (${reached} of ${all} servers); ` +
+      'service continues with all acknowledged writes.',
   }),
   stoodStill: (self: ServerId, stillMs: number): NewServerEvent => ({
     kind: 'stood-still',
     mood: 'bad',
-    text: `${self} stood still for ${seconds(stillMs)}: it looks at its clock before it answers anything, and what ended meanwhile it has no more.`,
+    text: `${self} was paused for ${seconds(stillMs)}: it checks its clock and its leases before it answers.`,
   }),
   clockFault: (self: ServerId): NewServerEvent => ({
     kind: 'clock-fault',
     mood: 'bad',
-    text: `The clock of ${self} is out of bounds: it takes part in no lease, and epochs keep what is stored in order.`,
+    text:
+      `The clock of ${self} jumped, or differs from most others by more than --clock-skew: it takes part ` +
+      'in no lease. Stored data stays consistent; check NTP.',
   }),
   diskFull: (self: ServerId): NewServerEvent => ({
     kind: 'disk-full',
     mood: 'bad',
-    text: `The disk of ${self} is nearly full: its files are left to servers with room, and its reserve keeps its promises.`,
+    text:
+      `The disk of ${self} is nearly full: other servers become primary of its files; delete files or ` +
+      'add space. Its reserve stays free for names and promises.',
   }),
   diskHasRoom: (self: ServerId): NewServerEvent => ({
     kind: 'disk-has-room',
     mood: 'good',
-    text: `The disk of ${self} has room again.`,
+    text: `The disk of ${self} has free space again.`,
   }),
   lateError: (_self: ServerId, { operation, path, error }: LateErrorReport): NewServerEvent => ({
     kind: 'late-error',
     mood: 'bad',
-    text: `A mount had acknowledged "${operation}" of ${path}, which was dropped: ${error}. Nothing that other clients did is lost by it.`,
+    text:
+      `A mount dropped the acknowledged "${operation}" of ${path}: ` +
+      `${error}. Changes of other clients are unaffected.`,
   }),
   viewConflict: (self: ServerId, file: number, what: string): NewServerEvent => ({
     kind: 'view-conflict',
     mood: 'bad',
     file,
-    text: `{file} has two member sets for one view, as ${self} finds: ${what}; each refuses the other, and an operator has to decide.`,
+    text:
+      `{file} has two member sets for one view at ${self} (${what}): each set refuses the other, so an ` +
+      'operator must decide; run "leasehold check".',
   }),
   shortage: (self: ServerId, shortages: readonly string[]): NewServerEvent => ({
     kind: 'shortage',
     mood: 'bad',
-    text: `${self} ${shortages.join('; it ')}: clients that have proved who they are keep theirs, others may be refused.`,
+    text: `${self} ${shortages.join('; it ')}: authenticated clients keep their connections, others may be refused.`,
   }),
   shortageEnds: (self: ServerId): NewServerEvent => ({
     kind: 'shortage-ends',
@@ -143,18 +164,24 @@ export const EVENT_TEXTS = {
   diskFailed: (self: ServerId, reason: string): NewServerEvent => ({
     kind: 'disk-failed',
     mood: 'bad',
-    text: `The disk of ${self} has failed (${reason}): it lets its leases end and serves nothing more, the others have every acknowledged write.`,
+    text:
+      `The disk of ${self} failed (${reason}): it lets its leases expire and serves no request; other ` +
+      'servers have every acknowledged write. Check the disk, and restart.',
   }),
   repaired: (self: ServerId, file: number, object: number): NewServerEvent => ({
     kind: 'repaired',
     mood: 'good',
     file,
-    text: `Object ${object} of {file} was damaged on the disk of ${self}: its checksum told, nobody was given it, and whole bytes came from another server.`,
+    text:
+      `Object ${object} of {file} was damaged on the disk of ${self}: the checksum revealed it, no ` +
+      'client got it, and it was repaired from another server.',
   }),
   catalogDamaged: (self: ServerId): NewServerEvent => ({
     kind: 'catalog-damaged',
     mood: 'bad',
-    text: `A page of the catalog is damaged on the disk of ${self}: another server serves the catalog, and ${self} fetches a copy of it.`,
+    text:
+      `The catalog on the disk of ${self} has a damaged page: another ` +
+      `server is its primary, and ${self} fetches a copy.`,
   }),
   catalogReplaced: (self: ServerId): NewServerEvent => ({
     kind: 'repaired',
@@ -165,26 +192,26 @@ export const EVENT_TEXTS = {
     kind: 'draining',
     mood: 'neutral',
     about: self,
-    text: `${self} is being drained: each of its replicas stays until another server has it whole.`,
+    text: `${self} is draining: each of its replicas stays until another server has a complete one.`,
   }),
   drained: (self: ServerId): NewServerEvent => ({
     kind: 'drained',
     mood: 'good',
     about: self,
-    text: `${self} holds nothing any more and may be switched off: every file has its replicas elsewhere.`,
+    text: `${self} has no replica left and can be switched off.`,
   }),
 } as const;
 
 function formerText(former: FormerLease): string {
   switch (former.kind) {
     case 'none':
-      return 'nobody held its lease';
+      return 'the lease had no holder';
     case 'own':
-      return 'its own lease before was over';
+      return 'its own earlier lease had expired';
     case 'ended':
       return `the lease of ${former.holder} had ended ${milliseconds(former.agoMs)} before`;
     case 'given-back':
-      return `${former.holder} had given its lease back`;
+      return `${former.holder} had released its lease`;
   }
 }
 

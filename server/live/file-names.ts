@@ -104,7 +104,7 @@ export class FileNames {
   #refused(error: unknown): void {
     this.#log[error instanceof ServiceError ? 'trace' : 'warn'](
       { err: error },
-      'the catalog does not say which file has which name',
+      'cannot query file names for the live view',
     );
   }
 }

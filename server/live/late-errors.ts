@@ -27,7 +27,7 @@ export class LateErrorReports {
     this.#parts = parts;
     const counter = parts.metrics.counter(
       'leasehold_late_errors_total',
-      'Operations that mounts had acknowledged and that were dropped, as mounts have reported to this server',
+      'Acknowledged operations that mounts dropped, as reported to this server',
       ['operation'],
     );
     // Alerts need the series before the first error.

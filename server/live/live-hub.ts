@@ -22,7 +22,7 @@ const SAME_MS = 3_000;
 /** An event waits this long for the name of its file; it is sent again when the name arrives later. */
 const NAME_MS = 300;
 const WATCHERS_MAX = 64;
-const NAME_OF_CATALOG = 'the names of all files';
+const NAME_OF_CATALOG = 'the catalog';
 
 export interface Watcher {
   /** The file that is watched; null for none. */
@@ -77,7 +77,10 @@ export class LiveHub {
   /** Starts a watch; the returned function ends it. `lastId` may be from another server. @throws ServiceError `busy` */
   open(watcher: Watcher, lastId: string | null): () => void {
     if (this.#watchers.size >= WATCHERS_MAX) {
-      throw new ServiceError('busy', `${WATCHERS_MAX} others watch this server already`);
+      throw new ServiceError(
+        'busy',
+        `This server has ${WATCHERS_MAX} watchers, the maximum: use another server`,
+      );
     }
     this.#watchers.add(watcher);
     const missed = this.#missed(lastId);
@@ -130,7 +133,7 @@ export class LiveHub {
       this.#take(peer, part);
     } catch (error) {
       const level = error instanceof ServiceError ? 'trace' : 'warn';
-      log[level]({ server, err: error }, 'a server does not say how it is');
+      log[level]({ server, err: error }, 'cannot get the live state of a server');
     } finally {
       peer.asking = false;
     }

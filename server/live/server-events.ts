@@ -89,5 +89,5 @@ export class ServerEvents {
 }
 
 function moreText(count: number, kind: NewServerEvent['kind']): string {
-  return `The same, in the same way, with ${count} ${count === 1 ? 'file' : 'files'} more (${kind}).`;
+  return `${count} more ${count === 1 ? 'event' : 'events'} of this kind (${kind}).`;
 }

@@ -23,7 +23,7 @@ export class VolumeFingerprints {
       failed: (error) =>
         log[error instanceof ServiceError ? 'trace' : 'warn'](
           { err: error },
-          'the catalog does not say what is kept of a volume',
+          'cannot query trash and snapshots for the live view',
         ),
     });
   }

@@ -187,7 +187,10 @@ export class AntiEntropy {
     }
     this.#behind.set(peer, found);
     if (found.size === 0) return;
-    log.info({ peer, ...lagOf([...found.values()]) }, 'replicas are behind: their files are opened');
+    log.info(
+      { peer, ...lagOf([...found.values()]) },
+      'anti-entropy found replicas that are behind: opening their files to catch up',
+    );
     this.#lookIn(LOOK_MS);
     await this.#openAll([...found.keys()]);
   }
@@ -257,7 +260,7 @@ export class AntiEntropy {
       await work();
     } catch (error) {
       if (!(error instanceof ServiceError || error instanceof MalformedError)) throw error;
-      this.#parts.log.debug({ err: error }, 'replicas are compared another time');
+      this.#parts.log.debug({ err: error }, 'anti-entropy failed; trying again later');
     }
   }
 

@@ -72,7 +72,7 @@ function assertSameSettings(config: ServerConfig, cluster: ClusterServers): void
     .map(([option, value]) => `${option} is ${value} there and ${own[option]} here`);
   const what = differences.length > 0 ? differences.join(', ') : Object.keys(own).join(', ');
   throw new ConfigurationError(
-    `Cannot join the cluster: ${what}. All servers need the same: start this one with the values of the others`,
+    `Cannot join the cluster: ${what}. Start this server with the values of the other servers`,
   );
 }
 

@@ -45,7 +45,8 @@ export async function joinCluster(parts: JoinParts): Promise<Joined> {
       } catch (error) {
         if (error instanceof ConfigurationError) throw error;
         const reason = error instanceof Error ? error.message : String(error);
-        if (attempt % 10 === 0) parts.log.warn({ server: base, reason }, 'cannot join here yet');
+        if (attempt % 10 === 0)
+          parts.log.warn({ server: base, reason }, 'cannot join through this server yet');
       } finally {
         await channel.destroy();
       }
@@ -57,10 +58,11 @@ export async function joinCluster(parts: JoinParts): Promise<Joined> {
 async function joinAt(base: string, parts: JoinParts, via: HttpChannel): Promise<Joined> {
   const { self, cluster, url, zone, storageId, world } = parts;
   const before = await exchange(world, via, 'GET', '/v1/servers', null);
-  if (!isClusterServers(before)) throw new Error('the answer names no servers');
+  if (!isClusterServers(before)) throw new Error('the answer contains no servers');
   if (before.cluster !== cluster) {
     throw new ConfigurationError(
-      `Cannot join the cluster at ${base}: it is "${before.cluster}", and --cluster says "${cluster}"`,
+      `Cannot join the cluster at ${base}: it is "${before.cluster}", ` +
+        `not "${cluster}"; correct --cluster or --join`,
     );
   }
   parts.accepts(before);
@@ -73,7 +75,7 @@ async function joinAt(base: string, parts: JoinParts, via: HttpChannel): Promise
   const registered = server as ServerInfo;
   if (registered.state === 'out') {
     throw new ConfigurationError(
-      `Cannot join the cluster at ${base}: server ${self} was removed from it. Let it in again with ` +
+      `Cannot join the cluster at ${base}: server ${self} was removed from it. Add it again with ` +
         `"leasehold server add ${self} ${url}", or choose another --id`,
     );
   }

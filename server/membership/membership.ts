@@ -251,7 +251,7 @@ export class Membership {
     const { known, catalog, config, log } = this.#parts;
     if (catalog.view() !== null || !known.catalogView.members.includes(config.id)) return;
     catalog.hold().catch((error: unknown) => {
-      log.error({ err: error }, 'this server is to hold the catalog, and cannot open its replica');
+      log.error({ err: error }, "cannot open this server's catalog replica");
     });
   }
 
@@ -301,7 +301,7 @@ export class Membership {
       this.#heard.add(peer);
       transport.call(peer, SERVERS_CALL, payload, CALL_MS).catch((error: unknown) => {
         this.#heard.delete(peer);
-        log.debug({ peer, err: error }, 'a server has not heard yet who the servers are');
+        log.debug({ peer, err: error }, 'cannot send the list of servers to a server yet');
       });
     }
   }
@@ -310,7 +310,7 @@ export class Membership {
     const { known, transport, log } = this.#parts;
     const payload = Buffer.from(JSON.stringify(known.describe()));
     transport.call(peer, KNOWN_SERVERS_CALL, payload, CALL_MS).catch((error: unknown) => {
-      log.debug({ peer, err: error }, 'a server does not take the list of known servers');
+      log.debug({ peer, err: error }, 'a server refused the list of servers');
     });
   }
 
@@ -318,7 +318,7 @@ export class Membership {
     const list = decodeList(payload);
     const { epoch, seq } = list as { epoch?: unknown; seq?: unknown };
     if (typeof epoch !== 'number' || typeof seq !== 'number') {
-      throw new MalformedError('A list of servers says not how new it is');
+      throw new MalformedError('A list of servers lacks its version');
     }
     this.#parts.known.take(list.servers, catalogPlaceOf(list), [epoch, seq]);
   }
@@ -331,7 +331,7 @@ function decodeList(payload: Uint8Array): ClusterServers {
   } catch (cause) {
     throw new MalformedError('A list of servers is not JSON', { cause });
   }
-  if (!isClusterServers(list)) throw new MalformedError('A list of servers has not its fields');
+  if (!isClusterServers(list)) throw new MalformedError('A list of servers lacks fields');
   return list;
 }
 

@@ -92,7 +92,8 @@ export class Registrar {
     if (own?.state === 'out' && !this.#warned) {
       this.#warned = true;
       log.error(
-        `this server was removed from the cluster: end it, or let it in again with "leasehold server add ${self} ${url}"`,
+        'this server was removed from the cluster: stop it, or add it ' +
+          `again with "leasehold server add ${self} ${url}"`,
       );
     }
     const others = servers.filter(({ id }) => id !== self);

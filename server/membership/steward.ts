@@ -94,7 +94,7 @@ export class Steward {
       periodMs: parts.periodMs ?? PERIOD_MS,
       work: async () => (parts.isCatalogPrimary() ? this.#look() : this.#forget()),
       // Mostly an election of the catalog's primary: the next round tries again.
-      failed: (error) => parts.log.debug({ err: error }, 'replicas are looked after in the next turn'),
+      failed: (error) => parts.log.debug({ err: error }, "the steward's round failed; trying again"),
     });
   }
 

@@ -71,7 +71,7 @@ export class VotersKeeper {
       work: () => (parts.isCatalogPrimary() ? this.#keep() : this.#follow()),
       // Mostly an election of the catalog's primary: the next round tries again.
       failed: (error) =>
-        parts.log.debug({ err: error }, 'the voters of named leases are looked after in the next turn'),
+        parts.log.debug({ err: error }, 'cannot check the voters of named leases; trying again'),
     });
   }
 
@@ -95,7 +95,7 @@ export class VotersKeeper {
   serve(payload: Uint8Array): Uint8Array {
     const { driver } = this.#parts;
     const view = parseJsonObject(Buffer.from(payload).toString('utf8'));
-    if (!isVotersView(view)) throw new MalformedError('A view of voters has not its fields');
+    if (!isVotersView(view)) throw new MalformedError('A view of voters lacks fields');
     if (driver.voters !== null) driver.adoptVoters(view);
     const { voters, isSilent } = driver;
     return Buffer.from(JSON.stringify({ voters, isSilent, clockMs: driver.clockMs() }));
@@ -129,7 +129,7 @@ export class VotersKeeper {
     const { founders, query, flush } = this.#parts;
     const { view } = await query();
     if (view === null) return firstVoters(founders);
-    if (!isVotersView(view)) throw new MalformedError('The catalog has a view of voters that makes no sense');
+    if (!isVotersView(view)) throw new MalformedError('The catalog contains an invalid view of voters');
     if (view.number !== this.#durable) await flush();
     this.#durable = view.number;
     return view;
@@ -153,7 +153,7 @@ export class VotersKeeper {
           if (!isVotersView(voters) || typeof clockMs !== 'number') return;
           this.#count(change, view, server, voters, isSilent !== false, clockMs);
         } catch (error) {
-          log.debug({ server, err: error }, 'a server does not know yet who votes on named leases');
+          log.debug({ server, err: error }, 'cannot send the voters of named leases to a server yet');
         }
       }),
     );
@@ -172,7 +172,7 @@ export class VotersKeeper {
       change.confirmed(server, view, clockMs, isSilent);
     } else if (voters.number >= view.number && !this.#strangers.has(server)) {
       this.#strangers.add(server);
-      const what = 'a server votes on named leases by a view that the catalog does not have';
+      const what = 'a server uses a view of voters that the catalog does not have';
       this.#parts.log.error({ server, view, voters }, what);
     }
   }

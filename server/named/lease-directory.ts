@@ -63,7 +63,7 @@ export class LeaseDirectory {
     const question = parseJsonObject(Buffer.from(payload).toString('utf8'));
     const { prefix, count } = question ?? {};
     if (typeof prefix !== 'string' || typeof count !== 'number' || !(count >= 1 && count <= LIST_COUNT_MAX)) {
-      throw new ServiceError('bad-request', 'A question for named leases is malformed');
+      throw new ServiceError('bad-request', 'A request for the list of named leases is malformed');
     }
     return Buffer.from(JSON.stringify(this.#known(prefix, count)));
   }

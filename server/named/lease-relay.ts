@@ -66,7 +66,10 @@ export class RelaySource implements LeaseSource {
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof Error)) throw error;
-        log.debug({ name, member, reason: error.message }, 'a watch goes on at another member');
+        log.debug(
+          { name, member, reason: error.message },
+          'a watch of a named lease moves to another member',
+        );
       }
       await this.#parts.world.sleep(backoffMs, { signal }).catch(() => {
         // Aborted: the condition of the loop ends the watch.
@@ -114,7 +117,7 @@ function eventOf(kind: string, data: string): LeaseEvent {
     const event = leaseEventOf(kind, data);
     if (event !== null) return event;
   } catch (cause) {
-    throw new MalformedError('An event of a watch is not JSON', { cause });
+    throw new MalformedError('An event in a watch of a lease is not JSON', { cause });
   }
-  throw new MalformedError(`A watch of a lease tells nothing of "${kind}"`);
+  throw new MalformedError(`Unknown event "${kind}" in a watch of a lease`);
 }

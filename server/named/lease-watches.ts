@@ -130,7 +130,10 @@ class MemberWatch {
       if (!this.#ended) this.#take(timedLeaseState(state, this.#parts.nowMs()));
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      this.#parts.log.debug({ name: this.#name, reason: error.message }, 'a watched lease is not known now');
+      this.#parts.log.debug(
+        { name: this.#name, reason: error.message },
+        'cannot query a watched lease; trying again',
+      );
       this.#arm(LOOK_AGAIN_MS);
     } finally {
       this.#looking = false;
@@ -238,7 +241,10 @@ export class LeaseWatches {
    */
   open(name: string, sink: LeaseEventSink, forwarded: boolean): { resume(): void; close(): void } {
     if (this.#count >= WATCHERS_MAX) {
-      throw new ServiceError('busy', `Cannot watch lease "${name}": ${WATCHERS_MAX} watches are under way`);
+      throw new ServiceError(
+        'busy',
+        `Cannot watch lease "${name}": this server has ${WATCHERS_MAX} watches, the maximum; use another server`,
+      );
     }
     this.#parts.driver.assertUsable();
     const source = this.#sourceOf(name, forwarded);
@@ -266,7 +272,7 @@ export class LeaseWatches {
     const { driver, member, relay } = this.#parts;
     if (driver.isMember(name)) return member;
     if (!forwarded) return relay;
-    throw new ServiceError('not-primary', `This server is no member of lease "${name}"`);
+    throw new ServiceError('not-primary', `This server does not vote on lease "${name}"; ask a member`);
   }
 }
 

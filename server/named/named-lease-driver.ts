@@ -102,7 +102,11 @@ export class NamedLeaseDriver {
     });
     const behindMs = Math.ceil(this.#link.clockBehindMs());
     if (behindMs > 0)
-      parts.log.error({ behindMs }, 'the clock was set back: named leases wait until it has caught up');
+      parts.log.error(
+        { behindMs },
+        'the clock was set back: this server takes part in no named lease ' +
+          'until it has caught up; set the clock and restart',
+      );
     this.#sweepTimer = parts.world.every(parts.leaseMs, () => this.#sweep());
   }
 
@@ -136,7 +140,7 @@ export class NamedLeaseDriver {
     this.#serversHash = this.#places.serversHash;
     this.#link.step({ kind: 'voters', view: view.number });
     this.#link.succeed(view.clockMs);
-    log.info({ view: view.number, voters: votersAll(view) }, 'these servers vote on named leases');
+    log.info({ view: view.number, voters: votersAll(view) }, 'voters of named leases changed');
     for (const listener of [...this.#listeners]) listener.claimsVoided();
   }
 
@@ -168,7 +172,10 @@ export class NamedLeaseDriver {
   async execute(name: string, order: LeaseOrder, timeoutMs: number): Promise<LeaseOutcome> {
     this.assertUsable();
     if (this.#asked.size >= ASKS_MAX) {
-      throw new ServiceError('busy', `Cannot ask for lease "${name}": ${ASKS_MAX} questions are under way`);
+      throw new ServiceError(
+        'busy',
+        `Cannot request lease "${name}": ${ASKS_MAX} requests are pending; retry later`,
+      );
     }
     const deadlineMs = this.#link.nowMs() + timeoutMs;
     for (;;) {
@@ -223,14 +230,19 @@ export class NamedLeaseDriver {
   assertUsable(): void {
     const { self } = this.#parts;
     if (this.#link.host.clockFault) {
-      throw new ServiceError('clock-fault', `The clock of server ${self} is out of bounds`, {
-        retryAfterMs: CLOCK_CHECK_MS,
-      });
+      throw new ServiceError(
+        'clock-fault',
+        `Server ${self} takes part in no named lease: its clock jumped, differs from most others by more ` +
+          'than --clock-skew, or cannot be recorded; see its log',
+        {
+          retryAfterMs: CLOCK_CHECK_MS,
+        },
+      );
     }
     if (this.#view === null) {
       throw new ServiceError(
         'recovering',
-        `Server ${self} has a new data folder, and waits for the catalog to tell which servers vote on named leases`,
+        `Server ${self} has a new data folder and waits for the catalog to report the voters of named leases`,
         { retryAfterMs: CLOCK_CHECK_MS },
       );
     }
@@ -239,15 +251,16 @@ export class NamedLeaseDriver {
     if (behindMs > 0) {
       throw new ServiceError(
         'recovering',
-        `The clock of server ${self} is ${behindMs} ms behind what it has shown before: it takes part in no lease of a ` +
-          'name before its clock has caught up, because fencing tokens would fall. Set the clock, and start it again',
+        `The clock of ${self} is ${behindMs} ms behind its earlier readings: until it catches up, the ` +
+          'server takes part in no named lease, because fencing tokens would fall; set the clock and restart',
         { retryAfterMs: leftMs },
       );
     }
     if (leftMs > 0) {
       throw new ServiceError(
         'recovering',
-        `Server ${self} waits ${leftMs} ms more for named leases from before its start to end`,
+        `Server ${self} takes part in named leases in ${leftMs} ms, ` +
+          'after all leases from before its start have ended',
         { retryAfterMs: leftMs },
       );
     }
@@ -274,7 +287,7 @@ export class NamedLeaseDriver {
   receive(from: ServerId, payload: Uint8Array): void {
     const { log } = this.#parts;
     if (payload.length < SERVERS_HASH_BYTES) {
-      log.warn({ from, reason: 'it is too short' }, 'a malformed lease frame was dropped');
+      log.warn({ from, reason: 'the frame is too short' }, 'dropped a malformed lease frame');
     } else if (hashIn(payload) === this.#serversHash) {
       this.#strangers.delete(from);
       this.#link.receive(from, payload.subarray(SERVERS_HASH_BYTES));
@@ -282,7 +295,8 @@ export class NamedLeaseDriver {
       this.#strangers.add(from);
       log.error(
         { peer: from },
-        'a peer has other --peer servers: its messages about named leases are dropped',
+        'a peer has another set of --peer servers: its messages about named ' +
+          'leases are dropped; use the same set on all servers',
       );
     }
   }

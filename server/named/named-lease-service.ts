@@ -64,7 +64,8 @@ export class NamedLeaseService {
   ): Promise<GrantedLease> {
     assertName(name);
     this.#assertSpan(ttlMs);
-    if (!isLeaseOwner(owner)) throw new ServiceError('bad-request', `"owner" has ${LEASE_OWNER_FORM}`);
+    if (!isLeaseOwner(owner))
+      throw new ServiceError('bad-request', `Invalid "owner": it has ${LEASE_OWNER_FORM}`);
     const note = noteOf({ name, owner, ttlMs, keys });
     const { outcome, askedMs } = await this.#ask(name, { kind: 'acquire', session, spanMs: ttlMs, note });
     if (outcome.kind === 'granted') return this.#granted(name, outcome.lease);
@@ -129,7 +130,7 @@ export class NamedLeaseService {
     const { held, keys, token } = await this.query(name);
     const value = Object.hasOwn(keys, key) ? keys[key] : undefined;
     if (value === undefined) {
-      const why = held ? 'the holder has not set it' : 'nobody holds the lease';
+      const why = held ? 'the holder has not set it' : 'the lease has no holder';
       throw new ServiceError('not-found', `There is no key "${key}" at lease "${name}": ${why}`);
     }
     return { name, key, value, token };
@@ -221,7 +222,7 @@ export class NamedLeaseService {
     const holder = { owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
     return new ServiceError(
       'lease-taken',
-      `${owner} holds it for ${holder.remainingMs} ms more unless it refreshes it`,
+      `Held by ${owner} for another ${holder.remainingMs} ms unless renewed`,
       { holder },
     );
   }
@@ -230,20 +231,25 @@ export class NamedLeaseService {
     if (lease === null || lease.remainingMs <= 0) {
       return new ServiceError(
         'lease-lost',
-        `The lease "${name}" is over: acquire it anew, with a new session`,
+        `Lease "${name}" has expired: acquire it again with a new session`,
       );
     }
     const { owner } = noteIn(name, lease);
     const holder = { owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
-    return new ServiceError('lease-lost', `This session does not hold it, ${owner} does`, {
-      holder,
-    });
+    return new ServiceError(
+      'lease-lost',
+      `Another holder, ${owner}, has the lease: stop using it, and acquire it again with a new session`,
+      {
+        holder,
+      },
+    );
   }
 
   #notKnown(name: string): ServiceError {
     return new ServiceError(
       'unknown',
-      'No majority of the servers that vote on this lease answered, so it may have happened; repeat it with the same session',
+      'No majority of the voters of this lease answered, so the outcome is ' +
+        'unknown: repeat the request with the same session',
       { unreachable: this.#unreachable(name) },
     );
   }
@@ -262,7 +268,8 @@ export class NamedLeaseService {
     if (ttlMs >= minMs && ttlMs <= maxMs) return;
     throw new ServiceError(
       'bad-request',
-      `"ttlMs" lies between ${minMs} (${SKEWS_PER_LEASE_MIN} clock skews) and ${maxMs} (--named-lease-max), ${ttlMs} does not`,
+      `"ttlMs" must be between ${minMs} (${SKEWS_PER_LEASE_MIN} clock skews) and ${maxMs} ` +
+        `(--named-lease-max), not ${ttlMs}`,
     );
   }
 }
@@ -271,13 +278,13 @@ export function assertName(name: string): void {
   if (isLeaseName(name)) return;
   throw new ServiceError(
     'bad-request',
-    `A lease cannot be called ${JSON.stringify(name)}: a name has ${LEASE_NAME_FORM}`,
+    `Invalid lease name ${JSON.stringify(name)}: a name has ${LEASE_NAME_FORM}`,
   );
 }
 
 function assertKey(key: string): void {
   if (isLeaseKey(key)) return;
-  throw new ServiceError('bad-request', `${JSON.stringify(key)} is no key: a key has ${LEASE_KEY_FORM}`);
+  throw new ServiceError('bad-request', `Invalid key ${JSON.stringify(key)}: a key has ${LEASE_KEY_FORM}`);
 }
 
 /** @throws ServiceError `bad-request` or `too-large` if it is more than a lease can carry */
@@ -295,7 +302,7 @@ function noteOf(note: LeaseNote): string {
   if (pairs.length > LEASE_KEYS_MAX) {
     throw new ServiceError(
       'too-large',
-      `A lease carries up to ${LEASE_KEYS_MAX} keys, ${pairs.length} are too many`,
+      `A lease carries at most ${LEASE_KEYS_MAX} keys, not ${pairs.length}`,
     );
   }
   const text = leaseNoteText(note);
@@ -311,7 +318,7 @@ function noteOf(note: LeaseNote): string {
 /** @throws ServiceError `lease-taken` if the lease is another name's; `internal` for a note of another release */
 function noteIn(name: string, lease: ClaimedLease): LeaseNote {
   const note = leaseNoteParse(lease.note);
-  if (note === null) throw new ServiceError('internal', 'The note of a lease cannot be read');
+  if (note === null) throw new ServiceError('internal', "The record of the lease's holder cannot be decoded");
   if (note.name !== name) throw collision(name, note.name);
   return note;
 }
@@ -319,6 +326,7 @@ function noteIn(name: string, lease: ClaimedLease): LeaseNote {
 function collision(name: string, other: string): ServiceError {
   return new ServiceError(
     'lease-taken',
-    `Lease "${name}" cannot be used while lease "${other}" is held: both names have the same number; choose another name`,
+    `Lease "${name}" is unavailable while lease "${other}" is held: their ` +
+      'names hash to the same cell; choose another name',
   );
 }

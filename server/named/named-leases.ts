@@ -94,33 +94,38 @@ export class NamedLeases {
 
   registerMetrics(metrics: MetricsRegistry): void {
     const { driver, watches } = this;
-    metrics.observe('gauge', 'leasehold_named_leases', 'Leases under names known to be held', () => {
-      let count = 0;
-      for (const _claim of driver.claims()) count++;
-      return count;
-    });
+    metrics.observe(
+      'gauge',
+      'leasehold_named_leases',
+      'Named leases that this member knows to be held',
+      () => {
+        let count = 0;
+        for (const _claim of driver.claims()) count++;
+        return count;
+      },
+    );
     metrics.observe(
       'gauge',
       'leasehold_named_lease_cells',
-      'Cells of names remembered',
+      'Cells of named leases in memory',
       () => driver.cellCount,
     );
     metrics.observe(
       'gauge',
       'leasehold_named_lease_watches',
-      'Watches of names under way',
+      'Open watches of named leases',
       () => watches.count,
     );
     metrics.observe(
       'gauge',
       'leasehold_named_recovering_seconds',
-      'Left of the silence about names after the start',
+      'Remaining recovery wait of named leases after the start, in seconds',
       () => Math.max(0, driver.recoveringMs() / 1000),
     );
     metrics.observe(
       'counter',
       'leasehold_named_lease_events_total',
-      'Events of the lease layer for names, by mark',
+      'Protocol events of named leases, by mark',
       () => [...driver.marks()].map(([mark, count]): [Labels, number] => [{ mark }, count]),
       ['mark'],
     );

@@ -50,7 +50,7 @@ export class FullDisks {
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
     const [said] = payload;
     if (payload.length !== 1 || (said !== HAS_ROOM && said !== IS_FULL)) {
-      throw new MalformedError(`A disk is full or is not, and not ${said}`);
+      throw new MalformedError(`Invalid disk state ${said}`);
     }
     if (said === IS_FULL) this.#untilMs.set(from, this.#parts.world.nowMs() + BELIEVED_MS);
     else this.#untilMs.delete(from);
@@ -71,8 +71,11 @@ export class FullDisks {
   #changed(isLow: boolean): void {
     const { log } = this.#parts;
     if (isLow)
-      log.warn('the disk is nearly full: nothing is written to files of which most replicas have no room');
-    else log.info('the disk has room again');
+      log.warn(
+        'the disk is nearly full: writes to files are refused when most of ' +
+          'their replicas have no space; delete files or add space',
+      );
+    else log.info('the disk has free space again');
     this.#tell(isLow);
     this.#parts.changed?.(isLow);
   }
@@ -83,7 +86,7 @@ export class FullDisks {
     try {
       reserve.look();
     } catch (error) {
-      log.debug({ err: error }, 'the room on the disk is not known');
+      log.debug({ err: error }, 'cannot read the free disk space');
     }
     if (wasLow && reserve.isLow) this.#tell(true);
   }
@@ -93,7 +96,7 @@ export class FullDisks {
     for (const peer of peers()) {
       if (!isConnected(peer)) continue;
       call(peer, DISK_CALL, Uint8Array.of(isLow ? IS_FULL : HAS_ROOM), CALL_MS).catch((error: unknown) => {
-        log.debug({ peer, err: error }, 'a server does not know how full the disk here is');
+        log.debug({ peer, err: error }, "cannot report the disk's state to a server");
       });
     }
   }

@@ -10,8 +10,8 @@ export function endOnSignals({ world, log, fatal }: Surroundings, stop: () => Pr
   const end = (signal: NodeJS.Signals): void => {
     if (isEnding) return;
     isEnding = true;
-    log.info({ signal }, 'server ends: leases are given back');
-    world.after(END_MS_MAX, () => fatal(new Error(`It did not end in ${END_MS_MAX} ms`))).unref();
+    log.info({ signal }, 'server is shutting down: releasing leases');
+    world.after(END_MS_MAX, () => fatal(new Error(`Shutdown took longer than ${END_MS_MAX} ms`))).unref();
     stop().then(() => process.exit(0), fatal);
   };
   for (const signal of SIGNALS) process.on(signal, end);

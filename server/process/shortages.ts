@@ -57,16 +57,16 @@ export class Shortages {
     if (nowMs() - this.#refusedMs < REFUSED_MS)
       found.set('refused', 'refuses connections: too many are open');
     if (this.#isShort('connections', count, max))
-      found.set('connections', `has nearly all ${max} connections that it may have`);
+      found.set('connections', `has nearly all of its ${max} connections in use`);
     const opened = await descriptors().catch(() => null);
     if (opened !== null && this.#isShort('descriptors', opened.open, opened.max))
-      found.set('descriptors', `has nearly all ${opened.max} descriptors open that it may have`);
+      found.set('descriptors', `has nearly all of its ${opened.max} file descriptors open`);
     const before = [...this.#current.keys()].join();
     this.#current = found;
     if ([...found.keys()].join() === before) return;
     const facts = { connections: count, refused, ...(opened === null ? {} : { descriptors: opened.open }) };
     if (found.size > 0) log.warn(facts, `this server ${this.current.join('; it ')}`);
-    else log.info(facts, 'connections and descriptors are enough again');
+    else log.info(facts, 'the shortage of connections or descriptors is over');
     changed(this.current);
   }
 

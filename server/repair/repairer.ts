@@ -67,13 +67,16 @@ export class Repairer {
         this.#fetchedCount++;
         log.warn(
           { file, object: entry.index, from: server },
-          'a damaged object was fetched from another server',
+          'repaired a damaged object from another server',
         );
         return answer;
       }
     }
     this.#failedCount++;
-    log.error({ file, object: entry.index }, 'a damaged object is whole on no server that can be reached');
+    log.error(
+      { file, object: entry.index },
+      'cannot repair a damaged object: no reachable server has an intact copy; start the other servers',
+    );
     return null;
   }
 

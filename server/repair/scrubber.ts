@@ -107,7 +107,7 @@ export class Scrubber {
     const returns = this.#returns;
     void this.#retryAll()
       .catch((error: unknown) => {
-        this.#parts.log.warn({ err: error }, 'damaged objects could not be looked at again');
+        this.#parts.log.warn({ err: error }, 'cannot check damaged objects again');
       })
       .finally(() => {
         this.#retrying = false;
@@ -162,19 +162,19 @@ export class Scrubber {
     this.#running = true;
     this.#save();
     const { log } = this.#parts;
-    log.info({ file: this.#record.file }, 'a pass of the scrubber begins');
+    log.info({ file: this.#record.file }, 'scrubber pass started');
     void this.#pass()
       .then(() => {
         if (this.#closed) return;
         this.#record = { ...this.#record, finishedMs: this.#wallMs() };
         this.#total.passes++;
         const { objects, bytes, damaged, repaired } = this.#record;
-        log.info({ objects, bytes, damaged, repaired }, 'a pass of the scrubber ended');
+        log.info({ objects, bytes, damaged, repaired }, 'scrubber pass finished');
         this.#save();
       })
       .catch((error: unknown) => {
         // The store has failed, or is closed: the next start continues.
-        log.warn({ err: error }, 'a pass of the scrubber was broken off');
+        log.warn({ err: error }, 'scrubber pass aborted');
       })
       .finally(() => {
         this.#running = false;
@@ -222,7 +222,7 @@ export class Scrubber {
       const path = (await this.#pathsOf([file])).get(file) ?? null;
       log.error(
         { file, object: entry.index, path },
-        'an object is damaged, and no other server has it whole',
+        'an object is damaged, and no other server has an intact copy',
       );
     }
     const bytes = found === 'gone' ? 0 : entry.length;
@@ -316,7 +316,7 @@ export class Scrubber {
       scrubRecordWrite(this.#parts.recordFile, this.#record);
     } catch (error) {
       // A full disk: a restart repeats a part of the pass.
-      this.#parts.log.warn({ err: error }, "the scrubber's progress could not be written");
+      this.#parts.log.warn({ err: error }, "cannot store the scrubber's progress");
     }
   }
 

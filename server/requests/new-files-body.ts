@@ -8,6 +8,11 @@ export function birthsOf(body: unknown): NewFilesRequest {
     return decodeBirths(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
   } catch (cause) {
     if (!(cause instanceof MalformedError)) throw cause;
-    throw new ServiceError('bad-request', `The births are malformed: ${cause.message}`, {}, { cause });
+    throw new ServiceError(
+      'bad-request',
+      `The list of new files is malformed: ${cause.message}`,
+      {},
+      { cause },
+    );
   }
 }

@@ -19,7 +19,7 @@ const TREE_NAME = /^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$/;
  * @throws ServiceError `bad-request` or `name-too-long`
  */
 export function parseFilePath(url: string, prefix: string): FilePath {
-  if (url.includes('#')) throw new ServiceError('bad-request', 'A "#" in a path is written %23');
+  if (url.includes('#')) throw new ServiceError('bad-request', '"#" in a path must be encoded as %23');
   const queryAt = url.indexOf('?');
   const path = url.slice(prefix.length, queryAt < 0 ? url.length : queryAt);
   const search = parseSearch(queryAt < 0 ? '' : url.slice(queryAt + 1));
@@ -43,7 +43,7 @@ export function parseTarget(text: string, from: FilePath, parameter: string): Fi
   if (directory) segments.pop();
   if (segments.length === 0) {
     const form = '"/path" or "volume:/path"';
-    throw new ServiceError('bad-request', `"${parameter}" is ${form}, and names more than a root`);
+    throw new ServiceError('bad-request', `"${parameter}" must be ${form}, and not the root`);
   }
   for (const name of segments) nameCheck(name);
   return { volume, names: segments, directory, search: from.search };
@@ -56,7 +56,7 @@ export function volumeOf({ volume }: FilePath): string {
 
 export function assertChangeable(path: FilePath): void {
   if (volumeOf(path) === path.volume) return;
-  throw new ServiceError('read-only', `Cannot change ${displayPath(path)}: a snapshot stays as it is`);
+  throw new ServiceError('read-only', `Cannot change ${displayPath(path)}: snapshots are read-only`);
 }
 
 export function volumePath(names: readonly string[]): string {

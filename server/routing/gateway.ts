@@ -195,7 +195,7 @@ export class Gateway {
     }
     throw new ServiceError(
       'storage',
-      `"${command.kind}" is gone: all servers of the catalog lose their power`,
+      `"${command.kind}" was lost ${LOSSES_MAX} times in power failures of all servers of the catalog`,
     );
   }
 
@@ -310,7 +310,7 @@ export class Gateway {
       await this.flushCatalog();
       if (this.catalogEpoch === epoch) return found;
     }
-    throw new ServiceError('no-majority', 'The catalog changes its primary with each flush', {
+    throw new ServiceError('no-majority', "The catalog's primary changed during every flush: retry later", {
       retryAfterMs: LOOK_RETRY_MS,
     });
   }
@@ -799,7 +799,12 @@ export class Gateway {
  */
 function forgotten(error: unknown, { ambiguous }: Trail, what: string): unknown {
   if (!ambiguous || !(error instanceof ServiceError) || error.code !== 'session-expired') return error;
-  return new ServiceError('unknown', `Whether ${what} is forgotten`, {}, { cause: error });
+  return new ServiceError(
+    'unknown',
+    `Unknown outcome: the session expired before it was known whether ${what}`,
+    {},
+    { cause: error },
+  );
 }
 
 function jsonRequest(path: string, body: unknown): PeerRequest {

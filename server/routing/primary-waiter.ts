@@ -58,7 +58,8 @@ export class PrimaryWaiter {
     const { self, lease, clock, operationTimeoutMs, isConnected } = this.#parts;
     const deadlineMs = clock.nowMs() + operationTimeoutMs;
     while (!isEnough()) {
-      if (driver.closed) throw new ServiceError('not-primary', `This server has just closed ${subject}`);
+      if (driver.closed)
+        throw new ServiceError('not-primary', `This server has just released ${subject}: retry`);
       const { own, holder, remainingMs } = lease.view(driver.file);
       const isLed = !own && holder !== null && remainingMs > 0 && isConnected(holder);
       if (isLed && !this.#isEnding(driver, holder)) {
@@ -74,7 +75,7 @@ export class PrimaryWaiter {
       // The members may have changed during the wait.
       const { view } = driver;
       if (!viewVoters(view).includes(self))
-        throw new ServiceError('not-primary', `This server holds no replica of ${subject} any more`);
+        throw new ServiceError('not-primary', `This server no longer has a replica of ${subject}`);
       if (this.#aloneMs(driver, view, nowMs) > PATIENCE_MS || nowMs > deadlineMs)
         throw this.noMajority(view, subject);
       if (competes) {
@@ -102,10 +103,10 @@ export class PrimaryWaiter {
     const full = this.#full(view);
     const missing = [
       ...(unreachable.length > 0 ? [`cannot reach ${unreachable.join(', ')}`] : []),
-      ...(full.length > 0 ? [`no room on the disk of ${full.join(', ')}`] : []),
+      ...(full.length > 0 ? [`no space on the disk of ${full.join(', ')}`] : []),
     ];
     const why = missing.length > 0 ? missing.join(', and ') : 'no answer in time';
-    return new ServiceError('no-majority', `There is no majority of the servers of ${subject}: ${why}`, {
+    return new ServiceError('no-majority', `No majority of the servers of ${subject} is available: ${why}`, {
       unreachable,
       retryAfterMs: 1_000,
     });

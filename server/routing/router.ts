@@ -197,7 +197,11 @@ export class Router {
   }
 
   #assertOpen({ action }: Call<unknown>): void {
-    if (this.#closing) throw new ServiceError('no-majority', `Cannot ${action}: this server is about to end`);
+    if (this.#closing)
+      throw new ServiceError(
+        'no-majority',
+        `Cannot ${action}: this server is shutting down; use another one`,
+      );
   }
 
   #round(number: number): Round {
@@ -212,7 +216,7 @@ export class Router {
         this.#world,
         call.local(),
         leftMs + LOCAL_SLACK_MS,
-        () => new ServiceError('unknown', `Cannot ${call.action}: it did not end in time`),
+        () => new ServiceError('unknown', `Cannot ${call.action}: timed out, and the outcome is unknown`),
       );
     }
     return call.remote(server, leftMs);
@@ -284,9 +288,7 @@ export class Router {
     const retryAfterMs = last?.details.retryAfterMs;
     const details = { unreachable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
     const message =
-      last !== null && last.code === code
-        ? last.message
-        : `Cannot ${call.action}: ${last?.message ?? 'no server was asked in time'}`;
+      last !== null && last.code === code ? last.message : 'timed out before a server could be asked';
     return new ServiceError(code, message, details, { cause: last });
   }
 

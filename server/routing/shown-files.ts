@@ -53,7 +53,8 @@ export class ShownFiles {
     }
     throw new ServiceError(
       'integrity',
-      `The contents of file ${file} that snapshot ${snapshot} shows are not there any more: they were lost with the power of a majority`,
+      `The contents of file ${file} in snapshot ${snapshot} were lost ` +
+        'in a power failure of a majority of its servers',
     );
   }
 

@@ -24,10 +24,10 @@ export function installAudit(app: FastifyInstance, world: World): void {
         status: reply.statusCode,
       },
       isRefusal
-        ? 'refused'
+        ? 'request refused'
         : reply.statusCode < 400
-          ? 'done by an administrator'
-          : 'tried by an administrator',
+          ? 'administrative request succeeded'
+          : 'administrative request failed',
     );
   });
 }

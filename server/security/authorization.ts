@@ -102,14 +102,17 @@ function isTrusted(principal: Principal | null): principal is Exclude<Principal,
 function unknownClient({ headers }: FastifyRequest): ServiceError {
   const why =
     headers.authorization === undefined
-      ? 'A token is needed: Authorization: Bearer TOKEN'
-      : 'The token is unknown, revoked, or has ended';
+      ? 'Authentication required: send Authorization: Bearer TOKEN'
+      : 'The token is unknown, revoked or expired: use another one';
   return new ServiceError('unauthorized', why);
 }
 
 function checkRole({ name, role }: Grant, wanted: Role): void {
   if (roleIncludes(role, wanted)) return;
-  throw new ServiceError('forbidden', `"${name}" has the role ${role}, and this takes ${wanted}`);
+  throw new ServiceError(
+    'forbidden',
+    `"${name}" has the role ${role}; this request needs the role ${wanted}`,
+  );
 }
 
 async function checkUrl(
@@ -154,7 +157,8 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
   switch (request.routeOptions.url) {
     case COMMANDS: {
       const role = commandRole(body) ?? 'write';
-      if (role === 'server') throw new ServiceError('forbidden', 'Only servers tell the catalog this');
+      if (role === 'server')
+        throw new ServiceError('forbidden', 'Only servers of the cluster may send this command');
       checkRole(grant, role);
       await parts.scope.check(grant, commandTargets(body));
       return;

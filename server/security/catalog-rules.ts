@@ -108,7 +108,11 @@ export function queryTargets(body: unknown): AccessTargets | null {
   const kind = kindIn(body, 'query');
   const rule = kind !== null && Object.hasOwn(QUERIES, kind) ? QUERIES[kind as Query['kind']] : 'cluster';
   if (rule === 'everybody') return null;
-  if (rule === 'cluster') throw new ServiceError('forbidden', 'This is about all volumes together');
+  if (rule === 'cluster')
+    throw new ServiceError(
+      'forbidden',
+      'This query is about the whole cluster, and the credentials are for some volumes only',
+    );
   return reachOf(objectIn(body, 'query') ?? {});
 }
 

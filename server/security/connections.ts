@@ -144,7 +144,8 @@ export function refuseOverLimit(app: FastifyInstance, connections: Connections, 
     reply.header('connection', 'close');
     throw new ServiceError(
       'busy',
-      `More than ${connections.bounds.perAddress} connections from one address are too many`,
+      `This address has more than ${connections.bounds.perAddress} ` +
+        'connections (--address-connections): close some, and retry',
     );
   });
 }

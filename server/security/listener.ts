@@ -99,7 +99,7 @@ function secureServer(
     const reason = isRevoked
       ? `certificate ${certificate.serialNumber} is revoked`
       : String(authorizationError);
-    log.warn({ address, reason }, 'connection refused: its certificate is not good');
+    log.warn({ address, reason }, 'connection refused: invalid client certificate');
     socket.destroy();
   });
   tls.onChange((texts) => server.setSecureContext(context(texts)));

@@ -22,11 +22,17 @@ export function limitOpenRequests(app: FastifyInstance, countMax: number): void 
     const { principal } = request;
     if (principal?.kind !== 'client') return;
     const name = principalName(principal);
-    take(open, name, countMax, `"${name}" has ${countMax} requests under way at this server already`, reply);
+    take(
+      open,
+      name,
+      countMax,
+      `"${name}" has ${countMax} open requests at this server, the maximum: wait for one to end`,
+      reply,
+    );
     const route = request.routeOptions.url ?? '';
     const streamsMax = isStream(route, request) ? STREAMS.get(route) : undefined;
     if (streamsMax === undefined) return;
-    const words = `"${name}" has ${streamsMax} such streams open at this server already`;
+    const words = `"${name}" has ${streamsMax} open streams of this kind at this server, the maximum: close one`;
     take(open, `${name} ${route}`, streamsMax, words, reply);
   });
 }
@@ -68,7 +74,8 @@ export function limitUploadsPerClient(app: FastifyInstance): void {
       const what = isWrite ? 'writes' : 'uploads';
       throw new ServiceError(
         'busy',
-        `"${client}" has ${count} ${what} under way, and ${slots.all} of ${slots.max} are`,
+        `Too many concurrent ${what}: "${client}" has ${count}, and ` +
+          `${slots.all} of ${slots.max} are in use; retry later`,
       );
     }
     slots.all++;

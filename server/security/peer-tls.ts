@@ -26,8 +26,10 @@ export class PeerTls {
     return this.#options((_host, certificate) => {
       const identity = identityOf(new X509Certificate(certificate.raw));
       if (identity?.kind === 'server' && identity.id === server) return undefined;
-      const whose = identity?.kind === 'server' ? `of ${identity.id}` : 'of no server';
-      return new Error(`The certificate at the address of ${server} is ${whose}`);
+      const whose = identity?.kind === 'server' ? `for ${identity.id}` : 'not a server certificate';
+      return new Error(
+        `The certificate at the address of ${server} is ${whose}: correct the address or the certificate`,
+      );
     });
   }
 
@@ -41,7 +43,8 @@ export class PeerTls {
       () =>
         this.#options((host, certificate) => {
           const identity = identityOf(new X509Certificate(certificate.raw));
-          if (identity?.kind !== 'server') return new Error(`The certificate at ${host} is of no server`);
+          if (identity?.kind !== 'server')
+            return new Error(`The certificate of ${host} is not a server certificate`);
           return checkServerIdentity(host, certificate);
         }),
       timeoutMs,

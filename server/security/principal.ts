@@ -36,7 +36,7 @@ export function principalOf(
 }
 
 export function principalName(principal: Principal | null): string {
-  if (principal === null) return 'nobody known';
+  if (principal === null) return 'unauthenticated';
   switch (principal.kind) {
     case 'server':
       return `server:${principal.id}`;

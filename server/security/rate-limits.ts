@@ -50,7 +50,9 @@ export class RateLimits {
     bucket.filledMs = nowMs;
     if (bucket.left < 1) {
       const retryAfterMs = Math.ceil(((1 - bucket.left) / perS) * 1_000);
-      throw new ServiceError('busy', `More than ${perS} requests in a second are too many`, { retryAfterMs });
+      throw new ServiceError('busy', `Rate limit of ${perS} requests per second exceeded: slow down`, {
+        retryAfterMs,
+      });
     }
     bucket.left -= 1;
   }

@@ -10,7 +10,7 @@ export function registerSecurityMetrics(metrics: MetricsRegistry, tls: TlsMateri
   metrics.observe(
     'gauge',
     'leasehold_certificate_end_timestamp_seconds',
-    'When a certificate ends: this server’s, and that of the authority that it believes',
+    'End of validity of the certificate of this server, and of the certificate authority, in seconds since 1970',
     () => ownCertificates(tls).map(({ whose, untilMs }): [Labels, number] => [{ whose }, untilMs / MS_PER_S]),
     ['whose'],
   );
@@ -20,7 +20,7 @@ export function registerConnectionMetrics(metrics: MetricsRegistry, connections:
   metrics.observe(
     'gauge',
     'leasehold_connections',
-    'Connections of clients and servers, by whether they have proved who they are',
+    'Open connections, by whether the client is authenticated',
     () => [
       [{ proven: 'yes' }, connections.count - connections.unprovenCount],
       [{ proven: 'no' }, connections.unprovenCount],
@@ -36,7 +36,7 @@ export function registerConnectionMetrics(metrics: MetricsRegistry, connections:
   metrics.observe(
     'counter',
     'leasehold_connections_refused_total',
-    'Connections that were refused, or ended for others, by the bound that they met',
+    'Connections refused, or closed in favour of others, by the exceeded limit',
     () => connections.refused(),
     ['because'],
   );

@@ -48,7 +48,7 @@ export class Security {
       if (!(error instanceof ConfigurationError)) throw error;
       this.#log.error(
         { audit: true, reason: error.message },
-        'the certificate is not reloaded: it stays as it was',
+        'cannot reload the certificate: the previous one stays in use',
       );
       return false;
     }
@@ -63,7 +63,7 @@ export class Security {
       if (!(error instanceof ConfigurationError)) throw error;
       this.#log.error(
         { audit: true, reason: error.message },
-        'the tokens are not reloaded: they stay as they were',
+        'cannot reload the tokens: the previous ones stay in use',
       );
       return false;
     }
@@ -77,14 +77,14 @@ export class Security {
     if (guards.insecureNetwork && missing.length > 0) {
       this.#log.warn(
         { audit: true, missing },
-        `INSECURE: --insecure-network is given and there is no ${missing.join(' and no ')}: ` +
-          'whoever reaches this server can read and change everything in it',
+        `INSECURE: no ${missing.join(' and no ')} (--insecure-network): every ` +
+          'host on the network can read and change all data',
       );
     }
     if (this.tls?.isKeyExposed === true) {
       this.#log.warn(
         { file: this.tls.files.key },
-        'others than its owner may read the key of this server: chmod 600',
+        'other users may read the private key of this server: run chmod 600 on the file',
       );
     }
   }
@@ -94,7 +94,7 @@ export class Security {
     this.#watch = new CertificateWatch(this.#world, this.tls, (certificate, leftMs) => {
       const until = new Date(certificate.untilMs).toISOString();
       const whose = certificate.whose === 'server' ? 'of this server' : 'of the authority';
-      this.#log.warn({ until }, `the certificate ${whose} ends soon: make another, and send SIGHUP`);
+      this.#log.warn({ until }, `the certificate ${whose} expires soon: create a new one, and send SIGHUP`);
       told(certificate, leftMs);
     });
   }
@@ -111,10 +111,11 @@ export class Security {
       const serial = own.serialNumber;
       this.#log.error(
         { audit: true, serial },
-        'the certificate of this server is revoked: the others refuse it',
+        'the certificate of this server is revoked, and other servers refuse it: create a new one with ' +
+          '"leasehold cert create-node", and send SIGHUP',
       );
     }
-    if (ended > 0) this.#log.warn({ audit: true, ended }, 'connections of revoked certificates are ended');
+    if (ended > 0) this.#log.warn({ audit: true, ended }, 'closed connections with revoked certificates');
   }
 
   #facts(): { readonly certificateUntil?: string } {

@@ -80,21 +80,22 @@ function readMaterial(
   };
   const identity = identityOf(own);
   if (identity?.kind !== 'server') {
-    refuse(`it is no certificate of a server; make one with "leasehold cert create-node ${self}"`);
-  } else if (identity.id !== self) refuse(`it is the certificate of ${identity.id}, and this is ${self}`);
+    refuse(`it is not a server certificate; create one with "leasehold cert create-node ${self}"`);
+  } else if (identity.id !== self) refuse(`it was issued for ${identity.id}, not for ${self}`);
   if (!own.checkPrivateKey(privateKey(key, files.key))) {
     refuse(`the key in "${files.key}" belongs to another certificate`);
   }
   const last = chain.at(-1) as X509Certificate;
   const isIssued = ca.map((text) => new X509Certificate(text)).some((one) => isIssuedBy(last, one));
-  if (!isIssued) refuse(`none of the authorities in "${files.ca}" has signed it`);
+  if (!isIssued) refuse(`no certificate authority in "${files.ca}" has issued it`);
   const expiresAtMs = own.validToDate.getTime();
   if (expiresAtMs <= world.wallMs()) {
     refuse(
-      `it ended on ${own.validToDate.toISOString()}; make another with "leasehold cert create-node ${self}"`,
+      `it expired on ${own.validToDate.toISOString()}; create a new one with "leasehold cert create-node ${self}"`,
     );
   }
-  if (own.validFromDate.getTime() > world.wallMs()) refuse(`it begins on ${own.validFromDate.toISOString()}`);
+  if (own.validFromDate.getTime() > world.wallMs())
+    refuse(`it is not valid before ${own.validFromDate.toISOString()}: check the clock, or wait`);
   return { texts: { cert, key, ca }, expiresAtMs };
 }
 
@@ -110,7 +111,7 @@ function certificatesIn(text: string, file: string, option: string): string[] {
     throw new ConfigurationError(`Cannot use ${option} "${file}": a certificate in it is damaged`, { cause });
   }
   if (found.length === 0) {
-    throw new ConfigurationError(`Cannot use ${option} "${file}": there is no certificate in it, as PEM`);
+    throw new ConfigurationError(`Cannot use ${option} "${file}": it contains no PEM certificate`);
   }
   return found;
 }
@@ -121,7 +122,7 @@ function privateKey(text: string, file: string) {
   } catch {
     // Without the cause: no part of the file may reach a log.
     throw new ConfigurationError(
-      `Cannot use --tls-key "${file}": there is no key in it, as PEM without a password`,
+      `Cannot use --tls-key "${file}": it contains no unencrypted PEM private key`,
     );
   }
 }

@@ -102,7 +102,7 @@ function readBook(file: string): ReturnType<typeof parseTokenFile> {
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new ConfigurationError(
-      `Cannot use --tokens "${file}": ${why}. "leasehold token create" makes such a file`,
+      `Cannot use --tokens "${file}": ${why}. Create the file with "leasehold token create"`,
     );
   }
 }

@@ -19,14 +19,14 @@ export class VolumeScope {
   /** @throws ServiceError `forbidden` unless all of it is within the volumes of `grant` */
   async check(grant: Grant, { volumes, inodes }: AccessTargets): Promise<void> {
     if (grant.volumes === null) return;
-    if (volumes.length + inodes.length === 0) throw outOfScope(grant, 'this is about no volume of its own');
+    if (volumes.length + inodes.length === 0) throw outOfScope(grant, 'the request is not about one volume');
     for (const volume of volumes) this.checkVolume(grant, volume);
     for (const inode of inodes) this.checkVolume(grant, await this.volumeOf(inode));
   }
 
   checkVolume(grant: Grant, volume: string): void {
     if (grant.volumes !== null && !grant.volumes.includes(volume)) {
-      throw outOfScope(grant, 'this is about another');
+      throw outOfScope(grant, 'the request is about another volume');
     }
   }
 
@@ -41,8 +41,5 @@ export class VolumeScope {
 
 /** Does not reveal other volumes. */
 function outOfScope({ name, volumes }: Grant, why: string): ServiceError {
-  return new ServiceError(
-    'forbidden',
-    `"${name}" is let in for the volumes ${volumes?.join(', ')} only: ${why}`,
-  );
+  return new ServiceError('forbidden', `"${name}" may only use the volumes ${volumes?.join(', ')}: ${why}`);
 }

@@ -22,7 +22,7 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
   metrics.observe(
     'counter',
     'leasehold_scrub_objects_total',
-    'Objects the scrubber looked at, by verdict',
+    'Objects checked by the scrubber, by verdict',
     () => {
       const { objects, damaged, repaired } = scrubber.total;
       return [
@@ -42,13 +42,13 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
   metrics.observe(
     'gauge',
     'leasehold_scrub_unrepairable_objects',
-    'Objects of the last pass that are whole on no server',
+    'Objects of the last scrubber pass without an intact copy',
     () => scrubber.unrepairable.length,
   );
   metrics.observe(
     'counter',
     'leasehold_repairs_total',
-    'Damaged objects asked of other servers, by fate',
+    'Repairs of damaged objects, by outcome',
     () => [
       [{ fate: 'fetched' }, repairer.fetchedCount],
       [{ fate: 'not-found' }, repairer.failedCount],
@@ -76,24 +76,27 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
   metrics.observe(
     'gauge',
     'leasehold_view_conflicts',
-    'Files with a replica here that were found to have two member sets for one view',
+    'Files with a replica here that have two member sets for one view',
     () => conflicts.current.length,
   );
-  metrics.observe('gauge', 'leasehold_lease_cells', 'Lease cells remembered', () => lease.cellCount);
+  metrics.observe('gauge', 'leasehold_lease_cells', 'Lease cells in memory', () => lease.cellCount);
   metrics.observe(
     'counter',
     'leasehold_lease_events_total',
-    'Events of the lease layer, by mark',
+    'Lease protocol events, by mark',
     () => [...lease.marks()].map(([mark, count]): [Labels, number] => [{ mark }, count]),
     ['mark'],
   );
-  metrics.observe('gauge', 'leasehold_recovering_seconds', 'Left of the silence after the start', () =>
-    Math.max(0, lease.recoveringMs() / 1000),
+  metrics.observe(
+    'gauge',
+    'leasehold_recovering_seconds',
+    'Remaining recovery wait after the start, in seconds',
+    () => Math.max(0, lease.recoveringMs() / 1000),
   );
   metrics.observe(
     'counter',
     'leasehold_peer_messages_total',
-    'Messages between servers, by fate',
+    'Messages between servers, by outcome',
     () => {
       const { messagesSent, messagesReceived, messagesDropped } = transport.stats();
       return [

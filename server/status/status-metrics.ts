@@ -34,7 +34,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   metrics.observe(
     'gauge',
     'leasehold_server_state',
-    '1 for the state that this server is in, 0 for the others',
+    '1 for the current state of this server, 0 for the others',
     () => {
       const now = status.state();
       return STATES.map((state): [Labels, number] => [{ state }, state === now ? 1 : 0]);
@@ -44,7 +44,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   metrics.observe(
     'gauge',
     'leasehold_server_registered',
-    '1 while the catalog knows this server and its disk',
+    '1 while this server is registered with the catalog',
     () => Number(membership.registered()),
   );
   metrics.observe(
@@ -56,7 +56,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   metrics.observe(
     'gauge',
     'leasehold_catalog_replica_missing',
-    '1 while this server is to hold the catalog and has no replica of it that counts',
+    "1 while this server's catalog replica is being created",
     () => Number(status.lacksCatalogReplica()),
   );
   metrics.observe(
@@ -72,7 +72,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   metrics.observe(
     'gauge',
     'leasehold_clock_offset_seconds',
-    'How far the lease clock of another server is ahead of this one, where that is known',
+    "Offset of another server's lease clock from this one's, if known",
     () =>
       Object.entries(lease.clockOffsets()).map(([peer, { offsetMs }]): [Labels, number] => [
         { peer },
@@ -83,18 +83,13 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   metrics.observe(
     'gauge',
     'leasehold_under_replicated_files',
-    'Files led from here of which a replica is away, or behind for more than a second',
+    'Files with primary here that have a replica unreachable, or behind for more than a second',
     () => status.underReplicated().length,
   );
-  metrics.observe(
-    'gauge',
-    'leasehold_lag_files',
-    'Replicas here and elsewhere that were found behind',
-    () => {
-      return membership.lag().files;
-    },
-  );
-  metrics.observe('gauge', 'leasehold_lag_bytes', 'What those replicas lack, as far as it is known', () => {
+  metrics.observe('gauge', 'leasehold_lag_files', 'Replicas that anti-entropy found behind', () => {
+    return membership.lag().files;
+  });
+  metrics.observe('gauge', 'leasehold_lag_bytes', 'Bytes that those replicas lack, as far as known', () => {
     return membership.lag().bytes;
   });
   // A failed disk reports nothing: then these have no value.
@@ -102,7 +97,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
     if (status.state() === 'storage-failed') return [];
     return [[{}, (await store.space())[read]]];
   };
-  metrics.observe('gauge', 'leasehold_disk_free_bytes', 'Room on the disk of the data folder', () => {
+  metrics.observe('gauge', 'leasehold_disk_free_bytes', 'Free space on the disk of the data folder', () => {
     return space('freeBytes');
   });
   metrics.observe('gauge', 'leasehold_disk_size_bytes', 'Size of the disk of the data folder', () => {
@@ -127,12 +122,12 @@ function registerVolumeMetrics(metrics: MetricsRegistry, volumes: () => readonly
   };
   each(
     'leasehold_volume_bytes',
-    'Sizes of the files of a volume, as quotas count them, with the trash; told by the catalog primary',
+    "Size of a volume's files, as quotas count it, trash included; from the catalog's primary",
     ({ namedBytes }) => namedBytes,
   );
   each(
     'leasehold_volume_inodes',
-    'Files and directories of a volume, with the trash; told by the catalog primary',
+    "Files and directories of a volume, trash included; from the catalog's primary",
     ({ namedInodes }) => namedInodes,
   );
   each(
@@ -149,13 +144,13 @@ function registerVolumeMetrics(metrics: MetricsRegistry, volumes: () => readonly
   );
   each(
     'leasehold_volume_quota_bytes',
-    'What the files of a volume may have together, where it has a quota',
+    'Quota of a volume in bytes, if it has one',
     ({ quotaBytes }) => quotaBytes,
     ({ quotaBytes }) => quotaBytes > 0,
   );
   each(
     'leasehold_volume_quota_inodes',
-    'How many files and directories a volume may have, where it has a quota',
+    'Quota of a volume in files and directories, if it has one',
     ({ quotaInodes }) => quotaInodes,
     ({ quotaInodes }) => quotaInodes > 0,
   );

@@ -426,7 +426,7 @@ export class CatalogStore {
     let seq = this.#record.last.seq;
     for (const entry of entries) {
       seq += 1;
-      if (entry.seq !== seq) throw new MalformedError(`A log has a gap before ${entry.seq}`);
+      if (entry.seq !== seq) throw new MalformedError(`The catalog's log has a gap before ${entry.seq}`);
     }
     const installed = pieces.at(-1)?.installed;
     assert(installed !== undefined, 'A tail has a piece at least');

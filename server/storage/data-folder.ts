@@ -355,8 +355,8 @@ function explained<Result>(folder: string, work: () => Result): Result {
     if (['EACCES', 'EPERM', 'EROFS', 'SQLITE_CANTOPEN', 'SQLITE_READONLY'].includes(code)) {
       throw new FolderError(
         'not-writable',
-        `Cannot use ${folder} as data folder: this process may not write there (${reason}). ` +
-          'Give the folder to the user that runs the server, or name another one with --data',
+        `Cannot use ${folder} as data folder: no write permission (${reason}). Change the folder's owner, ` +
+          'or name another one with --data',
         { cause: error },
       );
     }
@@ -386,7 +386,7 @@ function refuseForeign(folder: string): void {
   if (stranger === undefined) return;
   throw new FolderError(
     'foreign',
-    `Cannot use ${folder} as data folder: it holds "${stranger}" and was not made by this program. ` +
+    `Cannot use ${folder} as data folder: it contains "${stranger}" and was not created by Leasehold. ` +
       'Name an empty folder, or one that does not exist yet',
   );
 }
@@ -395,15 +395,15 @@ function refuseOther(folder: string, known: Meta, options: FolderOptions): void 
   if (known.cluster !== options.cluster) {
     throw new FolderError(
       'wrong-cluster',
-      `Cannot use ${folder} as data folder: it belongs to cluster "${known.cluster}", ` +
-        `and this server is of cluster "${options.cluster}". Name the right folder, or correct the cluster's name`,
+      `Cannot use ${folder} as data folder: it belongs to cluster "${known.cluster}", not "${options.cluster}". ` +
+        'Name another folder, or correct --cluster',
     );
   }
   if (known.server !== options.server) {
     throw new FolderError(
       'wrong-server',
-      `Cannot use ${folder} as data folder: it belongs to server "${known.server}", ` +
-        `and this is server "${options.server}". Name the right folder, or correct the server's name`,
+      `Cannot use ${folder} as data folder: it belongs to server "${known.server}", not "${options.server}". ` +
+        'Name another folder, or correct --id',
     );
   }
 }
@@ -419,8 +419,8 @@ function readMeta(folder: string): Meta | null {
   const damaged = (why: string): FolderError =>
     new FolderError(
       'damaged',
-      `Cannot use ${folder} as data folder: its META file ${why}. Start with --rebuild, which puts ` +
-        'what is in it aside and fills an empty one from the other servers',
+      `Cannot use ${folder} as data folder: its META file ${why}. Start with --rebuild, which moves its ` +
+        'contents aside and re-creates all replicas from the other servers',
     );
   let value: unknown;
   try {
@@ -428,7 +428,7 @@ function readMeta(folder: string): Meta | null {
   } catch (cause) {
     throw damaged(`is not JSON (${cause instanceof Error ? cause.message : String(cause)})`);
   }
-  if (typeof value !== 'object' || value === null) throw damaged('holds no object');
+  if (typeof value !== 'object' || value === null) throw damaged('contains no JSON object');
   const {
     format,
     cluster,
@@ -448,12 +448,12 @@ function readMeta(folder: string): Meta | null {
     namedClock,
     voters,
   } = value as Record<string, unknown>;
-  if (!isCount(format) || format === 0) throw damaged('names no format');
+  if (!isCount(format) || format === 0) throw damaged('lacks the format');
   if (format > FOLDER_FORMAT) {
     throw new FolderError(
       'unknown-format',
-      `Cannot use ${folder} as data folder: it has format ${format}, and this program knows formats up to ` +
-        `${FOLDER_FORMAT}. Run the version that wrote it, or a newer one`,
+      `Cannot use ${folder} as data folder: its format is ${format}, and this release supports up to ` +
+        `${FOLDER_FORMAT}. Run the release that wrote it, or a newer one`,
     );
   }
   if (typeof cluster !== 'string' || typeof server !== 'string' || typeof storageId !== 'string') {
@@ -489,7 +489,7 @@ function readVoters(value: unknown, damaged: (why: string) => FolderError): Meta
   if (value === undefined) return 'first';
   if (value === null || value === 'first') return value;
   if (isVotersView(value)) return value;
-  throw damaged('names voters that make no sense');
+  throw damaged('contains invalid voters');
 }
 
 /** Earlier releases record none. */

@@ -38,8 +38,8 @@ export class DatabaseMark {
     if (missing === undefined) return;
     throw new FolderError(
       'damaged',
-      `Cannot use ${this.#path}: ${missing} is gone, or empty. Bring it back, or start with --rebuild, which puts what is in the data ` +
-        'folder aside and fills an empty one from the other servers',
+      `Cannot use ${this.#path}: ${missing} is missing or empty. Restore it, or start with --rebuild, ` +
+        "which moves the data folder's contents aside and re-creates all replicas from the other servers",
     );
   }
 

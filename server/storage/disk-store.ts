@@ -202,7 +202,7 @@ export class DiskStore implements FileStore {
     if (this.#find(file) !== null) return;
     if (this.#arriving.has(file)) {
       this.#arriving.takeBackSoon(file, (cause) => this.#failure.set(cause));
-      throw new ServiceError('busy', `Cannot create file ${file}: it is about to be here with its contents`);
+      throw new ServiceError('busy', `Cannot create file ${file}: it is being created with contents`);
     }
     const made = new ReplicaFile(
       file,
@@ -426,7 +426,7 @@ export class DiskStore implements FileStore {
     try {
       return spaceOf(await fsPromises.statfs(this.#folder.path));
     } catch (cause) {
-      throw storageError(`Cannot tell the space of ${this.#folder.path}`, cause);
+      throw storageError(`Cannot read the free space of ${this.#folder.path}`, cause);
     }
   }
 

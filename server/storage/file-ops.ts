@@ -114,7 +114,7 @@ export async function writeFully(
 }
 
 function tookNothing(): Error {
-  return Object.assign(new Error('The disk took no bytes'), { code: 'EIO' });
+  return Object.assign(new Error('The disk wrote no bytes'), { code: 'EIO' });
 }
 
 /** @returns the number of bytes read, fewer than the buffer's size only at the end of the file */

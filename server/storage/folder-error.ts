@@ -29,8 +29,8 @@ export function damagedFolder(what: string, cause: unknown): FolderError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new FolderError(
     'damaged',
-    `Cannot open ${what}: it is damaged (${why}). Start with --rebuild, which puts what is in the data folder aside ` +
-      'and fills an empty one from the other servers',
+    `Cannot open ${what}: it is damaged (${why}). Start with --rebuild, which moves the data folder's ` +
+      'contents aside and re-creates all replicas from the other servers',
     { cause },
   );
 }

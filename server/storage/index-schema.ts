@@ -75,7 +75,7 @@ export function prepareSchema(database: Database.Database, path: string): void {
   }
   throw new FolderError(
     'unknown-format',
-    `Cannot open ${path}: it has format ${String(format)}, and this program knows ${INDEX_FORMAT}. ` +
-      'Run the version that wrote it',
+    `Cannot open ${path}: its format is ${String(format)}, and this release supports ${INDEX_FORMAT}. ` +
+      'Run the release that wrote it',
   );
 }

@@ -50,7 +50,7 @@ export async function readObjectRow(
   if (count < row.length) {
     throw new ServiceError(
       'integrity',
-      `Cannot read object ${row.index} of file ${file}: ${count} of its ${row.length} bytes are on the disk`,
+      `Cannot read object ${row.index} of file ${file}: the disk has only ${count} of its ${row.length} bytes`,
     );
   }
   if (crc32Of([bytes]) !== row.crc32) {

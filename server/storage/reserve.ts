@@ -33,7 +33,11 @@ export class DiskReserve {
   assertFor(bytes: number): void {
     if (this.#isLow || bytes > this.#allowedBytes || this.#nowMs() - this.#lookedMs >= LOOK_MS) this.look();
     this.#allowedBytes -= bytes;
-    if (this.#isOut) throw new ServiceError('no-space', 'The disk is full but for what is kept for names');
+    if (this.#isOut)
+      throw new ServiceError(
+        'no-space',
+        'The disk is full; only the reserve for names and promises is left: delete files or add space',
+      );
   }
 
   look(): void {

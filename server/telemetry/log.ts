@@ -87,7 +87,7 @@ function timeOf(world: World): string {
 }
 
 function lostLine(lines: number, time: string): string {
-  const msg = 'lines of the log were lost: nobody read them, or there was no room';
+  const msg = 'log lines were dropped: the reader of the log is too slow, or there is no space for it';
   return `${JSON.stringify({ level: 'warn', time, lines, msg })}\n`;
 }
 
@@ -109,7 +109,7 @@ export function endOnFatal(log: Logger, mortal: Mortal = process): (error: unkno
     ending = true;
     log.fatal(
       { err: error instanceof Error ? error : new Error(String(error)) },
-      'server ends: its own code failed',
+      'server stops: internal error; please report it',
     );
     mortal.exit(1);
   };

@@ -4,7 +4,7 @@ import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.
 import type { ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
-import { type FrameRecord, isMethod } from './frame.ts';
+import { type FrameRecord, isMethod, PAYLOAD_BYTES_MAX } from './frame.ts';
 import type { Pushed } from './outbox.ts';
 import { CHANNEL_CALL, CHANNEL_REPLY, type TransportHandlers } from './transport.ts';
 
@@ -60,31 +60,37 @@ export class CallTable {
     assert(isMethod(method), 'A method has a short name in ASCII');
     assert(timeoutMs > 0, 'A call has time for its answer');
     const refused = (error: ServiceError): Promise<Uint8Array> => Promise.reject(error);
-    if (this.#closed) return refused(away(to, method, 'this server is ending'));
+    if (this.#closed) return refused(away(to, method, 'this server is shutting down'));
     const count = this.#callsTo.get(to) ?? 0;
     if (count >= this.#limits.callsMax) {
       return refused(
-        new ServiceError('busy', `Cannot ask ${to} for "${method}": ${count} calls to it wait already`),
+        new ServiceError(
+          'busy',
+          `Cannot call ${to} ("${method}"): ${count} calls to it are pending, the maximum; retry later`,
+        ),
       );
     }
     const id = this.#drawId();
     const pushed = push({ channel: CHANNEL_CALL, id, method, payload });
-    if (pushed === 'away') return refused(away(to, method, 'there is no connection to it'));
+    if (pushed === 'away') return refused(away(to, method, 'it is not connected'));
     if (pushed === 'full') {
-      return refused(new ServiceError('busy', `Cannot ask ${to} for "${method}": the queue to it is full`));
+      return refused(
+        new ServiceError('busy', `Cannot call ${to} ("${method}"): its send queue is full; retry later`),
+      );
     }
     if (pushed === 'too-large') {
       return refused(
         new ServiceError(
           'too-large',
-          `Cannot ask ${to} for "${method}": ${payload.length} bytes are too many`,
+          `Cannot call ${to} ("${method}"): the payload has ` +
+            `${payload.length} bytes, more than ${PAYLOAD_BYTES_MAX}`,
         ),
       );
     }
     this.#callsTo.set(to, count + 1);
     return new Promise((resolve, reject) => {
       const timer = this.#world.after(timeoutMs, () => {
-        this.#take(id)?.reject(unknown(to, method, `no answer came within ${timeoutMs} ms`));
+        this.#take(id)?.reject(unknown(to, method, `no answer within ${timeoutMs} ms`));
       });
       this.#pending.set(id, { to, method, timer, resolve, reject });
     });
@@ -102,7 +108,7 @@ export class CallTable {
     if (serving >= this.#limits.servingMax) {
       const busy = new ServiceError(
         'busy',
-        `Cannot answer "${method}": ${serving} calls of ${from} are at work`,
+        `Cannot serve "${method}": ${serving} calls of ${from} are being served, the maximum; retry later`,
       );
       push({ channel: CHANNEL_REPLY, id, failed: true, payload: encodeFailure(busy) });
       return;
@@ -133,14 +139,14 @@ export class CallTable {
   peerLost(peer: ServerId): void {
     for (const [id, pending] of [...this.#pending]) {
       if (pending.to !== peer) continue;
-      this.#take(id)?.reject(unknown(peer, pending.method, 'the connection broke before the answer'));
+      this.#take(id)?.reject(unknown(peer, pending.method, 'the connection was lost before the answer'));
     }
   }
 
   close(): void {
     this.#closed = true;
     for (const [id, pending] of [...this.#pending]) {
-      this.#take(id)?.reject(unknown(pending.to, pending.method, 'this server is ending'));
+      this.#take(id)?.reject(unknown(pending.to, pending.method, 'this server is shutting down'));
     }
   }
 
@@ -165,8 +171,8 @@ export class CallTable {
   #failure(error: unknown, from: ServerId, method: string): ServiceError {
     if (error instanceof ServiceError) return error;
     if (error instanceof MalformedError) {
-      this.#log.warn({ peer: from, method, reason: error.message }, 'call refused: it is malformed');
-      return new ServiceError('bad-request', `Cannot answer "${method}": ${error.message}`);
+      this.#log.warn({ peer: from, method, reason: error.message }, 'refused a malformed call');
+      return new ServiceError('bad-request', `Cannot serve "${method}": malformed payload: ${error.message}`);
     }
     // A broken invariant must end the process: throw outside of the promise, to the handler of uncaught exceptions.
     if (error instanceof AssertionFailure) {
@@ -177,7 +183,7 @@ export class CallTable {
     this.#log.error({ peer: from, method, err: error }, 'call failed unexpectedly');
     return new ServiceError(
       'internal',
-      `Cannot answer "${method}": an unexpected failure, logged by the server`,
+      `Cannot serve "${method}": internal error; the reason is in the log of the called server`,
     );
   }
 
@@ -207,13 +213,15 @@ export class CallTable {
 }
 
 function away(peer: ServerId, method: string, why: string): ServiceError {
-  return new ServiceError('no-majority', `Cannot ask ${peer} for "${method}": ${why}`, {
+  return new ServiceError('no-majority', `Cannot call ${peer} ("${method}"): ${why}`, {
     unreachable: [peer],
   });
 }
 
 function unknown(peer: ServerId, method: string, why: string): ServiceError {
-  return new ServiceError('unknown', `Asked ${peer} for "${method}": ${why}`, { unreachable: [peer] });
+  return new ServiceError('unknown', `Call "${method}" to ${peer} has an unknown outcome: ${why}`, {
+    unreachable: [peer],
+  });
 }
 
 function encodeFailure(error: ServiceError): Uint8Array {
@@ -247,6 +255,6 @@ function decodeFailure(bytes: Uint8Array, from: ServerId): ServiceError {
     return new ServiceError(isErrorCode(code) ? code : 'unknown', message, details);
   } catch (cause) {
     if (!(cause instanceof MalformedError)) throw cause;
-    return new ServiceError('unknown', `The answer of ${from} is malformed`, {}, { cause });
+    return new ServiceError('unknown', `Server ${from} sent a malformed error`, {}, { cause });
   }
 }

@@ -59,7 +59,7 @@ export class Exchange {
     if (pushed === 'too-large') {
       this.#log.error(
         { peer: to, bytes: payloadBytes(record) },
-        'message dropped: it is larger than a frame',
+        'message dropped: larger than the largest frame',
       );
     }
     return pushed;

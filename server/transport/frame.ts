@@ -145,7 +145,7 @@ function readHeader(reader: ByteReader): { header: Header; length: number } {
     case CHANNEL_CALL: {
       const id = reader.uint32();
       const method = Buffer.from(reader.raw(reader.uint8())).toString('latin1');
-      if (!isMethod(method)) throw new MalformedError('A call has no proper method name');
+      if (!isMethod(method)) throw new MalformedError('A call has an invalid method name');
       return { header: { channel, id, method }, length };
     }
     case CHANNEL_REPLY: {
@@ -155,7 +155,7 @@ function readHeader(reader: ByteReader): { header: Header; length: number } {
       return { header: { channel, id, failed: failed === 1 }, length };
     }
     default:
-      throw new MalformedError(`There is no channel ${channel}`);
+      throw new MalformedError(`Unknown channel ${channel}`);
   }
 }
 

@@ -54,18 +54,23 @@ export function checkIntroduction(
   const commands = Number(header(headers, 'leasehold-commands') || '1');
   const expected = header(headers, 'leasehold-peer');
 
-  if (wire === '') return refused(400, 'It does not introduce itself as a Leasehold server');
+  if (wire === '')
+    return refused(
+      400,
+      'The request has no Leasehold handshake headers: check that the client is a Leasehold server',
+    );
   const common = wireInCommon(wire, header(headers, 'leasehold-wire-oldest'));
   if (common === null) {
     return refused(
       426,
-      `Wire version ${wire} met ${WIRE_VERSION} of ${own.server}, and there is none that both speak: upgrade by way of a release ` +
-        'that speaks both, or stop all servers and start the same release everywhere',
+      `No common protocol version: the peer speaks up to ${wire}, ${own.server} up ` +
+        `to ${WIRE_VERSION}; upgrade through a release that speaks both, or stop all ` +
+        'servers and start the same release everywhere',
     );
   }
   const areNumbers = Number.isSafeInteger(incarnation) && Number.isSafeInteger(commands);
   if (!isServerId(server) || !areNumbers || incarnation < 1 || commands < 1) {
-    return refused(400, 'Its server id, incarnation or version of commands is malformed');
+    return refused(400, 'Malformed server id, incarnation or command version in the handshake');
   }
   if (cluster !== own.cluster) {
     return refused(
@@ -77,7 +82,7 @@ export function checkIntroduction(
     return refused(
       409,
       incarnation === own.incarnation
-        ? `${server} met itself: the address of one of its peers leads back to it`
+        ? `${server} connected to itself: the --peer address of another server is its own; correct it`
         : `Two servers claim to be ${server}: give each server an --id of its own`,
     );
   }
@@ -90,7 +95,7 @@ export function checkIntroduction(
   if (expected !== '' && expected !== own.server) {
     return refused(
       421,
-      `Looking for ${expected}, ${server} met ${own.server}: the address of ${expected} leads to ${own.server}`,
+      `${server} wanted to connect to ${expected} and reached ${own.server}: correct the address of ${expected}`,
     );
   }
   if (params !== own.paramsHash) {

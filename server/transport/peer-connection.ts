@@ -104,12 +104,12 @@ export class PeerConnection implements FrameSink {
   #receive(data: unknown, isBinary: boolean): void {
     if (this.#ended) return;
     if (!isBinary || !Array.isArray(data)) {
-      this.close(1003, { reason: 'it sent text where frames are binary', malformed: true });
+      this.close(1003, { reason: 'the peer sent a text frame', malformed: true });
       return;
     }
     if (!this.#dialed) {
       this.close(1002, {
-        reason: 'it sent a frame against the direction of the connection',
+        reason: 'the peer sent a frame on a connection that it may only receive on',
         malformed: true,
       });
       return;
@@ -138,7 +138,7 @@ export class PeerConnection implements FrameSink {
     }
     this.#silentIntervals += 1;
     if (this.#silentIntervals < this.#silentIntervalsMax) return;
-    this.terminate(`nothing was heard for ${this.#silentIntervals} intervals`);
+    this.terminate(`nothing was received for ${this.#silentIntervals} ping intervals`);
   }
 
   #fail(error: Error & { code?: string }): void {

@@ -70,7 +70,7 @@ export class PeerLink {
   prove(connection: PeerConnection, dialed: boolean): void {
     this.#unproven.delete(connection);
     if (this.#retired.has(connection.incarnation)) {
-      connection.terminate('a newer process took its place');
+      connection.terminate('a newer process of the peer is connected');
       return;
     }
     if (connection.incarnation !== this.#incarnation) this.#adopt(connection.incarnation);
@@ -102,7 +102,7 @@ export class PeerLink {
 
   close(): void {
     this.#outgoing?.outbox.flush();
-    const end = { reason: 'this server is ending', malformed: false };
+    const end = { reason: 'this server is shutting down', malformed: false };
     for (const connection of [...this.#unproven]) connection.terminate(end.reason);
     this.#incoming?.close(1001, end);
     this.#outgoing?.connection.close(1001, end);
@@ -117,7 +117,7 @@ export class PeerLink {
       if (this.#retired.size <= RETIRED_MAX) break;
       this.#retired.delete(oldest);
     }
-    const reason = 'the peer was started anew';
+    const reason = 'the peer restarted';
     this.#incoming?.terminate(reason);
     this.#outgoing?.connection.terminate(reason);
     // The last bytes of a process that has died would look like a newer incarnation: the peer introduces itself again.

@@ -168,11 +168,11 @@ export class PeerTransport implements ClusterTransport {
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     socket.on('error', () => socket.destroy());
     if (request.url !== PEER_PATH) {
-      refuseUpgrade(socket, 404, `There is nothing to upgrade to at this path`);
+      refuseUpgrade(socket, 404, 'This path has no protocol to upgrade to');
       return;
     }
     if (this.#closed) {
-      refuseUpgrade(socket, 503, `${this.#self} is ending`);
+      refuseUpgrade(socket, 503, `${this.#self} is shutting down`);
       return;
     }
     const reason = this.#tls === null ? null : falseClaim(request, this.#world.wallMs());
@@ -191,7 +191,7 @@ export class PeerTransport implements ClusterTransport {
     const dialer = this.#dialers.get(server);
     assert(dialer !== undefined, 'Only configured servers are welcome');
     if (dialer.link.isRetired(incarnation)) {
-      const reason = `A newer process has taken the place of ${server}: this one is not heard any more, restart it`;
+      const reason = `A newer process of ${server} has connected, so this one is refused: stop or restart it`;
       this.#refuse(request, socket, { status: 409, reason });
       return;
     }
@@ -308,9 +308,10 @@ export class PeerTransport implements ClusterTransport {
       );
       if (greeting.kind === 'refused') return fail(greeting.refusal.reason);
       const { hello } = greeting;
-      if (hello.server !== dialer.peer) return fail(`The address of ${dialer.peer} leads to ${hello.server}`);
+      if (hello.server !== dialer.peer)
+        return fail(`The address of ${dialer.peer} is that of ${hello.server}: correct it`);
       if (dialer.link.isRetired(hello.incarnation))
-        return fail('It is an older process than the newest one seen');
+        return fail('It is an older process of this server than the newest one that connected');
       incarnation = hello.incarnation;
       dialer.commands = hello.commands;
       socket = response.socket;
@@ -318,7 +319,7 @@ export class PeerTransport implements ClusterTransport {
     });
     ws.on('open', () => {
       if (dialer.ws !== ws) return;
-      if (dialer.removed) return fail('it is no longer one of the servers');
+      if (dialer.removed) return fail('the server was removed from the cluster');
       assert(incarnation !== null && socket !== null, 'A connection opens after its upgrade');
       for (const event of ['error', 'close', 'unexpected-response', 'upgrade']) ws.removeAllListeners(event);
       this.#watch(ws);
@@ -337,7 +338,7 @@ export class PeerTransport implements ClusterTransport {
     const { link, log } = dialer;
     const { pingMs, silentIntervalsMax, connectTimeoutMs, retryMaxMs } = this.#timing;
     const unproven = this.#world.after(connectTimeoutMs, () =>
-      connection.terminate('it gave no sign of life'),
+      connection.terminate('it sent nothing after the handshake'),
     );
     let lasted: Timer | undefined;
     const connection = new PeerConnection(
@@ -424,11 +425,12 @@ export class PeerTransport implements ClusterTransport {
 /** Returns why the certificate does not prove the server id of the request; null if it does. */
 function falseClaim(request: IncomingMessage, wallMs: number): string | null {
   const certified = certifiedServer(request.socket, wallMs);
-  if (certified === null) return 'It shows no certificate of a server';
+  if (certified === null)
+    return 'The connection has no server certificate: check --tls-cert of the connecting server';
   const claims = request.headers['leasehold-server'];
   return claims === certified
     ? null
-    : `Its certificate is of ${certified}, and that is not what it calls itself`;
+    : `The certificate is for ${certified}, the handshake says another server id`;
 }
 
 function strangerKey(request: IncomingMessage): string {

@@ -13,7 +13,7 @@ import { InVain, until } from '../cluster/real-cluster.ts';
 const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
 const OLD_NODE = new URL('old-node.ts', import.meta.url).href;
 const LISTENS = 'server listens';
-const ENDS = 'leases are given back';
+const ENDS = 'releasing leases';
 
 const skip = hasNodeOfItsOwn() ? false : 'the package of Node is not installed';
 

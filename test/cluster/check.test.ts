@@ -102,7 +102,8 @@ test('a file with two member sets is told by status, metrics and check', async (
   await until('status tells of it', async () => {
     const { verdict, reasons } = await cluster.status('s1');
     return (
-      verdict === 'degraded' && reasons.some((reason) => reason.includes(`File ${inode} has two member sets`))
+      verdict === 'degraded' &&
+      reasons.some((reason) => reason.includes(`File ${inode} has conflicting member sets`))
     );
   });
   assert.ok((await cluster.counted('leasehold_view_conflicts')) > 0);

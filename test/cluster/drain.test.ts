@@ -177,6 +177,6 @@ test('one orderly end, however often it is asked for', async () => {
     }
   }
   assert.equal(await ended, 0);
-  assert.match(cluster.log('s1'), /leases are given back/);
+  assert.match(cluster.log('s1'), /releasing leases/);
   await cluster.restart('s1');
 });

@@ -168,7 +168,7 @@ describe('events of a cluster', () => {
     assert.match(
       elected?.text ?? '',
       new RegExp(
-        `^s[123] is the primary of \\{file\\} now, epoch \\d+: the lease of ${primary} had ended \\d+ ms before`,
+        `^s[123] became primary of \\{file\\} in epoch \\d+: the lease of ${primary} had ended \\d+ ms before`,
       ),
     );
     const again = new Watch(cluster.url(told));

@@ -24,7 +24,8 @@ test('the catalog comes to three servers as they join, and its first one can go'
   await until('status says on how few servers names are', async () => {
     const { verdict, reasons } = await cluster.status('s2');
     return (
-      verdict === 'degraded' && reasons.some((reason) => reason.startsWith('Names are on 1 of 2 servers'))
+      verdict === 'degraded' &&
+      reasons.some((reason) => reason.startsWith('The catalog is on 1 of 2 servers'))
     );
   });
   await cluster.join('s3', ['s1']);

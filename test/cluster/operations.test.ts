@@ -399,7 +399,7 @@ test('a trace goes with a request from server to server', async () => {
     cluster.ids
       .flatMap((id) => cluster.log(id).trim().split('\n'))
       .map((line) => JSON.parse(line) as Line)
-      .filter(({ trace_id, msg }) => trace_id === traceId && msg === 'request traced');
+      .filter(({ trace_id, msg }) => trace_id === traceId && msg === 'request (sampled trace)');
   const received = () => lines().filter(({ parent_id }) => parent_id === sender);
   await until('each request is logged', async () => received().length === cluster.ids.length);
   const forwarded = lines().filter(({ parent_id }) => parent_id !== sender);

@@ -190,7 +190,7 @@ test('nothing in a snapshot can be changed', async () => {
     ['mkdir', 'main@kept:/d'],
     ['mv', 'main@kept:/kept', 'main@kept:/other'],
   ])
-    assert.match((await runCli(words, { env })).stderr, /a snapshot stays as it is/);
+    assert.match((await runCli(words, { env })).stderr, /snapshots are read-only/);
 });
 
 test('a file comes back from a snapshot by a copy that the servers make', async () => {

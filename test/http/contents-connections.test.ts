@@ -182,7 +182,9 @@ test('a body that breaks off is no body, and the next connection is as good as t
   socket.destroy();
   await closed;
   while (served.failures.length === 0) await new Promise((resolve) => setImmediate(resolve));
-  assert.deepEqual(served.failures, ['The body ended before it was complete']);
+  assert.deepEqual(served.failures, [
+    'The body is incomplete: the connection ended early; send the request again',
+  ]);
   const response = await writesTo(context, served.url).request(written([bytesOf(9)]));
   assert.equal(await response.body.text(), digestOf(bytesOf(9)));
 });

@@ -61,7 +61,7 @@ describe('which pages a browser lets talk to a server', () => {
       assert.equal(preflight.headers['access-control-allow-origin'], undefined);
       const write = await ask(base, 'PUT', '/v1/files/main/evil', { headers: { origin }, body: 'x' });
       assert.equal(write.status, 400);
-      assert.match(problemIn(write).detail, /is no server of this cluster/);
+      assert.match(problemIn(write).detail, /is not a server of this cluster/);
       assert.equal((await ask(base, 'GET', '/v1/files/main/evil')).status, 404);
     });
   }

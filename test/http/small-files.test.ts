@@ -127,7 +127,7 @@ test('a form of which a file is refused names those that are stored, and leaves 
   };
   const answer = await ask(cluster.server(0).url, 'POST', '/v1/files/main/', form);
   assert.equal(answer.status, 507);
-  assert.match(answer.text, /these files are stored: \\"a\\"/);
+  assert.match(answer.text, /Stored so far: \\"a\\"/);
   assert.equal(collected(cluster), 2);
 });
 

@@ -69,7 +69,7 @@ describe('status over HTTP', () => {
         (servers[1] as { status: object }).status = { state: 'recovering', recoveringMs: 4200 };
       },
       verdict: 'degraded',
-      reason: /^Server s2 waits 4\.2 s more/m,
+      reason: /^Server s2 is in its recovery wait for another 4\.2 s,/m,
     },
     {
       name: 'a clock is wrong',
@@ -77,7 +77,7 @@ describe('status over HTTP', () => {
         (servers[1] as { status: object }).status = { state: 'clock-fault' };
       },
       verdict: 'degraded',
-      reason: /^The clock of server s2 is out of bounds/m,
+      reason: /^Server s2 takes part in no lease: its clock jumped/m,
     },
     {
       name: 'two servers are gone',
@@ -86,7 +86,7 @@ describe('status over HTTP', () => {
         await servers[2]?.app.close();
       },
       verdict: 'down',
-      reason: /^1 of the catalog's 3 servers serve, and 2 are needed$/m,
+      reason: /^Only 1 of the catalog's 3 servers are available, and 2 are needed: start the missing ones$/m,
     },
     {
       name: 'the catalog has no primary',
@@ -94,7 +94,7 @@ describe('status over HTTP', () => {
         target.catalogPrimary = null;
       },
       verdict: 'degraded',
-      reason: /^The catalog has no primary/m,
+      reason: /^The catalog currently has no primary/m,
     },
     {
       name: 'replicas are behind',
@@ -103,7 +103,7 @@ describe('status over HTTP', () => {
         (servers[1] as { status: object }).status = { underReplicated: [5] };
       },
       verdict: 'degraded',
-      reason: /^2 files have fewer current replicas/m,
+      reason: /^2 files are under-replicated/m,
     },
     {
       name: 'a member of the catalog has no replica of it',
@@ -111,7 +111,7 @@ describe('status over HTTP', () => {
         (servers[1] as { status: object }).status = { catalogReplica: 'missing' };
       },
       verdict: 'degraded',
-      reason: /^Server s2 is to hold the catalog and has no replica of it yet/m,
+      reason: /^The catalog replica of server s2 is still being created/m,
     },
     {
       name: 'two members of the catalog have no replica of it',
@@ -119,7 +119,7 @@ describe('status over HTTP', () => {
         for (const at of [0, 1]) (servers[at] as { status: object }).status = { catalogReplica: 'missing' };
       },
       verdict: 'down',
-      reason: /^1 of the catalog's 3 servers serve, and 2 are needed/m,
+      reason: /^Only 1 of the catalog's 3 servers are available, and 2 are needed/m,
     },
     {
       name: 'leases under names have one voter',
@@ -128,7 +128,7 @@ describe('status over HTTP', () => {
         (servers[0] as { status: object }).status = { namedLeases };
       },
       verdict: 'degraded',
-      reason: /^Leases under names are decided by one server alone/m,
+      reason: /^Named leases have only one voter/m,
     },
     {
       name: 'a server has too few descriptors',
@@ -144,7 +144,7 @@ describe('status over HTTP', () => {
         (servers[1] as { status: object }).status = { lag: { files: 2, versions: 3, bytes: 0 } };
       },
       verdict: 'degraded',
-      reason: /^Replicas of files that are not in use are behind/m,
+      reason: /^Replicas of idle files are behind/m,
     },
   ];
   for (const { name, arrange, verdict, reason } of cases) {
@@ -190,9 +190,15 @@ describe('status over HTTP', () => {
     const silent = await ask(base, 'GET', '/readyz?verbose');
     assert.equal(silent.status, 503);
     assert.match(silent.text, /^\[\+\]storage ok$/m);
-    assert.match(silent.text, /^\[-\]leases failed: Server s1 waits 3\.1 s more/m);
-    assert.match(silent.text, /^\[-\]catalog-replica failed: This server is to hold the catalog/m);
-    assert.match(silent.text, /^\[-\]registration failed: The catalog does not know/m);
+    assert.match(silent.text, /^\[-\]leases failed: Server s1 is in its recovery wait for another 3\.1 s,/m);
+    assert.match(
+      silent.text,
+      /^\[-\]catalog-replica failed: This server's replica of the catalog is still being created/m,
+    );
+    assert.match(
+      silent.text,
+      /^\[-\]registration failed: This server is not yet registered with the catalog/m,
+    );
     assert.match(silent.text, /\nnot ready\n$/);
   });
 

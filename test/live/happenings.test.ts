@@ -49,7 +49,7 @@ describe('what a server tells of itself', () => {
     const [told] = happenings.after(0);
     assert.equal(
       told?.text,
-      's2 is the primary of {file} now, epoch 3: the lease of s1 had ended 104 ms before, and a majority promised; the reset took 6 ms.',
+      's2 became primary of {file} in epoch 3: the lease of s1 had ended 104 ms before; the reset took 6 ms.',
     );
     assert.deepEqual(
       { kind: told?.kind, file: told?.file, epoch: told?.epoch, id: told?.id, atMs: told?.atMs },
@@ -58,15 +58,15 @@ describe('what a server tells of itself', () => {
   });
 
   for (const [title, arrange, expected] of [
-    ['given back', (o: Observer) => o.leaseLearned(FILE, S1, 9_000), /: s1 had given its lease back, and/],
-    ['never heard of', () => undefined, /: nobody held its lease, and/],
+    ['given back', (o: Observer) => o.leaseLearned(FILE, S1, 9_000), /: s1 had released its lease;/],
+    ['never heard of', () => undefined, /: the lease had no holder;/],
     [
       'its own',
       (o: Observer) => {
         o.leaseChanged(FILE, 900);
         o.leaseChanged(FILE, 0);
       },
-      /: its own lease before was over, and/,
+      /: its own earlier lease had expired;/,
     ],
   ] as const) {
     test(`the lease before was ${title}`, () => {
@@ -93,7 +93,7 @@ describe('what a server tells of itself', () => {
     observer.marked(replica(4), 'deposed', 's1 has promised 4@s3');
     const { kind, epoch, text } = happenings.after(1)[0] ?? {};
     assert.deepEqual({ kind, epoch }, { kind: 'fenced', epoch: 3 });
-    assert.match(text ?? '', /s1 has promised 4@s3: nothing of epoch 3 is acknowledged any more/);
+    assert.match(text ?? '', /\(s1 has promised 4@s3\); no write of epoch 3 is acknowledged any more/);
   });
 
   test('a server is silent and back, and a majority is lost and found, once each', () => {
@@ -131,7 +131,7 @@ describe('what a server tells of itself', () => {
     assert.equal(happenings.last, 6);
     time.nowMs += 1_000;
     assert.equal(happenings.last, 7);
-    assert.match(happenings.after(6)[0]?.text ?? '', /with 9994 files more/);
+    assert.match(happenings.after(6)[0]?.text ?? '', /^9994 more events of this kind/);
   });
 
   test('a server that is drained says so once, and once when it holds nothing any more', () => {
@@ -139,8 +139,8 @@ describe('what a server tells of itself', () => {
     for (const state of ['in', 'draining', 'draining', 'out', 'out'] as const)
       observer.membershipChanged(state);
     assert.deepEqual(texts(), [
-      's2 is being drained: each of its replicas stays until another server has it whole.',
-      's2 holds nothing any more and may be switched off: every file has its replicas elsewhere.',
+      's2 is draining: each of its replicas stays until another server has a complete one.',
+      's2 has no replica left and can be switched off.',
     ]);
   });
 

@@ -43,7 +43,7 @@ export interface Death {
 
 /** @returns whether it ended because its disk refused to write: that is allowed, a mistake of its own code never is */
 export function isOfFullDisk({ log }: Death): boolean {
-  return /ENOSPC|SQLITE_FULL|disk is full/.test(log) && !log.includes('its own code failed');
+  return /ENOSPC|SQLITE_FULL|disk is full/.test(log) && !log.includes('server stops: internal error');
 }
 
 /** Servers to be broken: each with an address, a disk and a wall clock of its own. */

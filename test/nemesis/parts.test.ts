@@ -133,7 +133,9 @@ test('what did not happen, or should not have, fails a run', async () => {
 test('a full disk excuses a server that ends, but not its own mistakes', () => {
   const death = (log: string) => ({ id: 's1', how: 'exit code 1', log });
   assert.ok(isOfFullDisk(death('the log of the index: ENOSPC')));
-  assert.ok(!isOfFullDisk(death('a replica fails: disk is full\nserver ends: its own code failed')));
+  assert.ok(
+    !isOfFullDisk(death('a replica fails: disk is full\nserver stops: internal error; please report it')),
+  );
   assert.ok(!isOfFullDisk(death('no such file')));
 });
 

@@ -139,7 +139,7 @@ test('a server starts on a full disk, and collects garbage', {
         .filter((name) => name.endsWith('.dat')).length;
     const before = containers();
     await cluster.restart('s2');
-    assert.match(cluster.log('s2'), /the space that was reserved for a start is used/);
+    assert.match(cluster.log('s2'), /the disk is full: starting with the reserved space/);
     await until('what was deleted is gone', async () => containers() <= before - 3);
     await isThere(cluster, 's2', 'd', 100);
 
@@ -198,8 +198,8 @@ for (const [what, { fail, skip }] of Object.entries(FAILURES)) {
         return true;
       });
       assert.equal((await ask(cluster.url('s2'), 'GET', '/readyz')).status, 500);
-      assert.match(cluster.log('s2'), /the disk failed: this server lets its leases end/);
-      await hasTold(cluster, 's2', /^The disk of s2 has failed \(Cannot .+\): it lets its leases end/);
+      assert.match(cluster.log('s2'), /the disk failed: this server lets its leases expire/);
+      await hasTold(cluster, 's2', /^The disk of s2 failed \(Cannot .+\): it lets its leases expire/);
       await cluster.kill('s2');
       disk.repower();
       await cluster.restart('s2');
@@ -236,13 +236,13 @@ test('a backup whose disk is full lags, and catches up', { timeout: 240_000 }, a
     const full = await cluster.status('s1');
     assert.equal(full.verdict, 'degraded');
     assert.ok(full.reasons.some((reason) => reason.startsWith('The disk of server s2 is full')));
-    await hasTold(cluster, 's2', /^The disk of s2 is nearly full: its files are left to servers with room/);
+    await hasTold(cluster, 's2', /^The disk of s2 is nearly full: other servers become primary of its files/);
     fs.rmSync(filler);
     for (const name of ['b', 'c', 'd']) await cluster.current(`main/${name}`, 60_000);
     await isThere(cluster, 's2', 'd', 100);
     const own = (await cluster.status('s2')).servers.find(({ id }) => id === 's2');
     assert.equal(own?.state, 'serving', 'A full disk is no failed one');
-    await hasTold(cluster, 's2', /^The disk of s2 has room again\.$/);
+    await hasTold(cluster, 's2', /^The disk of s2 has free space again\.$/);
   } finally {
     await cluster.kill('s2');
     disk?.remove();

@@ -142,7 +142,7 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
         const after = await scrubbed();
         for (const id of cluster.ids) assert.deepEqual(told(after, id).unrepairable, [], id);
         const { text } = await ask(cluster.url('s1'), 'GET', '/v1/events/self');
-        return text.includes('Object 0 of {file} was damaged on the disk of s1: its checksum told');
+        return text.includes('Object 0 of {file} was damaged on the disk of s1: the checksum revealed it');
       },
       90_000,
     );

@@ -99,7 +99,7 @@ test('one token has so many requests under way, streams included, and the others
   const refused = await as('greedy', 'GET', '/v1/status');
   assert.equal(refused.status, 503);
   assert.equal(JSON.parse(refused.text).code, 'busy');
-  assert.match(refused.text, /has 6 requests under way at this server already/);
+  assert.match(refused.text, /has 6 open requests at this server, the maximum/);
   assert.equal((await as('reader', 'GET', '/v1/status')).status, 200);
   for (const socket of streams) socket.destroy();
   let status: number = refused.status;

@@ -226,7 +226,7 @@ test('one client sends as many uploads as it leaves free for others', {
   const all = await Promise.all(Array.from({ length: 33 }, () => upload('127.0.0.2')));
   const refused = await Promise.race(all.map((socket) => answerTo(socket, '}')));
   assert.match(refused, /^HTTP\/1\.1 503 /);
-  assert.match(refused, /"127\.0\.0\.2\\" has 32 uploads under way, and 32 of 64 are/);
+  assert.match(refused, /Too many concurrent uploads: \\"127\.0\.0\.2\\" has 32, and 32 of 64 are in use/);
   const other = await upload('127.0.0.3');
   other.write('whole');
   assert.match(await answerTo(other, '\r\n\r\n'), /^HTTP\/1\.1 20[14] /);

@@ -149,8 +149,7 @@ test('a server whose certificate is revoked is none of the servers, until it has
   await until('s3 is cut off', async () => (await peers()) === '0');
   assert.equal((await put('without-s3')).status, 201, 'a majority goes on');
   assert.ok(
-    cluster.lines(({ msg }) => msg === 'the certificate of this server is revoked: the others refuse it')
-      .length,
+    cluster.lines(({ msg }) => msg?.startsWith('the certificate of this server is revoked') === true).length,
   );
   // It dials as often as it likes.
   const refusals = () => cluster.lines(({ reason }) => /is revoked/.test(String(reason))).length;
@@ -352,12 +351,12 @@ test('a client is out when its certificate ends, and not at its next connection'
 test('what ends soon is told every day, in the log, in what happened and in a metric', async () => {
   const files = await cluster.authority.server('s2', { lifeMs: 3 * DAY_MS });
   assert.ok(cluster.server('s2').reload());
-  const lines = cluster.lines(({ msg }) => /certificate of this server ends soon/.test(msg));
+  const lines = cluster.lines(({ msg }) => /certificate of this server expires soon/.test(msg));
   assert.ok(lines.some(({ server }) => server === 's2'));
   assert.ok(!lines.some(({ server }) => server === 's1' && lines.length === 1));
   const { text } = await ask(cluster, 'GET', '/v1/events/self', { shown: root, at: 's2' });
   assert.match(text, /"certificate-ends"/);
-  assert.match(text, /The certificate of s2 ends in 2 days: nobody can connect to it after that/);
+  assert.match(text, /The certificate of s2 expires in 2 days: then no client or server can connect to it/);
   const metrics = (await ask(cluster, 'GET', '/metrics', { shown: root, at: 's2' })).text;
   const [, end = ''] =
     /leasehold_certificate_end_timestamp_seconds\{whose="server"\} (\S+)/.exec(metrics) ?? [];

@@ -129,7 +129,7 @@ test('what is wrong with a file of secrets is told without a word of it', async 
     ...keyArgs,
   ]);
   assert.equal(server.code, 2);
-  assert.match(server.stderr, /there is no key in it/);
+  assert.match(server.stderr, /contains no unencrypted PEM private key/);
   assert.ok(!server.stderr.includes(secret), server.stderr);
 });
 
@@ -154,7 +154,7 @@ test('a server process reads certificate and tokens again at SIGHUP, and goes on
   await said('the tokens are reloaded');
   writeFileSync(file('tokens.json'), 'not what it should be');
   child.kill('SIGHUP');
-  await said('the tokens are not reloaded');
+  await said('cannot reload the tokens');
   child.kill('SIGTERM');
   const [code] = await once(child, 'exit');
   assert.equal(code, 0, 'it went on until it was told to end');

@@ -102,7 +102,7 @@ test('a replica that is being made is not taken into use by a message that comes
   const payload = new ByteWriter(4 + frame.length).uint32(OBJECT_BYTES).raw(frame).finish();
   a.host.receive(b.id, CHANNEL_REPLICA_VIEW, payload);
   assert.equal(a.host.loaded(FILE), null);
-  assert.throws(() => a.host.create(FILE, cluster.view, OBJECT_BYTES), /being made/);
+  assert.throws(() => a.host.create(FILE, cluster.view, OBJECT_BYTES), /being created/);
   gate.resolve();
   assert.deepEqual(await bearing, [null]);
 });

@@ -329,7 +329,7 @@ test('a command is given only if all members that are there know what it means',
         ['c', 1],
       ]),
       {
-        ...{ code: 'precondition-failed', message: /^Server c runs a release that does not know this/ },
+        ...{ code: 'precondition-failed', message: /^Server c runs a release without the command/ },
         details: { outdated: ['c'] },
       },
     );

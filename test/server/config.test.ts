@@ -91,7 +91,10 @@ test('a server that joins a cluster names only itself', () => {
   assert.deepEqual(behind.listen, { host: '127.0.0.1', port: 7404 });
   assert.match(refusal(join), /No servers are given/);
   assert.match(refusal([...join, ...PEERS, '--peer', 's4=127.0.0.1:7404']), /--join together with --peer/);
-  assert.match(refusal([...join, '--listen', '0.0.0.0:7404']), /nobody can be found there; add --peer s4=/);
+  assert.match(
+    refusal([...join, '--listen', '0.0.0.0:7404']),
+    /other servers cannot connect to this address; add --peer s4=/,
+  );
   assert.match(refusal(['--id', 's4', '--data', '/d', '--join', 'ftp://x']), /base URLs of servers/);
   assert.match(refusal([...GOOD, '--zone', 'a b']), /a zone has 1 to 63/);
   assert.match(refusal([...GOOD, '--direct-writes', 'never']), /--direct-writes "never": write auto or off/);
@@ -222,19 +225,19 @@ const REFUSALS: [string, readonly string[], Env, string][] = [
     'no duration',
     [...GOOD, '--lease', '5'],
     {},
-    'Cannot use --lease "5": it is no duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
+    'Cannot use --lease "5": invalid duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
   ],
   [
     'no duration in the environment',
     GOOD,
     { LEASEHOLD_CLOCK_SKEW: 'often' },
-    'Cannot use LEASEHOLD_CLOCK_SKEW "often": it is no duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
+    'Cannot use LEASEHOLD_CLOCK_SKEW "often": invalid duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
   ],
   [
     'no skew',
     [...GOOD, '--clock-skew', '0s'],
     {},
-    'Cannot use --clock-skew "0s": it is no duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
+    'Cannot use --clock-skew "0s": invalid duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
   ],
   [
     'a lease too short for the skew',
@@ -276,13 +279,13 @@ const REFUSALS: [string, readonly string[], Env, string][] = [
     'a peer nowhere',
     [...GOOD, '--peer', 's4=0.0.0.0:7404'],
     {},
-    'Cannot use --peer "s4=0.0.0.0:7404": nobody can be found at 0.0.0.0; write the address that others use, and --listen 0.0.0.0:7404',
+    'Cannot use --peer "s4=0.0.0.0:7404": other servers cannot connect to 0.0.0.0; write the address that they use, and --listen 0.0.0.0:7404',
   ],
   [
     'an id twice',
     [...GOOD, '--peer', 's3=127.0.0.1:7404'],
     {},
-    'Cannot use --peer "s3=127.0.0.1:7404": server s3 is given twice',
+    'Cannot use --peer "s3=127.0.0.1:7404": server s3 appears twice',
   ],
   [
     'an address twice',
@@ -300,19 +303,19 @@ const REFUSALS: [string, readonly string[], Env, string][] = [
     'an address that others do not look at',
     [...GOOD, '--listen', '127.0.0.1:7409'],
     {},
-    'Cannot use --listen "127.0.0.1:7409": the others look for s1 at 127.0.0.1:7401; make --listen and --peer s1=… agree',
+    'Cannot use --listen "127.0.0.1:7409": other servers connect to s1 at 127.0.0.1:7401; make --listen and --peer s1=… agree',
   ],
   [
     'an open network',
     ['--id', 's1', '--data', 'd', '--peer', 's1=10.1.2.3:7401'],
     {},
-    `Cannot use address 10.1.2.3:7401: it leaves this machine, and without TLS and tokens whoever reaches it could read and change everything. This makes what is needed:
+    `Cannot use address 10.1.2.3:7401: it is reachable from other machines, and without TLS and tokens every client could read and change everything. These commands create both:
   leasehold cert create-ca --dir certs
   leasehold cert create-node s1 --host 10.1.2.3 --dir certs
   leasehold token create me --role admin --tokens certs/tokens.json --out certs/me.token
 Then add
   --tls-cert certs/s1.pem --tls-key certs/s1-key.pem --tls-ca certs/ca.pem --tokens certs/tokens.json
-Or use loopback addresses; or give --insecure-network on a network that you trust wholly, such as a private container network or a tunnel`,
+Or use loopback addresses, or give --insecure-network on a trusted network, such as a private container network or a tunnel`,
   ],
   [
     'TLS by halves',
@@ -324,7 +327,7 @@ Or use loopback addresses; or give --insecure-network on a network that you trus
     'tokens in the clear',
     [...GOOD, '--tokens', 'tokens.json'],
     {},
-    'Cannot use --tokens without TLS: tokens would travel in the clear; add --tls-cert, --tls-key and --tls-ca',
+    'Cannot use --tokens without TLS: tokens would be sent in clear text; add --tls-cert, --tls-key and --tls-ca',
   ],
   [
     'a rate without a unit',
@@ -336,13 +339,13 @@ Or use loopback addresses; or give --insecure-network on a network that you trus
     'a stranger in the catalog',
     [...GOOD, '--catalog-members', 's1,s7'],
     {},
-    'Cannot use --catalog-members "s1,s7": "s7" is none of the servers s1, s2, s3',
+    'Cannot use --catalog-members "s1,s7": unknown server "s7"; the servers are s1, s2, s3',
   ],
   [
     'a member twice',
     [...GOOD, '--catalog-members', 's1,s1'],
     {},
-    'Cannot use --catalog-members "s1,s1": s1 is named twice',
+    'Cannot use --catalog-members "s1,s1": s1 appears twice',
   ],
   [
     'a bad cluster name',
@@ -405,7 +408,7 @@ for (const [text, message] of [
   ['lease = 5', 'Cannot use "lease" in c.toml: it must be text in quotes, such as lease = "5s"'],
   [
     'lease = "5"',
-    'Cannot use "lease" in c.toml "5": it is no duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
+    'Cannot use "lease" in c.toml "5": invalid duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
   ],
   ['insecure-network = "yes"', 'Cannot use "insecure-network" in c.toml: it must be true or false'],
   [
@@ -517,7 +520,7 @@ test('an address outside of this machine takes TLS and tokens, or a word', () =>
   const tls = ['--tls-cert', 'c', '--tls-key', 'k', '--tls-ca', 'a'];
   const read = (...flags: string[]) => readConfig([...open, ...flags], {}, () => '');
   assert.throws(() => read(), ConfigurationError);
-  assert.throws(() => read(...tls), /without tokens whoever reaches it/);
+  assert.throws(() => read(...tls), /without tokens every client/);
   const config = read(...tls, '--tokens', 't');
   assert.deepEqual(config.tls, { cert: 'c', key: 'k', ca: 'a' });
   assert.deepEqual([...config.urls.values()], ['https://10.1.2.3:7401']);

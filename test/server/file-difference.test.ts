@@ -314,7 +314,7 @@ test('an object that a silent server may have whole is not given up', async () =
   wire.fault = (server, _method, serve) =>
     server === 'second' ? Promise.reject(new Error('It is away')) : serve();
   const bringing = wire.bring(target, 'source', ['second']);
-  await assert.rejects(bringing, { code: 'integrity', message: /object 13 whole/ });
+  await assert.rejects(bringing, { code: 'integrity', message: /Object 13 of file/ });
   assert.ok(wire.messages < 10, `${wire.messages} messages`);
 });
 

@@ -395,7 +395,7 @@ test('what full disks hold up is told by their names', async (t) => {
   for (const { id } of [b, c]) cluster.full.add(id);
   await assert.rejects(writing, {
     code: 'no-majority',
-    message: /no room on the disk of b, c/,
+    message: /no space on the disk of b, c/,
     details: { unreachable: [], retryAfterMs: 1_000 },
   });
   assert.deepEqual(cluster.fatal, []);

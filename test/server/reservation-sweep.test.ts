@@ -160,7 +160,7 @@ test('a file whose contents are older than the catalog knows is settled ever mor
   // In rounds 2, 4, 8, 16, 32 and 64.
   assert.equal(world.settled.length, 6);
   const what =
-    'the catalog has contents 1.1 of 100 bytes, and its replicas have contents 0.3 of 100 bytes, as after a loss of power: its next write ends that';
+    'the catalog has contents 1.1 of 100 bytes and the replicas have contents 0.3 of 100 bytes, after a power loss; the next write corrects this';
   const found = { file, server: 's1', path: 'main:/lost', kind: 'catalog-ahead', what };
   assert.deepEqual(await findings(), [found]);
   assert.deepEqual(await findings(file), []);

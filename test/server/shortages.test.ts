@@ -25,14 +25,14 @@ test('connections and descriptors that run out are reported once, until there ar
   assert.deepEqual(await after(() => undefined), []);
   assert.match(
     (await after(() => Object.assign(connections, { count: 90 }))).join(),
-    /nearly all 100 connections/,
+    /nearly all of its 100 connections/,
   );
   assert.equal((await after(() => Object.assign(connections, { count: 85 }))).length, 1, 'not yet enough');
   assert.deepEqual(await after(() => Object.assign(connections, { count: 79 })), []);
   const open = await after(() => {
     descriptors = { open: 900, max: 1_000 };
   });
-  assert.match(open.join(), /nearly all 1000 descriptors/);
+  assert.match(open.join(), /nearly all of its 1000 file descriptors/);
   await after(() => {
     descriptors = null;
   });

@@ -292,7 +292,7 @@ describe('data folder', () => {
     const meta = path.join(folder, 'META');
     const text = fs.readFileSync(meta, 'utf8');
     fs.writeFileSync(meta, text.replace('"format": 1', '"format": 9'));
-    assert.throws(() => DataFolder.open(folder, FOLDER), refused('unknown-format', /format 9/));
+    assert.throws(() => DataFolder.open(folder, FOLDER), refused('unknown-format', /format is 9/));
     fs.writeFileSync(meta, text.slice(0, 30));
     assert.throws(() => DataFolder.open(folder, FOLDER), refused('damaged', /META/));
     fs.writeFileSync(meta, text.replace('"startCounter"', '"other"'));
@@ -311,7 +311,7 @@ describe('data folder', () => {
   test('refuses a folder that it may not write to', async (t) => {
     if (process.getuid?.() !== 0) {
       fs.mkdirSync(folder, { mode: 0o500 });
-      assert.throws(() => DataFolder.open(folder, FOLDER), refused('not-writable', /may not write/));
+      assert.throws(() => DataFolder.open(folder, FOLDER), refused('not-writable', /no write permission/));
       return;
     }
     // Root may write anywhere but to a read-only file system.
@@ -319,7 +319,7 @@ describe('data folder', () => {
     const tmpfs = mounted(folder, ['-t', 'tmpfs', '-o', 'ro', 'tmpfs']);
     if (tmpfs === null) return t.skip('mount is not allowed here');
     try {
-      assert.throws(() => DataFolder.open(folder, FOLDER), refused('not-writable', /may not write/));
+      assert.throws(() => DataFolder.open(folder, FOLDER), refused('not-writable', /no write permission/));
     } finally {
       tmpfs.unmount();
     }

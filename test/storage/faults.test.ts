@@ -156,7 +156,10 @@ describe('disk store with a failing disk', () => {
   test('what follows a write for which no room is left is refused with it', async (context) => {
     await write(1, 0, pattern(1000, 1));
     const refused = context.mock.method(fixture.store.reserve, 'assertFor', () => {
-      throw new ServiceError('no-space', 'The disk is full but for what is kept for names');
+      throw new ServiceError(
+        'no-space',
+        'The disk is full; only the reserve for names and promises is left: delete files or add space',
+      );
     });
     const outcomes = await Promise.allSettled([
       write(2, 0, pattern(1000, 2)),

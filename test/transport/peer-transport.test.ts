@@ -86,11 +86,14 @@ test('who does not belong is refused with status and reason, and logged once', {
   await alone(async (_peer, port, lines) => {
     const cases: [Record<string, string>, RegExp][] = [
       [{ 'leasehold-cluster': 'other' }, /^403 s2 belongs to cluster "other" and s1 to "test"/],
-      [{ 'leasehold-wire': '1' }, new RegExp(`^426 Wire version 1 met ${WIRE_VERSION} of s1`)],
+      [
+        { 'leasehold-wire': '1' },
+        new RegExp(`^426 No common protocol version: the peer speaks up to 1, s1 up to ${WIRE_VERSION};`),
+      ],
       [
         { 'leasehold-wire': `${WIRE_VERSION + 3}`, 'leasehold-wire-oldest': `${WIRE_VERSION + 1}` },
         new RegExp(
-          `^426 Wire version ${WIRE_VERSION + 3} met ${WIRE_VERSION} of s1, and there is none that both speak`,
+          `^426 No common protocol version: the peer speaks up to ${WIRE_VERSION + 3}, s1 up to ${WIRE_VERSION};`,
         ),
       ],
       [{ 'leasehold-wire': 'two' }, /^426 /],
@@ -100,10 +103,10 @@ test('who does not belong is refused with status and reason, and logged once', {
         /^403 Server s7 is not in the configuration of s1: add --peer s7=HOST:PORT/,
       ],
       [{ 'leasehold-server': 's1' }, /^409 Two servers claim to be s1/],
-      [{ 'leasehold-server': '../x' }, /^400 Its server id, incarnation or version of commands is malformed/],
+      [{ 'leasehold-server': '../x' }, /^400 Malformed server id, incarnation or command version/],
       [{ 'leasehold-incarnation': '-1' }, /^400 /],
       [{ 'leasehold-incarnation': '9007199254740993' }, /^400 /],
-      [{ 'leasehold-peer': 's3' }, /^421 Looking for s3, s2 met s1/],
+      [{ 'leasehold-peer': 's3' }, /^421 s2 wanted to connect to s3 and reached s1/],
       [{ 'leasehold-params': 'q' }, /^409 The parameters of s2 and s1 differ: --lease/],
     ];
     for (const [change, expected] of cases) {
@@ -163,7 +166,7 @@ test('an address that leads to another server is told apart', { timeout: 20_000 
   const b = await startPeer({ server: B, peers: wrong, handlers: new Recorder(), log });
   try {
     await eventually(
-      () => lines.some(({ peer, reason }) => peer === 's3' && reason?.includes('leads to s1') === true),
+      () => lines.some(({ peer, reason }) => peer === 's3' && reason?.includes('reached s1') === true),
       's2 says that the address of s3 leads to s1',
     );
   } finally {
@@ -213,11 +216,11 @@ function frame(...payload: number[]): Uint8Array {
 }
 
 for (const [what, bytes, reason] of [
-  ['a channel that does not exist', frame(9, 0, 0, 0, 0), /There is no channel 9/],
+  ['a channel that does not exist', frame(9, 0, 0, 0, 0), /Unknown channel 9/],
   ['a record longer than its frame', frame(1, 10, 0, 0, 0, 1, 2), /10 bytes are needed where 2 are left/],
   ['half a record header', frame(1, 10), /4 bytes are needed where 1 are left/],
   ['a record that claims 4 GiB', frame(1, 255, 255, 255, 255), /claims 4294967295 bytes/],
-  ['a call without a method', frame(3, 0, 0, 0, 0, 1, 0, 0, 0, 0), /no proper method name/],
+  ['a call without a method', frame(3, 0, 0, 0, 0, 1, 0, 0, 0, 0), /invalid method name/],
   ['a reply with an impossible outcome', frame(4, 0, 0, 0, 0, 1, 0, 0, 0, 7), /the outcome 7/],
   // A frame header with a 64-bit length of 4 GiB.
   [
@@ -227,7 +230,7 @@ for (const [what, bytes, reason] of [
   ],
   ['a reserved opcode', Uint8Array.of(0x83, 0), /invalid opcode/],
   ['noise', Buffer.from('GET / HTTP/1.1\r\n\r\n'), /.+/],
-  ['text', Uint8Array.of(0x81, 2, 0x68, 0x69), /text where frames are binary/],
+  ['text', Uint8Array.of(0x81, 2, 0x68, 0x69), /sent a text frame/],
 ] as const) {
   test(`a malformed frame costs its connection, not the server: ${what}`, { timeout: 20_000 }, async () => {
     const peers = await freeAddresses(A, B);
@@ -350,7 +353,7 @@ test('a newer process takes over; the older one is not heard any more', { timeou
     assert.equal(a.transport.incarnationOf(B), 10);
     assert.deepEqual(heard.changes, ['+s2', '-s2', '+s2']);
     await eventually(
-      () => theirs.lines.some(({ reason }) => /A newer process has taken the place of s2/.test(reason ?? '')),
+      () => theirs.lines.some(({ reason }) => /A newer process of s2 has connected/.test(reason ?? '')),
       'the older one is told',
     );
     first.transport.send(A, CHANNEL_LEASE, Uint8Array.of(1));

@@ -219,13 +219,13 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     assert.notEqual(await told.textContent(), killed, 'Another server tells');
     const log = page.getByRole('log');
     await log
-      .getByText(new RegExp(`^${killed} is silent, as s[123] notices`))
+      .getByText(new RegExp(`^s[123] lost its connection to ${killed}`))
       .first()
       .waitFor(WAIT);
     await log
       .getByText(
         new RegExp(
-          `is the primary of main:/slots now, epoch \\d+: the lease of ${killed} had ended \\d+ ms before`,
+          `became primary of main:/slots in epoch \\d+: the lease of ${killed} had ended \\d+ ms before`,
         ),
       )
       .waitFor(WAIT);
@@ -263,7 +263,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     }
     await page
       .getByRole('log')
-      .getByText(/s[123] stood still for \d/)
+      .getByText(/s[123] was paused for \d/)
       .first()
       .waitFor(WAIT);
   });

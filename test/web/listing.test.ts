@@ -78,7 +78,7 @@ describe('the page of a directory in a real browser', { skip: NO_BROWSER }, () =
     }`);
     await page
       .getByRole('status')
-      .getByText('below was not stored: "main:/docs/below" is a directory')
+      .getByText('Cannot upload below: "main:/docs/below" is a directory')
       .waitFor();
     assert.ok(
       errors.every((error) => error.includes('409')),

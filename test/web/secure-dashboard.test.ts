@@ -133,7 +133,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     assert.equal(await page.locator('.server').count(), 0);
     assert.equal(await page.getByRole('table').count(), 0);
     await enter(page, tokenOf('reader').replace(/...$/, 'xyz'));
-    await dialog.getByText('The token is unknown, revoked, or has ended.').waitFor(WAIT);
+    await dialog.getByText('The token is unknown, revoked or expired: use another one.').waitFor(WAIT);
     await page.keyboard.press('Escape');
     await dialog.waitFor({ ...WAIT, state: 'hidden' });
     await page.getByText('Not let in').waitFor(WAIT);
@@ -400,14 +400,16 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       document.querySelector('[aria-label="Scrub s1"]').click();
     }`);
     const dialog = page.getByRole('dialog', { name: 'Token' });
-    await dialog.getByText('"deputy" has the role write, and this takes admin.').waitFor(WAIT);
+    await dialog.getByText('"deputy" has the role write; this request needs the role admin.').waitFor(WAIT);
     await shot(page, 'refused');
     await page.close();
   });
 
   test('a token that ends, or is revoked, while the page is open ends what it shows, and another goes on', async () => {
     const hasEnded = (of: Page) =>
-      of.getByRole('dialog', { name: 'Token' }).getByText('The token is unknown, revoked, or has ended.');
+      of
+        .getByRole('dialog', { name: 'Token' })
+        .getByText('The token is unknown, revoked or expired: use another one.');
     let page = await open();
     // A token may end before a slow machine shows what it lets in: then another page gets one that lives for longer.
     for (let lifeMs = 3_000; ; lifeMs *= 2) {
@@ -434,7 +436,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await enter(page, makeToken('scoped', 'write', ['main']));
     await page
       .getByRole('dialog', { name: 'Token' })
-      .getByText(/"scoped" is let in for the volumes main only/)
+      .getByText(/"scoped" may only use the volumes main/)
       .waitFor(WAIT);
     await page.close();
   });

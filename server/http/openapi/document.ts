@@ -19,7 +19,7 @@ const USER_PATHS: ReadonlySet<string> = new Set(['/v1/files', '/v1/info']);
 const PARAMETERS: Readonly<Record<string, Schema>> = {
   volume: Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' }),
   path: Type.String({
-    description: 'Names from the root of the volume on, each percent-encoded, with slashes between them',
+    description: 'Path in the volume; each name percent-encoded, separated by slashes',
   }),
   file: Type.Integer({ minimum: 1, description: 'The number of a file' }),
 };
@@ -39,7 +39,7 @@ const Problem = Type.Object({
 });
 
 const PROBLEM = {
-  description: 'What is wrong, and what to do (RFC 9457)',
+  description: 'Error: what happened, why, and what to do (RFC 9457)',
   content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
 };
 
@@ -71,7 +71,7 @@ export function openApiDocument(routes: readonly KnownRoute[], version: string):
     components: {
       schemas: { Problem },
       securitySchemes: {
-        token: { type: 'http', scheme: 'bearer', description: 'Where servers ask who it is' },
+        token: { type: 'http', scheme: 'bearer', description: 'Required by servers with --tokens' },
       },
     },
   };

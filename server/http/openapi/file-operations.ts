@@ -14,15 +14,15 @@ import {
 } from './operation.ts';
 
 const CONDITIONS = {
-  'If-Match': text('Entity tags, or *: 412 unless one of them is what is there'),
-  'If-None-Match': text('Entity tags, or *: 412 if one of them is what is there; 304 for GET and HEAD'),
-  'If-Unmodified-Since': text('A date: 412 if what is there is newer'),
+  'If-Match': text('Entity tags, or *: 412 unless one matches the current version'),
+  'If-None-Match': text('Entity tags, or *: 412 if one matches the current version; 304 for GET and HEAD'),
+  'If-Unmodified-Since': text('A date: 412 if the file was modified later'),
 };
 const READING = {
   ...CONDITIONS,
-  'If-Modified-Since': text('A date: 304 if what is there is not newer'),
+  'If-Modified-Since': text('A date: 304 if the file was not modified since'),
   Range: text('One range of bytes: bytes=0-99, bytes=100- or bytes=-100'),
-  'If-Range': text('An entity tag or a date: the range only if that is what is there'),
+  'If-Range': text('An entity tag or a date: sends the range only if it matches the current version'),
   'Want-Repr-Digest': text('Algorithms by weight, such as sha-256=1'),
   'Want-Content-Digest': text('As Want-Repr-Digest, of the body'),
 };
@@ -31,7 +31,11 @@ const DIGESTS = {
   'Repr-Digest': text('As Content-Digest'),
   'Content-MD5': text('MD5 of the body in base64'),
 };
-const KEY = { 'Idempotency-Key': text('Names the request: sent again, it is answered and not repeated') };
+const KEY = {
+  'Idempotency-Key': text(
+    'Idempotency key: a repeated request gets the first answer and is not executed again',
+  ),
+};
 const Snapshot = Type.Object({
   snapshot: Type.String(),
   volume: Type.String(),
@@ -39,13 +43,13 @@ const Snapshot = Type.Object({
   serial: Type.Integer(),
   made: Type.String(),
 });
-const TRASH = { trash: flag('false: what loses its last name is not kept, also if the volume has a trash') };
-const PARENTS = { parents: flag('Directories on the way are made where they are missing') };
+const TRASH = { trash: flag('false: delete without moving to the trash') };
+const PARENTS = { parents: flag('Creates missing parent directories') };
 const VALIDATORS = ['ETag', 'Last-Modified'];
 const WHO = ['Leasehold-Primary', 'Leasehold-Epoch', 'Leasehold-Role'];
 const STORED: Readonly<Record<string, AnswerText>> = {
-  201: { text: 'Stored under a new name', headers: [...VALIDATORS, ...WHO] },
-  204: { text: 'Stored in the place of what was there', headers: [...VALIDATORS, ...WHO] },
+  201: { text: 'Created', headers: [...VALIDATORS, ...WHO] },
+  204: { text: 'Replaced the existing file', headers: [...VALIDATORS, ...WHO] },
 };
 const TUS = { 'Tus-Resumable': Type.Literal('1.0.0') };
 
@@ -93,10 +97,10 @@ export const FILE_OPERATIONS: Operations = {
     tag: 'files',
     summary: 'Contents of a file, or the entries of a directory, whose path ends in a slash',
     query: {
-      limit: count('Entries at the most; without it all'),
-      after: text('Entries behind this name'),
+      limit: count('Maximum number of entries; default: all'),
+      after: text('Entries after this name'),
       watch: switched('Server-sent events of changes, instead of the entries'),
-      recursive: flag('With watch: changes below as well'),
+      recursive: flag('With watch: also changes in subdirectories'),
     },
     headers: READING,
     answers: {
@@ -106,7 +110,7 @@ export const FILE_OPERATIONS: Operations = {
         headers: [...VALIDATORS, ...WHO, 'Accept-Ranges'],
       },
       206: { text: 'The range', media: octets, headers: [...VALIDATORS, ...WHO, 'Content-Range'] },
-      304: { text: 'The client has what is there', headers: VALIDATORS },
+      304: { text: 'Not modified', headers: VALIDATORS },
       308: { text: 'The path of a directory ends in a slash', headers: ['Location'] },
     },
   },
@@ -115,7 +119,7 @@ export const FILE_OPERATIONS: Operations = {
     tag: 'files',
     summary: 'The headers of GET',
     headers: READING,
-    answers: { 200: { text: 'It is there', headers: [...VALIDATORS, ...WHO, 'Content-Length'] }, 304: done },
+    answers: { 200: { text: 'Exists', headers: [...VALIDATORS, ...WHO, 'Content-Length'] }, 304: done },
   },
   'PUT /v1/files': {
     id: 'storeFile',
@@ -131,7 +135,7 @@ export const FILE_OPERATIONS: Operations = {
     tag: 'files',
     summary:
       'Writes up to 4 MiB in place, in one step; exactly one of Content-Range, offset and append says where',
-    query: { offset: count('Where the bytes go'), append: switched('Behind the last byte') },
+    query: { offset: count('Where the bytes go'), append: switched('At the end of the file') },
     headers: { ...CONDITIONS, ...DIGESTS, ...KEY, 'Content-Range': text('bytes FIRST-LAST/*') },
     body: octets,
     answers: { 204: { text: 'Written', headers: [...VALIDATORS, ...WHO, 'Leasehold-Offset'] } },
@@ -145,13 +149,13 @@ export const FILE_OPERATIONS: Operations = {
       ...TRASH,
       'copy-to': text('/path or volume:/path'),
       'move-to': text('/path'),
-      'set-flags': text('Of immutable and append-only, those to set, separated by commas'),
-      'clear-flags': text('Those to take away'),
-      overwrite: flag('false: refused where the target is there'),
+      'set-flags': text('Flags to set: immutable, append-only; separated by commas'),
+      'clear-flags': text('Flags to clear'),
+      overwrite: flag('false: fail if the target exists'),
       resume: flag(
-        'true: of the copy of a directory, files keep their times, and those that are there by size and time stay',
+        'true: for directories, keep modification times, and skip files whose target has the same size and time',
       ),
-      after: text('Of the copy of a directory: what "next" of the answer before said'),
+      after: text('For directories: the "next" of the previous answer'),
       ...PARENTS,
     },
     headers: {
@@ -169,15 +173,12 @@ export const FILE_OPERATIONS: Operations = {
     },
     answers: {
       200: {
-        ...jsonAnswer(
-          'What of a directory was copied: all that was left; of flags, those that it has',
-          TreeCopy,
-        ),
+        ...jsonAnswer('Copied completely; for flags: the flags of the file', TreeCopy),
         headers: ['Location'],
       },
-      201: { text: 'Made', headers: ['Location', 'ETag'] },
+      201: { text: 'Created', headers: ['Location', 'ETag'] },
       202: {
-        ...jsonAnswer('What of a directory was copied: the same request goes on after "next"', TreeCopy),
+        ...jsonAnswer('Copied in part: repeat the request with after=next', TreeCopy),
       },
       204: { text: 'Done', headers: ['Location'] },
       303: { text: 'To a browser: the directory', headers: ['Location'] },
@@ -192,7 +193,7 @@ export const FILE_OPERATIONS: Operations = {
     answers: {
       204: done,
       202: jsonAnswer(
-        'There is more: ask again',
+        'Removed in part: repeat the request',
         Type.Object({ removed: Type.Integer(), more: Type.Boolean() }),
       ),
     },
@@ -200,35 +201,37 @@ export const FILE_OPERATIONS: Operations = {
   'OPTIONS /v1/files': {
     id: 'fileOptions',
     tag: 'uploads',
-    summary: 'What of tus is understood',
+    summary: 'Supported tus version and extensions',
     answers: { 204: { text: 'Headers of tus', headers: ['Tus-Version', 'Tus-Extension'] } },
   },
   'OPTIONS /v1/uploads': {
     id: 'uploadsOptions',
     tag: 'uploads',
-    summary: 'What of tus is understood',
+    summary: 'Supported tus version and extensions',
     answers: { 204: done },
   },
   'OPTIONS /v1/uploads/:volume/:upload': {
     id: 'uploadOptions',
     tag: 'uploads',
-    summary: 'What of tus is understood',
+    summary: 'Supported tus version and extensions',
     answers: { 204: done },
   },
   'HEAD /v1/uploads/:volume/:upload': {
     id: 'lookAtUpload',
     tag: 'uploads',
-    summary: 'How far an upload has come',
+    summary: 'Offset of an upload',
     headers: TUS,
-    answers: { 200: { text: 'So far', headers: ['Upload-Offset', 'Upload-Length', 'Upload-Metadata'] } },
+    answers: {
+      200: { text: 'Upload state', headers: ['Upload-Offset', 'Upload-Length', 'Upload-Metadata'] },
+    },
   },
   'PATCH /v1/uploads/:volume/:upload': {
     id: 'continueUpload',
     tag: 'uploads',
-    summary: 'The next piece of an upload; the last one makes the file',
+    summary: 'Appends to an upload; the last piece creates the file',
     headers: {
       ...TUS,
-      'Upload-Offset': count('Where it begins'),
+      'Upload-Offset': count('Offset of this piece'),
       'Upload-Checksum': text('Algorithm and base64'),
     },
     body: { ...octets, type: 'application/offset+octet-stream' },
@@ -237,39 +240,39 @@ export const FILE_OPERATIONS: Operations = {
   'DELETE /v1/uploads/:volume/:upload': {
     id: 'dropUpload',
     tag: 'uploads',
-    summary: 'Forgets an upload',
+    summary: 'Cancels an upload',
     headers: TUS,
     answers: { 204: done },
   },
   'GET /v1/trash/:volume': {
     id: 'listTrash',
     tag: 'files',
-    summary: 'Files that lost their last name and are kept for a while',
+    summary: 'Lists the trash',
     query: {
-      path: text('What was there, and below it'),
-      after: text('What "next" of the answer before said'),
-      limit: count('Files at the most'),
+      path: text('Files that were at or below this path'),
+      after: text('The "next" of the previous answer'),
+      limit: count('Maximum number of files'),
     },
     answers: { 200: jsonAnswer('Files, in the order of their paths', Trash) },
   },
   'POST /v1/trash/:volume/:file/restore': {
     id: 'restoreFile',
     tag: 'files',
-    summary: 'Gives a file in the trash its name again, with the directories on the way',
-    query: { to: text('Another path of the volume') },
+    summary: 'Restores a file from the trash, with missing parent directories',
+    query: { to: text('Restore to this path') },
     answers: { 200: jsonAnswer('Where it is', Type.Object({ file: Type.Integer(), path: Type.String() })) },
   },
   'DELETE /v1/trash/:volume': {
     id: 'emptyTrash',
     tag: 'files',
-    summary: 'Keeps files in the trash no longer',
-    query: { path: text('Only what was there, and below it') },
-    answers: { 202: jsonAnswer('There are more: the same request goes on'), 204: done },
+    summary: 'Empties the trash',
+    query: { path: text('Only files from at or below this path') },
+    answers: { 202: jsonAnswer('Emptied in part: repeat the request'), 204: done },
   },
   'DELETE /v1/trash/:volume/:file': {
     id: 'dropTrashedFile',
     tag: 'files',
-    summary: 'Keeps one file in the trash no longer',
+    summary: 'Deletes one file from the trash',
     answers: { 204: done },
   },
   'GET /v1/snapshots/:volume': {
@@ -281,19 +284,19 @@ export const FILE_OPERATIONS: Operations = {
   'PUT /v1/snapshots/:volume/:name': {
     id: 'makeSnapshot',
     tag: 'files',
-    summary: 'Makes a snapshot of a volume, to be read as volume@name',
+    summary: 'Creates a snapshot, readable as volume@name',
     answers: { 201: jsonAnswer('The snapshot', Snapshot) },
   },
   'DELETE /v1/snapshots/:volume/:name': {
     id: 'removeSnapshot',
     tag: 'files',
-    summary: 'Removes a snapshot; what only it shows is removed a little later',
+    summary: 'Removes a snapshot; its space is freed in the background',
     answers: { 204: done },
   },
   'GET /v1/info': {
     id: 'fileInfo',
     tag: 'state',
-    summary: 'Who holds a file: primary, epoch, lease and replicas',
+    summary: 'Primary, epoch, lease and replicas of a file',
     answers: { 200: { text: 'The file', media: json() } },
   },
 };

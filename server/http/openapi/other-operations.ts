@@ -22,16 +22,16 @@ import {
   text,
 } from './operation.ts';
 
-const SESSION = { 'Leasehold-Session': count('The session that holds the lease: its secret') };
+const SESSION = { 'Leasehold-Session': count('Session (secret) of the lease holder') };
 const ORDER = {
   session: count('Of the client, for this file'),
   number: count('Of the request in the session, from 1'),
   since: count('The sequence number of the file when the session began'),
-  answered: count('No number up to this one is asked for any more'),
-  under: text('CLIENT-STAMP of the locks under which it is made: refused where the client has lost them'),
+  answered: count('Answers up to this number are no longer needed'),
+  under: text('CLIENT-STAMP of the locks that protect the change: refused if the client has lost them'),
 };
 const Members = Type.Object({ members: Type.Array(Type.String()) });
-const written = { 200: jsonAnswer('The file after it') };
+const written = { 200: jsonAnswer('State of the file after the change') };
 const state = { 200: jsonAnswer('The state of the file') };
 const page = (what: string) => ({
   200: { text: what, media: { type: 'text/plain', schema: Type.String() } },
@@ -57,8 +57,8 @@ export const OTHER_OPERATIONS: Operations = {
   'GET /v1/leases': {
     id: 'listLeases',
     tag: 'leases',
-    summary: 'Leases under names',
-    query: { prefix: text('Of the names'), limit: count('Leases at the most') },
+    summary: 'Lists named leases',
+    query: { prefix: text('Only names with this prefix'), limit: count('Maximum number of leases') },
     answers: { 200: jsonAnswer('Leases') },
   },
   'POST /v1/leases/:name': {
@@ -72,7 +72,7 @@ export const OTHER_OPERATIONS: Operations = {
   'PATCH /v1/leases/:name': {
     id: 'refreshLease',
     tag: 'leases',
-    summary: 'Makes a lease last longer',
+    summary: 'Renews a lease',
     headers: SESSION,
     body: json(RefreshBody),
     answers: { 200: jsonAnswer('The lease') },
@@ -80,27 +80,27 @@ export const OTHER_OPERATIONS: Operations = {
   'DELETE /v1/leases/:name': {
     id: 'releaseLease',
     tag: 'leases',
-    summary: 'Gives a lease back',
+    summary: 'Releases a lease',
     headers: SESSION,
     answers: { 204: done },
   },
   'GET /v1/leases/:name': {
     id: 'lookAtLease',
     tag: 'leases',
-    summary: 'Who holds a lease',
+    summary: 'State of a lease',
     query: { consistency: text('majority or stale') },
     answers: { 200: jsonAnswer('The lease') },
   },
   'GET /v1/leases/:name/keys/:key': {
     id: 'readKey',
     tag: 'leases',
-    summary: 'A value that a lease carries',
+    summary: 'Reads a key of a lease',
     answers: { 200: jsonAnswer('The value') },
   },
   'PUT /v1/leases/:name/keys/:key': {
     id: 'writeKey',
     tag: 'leases',
-    summary: 'Changes a value that a lease carries',
+    summary: 'Sets a key of a lease',
     headers: SESSION,
     body: json(KeyBody),
     answers: { 200: jsonAnswer('The lease') },
@@ -108,7 +108,7 @@ export const OTHER_OPERATIONS: Operations = {
   'DELETE /v1/leases/:name/keys/:key': {
     id: 'removeKey',
     tag: 'leases',
-    summary: 'Removes a value that a lease carries',
+    summary: 'Removes a key of a lease',
     headers: SESSION,
     answers: { 200: jsonAnswer('The lease') },
   },
@@ -118,44 +118,37 @@ export const OTHER_OPERATIONS: Operations = {
     summary: 'Server-sent events of a lease',
     answers: { 200: { text: 'Events', media: { type: 'text/event-stream', schema: Type.String() } } },
   },
-  'GET /v1/events': cluster(
-    'watchCluster',
-    'Server-sent events: the cluster as it is, and what happens in it',
-    {
-      query: {
-        watch: text('volume:/path of a file to be shown as well'),
-        kept: text('Volume of which it is told that its trash or its snapshots have changed'),
-      },
-      answers: { 200: { text: 'Events', media: { type: 'text/event-stream', schema: Type.String() } } },
+  'GET /v1/events': cluster('watchCluster', 'Server-sent events: cluster state and events', {
+    query: {
+      watch: text('volume:/path of a file whose state is included'),
+      kept: text('Volume whose trash and snapshot changes are reported'),
     },
-  ),
-  'GET /v1/events/self': cluster('eventsOfServer', 'What happened at this server', {
-    query: { after: count('Events behind this one'), files: text('Numbers of files, separated by commas') },
+    answers: { 200: { text: 'Events', media: { type: 'text/event-stream', schema: Type.String() } } },
   }),
-  'GET /v1/status': cluster('status', 'The cluster, with a verdict'),
-  'GET /v1/status/self': cluster('statusOfServer', 'The server that is asked'),
-  'GET /v1/servers': cluster('servers', 'What the server knows of the others'),
+  'GET /v1/events/self': cluster('eventsOfServer', 'Events of this server', {
+    query: { after: count('Events after this number'), files: text('Numbers of files, separated by commas') },
+  }),
+  'GET /v1/status': cluster('status', 'Status of the cluster'),
+  'GET /v1/status/self': cluster('statusOfServer', 'Status of this server'),
+  'GET /v1/servers': cluster('servers', 'Known servers'),
   'GET /v1/check': cluster('check', 'Compares the replicas of all servers with the catalog', {
-    query: { after: count('Files with larger numbers') },
+    query: { after: count('Only files with larger numbers') },
   }),
   'GET /v1/check/self': cluster('checkServer', 'Compares the replicas of this server with the catalog', {
-    query: { after: count('Files with larger numbers') },
+    query: { after: count('Only files with larger numbers') },
   }),
-  'GET /v1/certificates/revoked': cluster(
-    'revokedCertificates',
-    'Certificates that are not believed any more',
-  ),
-  'GET /v1/scrub': cluster('scrubState', 'How far the servers are with reading their disks', {
+  'GET /v1/certificates/revoked': cluster('revokedCertificates', 'Revoked certificates'),
+  'GET /v1/scrub': cluster('scrubState', 'Progress of the scrubbers', {
     query: { server: text('Only this one') },
   }),
-  'POST /v1/scrub': cluster('scrub', 'Makes the servers read their disks', {
+  'POST /v1/scrub': cluster('scrub', 'Starts the scrubbers', {
     query: { server: text('Only this one') },
   }),
-  'GET /v1/scrub/self': cluster('scrubStateOfServer', 'How far this server is with reading its disk'),
-  'POST /v1/scrub/self': cluster('scrubServer', 'Makes this server read its disk'),
-  'GET /livez': cluster('livez', 'Whether the process answers', { answers: page('It does') }),
-  'GET /readyz': cluster('readyz', 'Whether this server serves', { answers: page('It does') }),
-  'GET /metrics': cluster('metrics', 'What the server counts, for Prometheus', { answers: page('Counts') }),
+  'GET /v1/scrub/self': cluster('scrubStateOfServer', "Progress of this server's scrubber"),
+  'POST /v1/scrub/self': cluster('scrubServer', "Starts this server's scrubber"),
+  'GET /livez': cluster('livez', 'Liveness probe', { answers: page('Yes') }),
+  'GET /readyz': cluster('readyz', 'Readiness probe', { answers: page('Yes') }),
+  'GET /metrics': cluster('metrics', 'Metrics in the Prometheus format', { answers: page('Metrics') }),
   'POST /v1/data/:file/members': cluster('moveReplicas', 'Moves the replicas of a file', {
     body: json(Members),
   }),
@@ -177,34 +170,34 @@ export const OTHER_OPERATIONS: Operations = {
   'POST /v1/catalog/capabilities': {
     id: 'capabilities',
     tag: 'catalog',
-    summary: 'What it takes to touch the contents of files by number, where servers ask who does',
+    summary: 'Issues capabilities for the contents of files by number',
     body: json(Type.Object({ files: Type.Array(Type.Integer()) })),
     answers: { 200: jsonAnswer('A capability for each file') },
   },
   'POST /v1/catalog/cache': {
     id: 'renewCache',
     tag: 'catalog',
-    summary: 'Renews what a client remembers',
+    summary: "Renews a client's cache session",
     body: json(CacheRequest),
-    answers: { 200: jsonAnswer('What to forget') },
+    answers: { 200: jsonAnswer('Cache entries to invalidate') },
   },
   'POST /v1/catalog/changes': {
     id: 'changes',
     tag: 'catalog',
-    summary: 'What was changed below a directory',
+    summary: 'Changes in a directory tree',
     body: json(ChangesRequest),
     answers: { 200: jsonAnswer('The changes') },
   },
   'POST /v1/catalog/flush': {
     id: 'flushCatalog',
     tag: 'catalog',
-    summary: 'Commands answered so far survive power loss',
+    summary: 'Makes all answered commands durable',
     body: json(FlushRequest),
-    answers: { 200: jsonAnswer('Which of the commands that were named are missing'), 204: done },
+    answers: { 200: jsonAnswer('The named commands that were lost'), 204: done },
   },
-  'GET /v1/data/:file': data('readData', 'Bytes of one state of a file', {
+  'GET /v1/data/:file': data('readData', 'Reads bytes of one version of a file', {
     query: {
-      offset: count('From here'),
+      offset: count('Offset of the first byte'),
       length: count('Up to 4 MiB'),
       consistency: text('stale: from any replica'),
     },
@@ -227,7 +220,7 @@ export const OTHER_OPERATIONS: Operations = {
     body: octets,
     answers: written,
   }),
-  'PUT /v1/data/:file/parts': data('writeDataParts', 'Writes at up to 256 places, as one operation', {
+  'PUT /v1/data/:file/parts': data('writeDataParts', 'Writes up to 256 ranges as one operation', {
     query: ORDER,
     body: octets,
     answers: written,
@@ -236,28 +229,28 @@ export const OTHER_OPERATIONS: Operations = {
     query: { size: count('In bytes'), ...ORDER },
     answers: written,
   }),
-  'POST /v1/data/:file/punch': data('punch', 'Makes a hole', {
+  'POST /v1/data/:file/punch': data('punch', 'Punches a hole', {
     query: {
       from: count('First byte'),
-      to: count('Behind the last byte'),
-      grows: flag('The file reaches to the end of the hole'),
+      to: count('End of the range, exclusive'),
+      grows: flag('Extends the file to the end of the hole'),
       ...ORDER,
     },
     answers: written,
   }),
-  'GET /v1/data/:file/extents': data('extents', 'Where data, or a hole, begins', {
-    query: { offset: count('Not before'), whence: text('data or hole') },
+  'GET /v1/data/:file/extents': data('extents', 'Finds the next data or hole', {
+    query: { offset: count('Start of the search'), whence: text('data or hole') },
   }),
   'GET /v1/data/:file/locations': data(
     'locations',
-    'Where bytes lie on the disk of the server that is asked',
+    'Locations of bytes on the disk of this server, for short-circuit reads',
     {
       query: { offset: count('First byte'), length: count('Bytes, at most 16 MiB') },
-      headers: { 'Leasehold-Local-Proof': text('Shows that the data folder can be read') },
+      headers: { 'Leasehold-Local-Proof': text('Proof that the client can read the data folder') },
       answers: { 200: { text: 'Objects and their places', media: octets } },
     },
   ),
-  'GET /v1/local': data('localFolder', "The server's data folder, for those on its machine", {
+  'GET /v1/local': data('localFolder', "The server's data folder, for clients on the same machine", {
     answers: { 200: jsonAnswer('The folder', Type.Object({ folder: Type.String() })) },
   }),
   'POST /v1/data/:file/copy': data('copyData', 'Copies bytes of another file', {
@@ -265,37 +258,37 @@ export const OTHER_OPERATIONS: Operations = {
     body: json(),
     answers: written,
   }),
-  'POST /v1/data/:file/flush': data('flush', 'What was acknowledged survives power loss', {
+  'POST /v1/data/:file/flush': data('flush', 'Makes acknowledged changes durable', {
     query: {
       unsynced: text(
-        'SESSION-NUMBER-SINCE of changes, with commas between; `lost` says that one of them is gone',
+        'SESSION-NUMBER-SINCE of changes, comma-separated; `lost` in the answer says that one of them was lost',
       ),
     },
   }),
-  'POST /v1/data/:file/seal': data('seal', 'The file changes no more', {
+  'POST /v1/data/:file/seal': data('seal', 'Seals a file', {
     query: { 'if-contents': text('EPOCH-SEQ of the contents that are expected') },
   }),
-  'POST /v1/data/:file/settle': data('settle', 'The catalog has size and time'),
-  'POST /v1/data/settle': data('settleMany', 'The catalog has size and time of many files', {
+  'POST /v1/data/:file/settle': data('settle', 'Settles a file: reports its size and time to the catalog'),
+  'POST /v1/data/settle': data('settleMany', 'Settles many files', {
     body: json(Type.Object({ files: Type.Array(Type.Integer()) })),
   }),
-  'POST /v1/mounts/late-errors': data('reportLateError', 'An acknowledged operation was dropped', {
+  'POST /v1/mounts/late-errors': data('reportLateError', 'A mount reports a dropped acknowledged operation', {
     body: json(LateErrorReport),
     answers: { 204: done },
   }),
-  'POST /v1/births/numbers': data('reserveNumbers', 'Numbers for files that come as a whole', {
+  'POST /v1/births/numbers': data('reserveNumbers', 'Reserves numbers for files created with contents', {
     body: json(NumbersRequest),
-    answers: { 200: jsonAnswer('The numbers, and who bears files by them') },
+    answers: { 200: jsonAnswer('The numbers, and the creating server') },
   }),
-  'POST /v1/births': data('bearFiles', 'New files as a whole, many in one request', {
+  'POST /v1/births': data('bearFiles', 'Creates files with contents, many in one request', {
     body: octets,
-    answers: { 200: jsonAnswer('What became of each') },
+    answers: { 200: jsonAnswer('Outcome of each file') },
   }),
   'GET /v1/data/:file/state': data('state', 'Size, time and version'),
   'GET /v1/data/:file/standing': data('standing', 'Lease and replicas'),
   'GET /v1/data/:file/locks': data('locks', 'Locks on a file'),
-  'POST /v1/data/:file/locks': data('lock', 'Sets a lock, or gives it back', { body: json(LockBody) }),
-  'POST /v1/data/:file/locks/renew': data('renewLocks', 'A client lives, and has these locks', {
+  'POST /v1/data/:file/locks': data('lock', 'Sets or releases a lock', { body: json(LockBody) }),
+  'POST /v1/data/:file/locks/renew': data('renewLocks', "Renews a client's locks", {
     body: json(LockRenewalBody),
   }),
 };
