@@ -200,7 +200,7 @@ export class FakeCluster {
       world: patientWorld,
       metrics,
     });
-    const wholes = this.#createsWithContents ? { wholes: this.#wholeFiles() } : {};
+    const wholes = this.#createsWithContents ? { wholeFiles: this.#wholeFiles() } : {};
     const app = await buildApp({ gateway, log: this.#log(), metrics, ...wholes });
     await app.listen({ host: '127.0.0.1', port: 0 });
     const url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
