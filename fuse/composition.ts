@@ -76,7 +76,7 @@ export async function mountCluster(
     exact: mode.kind !== 'ttl' || mode.ageMs < UNCOMMITTED_MS_MAX,
   };
   const failed = (error: unknown) =>
-    log('debug', 'nothing is remembered for now', { error: messageOf(error) });
+    log('debug', 'answers are not cached for now', { error: messageOf(error) });
   const dropAttributes = (inodes: readonly number[]): Promise<void> =>
     mounted?.dropAttributes(inodes) ?? Promise.resolve();
   const { client, grantedMs } = clientOf(mode, clientOptions, {

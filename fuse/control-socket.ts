@@ -25,7 +25,9 @@ export async function listenForControl(
   };
   let last: Promise<unknown> = Promise.resolve();
   const server = createServer((connection) => {
-    connection.on('error', (error) => log('debug', 'who asked has gone', { error: error.message }));
+    connection.on('error', (error) =>
+      log('debug', 'a client of the control socket has disconnected', { error: error.message }),
+    );
     readLine(connection, (line) => {
       const answered = last.then(() => answerOf(line));
       last = answered.then((answer) => {

@@ -74,9 +74,9 @@ export class Traffic {
           : `Last pause: ${pauseText(last)}.`;
     setText(
       byId('writes-summary'),
-      `${formatRate(sum('writesPerS'))} a second on all servers together. ${pause}`.trim(),
+      `${formatRate(sum('writesPerS'))} per second, all servers together. ${pause}`.trim(),
     );
-    setText(byId('reads-summary'), `${formatRate(sum('readsPerS'))} a second on all servers together.`);
+    setText(byId('reads-summary'), `${formatRate(sum('readsPerS'))} per second, all servers together.`);
   }
 
   #build(ids) {

@@ -178,7 +178,7 @@ export class FileView {
 function lagText({ role, state, lagOperations }) {
   if (role === 'primary') return 'orders the writes';
   if (lagOperations === null)
-    return state === 'unreachable' ? 'behind by what it missed' : 'nobody leads now';
+    return state === 'unreachable' ? 'behind by an unknown number of writes' : 'no primary now';
   if (lagOperations === 0) return 'has every write';
   return `${lagOperations} ${lagOperations === 1 ? 'write' : 'writes'} behind`;
 }
@@ -186,15 +186,15 @@ function lagText({ role, state, lagOperations }) {
 /** The state of the file as a sentence, with the same content as the picture. */
 function sentenceOf(file) {
   if (file === null) return 'Choose a file below, or write its name above: VOLUME:/path.';
-  if (file.file === null) return `There is no file ${file.path}, or the names cannot be asked at the moment.`;
+  if (file.file === null) return `There is no file ${file.path}, or the catalog is not available.`;
   const { primary, epoch, lease, path, replicas } = file;
   if (primary !== null) return `${primary} is the primary of ${path} in epoch ${epoch} and renews its lease.`;
   const holder = replicas.find(({ server }) => server === lease.holder);
   if (holder !== undefined && holder.state !== 'unreachable') {
-    return `${lease.holder} has the lease of ${path} and will lead it as soon as a majority has promised its epoch.`;
+    return `${lease.holder} holds the lease of ${path}, and becomes primary once a majority has promised its epoch.`;
   }
   if (lease.holder !== null) {
-    return `${path} has no primary: writes wait until the lease of ${lease.holder} has surely ended; reads that need no primary go on.`;
+    return `${path} has no primary: writes wait until the lease of ${lease.holder} has ended; reads without a primary continue.`;
   }
-  return `${path} is at rest: nobody uses it, so nobody leads it. The first use elects a primary.`;
+  return `${path} has no primary, because it is not in use. The first use elects one.`;
 }

@@ -53,7 +53,7 @@ export class FilesView {
         const { volumes } = await this.#cluster.query({ kind: 'volumes' });
         const [first] = volumes;
         if (first === undefined) {
-          setText(byId('listing'), 'There is no volume yet: leasehold volume create NAME makes one.');
+          setText(byId('listing'), 'There is no volume yet: leasehold volume create NAME creates one.');
           return;
         }
         this.#place = { volume: first.name, names: [] };
@@ -107,7 +107,7 @@ export class FilesView {
               h(
                 'tr',
                 {},
-                ...['Name', 'Size', 'Changed', 'What to do'].map((text) => h('th', { scope: 'col' }, text)),
+                ...['Name', 'Size', 'Changed', 'Actions'].map((text) => h('th', { scope: 'col' }, text)),
               ),
             ),
             h('tbody', {}, ...rows),
@@ -118,8 +118,8 @@ export class FilesView {
 
   #past(snapshot) {
     const volume = volumeOf(snapshot);
-    const back = button('Back to now', `Back to ${volume} as it is now`, () => this.browse(volume));
-    return h('p', { class: 'past' }, `${snapshot}: as all was when the snapshot was made. `, back);
+    const back = button('Back to the volume', `Back to the volume ${volume}`, () => this.browse(volume));
+    return h('p', { class: 'past' }, `${snapshot}: the volume at the time of the snapshot. `, back);
   }
 
   async #volumes() {

@@ -46,7 +46,7 @@ export class HappeningsView {
     const lease = /the lease of \S+ had ended/.exec(elected?.text ?? '');
     if (lease !== null) return `until ${lease[0]}`;
     const silent = recent.findLast(({ kind }) => kind === 'silent');
-    return silent === undefined ? '' : `${silent.about} is silent`;
+    return silent === undefined ? '' : `${silent.about} does not answer`;
   }
 
   #told() {
@@ -69,7 +69,7 @@ function itemOf({ id, atMs, server, mood, text, path, file, epoch }) {
         'p',
         { class: 'when' },
         h('time', { datetime: new Date(atMs).toISOString() }, formatTime(atMs)),
-        ` · told by ${server}${epoch === undefined ? '' : ` · epoch ${epoch}`}`,
+        ` · reported by ${server}${epoch === undefined ? '' : ` · epoch ${epoch}`}`,
       ),
     ),
   );

@@ -14,7 +14,6 @@ import { TrashView } from './trash.js';
 
 const BASES_KEY = 'leasehold-servers';
 const NOTICE_MS = 8_000;
-const MAY = { read: 'look', write: 'change files', admin: 'do everything' };
 
 const cluster = new Cluster();
 const traffic = new Traffic();
@@ -71,7 +70,7 @@ function onTeller(base, problem) {
   // Access is granted; an earlier refusal may have opened the dialog while it was being closed.
   if (standing === 'refused') byId('token-dialog').close();
   standing = 'let-in';
-  setText(teller, `told by ${new URL(base).host}`);
+  setText(teller, `connected to ${new URL(base).host}`);
   setAttribute(teller, 'data-hopped', base !== location.origin);
   if (isFirst || byId('listing').childElementCount === 0) void files.start();
 }
@@ -79,7 +78,7 @@ function onTeller(base, problem) {
 /** What this page still shows is outdated, or empty. */
 function refused(problem) {
   const verdict = byId('verdict');
-  setText(verdict, 'Not let in: nothing is told here without a token that may look.');
+  setText(verdict, 'Access denied: a token with at least the role read is required.');
   setAttribute(verdict, 'data-mood', 'bad');
   setText(byId('teller'), '');
   setText(byId('viewer'), '');
@@ -90,13 +89,13 @@ function refused(problem) {
 }
 
 function whyRefused({ status, message }) {
-  return status === 401 && cluster.token === '' ? 'This cluster asks for a token.' : `${message}.`;
+  return status === 401 && cluster.token === '' ? 'This cluster requires a token.' : `${message}.`;
 }
 
 /** Actions that the user may not perform are hidden: `data-needs` in style.css. */
 function setViewer({ name, role }) {
   document.body.dataset.role = role;
-  setText(byId('viewer'), name === null ? '' : `as ${name}, who may ${MAY[role] ?? role}`);
+  setText(byId('viewer'), name === null ? '' : `as ${name}, role ${role}`);
 }
 
 function resync(data) {
@@ -139,7 +138,7 @@ function verdictOf(all) {
     ];
   return [
     'bad',
-    `${serving.length} of ${all.length} servers serve, which is no majority: what needs one waits for ${names}.`,
+    `${serving.length} of ${all.length} servers serve, which is no majority: operations that need one wait for ${names}.`,
   ];
 }
 
@@ -183,7 +182,11 @@ async function act(what, id) {
 async function moveReplica(what, id) {
   const now = file.replicas.filter(({ role }) => role !== 'learner').map(({ server }) => server);
   const members = what === 'add' ? [...now, id] : now.filter((server) => server !== id);
-  say(what === 'add' ? `${id} learns ${file.path} …` : `${file.path} leaves ${id} …`);
+  say(
+    what === 'add'
+      ? `Adding a replica of ${file.path} on ${id} …`
+      : `Removing the replica of ${file.path} on ${id} …`,
+  );
   await cluster.post(`/v1/data/${file.file}/members`, { members });
   say(`${file.path} is on ${members.join(', ')} now.`);
 }

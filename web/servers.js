@@ -9,7 +9,7 @@ const STATES = {
   recovering: ['◐', 'recovering', 'neutral'],
   'clock-fault': ['▲', 'clock out of bounds', 'bad'],
   'storage-failed': ['■', 'disk failed', 'bad'],
-  unreachable: ['○', 'silent', 'bad'],
+  unreachable: ['○', 'unreachable', 'bad'],
 };
 
 const RUNS = { running: '', paused: 'paused', dead: 'killed', cut: 'cut off' };
@@ -42,14 +42,14 @@ export class ServersView {
   #card(id) {
     const sign = h('span', { class: 'sign', 'aria-hidden': 'true' });
     const state = h('span', { class: 'state' });
-    const told = h('span', { class: 'told', hidden: true }, 'tells this page');
+    const told = h('span', { class: 'told', hidden: true }, 'serves this page');
     const facts = {};
     const list = h('dl', { class: 'facts' });
     for (const [key, term] of [
       ['clock', 'Clock'],
       ['disk', 'Disk'],
-      ['roles', 'Leads, backs up'],
-      ['traffic', 'Writes, reads a second'],
+      ['roles', 'Primary, backup'],
+      ['traffic', 'Writes, reads per second'],
       ['up', 'Up'],
     ]) {
       facts[key] = h('dd');
@@ -70,7 +70,7 @@ export class ServersView {
       act('Reconnect', 'heal'),
       act('Restart', 'restart'),
       act('Drain', 'drain', admin),
-      act('Take in', 'in', admin),
+      act('End drain', 'in', admin),
       act('Scrub', 'scrub', admin),
     );
     const element = h(

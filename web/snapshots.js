@@ -99,15 +99,15 @@ export class SnapshotsView {
     const name = input.value.trim();
     await this.#cluster.request(this.#url(name), { method: 'PUT' });
     input.value = '';
-    this.#say(`${this.#volume}@${name} is made, of all that was acknowledged before.`);
+    this.#say(`Created the snapshot ${this.#volume}@${name} of everything acknowledged before.`);
     await this.#show();
   }
 
   async #remove(snapshot, name) {
     const answer = await ask({
       title: `Remove ${snapshot}?`,
-      text: 'What only this snapshot shows is gone for good then.',
-      act: 'Remove it for good',
+      text: 'Data that exists only in this snapshot is deleted permanently.',
+      act: 'Delete it permanently',
     });
     if (answer === null) return;
     await this.#cluster.request(this.#url(name), { method: 'DELETE' });

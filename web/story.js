@@ -15,7 +15,7 @@ export class StoryView {
 
   /** @param {() => void} onNext continues the demo */
   constructor(onNext) {
-    this.#next = h('button', { type: 'button', hidden: true }, 'Go on');
+    this.#next = h('button', { type: 'button', hidden: true }, 'Continue');
     this.#next.addEventListener('click', onNext);
     this.#body.append(this.#acts, h('div', { class: 'act' }, this.#title, this.#lines, this.#next));
   }

@@ -103,7 +103,7 @@ export class TrashView {
     const changes = this.#list.show(files.map((file) => [`${file.file} ${file.path} ${file.removed}`, file]));
     setText(
       byId('trash-none'),
-      files.length > 0 ? '' : `Nothing in the trash was ${placeText(volume, this.#path)}.`,
+      files.length > 0 ? '' : `The trash has no files that were ${placeText(volume, this.#path)}.`,
     );
     byId('trash-empty').disabled = files.length === 0;
     this.#next = more ? next : null;
@@ -140,7 +140,7 @@ export class TrashView {
           { id: facts, class: 'quiet' },
           `${formatBytes(size)}, removed `,
           timeOf(removed),
-          `${removedBy === undefined ? '' : ` by ${removedBy}`}, gone for good `,
+          `${removedBy === undefined ? '' : ` by ${removedBy}`}, kept until `,
           timeOf(keptUntil),
         ),
       ),
@@ -149,7 +149,7 @@ export class TrashView {
         { class: 'acts', 'data-needs': 'write' },
         act('Restore', 'Restore', () => this.#restore(file)),
         act('Restore as …', 'Restore under another name', () => this.#restoreAs(file)),
-        act('Remove', 'Remove for good', () => this.#remove(file)),
+        act('Delete', 'Delete permanently', () => this.#remove(file)),
       ),
     );
   }
@@ -158,16 +158,16 @@ export class TrashView {
     try {
       const search = to === null ? '' : `?${new URLSearchParams({ to })}`;
       const { path } = await this.#cluster.json(`${this.#url(file)}/restore${search}`, { method: 'POST' });
-      this.#say(`${this.#volume}:${path} is back.`);
+      this.#say(`Restored ${this.#volume}:${path}.`);
     } catch (error) {
       if (!(error instanceof ProblemError) || error.code !== 'exists') throw error;
-      return this.#restoreAs(file, `${error.message}. Under which name is it to come back?`, to ?? file.path);
+      return this.#restoreAs(file, `${error.message}. Choose another name.`, to ?? file.path);
     }
     this.#onRestored();
     await this.#again();
   }
 
-  async #restoreAs(file, text = 'Directories on the way are made where they are missing.', taken = null) {
+  async #restoreAs(file, text = 'Missing directories are created.', taken = null) {
     const to = await ask({
       ...{ title: `Restore ${file.path} under another name`, text, act: 'Restore' },
       ...{ label: `Path in ${this.#volume}`, value: taken === null ? file.path : besides(taken) },
@@ -177,13 +177,13 @@ export class TrashView {
 
   async #remove(file) {
     const answer = await ask({
-      title: `Remove ${file.path} for good?`,
-      text: `${formatBytes(file.size)} that nobody can bring back then.`,
-      act: 'Remove it for good',
+      title: `Delete ${file.path} permanently?`,
+      text: `${formatBytes(file.size)} are deleted permanently.`,
+      act: 'Delete it permanently',
     });
     if (answer === null) return;
     await this.#cluster.request(this.#url(file), { method: 'DELETE' });
-    this.#say(`${file.path} is gone for good.`);
+    this.#say(`${file.path} was deleted permanently.`);
     await this.#again();
   }
 
@@ -191,7 +191,7 @@ export class TrashView {
     const place = `${this.#volume}:${this.#path}`;
     const answer = await ask({
       title: 'Empty the trash?',
-      text: `Everything in the trash that was ${placeText(this.#volume, this.#path)} is gone for good then, also what other pages show.`,
+      text: `All files in the trash that were ${placeText(this.#volume, this.#path)} are deleted permanently, including those on other pages.`,
       act: 'Empty it',
     });
     if (answer === null) return;
@@ -226,8 +226,8 @@ export class TrashView {
 function sentenceOf({ name, trashMs, trashedInodes, trashedBytes }) {
   const rule =
     trashMs === 0
-      ? `${name} does not keep what is removed: leasehold volume set ${name} --trash 30d changes that.`
-      : `${name} keeps what is removed for ${formatDuration(trashMs)}.`;
+      ? `${name} has no trash: leasehold volume set ${name} --trash 30d adds one.`
+      : `${name} keeps removed files for ${formatDuration(trashMs)}.`;
   const count = `${trashedInodes} ${trashedInodes === 1 ? 'file' : 'files'}`;
   return trashedInodes === 0 ? rule : `${rule} There are ${count} with ${formatBytes(trashedBytes)}.`;
 }

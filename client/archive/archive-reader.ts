@@ -34,7 +34,7 @@ export async function* readArchive(
     const raw = readHeader(block);
     if (raw === null) return;
     if (raw.flag === 'x' || raw.flag === 'g' || raw.flag === 'L' || raw.flag === 'K') {
-      if (raw.dataBytes > PAX_BYTES_MAX) throw new Error('an extended header is larger than any can be');
+      if (raw.dataBytes > PAX_BYTES_MAX) throw new Error('an extended header is too large');
       const said = await bytes.take(raw.dataBytes);
       await bytes.skip(paddingOf(raw.dataBytes));
       // GNU tar's long names have the same meaning.
@@ -60,7 +60,7 @@ export async function* readArchive(
 async function readSparseMap(bytes: Bytes): Promise<DataRange[]> {
   const begin = bytes.position;
   const count = await bytes.line();
-  if (!(count <= RANGES_MAX)) throw new Error('the map of a file with holes is damaged');
+  if (!(count <= RANGES_MAX)) throw new Error('the map of a sparse file is damaged');
   const ranges: DataRange[] = [];
   for (let index = 0; index < count; index++)
     ranges.push({ offset: await bytes.line(), length: await bytes.line() });
@@ -101,14 +101,14 @@ class Bytes {
       const byte = (await this.take(1)).toString('latin1');
       if (byte === '\n' && digits !== '') return Number(digits);
       digits += byte;
-      if (!/^[0-9]{1,16}$/.test(digits)) throw new Error('the map of a file with holes is damaged');
+      if (!/^[0-9]{1,16}$/.test(digits)) throw new Error('the map of a sparse file is damaged');
     }
   }
 
   async #piece(most: number): Promise<Buffer> {
     while (this.#rest.length === 0) {
       const next = await this.#source.next();
-      if (next.done) throw new Error('it ends before its end: the archive is not whole');
+      if (next.done) throw new Error('the archive is truncated');
       this.#rest = Buffer.from(next.value.buffer, next.value.byteOffset, next.value.byteLength);
     }
     const piece = this.#rest.subarray(0, most);

@@ -97,7 +97,7 @@ export interface RawHeader {
 export function readHeader(block: Buffer): RawHeader | null {
   if (block.every((byte) => byte === 0)) return null;
   const sum = Number.parseInt(text(block, 148, 8), 8);
-  if (sum !== checksum(block)) throw new Error('it is not a tar archive, or it is damaged here');
+  if (sum !== checksum(block)) throw new Error('it is no tar archive, or it is damaged');
   const prefix = text(block, 257, 5) === 'ustar' ? field(block, 345, 155) : Buffer.alloc(0);
   const name = field(block, 0, PATH_BYTES);
   const dataBytes = number(block, 124, 12);
@@ -150,7 +150,7 @@ export function entryOf(
     utf8Text(pathBytes) === null
       ? 'its name is not UTF-8'
       : target === null
-        ? 'what it links to is not UTF-8'
+        ? 'the target of the link is not UTF-8'
         : [...records.keys()].some((key) => key.startsWith(`${NOT_UTF8}${XATTR}`))
           ? 'the name of one of its extended attributes is not UTF-8'
           : null;

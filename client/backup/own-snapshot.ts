@@ -39,7 +39,7 @@ export async function withOwnSnapshot(
   try {
     if (lease !== null) await removeLeftBehind(parts, volume, name, call);
     if (!(await isMade(client, volume, name, call))) {
-      tell('the archive is of no single moment: a snapshot takes the role admin');
+      tell('the archive may mix states of several moments: only the role admin may create a snapshot');
       await work(null, signal);
       return;
     }
@@ -112,12 +112,12 @@ async function removeLeftBehind(
     const others = snapshots.map(({ name }) => name).filter((name) => name !== own);
     for (const name of await leftBehind(leases, volume, others, call)) {
       await client.command({ kind: 'snapshot-remove', volume, name }, call);
-      tell(`removed the snapshot ${volume}@${name}, which an archive that was broken off has left behind`);
+      tell(`removed the snapshot ${volume}@${name}, which an aborted backup had left behind`);
     }
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     if (error.code !== 'not-found' && error.code !== 'forbidden')
-      tell(`snapshots that broken off archives left behind are still there: ${error.message}`);
+      tell(`cannot remove the snapshots of aborted backups: ${error.message}`);
   }
 }
 

@@ -219,7 +219,7 @@ class Restorer {
   #placeOf(path: string): { volume: string; path: string } {
     const names = path.split('/').filter((name) => name !== '' && name !== '.');
     if (names.includes('..')) {
-      throw generalFailure(`Cannot restore "${path}": it leads out of the directory`);
+      throw generalFailure(`Cannot restore "${path}": the path leads out of the target directory`);
     }
     return { volume: this.#target.volume, path: names.reduce(joinPath, this.#target.path) };
   }
@@ -237,7 +237,7 @@ async function* placed(
       for (let got = 0; got < wanted; ) {
         if (rest.length === 0) {
           const next = await data.next();
-          if (next.done) throw new Error('The map of a file with holes names more data than there is');
+          if (next.done) throw new Error('The map of a sparse file names more data than the archive has');
           rest = next.value;
         }
         const piece = rest.subarray(0, wanted - got);

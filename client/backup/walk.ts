@@ -27,9 +27,7 @@ async function* below(
 ): AsyncGenerator<Found, void, undefined> {
   for await (const { name, attributes } of client.list(directory, call)) {
     if (name.includes('/') || name === '.' || name === '..')
-      throw generalFailure(
-        `Cannot go through "${prefix}": a server says that "${name}" is in it, which is no name`,
-      );
+      throw generalFailure(`Cannot list "${prefix}": a server returned the invalid name "${name}"`);
     const path = `${prefix}${name}`;
     yield { path, attributes };
     if (attributes.kind === 'directory') yield* below(client, attributes, `${path}/`, call);

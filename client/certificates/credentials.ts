@@ -93,7 +93,7 @@ async function completeAuthority(
     await folder.ensureFile(certificateName, certificate, PUBLIC_MODE);
   }
   const [text, key] = [await folder.read(certificateName), await folder.read(keyName)];
-  if (text === null || key === null) throw new Error(`There is no ${join(folder.dir, keyName)} to sign with`);
+  if (text === null || key === null) throw new Error(`Cannot sign: ${join(folder.dir, keyName)} is missing`);
   return { text, signer: await readAuthority(text, key) };
 }
 

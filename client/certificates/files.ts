@@ -28,7 +28,7 @@ export async function refuseExisting(paths: readonly string[], force: boolean): 
       throw error;
     }
     throw preconditionFailure(
-      `Cannot write "${path}": it is there already`,
+      `Cannot write "${path}": the file exists`,
       'choose another --dir, or replace it with --force',
     );
   }

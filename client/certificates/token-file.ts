@@ -16,7 +16,7 @@ import { systemWorld } from '../../world/system-world.ts';
 import { isSystemError, notFoundFailure, usageFailure } from '../terminal/failure.ts';
 import { SECRET_MODE, writeAtomically } from './files.ts';
 
-export const RELOAD_HINT = 'give it to all servers, and tell each with: kill -HUP PID';
+export const RELOAD_HINT = 'copy it to all servers, and have each reload it: kill -HUP PID';
 
 export interface DrawnToken {
   /** The secret: shown or written once, and stored nowhere. */
@@ -59,7 +59,7 @@ export async function readTokenFile(path: string): Promise<TokenFile | null> {
     return parseTokenFile(text);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw usageFailure(`Cannot read "${path}" as a file of tokens: ${why}`);
+    throw usageFailure(`Cannot read "${path}" as a token file: ${why}`);
   }
 }
 
@@ -69,11 +69,7 @@ export function writeTokenFile(path: string, file: TokenFile): Promise<void> {
 }
 
 export function tokensOption(command: Command): Command {
-  return command.option(
-    '--tokens <file>',
-    'the file of tokens',
-    process.env.LEASEHOLD_TOKENS || 'tokens.json',
-  );
+  return command.option('--tokens <file>', 'the token file', process.env.LEASEHOLD_TOKENS || 'tokens.json');
 }
 
 /** @throws CommandFailure if there is no such file, or it is no token file */
@@ -81,7 +77,7 @@ export async function knownTokens(path: string): Promise<TokenFile> {
   const found = await readTokenFile(path);
   if (found !== null) return found;
   throw notFoundFailure(
-    `There is no file of tokens "${path}"`,
-    'name it with --tokens; "leasehold token create" makes one',
+    `There is no token file "${path}"`,
+    'name it with --tokens; "leasehold token create" creates one',
   );
 }

@@ -29,13 +29,13 @@ export class AdminClient {
   }
 
   revokedCertificates(options?: CallOptions): Promise<RevokedList> {
-    const what = 'Cannot ask for the revoked certificates';
+    const what = 'Cannot list the revoked certificates';
     return this.#exchanger.ask(getRequest(what, '/v1/certificates/revoked'), options);
   }
 
   /** Progress of scrubs by server; null for a server that does not answer. @param server null for all servers */
   scrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
-    return this.#exchanger.ask(getRequest('Cannot ask for scrubs', scrubPath(server)), options);
+    return this.#exchanger.ask(getRequest('Cannot get the progress of scrubs', scrubPath(server)), options);
   }
 
   startScrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {

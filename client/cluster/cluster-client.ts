@@ -122,7 +122,7 @@ export class ClusterClient {
     const { inodeOwner: owner, world } = this;
     const body: NumbersRequest = { owner, count, ...(volume === undefined ? {} : { volume }) };
     // No mutation: numbers that were not received are never used.
-    const request = postRequest('Cannot reserve numbers for files', '/v1/births/numbers', body);
+    const request = postRequest('Cannot reserve inode numbers', '/v1/births/numbers', body);
     const { answer: reserved, sentMs } = await this.#exchanger.askTimed<ReservedNumbers>(
       () => world.nowMs(),
       request,
@@ -131,7 +131,10 @@ export class ClusterClient {
     );
     // Servers of earlier releases choose a file's members again, though others may already have its contents.
     if (reserved.sets === undefined)
-      throw new ServiceError('precondition-failed', 'The servers of new files are not fixed by this release');
+      throw new ServiceError(
+        'precondition-failed',
+        'Cannot reserve inode numbers: the server runs an earlier release; upgrade all servers',
+      );
     return { ...reserved, untilMs: sentMs + reserved.validMs };
   }
 
@@ -150,7 +153,7 @@ export class ClusterClient {
     options: OwnedOptions = {},
   ): Promise<readonly NewFileOutcome[]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
-    const what = `Cannot make ${births.length} files`;
+    const what = `Cannot create ${births.length} files`;
     const requestOf: RequestOf = ({ session, since }, number) => {
       const body = encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births });
       // Not in the body: here servers of an earlier release ignore it.
@@ -202,7 +205,7 @@ export class ClusterClient {
 
   /** Renews a cache session; the server answers when it has recalls, or after a while. */
   renewCache(request: CacheRequest, options?: CallOptions): Promise<TimedAnswer<CacheAnswer>> {
-    const renewal = postRequest('Cannot renew what is remembered', '/v1/catalog/cache', request);
+    const renewal = postRequest('Cannot renew the cache session', '/v1/catalog/cache', request);
     return this.#exchanger.askTimed(() => this.world.nowMs(), renewal, options, this.#catalog);
   }
 
@@ -271,7 +274,7 @@ export class ClusterClient {
   }
 
   status(options?: CallOptions): Promise<ClusterStatus> {
-    return this.#exchanger.ask(getRequest('Cannot ask for the status of the cluster', '/v1/status'), options);
+    return this.#exchanger.ask(getRequest('Cannot get the status of the cluster', '/v1/status'), options);
   }
 
   /** The replicas of a file with their positions, and its primary. The query opens the file. */

@@ -45,7 +45,8 @@ export class CommandSession {
     const { timeoutMs: limitMs = this.#exchanger.operationTimeoutMs, signal } = options;
     const untilMs = world.nowMs() + limitMs;
     const leftMs = () => Math.max(1, untilMs - world.nowMs());
-    const late = () => new ServiceError('no-majority', `${what}: no session has begun within ${limitMs} ms`);
+    const late = () =>
+      new ServiceError('no-majority', `${what}: no server began a command session within ${limitMs} ms`);
     const limits = () => ({ timeoutMs: leftMs(), signal });
     const acquire = (isAnother: boolean): Promise<Ticket> => {
       const begin = () => this.#commands ?? this.#begin(what, isAnother, options);

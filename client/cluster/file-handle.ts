@@ -197,7 +197,7 @@ export class FileHandle {
 
   /** Finds where data or a hole begins, by objects: a small hole may count as data. A file has a hole at its end. */
   extent(offset: number, whence: Whence, options?: CallOptions): Promise<FileExtent> {
-    const what = `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`;
+    const what = `Cannot find ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`;
     return this.#ask('GET', what, `extents?offset=${offset}&whence=${whence}${this.#snapshotQuery}`, options);
   }
 
@@ -289,7 +289,10 @@ export class FileHandle {
       this.#session ??= this.#beginSession(options);
       const beginning = this.#session;
       const late = (): Error =>
-        new ServiceError('no-majority', `How far ${this.#name} is was not answered in time`);
+        new ServiceError(
+          'no-majority',
+          `Cannot begin a session for ${this.#name}: no server answered in time`,
+        );
       const window = await inTime(world, beginning, limits(), late);
       const forgotten = (): void => this.#leave(beginning);
       return { window, number: await window.acquire(limits()), forgotten };

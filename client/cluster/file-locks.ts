@@ -254,7 +254,7 @@ export class FileLocks {
     if (this.#exchanger.world.bootMs() >= validUntilMs) {
       throw new ServiceError(
         'unknown',
-        `Cannot lock file ${this.file}: the answer took longer than the lease`,
+        `Cannot lock file ${this.file}: the answer arrived after the lock lease had expired; try again`,
       );
     }
     this.#leaseMs = grant.leaseMs;
@@ -329,7 +329,7 @@ export class FileLocks {
 
   #begin(): number {
     if (this.#pending.size >= LOCK_REQUESTS_PENDING_MAX) {
-      throw new ServiceError('lock-limit', `Too many requests for locks on file ${this.file} are under way`);
+      throw new ServiceError('lock-limit', `Too many lock requests for file ${this.file} are pending`);
     }
     const number = ++this.#client.stamp;
     this.#pending.add(number);
@@ -341,7 +341,7 @@ export class FileLocks {
     if (!this.#lost.has(key)) return;
     throw new ServiceError(
       'lease-lost',
-      `A lock on file ${this.file} was lost and is not given back by its holder yet`,
+      `A lock on file ${this.file} was lost; its owner must unlock the file first`,
     );
   }
 

@@ -6,8 +6,8 @@ import { REQUEST_WINDOW } from '../transport/request-window.ts';
 /** Answered commands are lost: all members of the catalog had a power failure before a flush. */
 export class CommandsLost extends ServiceError {
   constructor() {
-    const why = 'changes of names or attributes that were acknowledged before are gone';
-    super('storage', `The catalog is flushed, but ${why}: all its servers have lost their power since`);
+    const why = 'all servers of the catalog lost power before a flush';
+    super('storage', `Acknowledged changes of names or attributes are lost: ${why}`);
   }
 }
 

@@ -17,8 +17,10 @@ const CHANGES_MAX = UNSYNCED_REQUESTS_MAX / 2;
 /** Acknowledged changes of a file's contents are lost: all its servers had a power failure before a flush. */
 export class ChangesLost extends ServiceError {
   constructor(file: number) {
-    const why = 'changes that were acknowledged before are gone; all its servers have lost their power since';
-    super('storage', `File ${file} is flushed, but ${why}`);
+    super(
+      'storage',
+      `Acknowledged changes of file ${file} are lost: all its servers lost power before a flush`,
+    );
   }
 }
 

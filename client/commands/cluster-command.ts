@@ -45,7 +45,7 @@ const CLUSTER_OPTIONS: readonly (readonly [flags: string, effect: string])[] = [
     '--token-file <file>',
     'file with the token that says who this is (default: LEASEHOLD_TOKEN_FILE, or LEASEHOLD_TOKEN itself)',
   ],
-  ['--client-cert <file>', 'certificate instead of a token (default: LEASEHOLD_CLIENT_CERT)'],
+  ['--client-cert <file>', 'client certificate, instead of a token (default: LEASEHOLD_CLIENT_CERT)'],
   ['--client-key <file>', 'its key (default: LEASEHOLD_CLIENT_KEY)'],
   [
     '--revoked <file>',

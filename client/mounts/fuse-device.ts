@@ -11,7 +11,7 @@ export async function deviceObstacle(): Promise<{ readonly what: string; readonl
   } catch (error) {
     if (!isSystemError(error)) throw error;
     if (error.code === 'EACCES' || error.code === 'EPERM')
-      return { what: `${DEVICE} is not to be used by this user`, fix: `as root: chmod 666 ${DEVICE}` };
+      return { what: `this user may not use ${DEVICE}`, fix: `as root: chmod 666 ${DEVICE}` };
     const fix = 'modprobe fuse; in a container, start it with --device /dev/fuse --cap-add SYS_ADMIN';
     return { what: `there is no ${DEVICE}`, fix };
   }

@@ -120,58 +120,60 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     'base URLs of the cluster; may be given several times',
     (text, { servers }) => ({ servers: [...servers, ...serverUrls(text)] }),
   ),
-  accessFile('ca', 'certificates of the authorities that are trusted'),
-  accessFile('tokenFile', 'file with the token that says who mounts'),
-  accessFile('clientCert', 'certificate instead of a token'),
-  accessFile('clientKey', 'its key'),
+  accessFile('ca', 'trusted CA certificates'),
+  accessFile('tokenFile', 'file with the access token'),
+  accessFile('clientCert', 'client certificate, instead of a token'),
+  accessFile('clientKey', 'key of the client certificate'),
   accessFile('revoked', 'certificates of servers that are no longer trusted'),
   valued(
     'op_timeout',
     'DURATION',
-    'the longest that a call waits for the cluster; then it fails with `ETIMEDOUT`',
+    'time limit of a call that waits for the cluster; then it fails with `ETIMEDOUT`',
     (text) => ({ operationTimeoutMs: timeoutOf(text) }),
   ),
   word('ro', 'nothing can be changed through this mount: `EROFS`', { readOnly: true }),
   word('rw', 'the default', { readOnly: false }),
   word('allow_other', 'all users may use the mount; always so where root mounts', { allowOther: true }),
   valued('uid', 'NUMBER', 'everything is shown as owned by this user', (text) => ({ uid: idOf(text) })),
-  valued('gid', 'NUMBER', 'everything is shown as of this group', (text) => ({ gid: idOf(text) })),
+  valued('gid', 'NUMBER', 'everything is shown as owned by this group', (text) => ({ gid: idOf(text) })),
   valued(
     'umask',
     'OCTAL',
-    'files and directories are shown with the permissions 777 without these',
+    'permissions of files and directories are shown as 777 without these bits',
     (text) => ({ fileMask: maskOf(text), directoryMask: maskOf(text) }),
   ),
-  valued('fmask', 'OCTAL', 'the same for all but directories', (text) => ({ fileMask: maskOf(text) })),
+  valued('fmask', 'OCTAL', 'the same for everything except directories', (text) => ({
+    fileMask: maskOf(text),
+  })),
   valued('dmask', 'OCTAL', 'the same for directories', (text) => ({ directoryMask: maskOf(text) })),
   word('noexec', 'no program can be run from here', { exec: false }),
   word('exec', 'the default', { exec: true }),
   word('nosuid', 'the default: set-user-id and set-group-id bits give no rights', { suid: false }),
-  word('suid', 'they do; root only', { suid: true }),
-  word('nodev', 'the default: device files are of no use', { devices: false }),
-  word('dev', 'they are devices; root only', { devices: true }),
+  word('suid', 'set-user-id and set-group-id bits give rights; root only', { suid: true }),
+  word('nodev', 'the default: device files do not work', { devices: false }),
+  word('dev', 'device files work; root only', { devices: true }),
   word(
     'relatime',
-    'the default: a read makes the access time later where nothing was read since the last change, or for a day',
+    'the default: a read updates the access time if it is older than the last change, or than a day',
     RELATIME,
   ),
-  word('strictatime', 'each read does', { accessTimes: 'strictatime' }),
-  word('noatime', 'none does: access times change only when a program sets them', { accessTimes: 'noatime' }),
-  word('nodiratime', 'none of a directory does', { directoryAccessTimes: false }),
+  word('strictatime', 'every read updates the access time', { accessTimes: 'strictatime' }),
+  word('noatime', 'reads do not update access times; programs can set them', { accessTimes: 'noatime' }),
+  word('nodiratime', 'reads of directories do not update access times', { directoryAccessTimes: false }),
   word('diratime', 'the default', { directoryAccessTimes: true }),
   word('atime', 'as `relatime`', RELATIME),
-  word('norelatime', 'as `relatime`, which the kernel takes then, too', RELATIME),
+  word('norelatime', 'as `relatime`, also in the kernel', RELATIME),
   word('nostrictatime', 'the same', RELATIME),
   word(
     'btime',
-    '`statx` has the time of creation, for a call of the mount the first time that a program asks for it; `transport=kernel`, Linux 6.6',
+    '`statx` reports the creation time, at the cost of one call to the mount the first time that a program asks for it; needs `transport=kernel` and Linux 6.6',
     { creationTimes: true },
   ),
-  word('noxattr', 'no extended attributes; writes of a few KiB cost less', { xattrs: false }),
+  word('noxattr', 'no extended attributes; writes of a few KiB become cheaper', { xattrs: false }),
   valued(
     'cache',
     'auto|strict|leases|ttl:DURATION',
-    'which cached names and attributes are valid: none (`strict`), those that the cluster has not recalled (`leases`), or those of a moment ago; `auto`, the default: `leases` with `transport=kernel` on Linux 6.2 or later, else `ttl:1s`',
+    'which cached names and attributes are valid: none (`strict`), those that the cluster has not recalled (`leases`), or those younger than DURATION (`ttl`); `auto`, the default: `leases` with `transport=kernel` on Linux 6.2 or later, else `ttl:1s`',
     (text) => ({ cache: text === 'auto' ? { kind: text } : cacheMode(text) }),
   ),
   word('flush_behind', '`close` returns before the cluster has what was written; `fsync` does not', {
@@ -180,19 +182,19 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
   choice(
     'local_reads',
     ['auto', 'off'],
-    'whether contents are read from the disk of a server on the same machine, where the mount may read its data folder, instead of being sent by it; `auto` is the default',
+    '`auto`, the default: read contents directly from the disk of a server on the same machine if the mount may read its data folder; `off`: always request them from the server',
     (value) => ({ localReads: value === 'auto' }),
   ),
   choice(
     'transport',
     ['auto', 'kernel', 'native'],
-    'how the mount speaks with the kernel: itself, which only root may, or with a library; `auto`, the default, is `kernel` where it can be',
+    'how the mount talks to the kernel: directly (`kernel`, root only) or with a library (`native`); `auto`, the default, is `kernel` if possible',
     (transport) => ({ transport }),
   ),
   choice(
     'facts',
     ['auto', 'listed', 'hidden'],
-    'whether `leasehold.*` attributes are in the list of attributes; `auto`, the default, is for `getfattr` alone',
+    'whether lists of attributes contain `leasehold.*`; `auto`, the default: only lists for `getfattr`',
     (facts) => ({ virtualXattrs: facts }),
   ),
   valued('fsname', 'TEXT', 'what `df` and the table of mounts show as the source', (source) => ({ source })),
@@ -202,20 +204,20 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     'how much the mount writes to its log; `info` is the default',
     (logLevel) => ({ logLevel }),
   ),
-  ignored('default_permissions', 'the kernel checks permissions always'),
-  ignored('lazytime', 'access times always follow behind'),
+  ignored('default_permissions', 'the kernel always checks permissions'),
+  ignored('lazytime', 'access times are always written later'),
   ignored('nolazytime', 'the same'),
   ignored('async', 'the default of every mount'),
-  ignored('defaults', 'what fstab says where it has nothing to say'),
+  ignored('defaults', 'placeholder in fstab'),
   ignored('_netdev', 'for the boot: wait for the network'),
-  ignored('nofail', 'for the boot: go on without this mount'),
+  ignored('nofail', 'for the boot: continue without this mount'),
   ignored('auto', 'for `mount -a`'),
   ignored('noauto', 'for `mount -a`'),
   ignored('user', 'for mount(8): who may mount and unmount', '[NAME]'),
   ...['nouser', 'users', 'nousers', 'owner', 'noowner', 'group', 'nogroup'].map((name) =>
     ignored(name, 'the same'),
   ),
-  ignored('comment', 'for people', 'TEXT'),
+  ignored('comment', 'a comment', 'TEXT'),
   ignored('x-*', 'for systemd and others that read fstab', '[TEXT]'),
 ];
 
@@ -355,17 +357,14 @@ function cacheMode(value: string): CacheMode {
 
 function remountRefused(): CommandFailure {
   return usageFailure(
-    'Cannot use the mount option "remount": a mount stays as it was made',
-    '"leasehold remount ro" and "leasehold remount rw" change that; for other options "leasehold umount" it, and mount it with them',
+    'Cannot use the mount option "remount": mount(8) cannot change this mount',
+    'use "leasehold remount ro DIR" or "leasehold remount rw DIR"; for other options unmount it, and mount it again',
   );
 }
 
 function unknownOption(name: string): CommandFailure {
   const near = nearest(name);
-  const hint =
-    near === null
-      ? '"leasehold mount --help" names the options'
-      : `the option that comes nearest is "${near}"`;
+  const hint = near === null ? '"leasehold mount --help" names the options' : `did you mean "${near}"?`;
   return usageFailure(`Cannot use the mount option "${name}": there is no such option`, hint);
 }
 
@@ -407,7 +406,7 @@ export function parseMountSource(text: string): MountSource {
   if (isTreeName(volume)) return { volume, path: '/' };
   if (!text.includes(':')) {
     throw usageFailure(
-      `Cannot mount "${text}": that is no VOLUME, VOLUME@SNAPSHOT or VOLUME:/directory`,
+      `Cannot mount "${text}": VOLUME, VOLUME@SNAPSHOT or VOLUME:/directory is expected`,
       'a volume is 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first',
     );
   }

@@ -196,17 +196,20 @@ async function makeRoom(directory: string): Promise<void> {
   }
   const mounted = await mountAt(directory);
   if (mounted?.type.startsWith('fuse')) {
-    const hangs = look === 'hangs' ? ', which does not answer' : '';
+    const hangs = look === 'hangs' ? ', and does not respond' : '';
     throw preconditionFailure(
       `Cannot mount on "${directory}": ${mounted.source} is mounted there already${hangs}`,
       `"leasehold umount ${hangs === '' ? '' : '--lazy '}${directory}" removes it`,
     );
   }
-  if (look === 'hangs') throw generalFailure(`Cannot mount on "${directory}": it does not answer`);
+  if (look === 'hangs')
+    throw generalFailure(
+      `Cannot mount on "${directory}": the directory does not respond; it may be a dead network mount`,
+    );
   if (look === 'other')
     throw usageFailure(
       `Cannot mount on "${directory}": it is not a directory`,
-      'make one beside it with mkdir, and name that',
+      'name a directory; mkdir makes one',
     );
 }
 
@@ -246,7 +249,7 @@ async function becomeReady(child: ChildProcess, log: string | null): Promise<num
   });
   const abort = new AbortController();
   const late = systemWorld.sleep(READY_TIMEOUT_MS, { signal: abort.signal }).then(() => {
-    const message = `Cannot mount: it was not usable after ${formatDuration(READY_TIMEOUT_MS)}`;
+    const message = `Cannot mount: the mount was not ready after ${formatDuration(READY_TIMEOUT_MS)}`;
     throw temporaryFailure(message, log === null ? '' : `its log is ${log}`);
   });
   ended.catch(() => {});

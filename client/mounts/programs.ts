@@ -24,7 +24,7 @@ export async function logTail(path: string): Promise<string> {
   // A refusal or the head of a stack names the cause; else the newest lines must do.
   const cause = lines.findLast((line) => /^(leasehold: |[A-Za-z]*Error\b.*:)/.test(line));
   const tail = (cause === undefined ? lines.slice(-TAIL_LINES) : [cause]).map(readableLine).join('\n  ');
-  return tail === '' ? '' : `; its last words:\n  ${tail}`;
+  return tail === '' ? '' : `; the end of its log:\n  ${tail}`;
 }
 
 function readableLine(line: string): string {

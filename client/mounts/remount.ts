@@ -44,14 +44,14 @@ export async function remountDirectory(
   const socket = await socketOf(directory);
   if (socket === null)
     throw preconditionFailure(
-      `${cannot}: its process cannot be asked`,
-      'its user and root can ask a mount of this release; unmount an earlier one, and mount it again',
+      `${cannot}: its process has no control socket that this user may use`,
+      'run it as the user of the mount or as root; unmount a mount of an earlier release, and mount it again',
     );
   const answer = await askMount(socket, { command: 'remount', mode, force }, timeoutMs).catch(
     (error: unknown): never => {
       throw temporaryFailure(
-        `${cannot}: it is not known what has come of it: ${error instanceof Error ? error.message : error}`,
-        'its log, and "leasehold status", say what is wrong; try again',
+        `${cannot}: the outcome is unknown: ${error instanceof Error ? error.message : error}`,
+        'see its log and "leasehold status", then try again',
       );
     },
   );
@@ -83,13 +83,13 @@ async function refused(
       const who = (await writersOf(directory)).map((writer) => `\n  ${writer}`).join('');
       return preconditionFailure(
         `${cannot}: ${answer.message}${who}`,
-        'end these, or use --force: their writes fail from then on',
+        'end these processes, or use --force, which makes their writes fail',
       );
     }
     case 'not-stored':
       return temporaryFailure(
-        `${cannot}: not all that was written is stored: ${answer.message}`,
-        'its log says what; changes are possible as before',
+        `${cannot}: some written data could not be stored: ${answer.message}`,
+        'its log names the files; the mount is still read-write',
       );
     default:
       return preconditionFailure(`${cannot}: ${answer.message}`);

@@ -69,22 +69,22 @@ export async function unmountDirectory(
   const isLost = stored.kind === 'lost';
   if (isLost && !lazy) {
     throw temporaryFailure(
-      `"${directory}" stays mounted, for not all that was written is stored: ${stored.why}`,
-      'its log says what; the next "leasehold umount" tries what can still be stored, and --lazy gives it up',
+      `"${directory}" stays mounted: some written data could not be stored: ${stored.why}`,
+      'its log names the files; "leasehold umount" tries again, --lazy discards what cannot be stored',
     );
   }
   const users = lazy ? await usersOf(directory) : [];
   await detach(directory, lazy);
   const holders = daemons.length === 0 ? [] : stillHeld(await holdersOf(mounted.device), before);
   const who = holders.map(describeHolder).join('\n  ');
-  const goesOn = `process ${daemons.join(', ')} goes on, because it is mounted elsewhere:\n  ${who}`;
+  const goesOn = `process ${daemons.join(', ')} keeps running, because the file system is also mounted elsewhere:\n  ${who}`;
   const isElsewhere = holders.length > 0;
   if (isElsewhere) await store(directory, holders, stored, wait, goesOn);
   else if (users.length > 0) return leftToUsers(directory, daemons, users, stored);
   else await ended(directory, daemons, wait);
   if (isLost) {
     const why = isElsewhere ? `${stored.why}\n  ${goesOn}` : stored.why;
-    throw temporaryFailure(`Unmounted "${directory}", and not all that was written is stored: ${why}`);
+    throw temporaryFailure(`Unmounted "${directory}", but some written data could not be stored: ${why}`);
   }
   return isElsewhere ? `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}` : null;
 }
@@ -108,13 +108,13 @@ function leftToUsers(
   const left = daemons.filter(isAlive);
   if (left.length === 0 && stored.kind === 'all') return null;
   const who = users.map(describeUser).join('\n  ');
-  const goesOn = `process ${left.join(', ')} goes on for those who use it, until they are through:\n  ${who}`;
+  const goesOn = `process ${left.join(', ')} keeps running until these have closed their files:\n  ${who}`;
   if (stored.kind === 'all')
     return `Unmounted "${directory}", and all that was written so far is stored; ${goesOn}`;
   const what =
     stored.kind === 'lost'
-      ? 'and not all that was written is stored'
-      : 'but it is not known that all that was written is stored';
+      ? 'but some written data could not be stored'
+      : 'but some written data may not be stored';
   const why = left.length === 0 ? stored.why : `${stored.why}\n  ${goesOn}`;
   throw temporaryFailure(`Unmounted "${directory}", ${what}: ${why}`);
 }
@@ -143,9 +143,7 @@ async function storeFirst(directory: string, daemons: readonly number[], wait: W
 
 function stoppedText(daemons: readonly number[]): string {
   const stopped = daemons.filter(isStopped).join(' ');
-  return stopped === ''
-    ? ''
-    : `, for process ${stopped} is stopped: continue it with "kill -CONT ${stopped}"`;
+  return stopped === '' ? '' : `; process ${stopped} is stopped: continue it with "kill -CONT ${stopped}"`;
 }
 
 /** Processes of another container may serve a directory of the same name. */
@@ -163,7 +161,7 @@ async function store(
   wait: Wait,
   goesOn: string,
 ): Promise<void> {
-  let why = stored.kind === 'unknown' ? stored.why : 'nobody can ask for it';
+  let why = stored.kind === 'unknown' ? stored.why : 'no process can request it';
   for (const holder of holders) {
     if (systemWorld.nowMs() >= wait.untilMs) break;
     const [{ pid } = { pid: 'self' }] = holder.processes;
@@ -173,16 +171,16 @@ async function store(
     why = synced.kind === 'missing' ? 'the program sync is not installed' : synced.output;
   }
   throw temporaryFailure(
-    `Unmounted "${directory}" here, but it is not known that all that was written is stored: ${why}\n  ${goesOn}`,
-    'its log, and "leasehold status", say what is wrong',
+    `Unmounted "${directory}" here, but some written data may not be stored: ${why}\n  ${goesOn}`,
+    'see its log and "leasehold status"',
   );
 }
 
 function describeHolder({ directory, isHere, processes: entries }: MountHolder): string {
-  if (isHere) return `here, too, on ${directory}`;
+  if (isHere) return `also mounted here on ${directory}`;
   const [first, ...others] = entries;
   const more = others.length === 0 ? '' : ` and ${others.length} more`;
-  return `process ${first === undefined ? '' : describeProcess(first)}${more}: on ${directory} in another namespace of mounts`;
+  return `process ${first === undefined ? '' : describeProcess(first)}${more}: on ${directory} in another mount namespace`;
 }
 
 function notEnded(directory: string, pids: readonly number[], { timeoutMs }: Wait): CommandFailure {
@@ -190,12 +188,12 @@ function notEnded(directory: string, pids: readonly number[], { timeoutMs }: Wai
   if (stopped !== '') {
     return temporaryFailure(
       `Unmounted "${directory}", but process ${stopped} is stopped, and may not have stored everything`,
-      `continue it with "kill -CONT ${stopped}": it stores the rest, and ends; what it holds is lost if it is killed`,
+      `continue it with "kill -CONT ${stopped}": it stores the rest and ends; the rest is lost if it is killed`,
     );
   }
   return temporaryFailure(
-    `Unmounted "${directory}", but process ${pids.join(', ')} goes on after ${formatDuration(timeoutMs)}, and has not stored everything`,
-    'leave it running until the cluster has a majority again; what it holds is lost if it is killed',
+    `Unmounted "${directory}", but process ${pids.join(', ')} is still running after ${formatDuration(timeoutMs)} and has not stored everything`,
+    'leave it running until the cluster has a majority again; what it has not stored is lost if it is killed',
   );
 }
 
@@ -231,11 +229,11 @@ export async function detach(directory: string, lazily: boolean): Promise<void> 
     const who = await whoUses(directory);
     const isLookOver = systemWorld.nowMs() > untilMs;
     if (isLookOver && who.length === 0)
-      who.push('nobody that can be seen from here; root sees the processes of all users');
+      who.push('no process that this user can see; run it as root to see all processes');
     if (who.length > 0)
       throw preconditionFailure(
         `Cannot unmount "${directory}": it is in use\n  ${who.join('\n  ')}`,
-        'end these, or use --lazy to detach it all the same',
+        'end these processes, or use --lazy to detach it anyway',
       );
     await systemWorld.sleep(pauseMs);
   }

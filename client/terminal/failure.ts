@@ -35,24 +35,25 @@ export const temporaryFailure = failureWith(EXIT_TEMPORARY);
 
 const HINTS: Partial<Record<ErrorCode, string>> = {
   unauthorized:
-    'give a token with --token-file or LEASEHOLD_TOKEN, and the authority of the servers with --ca or LEASEHOLD_CA',
+    'give a token with --token-file or LEASEHOLD_TOKEN, and the CA certificate of the servers with --ca or LEASEHOLD_CA',
   forbidden:
-    'use a token with a larger role, or one for this volume: "leasehold token ls" shows what each may do',
-  'not-found': '"leasehold volume ls" and "leasehold ls VOLUME:/" show what there is',
+    'use a token with a higher role, or one for this volume; "leasehold token ls" shows the role and volumes of each',
+  'not-found': '"leasehold volume ls" and "leasehold ls VOLUME:/" list volumes and files',
   'not-empty': 'remove what is in it first, or use "leasehold rm --recursive"',
   'no-majority':
     '"leasehold status" shows which servers answer; start the others, or name the cluster with --servers',
-  recovering: 'it ends by itself after one lease time; try again',
+  recovering:
+    'the servers wait until leases from before their restart have ended; try again after one lease time',
   busy: 'try again in a moment',
-  unknown: 'look whether it happened before you try again',
+  unknown: 'check whether it was executed before you try again',
   'session-expired': 'try again',
   sealed: 'store the new contents as a new file: "leasehold put" replaces the old one under its name',
-  'clock-fault': 'set the clocks of the servers (NTP); "leasehold status" shows whose is off',
+  'clock-fault': 'synchronize the clocks of the servers (NTP); "leasehold status" shows which one is off',
   'quota-exceeded':
     'remove files, empty the trash ("leasehold trash empty NAME"), or raise the quota with "leasehold volume set NAME --quota SIZE"; "leasehold volume ls" shows it',
-  'no-space': '"leasehold status" shows how much room each server has',
+  'no-space': '"leasehold status" shows the free space of each server; remove files, or add servers',
   integrity:
-    'the data is damaged on all replicas that could be asked; start the missing servers, one of them may have it whole',
+    'the data is damaged on all replicas that answered; start the missing servers: one of them may have an undamaged replica',
   'cross-volume': 'use "leasehold get" and "leasehold put" to copy between volumes',
 };
 
@@ -92,7 +93,7 @@ function hintOf({ code, message }: ServiceError): string {
   if (UNKNOWN_KIND.test(message))
     return 'the server that was asked is of an earlier release: upgrade all servers';
   const [, volume] = NO_SNAPSHOT.exec(message) ?? [];
-  if (volume !== undefined) return `"leasehold snapshot ls ${volume}" shows those that there are`;
+  if (volume !== undefined) return `"leasehold snapshot ls ${volume}" lists the snapshots`;
   return HINTS[code] ?? '';
 }
 
@@ -130,7 +131,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full',
   EEXIST: 'it exists already',
   EROFS: 'the file system is read-only',
-  ENOTCONN: 'the mount there is dead; "leasehold mount" heals it, "leasehold umount" removes it',
+  ENOTCONN: 'the mount there is dead; "leasehold mount" replaces it, "leasehold umount" removes it',
 };
 
 export function systemReason(error: NodeJS.ErrnoException): string {

@@ -42,7 +42,10 @@ export class ReplicaReader {
     for (let offset = 0; offset < sizeBytes; offset += PIECE_BYTES) {
       const piece = await this.read(offset, Math.min(PIECE_BYTES, sizeBytes - offset), options);
       if (piece.contents !== contents)
-        throw new ServiceError('precondition-failed', `File ${this.#file} is written while it is copied`);
+        throw new ServiceError(
+          'precondition-failed',
+          `File ${this.#file} changed while it was copied; try again when no program writes it`,
+        );
       yield piece.bytes;
     }
   }

@@ -41,7 +41,7 @@ export async function resolveConflict(
   const attributes = await client.resolve(volume, path, call);
   const { inode } = attributes;
   if (attributes.links !== 1)
-    throw refused(`"${path}" has ${attributes.links} names: remove all but one before`);
+    throw refused(`"${path}" has ${attributes.links} hard links: remove all but one first`);
   const { findings } = await client.admin.check(inode - 1, call);
   const histories = historiesOf(attributes, findings);
   if (histories.length < 2) throw refused(`File ${inode} has one member set: there is nothing to resolve`);
@@ -67,7 +67,7 @@ export async function resolveConflict(
   const after = await own.reader.read(0, 0, call);
   if (after.contents !== own.state.contents) {
     throw refused(
-      `File ${inode} was written while it was copied: what came last is in its replica at ${own.server} until that is collected`,
+      `File ${inode} was written during the copy: the last writes are only in its old replica at ${own.server}, until that is collected`,
     );
   }
   return { kept: own.server, others };
@@ -101,7 +101,7 @@ async function newestOf(
   );
   const read = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
   const [newest] = read.sort((a, b) => versionCompare(b.state.contents, a.state.contents));
-  if (newest === undefined) throw refused(`No server of ${servers.join(', ')} has answered`);
+  if (newest === undefined) throw refused(`None of the servers ${servers.join(', ')} answered`);
   return newest;
 }
 

@@ -100,11 +100,11 @@ function readFiles({ ca, clientCert, clientKey, tokenFile, token }: AccessFiles)
   if ((clientCert === undefined) !== (clientKey === undefined)) {
     throw new ServiceError(
       'bad-request',
-      'Cannot show who this is: --client-cert and --client-key belong together',
+      'Cannot authenticate: --client-cert and --client-key must be given together',
     );
   }
   const tls = {
-    ...(ca === undefined ? {} : { ca: textOf(ca, 'the authorities') }),
+    ...(ca === undefined ? {} : { ca: textOf(ca, 'the CA certificates') }),
     ...(clientCert === undefined ? {} : { cert: textOf(clientCert, 'the certificate') }),
     ...(clientKey === undefined ? {} : { key: textOf(clientKey, 'the key') }),
   };
@@ -112,7 +112,10 @@ function readFiles({ ca, clientCert, clientKey, tokenFile, token }: AccessFiles)
   if (text === null) return { tls, token: null };
   if (!TOKEN.test(text.trim())) {
     const where = token === undefined ? `"${tokenFile}"` : CLIENT_VARIABLES.token;
-    throw new ServiceError('bad-request', `Cannot use the token in ${where}: it does not look like one`);
+    throw new ServiceError(
+      'bad-request',
+      `Cannot use the token in ${where}: it is malformed (16 to 256 of A-Z, a-z, 0-9, ".", "_" and "-" are expected)`,
+    );
   }
   return { tls, token: text.trim() };
 }

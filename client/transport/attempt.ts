@@ -56,7 +56,7 @@ export async function attemptOnce<Value>(parts: AttemptParts<Value>): Promise<At
   });
   const endWatch = endpoint.pulse.watch(patienceIntervals, () => {
     why = 'silent';
-    controller.abort(new Error(`${endpoint.url} keeps silent`));
+    controller.abort(new Error(`${endpoint.url} does not respond`));
   });
   const onAbort = () => controller.abort(signal?.reason);
   signal?.addEventListener('abort', onAbort, { once: true });

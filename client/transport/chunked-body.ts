@@ -19,7 +19,7 @@ export class ChunkedBody {
     for (;;) {
       const end = this.#rest.indexOf(LINE_END);
       if (end < 0) {
-        if (this.#rest.length > LINE_BYTES_MAX) throw new Error('The length of a chunk does not end');
+        if (this.#rest.length > LINE_BYTES_MAX) throw new Error('The length line of a chunk is too long');
         return null;
       }
       const line = this.#rest.toString('latin1', 0, end);
@@ -27,7 +27,7 @@ export class ChunkedBody {
       if (this.#isLast) {
         this.#rest = this.#rest.subarray(begin);
         if (line !== '') continue;
-        if (this.#rest.length > 0) throw new Error('The server spoke without being asked');
+        if (this.#rest.length > 0) throw new Error('The server sent data without a request');
         return Buffer.concat(this.#parts, this.#length);
       }
       const digits = /^([0-9a-f]{1,8})(?:;|$)/i.exec(line)?.[1];

@@ -136,7 +136,7 @@ export class DirectHttp {
       if (place >= 0) this.#idle.splice(place, 1);
       this.#waiting.shift()?.();
     });
-    const late = Object.assign(new Error('The connection was not made in time'), {
+    const late = Object.assign(new Error('Connecting took too long'), {
       code: 'UND_ERR_CONNECT_TIMEOUT',
     });
     const timer = this.#world.after(this.#connectTimeoutMs, () => connection.destroy(late));
@@ -223,7 +223,7 @@ class Connection {
       // A server that speaks TLS only does this.
       const isMute = tls === null && this.socket.bytesRead === 0;
       const authority = `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
-      const what = isMute ? ` without a word: it may want https://${authority}` : '';
+      const what = isMute ? ` without an answer; if it requires TLS, use https://${authority}` : '';
       this.destroy(new Error(`The server closed the connection${what}`));
     });
     this.socket.setTimeout(IDLE_MS_MAX, () => {
@@ -273,7 +273,7 @@ class Connection {
       return;
     }
     if (this.#waiter === null) {
-      this.destroy(new Error('The server spoke without being asked'));
+      this.destroy(new Error('The server sent data without a request'));
       return;
     }
     try {
@@ -301,7 +301,7 @@ class Connection {
       consent.resolve();
       return;
     }
-    const refused = new NoWriteConnectionsError('The server has no connections for writes');
+    const refused = new NoWriteConnectionsError('The server does not support connections for writes');
     this.destroy(refused);
   }
 
@@ -309,7 +309,7 @@ class Connection {
     this.#begun = Buffer.concat([this.#begun, bytes]);
     const end = this.#begun.indexOf(HEAD_END);
     if (end < 0) {
-      if (this.#begun.length > HEAD_BYTES_MAX) throw new Error('The head of an answer does not end');
+      if (this.#begun.length > HEAD_BYTES_MAX) throw new Error('The header of the answer is too long');
       return;
     }
     const head = parseHead(this.#begun.toString('latin1', 0, end), this.#hasBody);
@@ -321,7 +321,7 @@ class Connection {
       this.#receivedChunks(head, rest);
       return;
     }
-    if (rest.length > head.bodyBytes) throw new Error('The server spoke without being asked');
+    if (rest.length > head.bodyBytes) throw new Error('The server sent data without a request');
     this.#body = releasableMemory(head.bodyBytes);
     this.#body.set(rest);
     this.#bodyFilled = rest.length;
@@ -390,7 +390,7 @@ function parseHead(text: string, hasBody: boolean): Head {
   if (isUsual && encoding === undefined && /^\d{1,9}$/.test(length) && Number(length) <= BODY_BYTES_MAX) {
     return { statusCode, headers, bodyBytes: Number(length) };
   }
-  throw new UnusualAnswerError(`An answer that begins with "${first.slice(0, 100)}" and says no length`);
+  throw new UnusualAnswerError(`The answer "${first.slice(0, 100)}" has no length`);
 }
 
 function reasonOf(signal: AbortSignal): Error {

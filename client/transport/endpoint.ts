@@ -38,7 +38,7 @@ export class Endpoint {
     if (!access.allows(parsed)) {
       throw new ServiceError(
         'bad-request',
-        `Cannot use the server "${url}": the token would travel in the clear; write https://${parsed.host}`,
+        `Cannot use the server "${url}": the token would be sent unencrypted; use https://${parsed.host}`,
       );
     }
     this.world = world;

@@ -35,7 +35,7 @@ export class Endpoints {
     this.#all = unique.map((url) => new Endpoint(world, url, true, this.#events, access));
     const [first] = this.#all;
     if (first === undefined) {
-      throw new ServiceError('bad-request', 'Cannot reach a cluster: no server is named');
+      throw new ServiceError('bad-request', 'Cannot connect to a cluster: no server is given');
     }
     this.#preferred = first;
   }

@@ -64,7 +64,7 @@ async function* eventsOf<Item>(
   signal: AbortSignal,
 ): AsyncGenerator<Item> {
   const silent = new AbortController();
-  const late = (): void => silent.abort(new Error(`no word from ${endpoint.url} for ${silentMsMax} ms`));
+  const late = (): void => silent.abort(new Error(`no data from ${endpoint.url} for ${silentMsMax} ms`));
   let timer = endpoint.world.after(silentMsMax, late);
   try {
     const response = await endpoint.stream({

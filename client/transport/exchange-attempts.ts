@@ -89,11 +89,11 @@ export class ExchangeAttempts {
         : noAnswer(
             endpoints,
             request,
-            cause ?? this.#lastCause ?? new Error('no time was left for an attempt'),
+            cause ?? this.#lastCause ?? new Error('the time limit was reached before a request was sent'),
           );
     const doubtful = this.#doubtful;
     if (!doubtful || error.code === 'unknown') return { error, isOutcomeUnknown: doubtful };
-    const message = `${request.what}: no certain answer within ${Math.round(world.nowMs() - this.#startMs)} ms, it may have happened (${error.message})`;
+    const message = `${request.what}: the outcome is unknown after ${Math.round(world.nowMs() - this.#startMs)} ms; it may have been executed (${error.message})`;
     return {
       error: new ServiceError('unknown', message, error.details, { cause: error }),
       isOutcomeUnknown: doubtful,
@@ -179,7 +179,7 @@ export function noAnswer(endpoints: Endpoints, request: ExchangeRequest, cause: 
 function distrusted(request: ExchangeRequest, { url }: Endpoint, cause: Error): ServiceError {
   return new ServiceError(
     'unauthorized',
-    `${request.what}: cannot trust ${url}: ${causeText(cause)}`,
+    `${request.what}: TLS with ${url} failed: ${causeText(cause)}`,
     {},
     { cause },
   );

@@ -34,7 +34,7 @@ export class RequestWindow {
     if (this.#waiting.length === 0 && this.#isOpen()) return this.#take();
     const { promise, resolve } = Promise.withResolvers<number>();
     this.#waiting.push(resolve);
-    const why = `A request sent before has no answer, and no more than ${REQUEST_WINDOW} can follow it`;
+    const why = `An earlier request has no answer yet, and at most ${REQUEST_WINDOW} later ones may be sent`;
     try {
       return await inTime(this.#world, promise, limits, () => new ServiceError('no-majority', why));
     } catch (error) {

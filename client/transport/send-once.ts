@@ -40,6 +40,6 @@ export async function sendOnce<Value>(
 
 /** An attempt may have been executed; sent under another number, the change could happen twice. */
 export function lostSession(cause: ServiceError): ServiceError {
-  const why = `${cause.message}; whether an earlier attempt succeeded cannot be found out`;
+  const why = `${cause.message}; it is unknown whether an earlier attempt was executed`;
   return new ServiceError('unknown', why, cause.details, { cause });
 }

@@ -97,5 +97,5 @@ export class DirectoryCalls {
 
 function syncFailure(error: unknown): unknown {
   if (!CALL_ERRNOS.has(errnoName(error))) return error;
-  return new ErrnoError('EIO', `What was done before is not stored: ${String(error)}`);
+  return new ErrnoError('EIO', `Earlier changes are not stored: ${String(error)}`);
 }

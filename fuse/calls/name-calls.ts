@@ -193,7 +193,7 @@ export class NameCalls {
       return (await this.#parts.inodes.request(inode)).links > 0;
     } catch (error) {
       const facts = { file: inode, error: String(error) };
-      this.#parts.log('debug', 'what a rename replaced is not known', facts);
+      this.#parts.log('debug', 'cannot query the file that a rename replaced', facts);
       return false;
     }
   }
@@ -208,6 +208,6 @@ function checkName(name: string): void {
 function nodeType(mode: number): NodeType {
   const bits = mode & constants.S_IFMT;
   const type = bits === 0 ? 'file' : NODE_TYPES.find((one) => FILE_TYPES[one] === bits);
-  if (type === undefined) throw new ErrnoError('EINVAL', 'Not a type that can be made');
+  if (type === undefined) throw new ErrnoError('EINVAL', 'This type cannot be created');
   return type;
 }

@@ -74,7 +74,7 @@ export function clusterBackend(
   const findsNumbers = path === '/' && !isSnapshot(volume);
   const byNumber: FileSystemBackend['byNumber'] = async (inode, which) => {
     if (!findsNumbers)
-      throw new ServiceError('not-found', `Inode ${inode} is not looked up by its number here`);
+      throw new ServiceError('not-found', `Inode ${inode} cannot be looked up by its number in this mount`);
     if (which === 'parent') return client.resolve(volume, posix.dirname(await pathOf(inode)));
     const { attributes } = await query({ kind: 'attributes', inode });
     // Numbers are unique among all volumes, and a program can forge a handle.

@@ -268,7 +268,7 @@ export class FileCalls {
         this.#files.freeSpace.update(space);
         const { freeBytes, isQuota } = space;
         if (end - sizeBytes > freeBytes) {
-          throw new ErrnoError(isQuota ? 'EDQUOT' : 'ENOSPC', `There is room for ${freeBytes} more bytes`);
+          throw new ErrnoError(isQuota ? 'EDQUOT' : 'ENOSPC', `There is space for ${freeBytes} more bytes`);
         }
         if (mode === FALLOC_FL_KEEP_SIZE) return this.#touch(file, caller);
         await this.#files.privileges.clear(file, caller);

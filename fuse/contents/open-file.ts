@@ -158,7 +158,7 @@ export class OpenFile {
   /** Stores earlier writes and a new file's name, or puts the error into the sequence. @see BackendFile.arrive */
   async flush(isReported = false): Promise<void> {
     await this.writes.drain();
-    const state = await this.#bounded(this.#backend.arrive(isReported), 'Making it');
+    const state = await this.#bounded(this.#backend.arrive(isReported), 'Committing');
     if (state !== undefined) this.known.created(state);
   }
 
@@ -175,7 +175,7 @@ export class OpenFile {
       // All descriptors of the file report the loss, not only the one whose sync found it.
       if (error instanceof ChangesLost) return this.#lost(error);
       if (errnoName(error) !== 'ENOENT') throw error;
-      throw new ErrnoError('EIO', `What was written before is not stored: ${messageOf(error)}`);
+      throw new ErrnoError('EIO', `Earlier writes are not stored: ${messageOf(error)}`);
     }
   }
 

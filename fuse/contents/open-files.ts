@@ -108,7 +108,7 @@ export class OpenFiles implements PendingKind {
     if (this.#open.has(inode) && !cache.isNameCached(inode)) return;
     refusedOpens.refuse(thread, inode, cache.namesOf(inode));
     cache.attributes.drop(inode);
-    throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
+    throw new ErrnoError('ESTALE', `File ${inode} was unlinked`);
   }
 
   async created(attributes: Attributes, writing: boolean): Promise<OpenFile> {
@@ -271,7 +271,7 @@ export class OpenFiles implements PendingKind {
     if (file.written || file.writes.failure !== null)
       this.inodes.cache.attributes.closed(file.inode, (heard) => file.since(heard));
     file.locks?.close().catch((error: unknown) => {
-      this.#parts.log('error', 'locks of a closed file could not be given back', { error: String(error) });
+      this.#parts.log('error', 'locks of a closed file are not released', { error: String(error) });
     });
     file.closed();
     this.#open.delete(file.inode);

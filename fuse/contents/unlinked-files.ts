@@ -91,7 +91,7 @@ export class UnlinkedFiles {
 
   #logFailure(inode: number, error: unknown): void {
     const facts = { file: inode, error: String(error) };
-    if (isNotFound(error)) this.#log('error', 'an open file without a name was collected', facts);
-    else this.#log('warn', 'an open file without a name may be collected', facts);
+    if (isNotFound(error)) this.#log('error', 'an unlinked open file was removed', facts);
+    else this.#log('warn', 'an unlinked open file may be removed', facts);
   }
 }

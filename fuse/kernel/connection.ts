@@ -54,7 +54,7 @@ export function connectKernel(
     }
   };
   const kept = (inode: number) => (error: unknown) => {
-    log('error', 'the kernel keeps what it is to drop', { inode, error: String(error) });
+    log('error', 'the kernel refuses a notice to drop its cache', { inode, error: String(error) });
   };
   const drop = (inode: number): Promise<void> => invalidateInode(inode, false).catch(kept(inode));
   const expire = async ({ parent, name }: Place, isWanted: () => boolean): Promise<void> => {

@@ -38,7 +38,7 @@ export function flagsFormOf(command: number): FlagsForm | undefined {
 
 /** @throws ErrnoError `EOPNOTSUPP` for unsupported flags, `EINVAL` */
 export function decodeFlags({ bits, sizeBytes }: FlagsForm, bytes: Buffer): readonly InodeFlag[] {
-  if (bytes.length < sizeBytes) throw new ErrnoError('EINVAL', 'The flags are cut short');
+  if (bytes.length < sizeBytes) throw new ErrnoError('EINVAL', 'The flags are truncated');
   const word = bytes.readUInt32LE(0);
   const unkept = sizeBytes === STRUCT.sizeBytes ? UNKEPT_AT.map((at) => bytes.readUInt32LE(at)) : [];
   if ((word & ~(bits.immutable | bits['append-only'])) !== 0 || unkept.some((value) => value !== 0))

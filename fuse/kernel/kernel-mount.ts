@@ -105,7 +105,7 @@ export async function mountWithKernel(
     await ended;
   };
   try {
-    await withDeadline(world, connection.started, START_LIMIT_MS, 'The first word of the kernel');
+    await withDeadline(world, connection.started, START_LIMIT_MS, 'The INIT request of the kernel');
     await tuneKernel(mountpoint).catch((error: unknown) => {
       log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
     });
@@ -124,7 +124,7 @@ async function removeDeadMount(world: World, mountpoint: string, log: Log): Prom
     await withDeadline(world, stat(mountpoint), LOOK_LIMIT_MS, 'Looking at the directory');
   } catch (error) {
     if (codeOf(error) !== 'ENOTCONN' && codeOf(error) !== 'ECONNABORTED') throw error;
-    log('info', 'a dead mount is taken away', { directory: mountpoint });
+    log('info', 'a dead mount is removed', { directory: mountpoint });
     await unmountDirectory(mountpoint, true);
     return removeDeadMount(world, mountpoint, log);
   }

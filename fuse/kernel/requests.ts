@@ -167,7 +167,7 @@ export function decodeRequest(header: RequestHeader, bytes: Buffer): Request {
   try {
     return decodeBody(header, bytes);
   } catch (error) {
-    if (error instanceof RangeError) throw new ErrnoError('EIO', `A request ${header.opcode} is cut short`);
+    if (error instanceof RangeError) throw new ErrnoError('EIO', `A request ${header.opcode} is truncated`);
     throw error;
   }
 }
@@ -386,7 +386,7 @@ function readPlace(
 function readPosition(bytes: Buffer, at: number, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
   const position = readNumber(bytes, at);
   if (!Number.isSafeInteger(position))
-    throw new ErrnoError(beyond, 'A position is beyond what a file may have');
+    throw new ErrnoError(beyond, 'A position is beyond the maximum size of a file');
   return position;
 }
 
@@ -402,7 +402,7 @@ function readBytes(bytes: Buffer, at: number, length: number): Buffer {
 
 function readText(bytes: Buffer, at: number): { readonly text: string; readonly end: number } {
   const end = bytes.indexOf(0, at);
-  if (end < 0) throw new RangeError('A text has no end');
+  if (end < 0) throw new RangeError('A string is not terminated');
   const text = utf8Text(bytes.subarray(at, end));
   if (text === null) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
   return { text, end: end + 1 };

@@ -67,7 +67,7 @@ export class Session {
   receive(bytes: Buffer): void {
     const header = decodeHeader(bytes);
     if (header === null) {
-      this.#options.log('error', 'the kernel sent what is no request', { sizeBytes: bytes.length });
+      this.#options.log('error', 'the kernel sent a malformed request', { sizeBytes: bytes.length });
       return;
     }
     try {
@@ -118,7 +118,7 @@ export class Session {
     if (major < MAJOR || (major === MAJOR && minor < MINOR_MIN)) {
       this.#reply.error(unique, 'EPROTO');
       this.#start.reject(
-        new Error(`The kernel speaks version ${major}.${minor} of FUSE; ${MAJOR}.${MINOR_MIN} is needed`),
+        new Error(`The kernel has version ${major}.${minor} of FUSE; ${MAJOR}.${MINOR_MIN} is needed`),
       );
       return;
     }

@@ -153,7 +153,7 @@ export class Inodes {
   assertNamed({ inode, links }: Attributes): void {
     if (links > 0 || this.isOpen(inode)) return;
     this.cache.attributes.drop(inode);
-    throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
+    throw new ErrnoError('ESTALE', `File ${inode} was unlinked`);
   }
 
   /**

@@ -149,7 +149,10 @@ class Binding {
           cb,
           async () => {
             if (path !== '/' && this.#spent.has(pid))
-              throw new ErrnoError('ETIMEDOUT', 'The root took as long as it may');
+              throw new ErrnoError(
+                'ETIMEDOUT',
+                'The request for the root used up the time limit of this call',
+              );
             const beganMs = this.#options.world.nowMs();
             const stored = await this.#repeated(`getattr ${path}`, () => this.#paths.lookup(path));
             if (path === '/') this.#spent.rootAnswered(pid, beganMs);
@@ -365,7 +368,8 @@ class Binding {
 
   /** With a limit, and the same answer when the kernel repeats a request that timed out. */
   async #repeated<Value>(question: string, call: () => Promise<Value>): Promise<Value> {
-    if (this.#timedOut.has(question)) throw new ErrnoError('ETIMEDOUT', 'It took too long a moment ago');
+    if (this.#timedOut.has(question))
+      throw new ErrnoError('ETIMEDOUT', 'The same call timed out a moment ago');
     try {
       return await withDeadline(this.#options.world, call(), this.#options.limitMs, 'The call');
     } catch (error) {

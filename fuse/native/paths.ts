@@ -37,7 +37,7 @@ export class Paths {
 
   async attributes(path: string | null): Promise<Attributes> {
     // libfuse has no path for an unlinked file.
-    if (path === null) throw new ErrnoError('ENOENT', 'What is asked about has no name any more');
+    if (path === null) throw new ErrnoError('ENOENT', 'The file was unlinked');
     if (path === '/') return this.#calls.attributes(this.#calls.root);
     const hidden = this.#hidden.get(path);
     if (hidden !== undefined) return this.#calls.attributes(hidden);
@@ -76,7 +76,7 @@ export class Paths {
 
   /** The inode of the name now, without cached answers. */
   async inodeToOpen(path: string | null): Promise<number> {
-    if (path === null) throw new ErrnoError('ENOENT', 'What is meant has no name any more');
+    if (path === null) throw new ErrnoError('ENOENT', 'The file was unlinked');
     const hidden = this.#hidden.get(path);
     if (hidden !== undefined) return hidden;
     const { parent, name } = await this.place(path);

@@ -197,10 +197,10 @@ export class AccessTimes implements PendingKind {
     if (error instanceof ServiceError && error.remedy === 'give-up') {
       this.#offUntilMs = this.#world.nowMs() + OFF_MS;
       this.#noted.clear();
-      this.#log('warn', 'the cluster takes no access times: for now none are kept', facts);
+      this.#log('warn', 'the cluster refuses access times: none are recorded for now', facts);
       return;
     }
-    this.#log('debug', 'the cluster could not be told of reads', facts);
+    this.#log('debug', 'access times are not sent', facts);
     for (const [inode, note] of batch)
       if (!this.#noted.has(inode) && this.#noted.size < SHARES['access-time'].countMax)
         this.#noted.set(inode, note);

@@ -63,7 +63,7 @@ export class DirectoryOps {
           this.streaks.end(directory);
           this.dropOperation(place);
           const facts = { directory, name, file, error: String(error) };
-          log('warn', 'a file that was removed is still there', facts);
+          log('warn', 'an unlinked file still exists', facts);
           late({ operation: 'unlink', directory, name, error });
         },
         changed,

@@ -32,7 +32,7 @@ export class NewFiles {
     this.#parts = parts;
     this.#ops = ops;
     this.#creates = new Creates(world, delegation, (error) => {
-      log('debug', 'no numbers for new files', { error: String(error) });
+      log('debug', 'inode numbers are not reserved', { error: String(error) });
     });
   }
 
@@ -179,7 +179,7 @@ export class NewFiles {
         this.#parts.late({ operation: 'create', directory: parent, name, error });
       },
       unknown: ({ inode }, error) => {
-        this.#parts.log('info', 'a new file is created in the ordinary way', {
+        this.#parts.log('info', 'a new file is created with a synchronous request', {
           file: inode,
           error: String(error),
         });

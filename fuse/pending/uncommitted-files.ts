@@ -107,7 +107,10 @@ export class UncommittedFiles implements PendingKind {
     try {
       await file.commit.start(way);
     } catch (error) {
-      this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
+      this.#log('warn', 'a new file is not stored in the cluster', {
+        file: file.inode,
+        error: String(error),
+      });
     }
   }
 

@@ -186,7 +186,7 @@ export class Unlinks implements PendingKind {
 
   async #bounded(work: Promise<unknown>): Promise<void> {
     const { promise: late, reject } = Promise.withResolvers<never>();
-    const why = `Unlinks of before have no answer of the cluster within ${this.#waitMsMax} ms`;
+    const why = `The cluster has not answered pending unlinks within ${this.#waitMsMax} ms`;
     const timer = this.#world.after(this.#waitMsMax, () => reject(new ServiceError('no-majority', why)));
     await Promise.race([work, late]).finally(() => timer.cancel());
   }

@@ -294,7 +294,7 @@ test('dev names the port that is in use', async () => {
 test('called by the helper of fuse, which mount(8) takes where there is none of ours, it says what to do', async () => {
   const remount = await runCli(['leasehold:main', '/mnt', '-o', 'rw,user_id=0,remount,dev,suid']);
   assert.equal(remount.code, 2);
-  assert.match(remount.stderr, /"remount": a mount stays as it was made\n.*umount/);
+  assert.match(remount.stderr, /"remount": mount\(8\) cannot change this mount\n.*unmount/);
   const mount = await runCli(['main:/', '/mnt', '-o', 'servers=a,dev,suid']);
   assert.equal(mount.code, 2);
   assert.match(mount.stderr, /by the type "fuse.leasehold"\n.*--install-helper/);

@@ -8,11 +8,11 @@ test('the hint is that of the reason, and more exact where the message says more
   const said = (message: string) => describeFailure(new ServiceError('not-found', message)).lines;
   assert.deepEqual(said('There is no volume "v"'), [
     'leasehold: There is no volume "v"',
-    '  "leasehold volume ls" and "leasehold ls VOLUME:/" show what there is',
+    '  "leasehold volume ls" and "leasehold ls VOLUME:/" list volumes and files',
   ]);
   assert.deepEqual(said('Cannot find v@then:/: There is no snapshot "then" of volume "v"'), [
     'leasehold: Cannot find v@then:/: There is no snapshot "then" of volume "v"',
-    '  "leasehold snapshot ls v" shows those that there are',
+    '  "leasehold snapshot ls v" lists the snapshots',
   ]);
   assert.deepEqual(
     describeFailure(new ServiceError('bad-request', 'Something is of the unknown kind "x"')).lines,

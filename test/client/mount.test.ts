@@ -33,7 +33,7 @@ test('a mount that does not answer is looked at for a while, and said to be one'
   const mount = await TestMount.start(t, 20_000, 'auto', { ageMaxMs: 0 });
   mount.signal('SIGSTOP');
   const { code, text } = await mountOn(mount.directory);
-  assert.match(text, /leasehold:test is mounted there already, which does not answer\n.*umount --lazy/);
+  assert.match(text, /leasehold:test is mounted there already, and does not respond\n.*umount --lazy/);
   assert.equal(code, 4);
 });
 

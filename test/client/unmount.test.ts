@@ -73,7 +73,7 @@ test('what could not be stored is said before the mount goes, which it does the 
   const mount = await withLoss(t);
   const { exit, message, hint } = await refused(mount.directory);
   assert.equal(exit, 5);
-  assert.match(message, /stays mounted, for not all that was written is stored: Input\/output error$/);
+  assert.match(message, /stays mounted: some written data could not be stored: Input\/output error$/);
   assert.match(hint, /--lazy gives it up/);
   await mount.disturb({ writesFail: null });
   await writeFile(mount.path('kept'), 'kept');
@@ -88,7 +88,7 @@ test('--lazy gives up what could not be stored, and says so', { skip }, async (t
   const mount = await withLoss(t);
   const { exit, message } = await refused(mount.directory, { lazy: true });
   assert.equal(exit, 5);
-  assert.match(message, /^Unmounted ".*", and not all that was written is stored: Input\/output error$/);
+  assert.match(message, /^Unmounted ".*", but some written data could not be stored: Input\/output error$/);
   assert.equal(await mountAt(mount.directory), null);
   assert.equal(await mount.exited(), 0);
 });
@@ -132,8 +132,8 @@ test('whoever holds what was detached reads and writes on, and what he writes is
 
 for (const [where, keep] of [
   [
-    'in another namespace',
-    async (t: TestContext) => `process ${(await namespaceCopy(t)).pid} \\(.*in another namespace`,
+    'in another mount namespace',
+    async (t: TestContext) => `process ${(await namespaceCopy(t)).pid} \\(.*in another mount namespace`,
   ],
   [
     'on another directory',
@@ -144,7 +144,7 @@ for (const [where, keep] of [
         await run('umount', ['-l', other]).catch(() => undefined);
         rmSync(other, { recursive: true });
       });
-      return `here, too, on ${other}`;
+      return `also mounted here on ${other}`;
     },
   ],
 ] as const) {
@@ -155,7 +155,7 @@ for (const [where, keep] of [
     const kept = await keep(t, mount);
     await writeFile(mount.path('kept'), 'kept');
     const said = await unmountDirectory(mount.directory);
-    const goesOn = `process ${mount.daemonPid} goes on, because it is mounted elsewhere:\n {2}${kept}`;
+    const goesOn = `process ${mount.daemonPid} keeps running, because the file system is also mounted elsewhere:\n {2}${kept}`;
     assert.match(
       said ?? '',
       new RegExp(`^Unmounted ".*" here, and all that was written is stored; ${goesOn}`),
@@ -169,7 +169,7 @@ for (const [where, keep] of [
     assert.match(
       message,
       new RegExp(
-        `not all that was written is stored: Input/output error\n {2}process ${losing.daemonPid} goes on`,
+        `some written data could not be stored: Input/output error\n {2}process ${losing.daemonPid} keeps running`,
       ),
     );
     assert.match(message, new RegExp(keptToo));
@@ -263,7 +263,7 @@ test('who is seen nowhere and is gone in a moment, as one who asks for the free 
   await writeFile(mount.path('held'), 'before');
   const holder = await program(t, 'python3', UNSEEN, mount.path('held'));
   const { message } = await refused(mount.directory);
-  assert.match(message, /it is in use\n {2}nobody that can be seen from here/);
+  assert.match(message, /it is in use\n {2}no process that this user can see/);
   setTimeout(() => holder.stdin.end('\n'), SHORT_MS);
   assert.equal(await unmountDirectory(mount.directory), null);
   assert.equal(await mountAt(mount.directory), null);

@@ -344,7 +344,7 @@ test('a cluster that does not know of reads is asked once, and again after a whi
   assert.equal(times.read(attributesOf(1)), true);
   await clock.pass(GATHER_MS);
   assert.equal(asked.length, 1);
-  assert.deepEqual(logged, ['warn: the cluster takes no access times: for now none are kept']);
+  assert.deepEqual(logged, ['warn: the cluster refuses access times: none are recorded for now']);
   assert.equal(times.shown(attributesOf(1)).accessedNs, '5', 'Nothing is shown that nobody keeps');
   assert.equal(times.read(attributesOf(2)), false);
   await clock.pass(10 * 60_000);
@@ -362,7 +362,7 @@ test('what could not be told is told later, and shown meanwhile', async (t) => {
   times.read(attributesOf(1));
   const readNs = clock.nowNs();
   await clock.pass(GATHER_MS);
-  assert.deepEqual(logged, ['debug: the cluster could not be told of reads']);
+  assert.deepEqual(logged, ['debug: access times are not sent']);
   assert.equal(times.shown(attributesOf(1)).accessedNs, readNs);
   times.read(attributesOf(2));
   await clock.pass(2 * GATHER_MS);

@@ -37,7 +37,7 @@ test('an open file that lost its name on another mount is kept', async (t) => {
   await orphans.findUnlinked();
   await orphans.keep();
   assert.deepEqual(kept, [2]);
-  assert.deepEqual(told, ['an open file without a name was collected']);
+  assert.deepEqual(told, ['an unlinked open file was removed']);
 
   await t.test('until it is closed', async () => {
     open.delete(2);

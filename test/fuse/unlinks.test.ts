@@ -204,7 +204,7 @@ test('a removal that is refused is told once by fsync, the file is there again, 
   await assert.rejects(persist(), { errno: 'EIO' });
   await persist();
   assert.equal((await fileSystem.lookup(directory, 'f0')).inode, inodes[0]);
-  assert.deepEqual(lines, ['a file that was removed is still there']);
+  assert.deepEqual(lines, ['an unlinked file still exists']);
   const requests = births.removals.length;
   for (const name of ['f1', 'f2']) {
     await unlink(name);
@@ -452,7 +452,7 @@ test('the end of a mount waits for removals as long as a call may, and drops the
   hold();
   await unlink('f0');
   await backend.stop();
-  assert.deepEqual([isThere('f0'), lines], [true, ['a file that was removed is still there']]);
+  assert.deepEqual([isThere('f0'), lines], [true, ['an unlinked file still exists']]);
 });
 
 /** Unlinks, and what the cluster was asked; it answers once the function is called. */

@@ -61,15 +61,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
 
   test('every element is found by its role and name', async () => {
     await page.getByRole('status').getByText('All 3 servers serve.').waitFor(WAIT);
-    const regions = [
-      'Servers',
-      'A file, now',
-      'Traffic',
-      'What happened, and why it is safe',
-      'Files',
-      'Trash',
-      'Snapshots',
-    ];
+    const regions = ['Servers', 'Watched file', 'Traffic', 'Events', 'Files', 'Trash', 'Snapshots'];
     for (const name of regions) {
       await page.getByRole('region', { name, exact: true }).waitFor(WAIT);
     }
@@ -88,14 +80,10 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
       /^s[123] is the primary of main:\/slots in epoch \d+/,
     );
     assert.match((await page.locator('.seal').textContent()) ?? '', /epoch \ds[123]\d\.\d s/);
-    for (const name of [/Acknowledged writes a second \d/, /Local reads a second \d/]) {
+    for (const name of [/Acknowledged writes per second \d/, /Local reads per second \d/]) {
       await page.getByRole('img', { name }).waitFor(WAIT);
     }
-    await page
-      .getByRole('log', { name: 'What happened, and why it is safe' })
-      .getByText('has started')
-      .first()
-      .waitFor(WAIT);
+    await page.getByRole('log', { name: 'Events' }).getByText('has started').first().waitFor(WAIT);
     await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
     assert.ok(await page.getByLabel('Upload files here').isVisible());
   });
@@ -215,7 +203,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     const colour = await page.evaluate('getComputedStyle(document.body).borderTopColor');
     await page.getByRole('button', { name: `Kill ${killed}` }).click();
     await page.getByText(/2 of 3 servers serve, which is a majority/).waitFor(WAIT);
-    await page.locator('#teller').getByText('told by').waitFor(WAIT);
+    await page.locator('#teller').getByText('connected to').waitFor(WAIT);
     assert.notEqual(await told.textContent(), killed, 'Another server tells');
     const log = page.getByRole('log');
     await log

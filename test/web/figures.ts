@@ -60,7 +60,7 @@ async function drawKept(browser: Browser): Promise<void> {
     const { page } = await openPage(browser, { viewport: DESK, colorScheme: 'light' });
     await page.goto(cluster.urls[0] as string);
     await page.getByText('All 3 servers serve.').waitFor(WAIT);
-    await page.getByRole('img', { name: /Local reads a second \d/ }).waitFor(WAIT);
+    await page.getByRole('img', { name: /Local reads per second \d/ }).waitFor(WAIT);
     await page.getByRole('button', { name: 'Browse main@monday' }).waitFor(WAIT);
     await page.getByRole('button', { name: 'Restore /journal.md' }).waitFor(WAIT);
     await shot(page, 'dashboard-kept', '#trash', '#snapshots');

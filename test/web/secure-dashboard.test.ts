@@ -128,7 +128,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
   test('without a token nothing is shown, and the dialog says so; a wrong one is told from none', async () => {
     const page = await open();
     const dialog = page.getByRole('dialog', { name: 'Token' });
-    await dialog.getByText('This cluster asks for a token.').waitFor(WAIT);
+    await dialog.getByText('This cluster requires a token.').waitFor(WAIT);
     await shot(page, 'no-token');
     assert.equal(await page.locator('.server').count(), 0);
     assert.equal(await page.getByRole('table').count(), 0);
@@ -136,7 +136,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await dialog.getByText('The token is unknown, revoked or expired: use another one.').waitFor(WAIT);
     await page.keyboard.press('Escape');
     await dialog.waitFor({ ...WAIT, state: 'hidden' });
-    await page.getByText('Not let in').waitFor(WAIT);
+    await page.getByText('Access denied').waitFor(WAIT);
     await page.getByRole('button', { name: 'Token' }).click();
     await dialog.getByRole('button', { name: 'Cancel' }).click();
     await page.getByRole('button', { name: 'Token' }).click();
@@ -147,22 +147,22 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.getByText('All 4 servers serve.').waitFor(WAIT);
     await page.getByRole('button', { name: 'Token' }).click();
     await dialog.getByRole('button', { name: 'Forget it' }).click();
-    await dialog.getByText('This cluster asks for a token.').waitFor(WAIT);
+    await dialog.getByText('This cluster requires a token.').waitFor(WAIT);
     await page.close();
   });
 
   test('who may only look is shown nothing that would be refused', async () => {
     const page = await as('reader');
-    await page.getByText('as reader, who may look').waitFor(WAIT);
+    await page.getByText('as reader, role read').waitFor(WAIT);
     await shot(page, 'reader');
-    await page.getByText('Nothing in the trash was in main.').waitFor(WAIT);
+    await page.getByText('The trash has no files that were in main.').waitFor(WAIT);
     for (const name of [
       /^Drain/,
       /^Scrub/,
       /^Remove the replica/,
       'Add replica',
       'Empty the trash',
-      'Make a snapshot',
+      'Create snapshot',
     ])
       assert.equal(await page.getByRole('button', { name }).count(), 0, String(name));
     assert.equal(await page.getByLabel('Upload files here').count(), 1);
@@ -196,13 +196,13 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     const plan = items.filter({ hasText: 'plan.txt' });
     assert.match(
       (await plan.first().textContent()) ?? '',
-      /plan\.txt from main:\/5 bytes, removed .* by admin, gone for good /,
+      /plan\.txt from main:\/5 bytes, removed .* by admin, kept until /,
     );
     await shot(page, 'trash');
     // By keyboard alone; what has the focus goes, and something near it gets it.
     await plan.filter({ hasText: '6 bytes' }).getByRole('button', { name: 'Restore /plan.txt' }).focus();
     await page.keyboard.press('Enter');
-    await notice(page, 'main:/plan.txt is back.');
+    await notice(page, 'Restored main:/plan.txt.');
     await page.getByRole('button', { name: 'Watch plan.txt' }).waitFor(WAIT);
     assert.equal(await textOf('/plan.txt'), 'second');
     assert.notEqual(await page.evaluate('document.activeElement.tagName'), 'BODY');
@@ -216,22 +216,22 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await items.getByRole('button', { name: 'Restore under another name /plan.txt' }).click();
     await dialog.getByLabel('Path in main').fill('/new/plan of old.txt');
     await page.keyboard.press('Enter');
-    await notice(page, 'main:/new/plan of old.txt is back.');
+    await notice(page, 'Restored main:/new/plan of old.txt.');
     assert.equal(await textOf('/new/plan of old.txt'), 'first');
-    await trash.getByLabel('What was at or below').fill('folder/39/');
+    await trash.getByLabel('Removed from').fill('folder/39/');
     await trash.getByRole('button', { name: 'Show the trash' }).click();
     await items.nth(1).waitFor({ ...WAIT, state: 'detached' });
-    await items.getByRole('button', { name: 'Remove for good /folder/39' }).click();
-    const asked = page.getByRole('dialog', { name: 'Remove /folder/39 for good?' });
+    await items.getByRole('button', { name: 'Delete permanently /folder/39' }).click();
+    const asked = page.getByRole('dialog', { name: 'Delete /folder/39 permanently?' });
     assert.equal(
       await page.evaluate('document.activeElement.textContent'),
       'Cancel',
       'nothing is lost by Enter',
     );
-    await asked.getByRole('button', { name: 'Remove it for good' }).click();
-    await notice(page, '/folder/39 is gone for good.');
-    await trash.getByText('Nothing in the trash was main:/folder/39 or below it.').waitFor(WAIT);
-    await trash.getByLabel('What was at or below').fill('/');
+    await asked.getByRole('button', { name: 'Delete it permanently' }).click();
+    await notice(page, '/folder/39 was deleted permanently.');
+    await trash.getByText('The trash has no files that were main:/folder/39 or below it.').waitFor(WAIT);
+    await trash.getByLabel('Removed from').fill('/');
     await page.keyboard.press('Enter');
     await items.nth(24).waitFor(WAIT);
     await trash.getByRole('button', { name: 'Empty the trash' }).click();
@@ -239,7 +239,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       .getByRole('dialog', { name: 'Empty the trash?' })
       .getByRole('button', { name: 'Empty it' })
       .click();
-    await trash.getByText('Nothing in the trash was in main.').waitFor(WAIT);
+    await trash.getByText('The trash has no files that were in main.').waitFor(WAIT);
     await page.close();
   });
 
@@ -248,13 +248,13 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     const snapshots = page.getByRole('region', { name: 'Snapshots' });
     const files = page.getByRole('region', { name: 'Files' });
     await snapshots.getByText('There is no snapshot of main.').waitFor(WAIT);
-    await snapshots.getByLabel('Name of a new one').fill('monday');
+    await snapshots.getByLabel('Name of the new snapshot').fill('monday');
     await page.keyboard.press('Enter');
-    await notice(page, 'main@monday is made, of all that was acknowledged before.');
+    await notice(page, 'Created the snapshot main@monday of everything acknowledged before.');
     await store('/letter', 'dear some\n');
     await snapshots.getByRole('button', { name: 'Browse main@monday' }).click();
     await page.getByRole('table', { name: 'Files in main@monday:/' }).waitFor(WAIT);
-    await files.getByText('main@monday: as all was when the snapshot was made.').waitFor(WAIT);
+    await files.getByText('main@monday: the volume at the time of the snapshot.').waitFor(WAIT);
     await shot(page, 'snapshot');
     assert.equal(await files.getByRole('button', { name: 'Watch letter' }).count(), 0);
     assert.equal(await files.getByLabel('Upload files here').isVisible(), false);
@@ -263,13 +263,13 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     const chunks: Buffer[] = [];
     for await (const chunk of await (await downloading).createReadStream()) chunks.push(chunk as Buffer);
     assert.equal(Buffer.concat(chunks).toString(), 'dear all\n');
-    await snapshots.getByLabel('Name of a new one').fill('monday');
+    await snapshots.getByLabel('Name of the new snapshot').fill('monday');
     await page.keyboard.press('Enter');
     await notice(page, /monday/);
     await snapshots.getByRole('button', { name: 'Remove main@monday' }).click();
     await page
       .getByRole('dialog', { name: 'Remove main@monday?' })
-      .getByRole('button', { name: 'Remove it for good' })
+      .getByRole('button', { name: 'Delete it permanently' })
       .click();
     await notice(page, 'main@monday is removed.');
     // Whoever looked at it sees the volume.
@@ -332,7 +332,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
 
   test('who may change files browses, drops and picks files, and watches them', async () => {
     const page = await as('writer');
-    await page.getByText('as writer, who may change files').waitFor(WAIT);
+    await page.getByText('as writer, role write').waitFor(WAIT);
     assert.equal(await page.getByRole('button', { name: /^Drain/ }).count(), 0);
     await page.getByRole('button', { name: 'Open folder folder' }).click();
     await page.getByText('This folder is empty.').waitFor(WAIT);
@@ -362,7 +362,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
 
   test('an administrator drains, takes in, scrubs, and moves replicas', async () => {
     const page = await as('admin');
-    await page.getByText('as admin, who may do everything').waitFor(WAIT);
+    await page.getByText('as admin, role admin').waitFor(WAIT);
     const replicas = page.getByRole('list', { name: 'Replicas' }).getByRole('listitem');
     await replicas.nth(2).waitFor(WAIT);
     const holders = ((await replicas.allTextContents()).join(' ').match(/\bs\d|s\d/g) ?? []) as string[];
@@ -379,7 +379,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await notice(page, `${free} is being drained.`);
     await page.locator('.server .state', { hasText: 'drain' }).waitFor(WAIT);
     await shot(page, 'admin');
-    await page.getByRole('button', { name: `Take in ${free}` }).click();
+    await page.getByRole('button', { name: `End drain ${free}` }).click();
     await notice(page, `${free} takes replicas again.`);
     await page.getByRole('button', { name: `Drain ${free}` }).waitFor(WAIT);
     await page.close();
@@ -389,9 +389,9 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     const token = makeToken('deputy', 'admin');
     const page = await open();
     await enter(page, token);
-    await page.getByText('as deputy, who may do everything').waitFor(WAIT);
+    await page.getByText('as deputy, role admin').waitFor(WAIT);
     tokensBecome((tokens) => tokens.map((one) => (one.name === 'deputy' ? { ...one, role: 'write' } : one)));
-    await page.getByText('as deputy, who may change files').waitFor(WAIT);
+    await page.getByText('as deputy, role write').waitFor(WAIT);
     assert.equal(await page.getByRole('button', { name: /^Drain/ }).count(), 0);
     await page.locator('[aria-label="Scrub s1"]').waitFor({ ...WAIT, state: 'attached' });
     // As a page that the stream has not reached yet; it sends again at any moment.
@@ -423,9 +423,9 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       page = await open();
     }
     await hasEnded(page).waitFor(WAIT);
-    await page.getByText('Not let in').waitFor(WAIT);
+    await page.getByText('Access denied').waitFor(WAIT);
     await enter(page, makeToken('guest', 'read'));
-    await page.getByText('as guest, who may look').waitFor(WAIT);
+    await page.getByText('as guest, role read').waitFor(WAIT);
     tokensBecome((tokens) => tokens.filter(({ name }) => name !== 'guest'));
     await hasEnded(page).waitFor(WAIT);
     await page.close();
@@ -454,7 +454,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       .getByText(/^s[234]$/)
       .waitFor(WAIT);
     await page.getByRole('button', { name: 'Restore /hopped' }).click();
-    await notice(page, 'main:/hopped is back.');
+    await notice(page, 'Restored main:/hopped.');
     await page.getByRole('button', { name: 'Restart s1' }).click();
     await page.getByText('All 4 servers serve.').waitFor(WAIT);
     for (const [act, undo] of [
