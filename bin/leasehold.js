@@ -32,7 +32,9 @@ const COMPILED = join(dirname(self), '..', 'node_modules', '.cache', 'leasehold'
 if (hasWrongBytes()) {
   const isMountHelper = process.argv[2] === 'mount-helper';
   const program = isMountHelper ? 'mount.leasehold' : 'leasehold';
-  process.stderr.write(`${program}: Cannot use an argument that is not UTF-8: every name in a cluster is\n`);
+  process.stderr.write(
+    `${program}: Cannot use an argument that is not UTF-8: names in a cluster are UTF-8\n`,
+  );
   process.exitCode = isMountHelper ? MOUNT_EXIT_USAGE : EXIT_USAGE;
 } else if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) {
   await run(process.argv.slice(2));
@@ -142,7 +144,7 @@ function respawn() {
   if (node === null) {
     process.stderr.write(
       `leasehold: Cannot start: Node ${NODE_MAJOR} or later is needed, this is ${process.versions.node}\n` +
-        '  run "npm ci" in the folder of the project, which brings it along\n',
+        '  run "npm ci" in the folder of the project: it installs that Node\n',
     );
     process.exitCode = EXIT_USAGE;
     return;

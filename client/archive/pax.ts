@@ -97,7 +97,7 @@ export interface RawHeader {
 export function readHeader(block: Buffer): RawHeader | null {
   if (block.every((byte) => byte === 0)) return null;
   const sum = Number.parseInt(text(block, 148, 8), 8);
-  if (sum !== checksum(block)) throw new Error('it is no tar archive, or it is damaged');
+  if (sum !== checksum(block)) throw new Error('it is not a tar archive, or it is damaged');
   const prefix = text(block, 257, 5) === 'ustar' ? field(block, 345, 155) : Buffer.alloc(0);
   const name = field(block, 0, PATH_BYTES);
   const dataBytes = number(block, 124, 12);

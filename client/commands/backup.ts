@@ -28,21 +28,21 @@ export function addBackupCommands(program: Command): void {
   clusterCommand(program, 'backup', 'write a volume, or a directory of it, into an archive that tar can read')
     .argument('<source>', 'VOLUME, or VOLUME:/directory; of a snapshot, VOLUME@SNAPSHOT')
     .argument('<archive>', 'file to write, compressed if it ends in .gz; - for standard output')
-    .option('--no-snapshot', 'of no single moment: make no snapshot for the time of the archive')
+    .option('--no-snapshot', 'make no temporary snapshot; the archive may mix states of several moments')
     .option('--json', 'print what was archived as JSON')
     .action(async (source: string, archive: string, options: BackupOptions, command: Command) => {
       if (archive === '-' && options.json)
-        throw usageFailure('Cannot print JSON: standard output takes the archive');
+        throw usageFailure('Cannot print JSON: the archive goes to standard output');
       await withClient(command, (client, call) => runBackup(client, source, archive, options, call, command));
     });
 
-  clusterCommand(program, 'restore', 'store what is in an archive in a volume, or in a directory of it')
+  clusterCommand(program, 'restore', 'restore an archive to a volume, or to a directory of it')
     .argument(
       '<archive>',
       'archive of "leasehold backup" or of tar, compressed by gzip or not; - for standard input',
     )
-    .argument('<target>', 'VOLUME, or VOLUME:/directory, which is there')
-    .option('--merge', 'also if there is something in it: what has the same name is replaced')
+    .argument('<target>', 'VOLUME, or VOLUME:/directory; it must exist')
+    .option('--merge', 'allow a directory that is not empty; entries of the same name are replaced')
     .option('--json', 'print what was restored as JSON')
     .run((client, call, archive: string, target: string, options: { merge?: true; json?: true }) =>
       runRestore(client, archive, target, options, call),
@@ -108,11 +108,11 @@ async function archived(
   const { torn, leftOut } = report;
   if (options.json) printJson({ volume, path, ...report });
   for (const one of leftOut)
-    process.stderr.write(`leasehold: left out "${printable(one)}": sockets have no place in an archive\n`);
+    process.stderr.write(`leasehold: skipped the socket "${printable(one)}": archives cannot hold sockets\n`);
   if (torn.length > 0) {
     throw preconditionFailure(
-      `The archive is written, but these changed whenever they were read, and are of several states in it: ${torn.map(printable).join(', ')}`,
-      'stop who writes them, or archive their directory again later',
+      `The archive is written, but these files changed during each attempt to read them, and may mix several states: ${torn.map(printable).join(', ')}`,
+      'stop the programs that write them, and back up their directory again',
     );
   }
 }
@@ -147,7 +147,7 @@ async function runRestore(
   if (!options.merge) {
     for await (const { name } of client.list(top, call)) {
       throw preconditionFailure(
-        `Cannot restore to ${place.volume}:${place.path}: there is "${printable(name)}" in it`,
+        `Cannot restore to ${place.volume}:${place.path}: it is not empty, it has "${printable(name)}"`,
         'choose an empty directory, or use --merge to replace what has the same name',
       );
     }

@@ -31,7 +31,7 @@ export function addBenchCommand(program: Command): void {
     .addOption(durationOption('--duration <duration>', 'of each kind of operation', 5000))
     .option('--workers <count>', 'operations at a time', wholeNumber(1, 256), 8)
     .option('--size <size>', 'of a file', fileSize, 64 * 1024)
-    .option('--forever', 'repeat it until it is stopped: a load to look at')
+    .option('--forever', 'repeat until stopped')
     .option('--json', 'print one JSON value; with --forever one for each round')
     .action(async (volume: string | undefined, options: BenchOptions, command: Command) => {
       if ((volume === undefined) === (options.dir === undefined)) {
@@ -105,6 +105,6 @@ function rowOf(result: PhaseResult): string[] {
 
 function fileSize(text: string): number {
   const bytes = size(text);
-  if (bytes < 1 || bytes > FILE_BYTES_MAX) throw usageFailure('A file to measure with has 1 byte to 1 GiB');
+  if (bytes < 1 || bytes > FILE_BYTES_MAX) throw usageFailure('A benchmark file must have 1 byte to 1 GiB');
   return bytes;
 }

@@ -58,19 +58,19 @@ export function addCertCommands(program: Command): void {
 
   common(cert.command('create-ca'), AUTHORITY_DAYS)
     .description(
-      'make the authority of a cluster: ca.pem for everybody, ca-key.pem to be kept away from all servers',
+      'create the certificate authority of a cluster: ca.pem for all machines, ca-key.pem to be kept off all servers',
     )
     .option('--name <text>', 'its name in certificates', 'Leasehold CA')
     .action(async ({ dir, force, name, ...rest }: CertOptions & { readonly name: string }) => {
       const { issueAuthority } = await issuing();
       await write(dir, 'ca', force === true, () => issueAuthority(name, rest.days * DAY_MS));
-      printLine(`Keep ${join(dir, 'ca-key.pem')} where no server runs: whoever has it can be anybody`);
+      printLine(`Keep ${join(dir, 'ca-key.pem')} off all servers: it signs certificates of any identity`);
     });
 
   common(cert.command('create-node'), NODE_DAYS)
     .description('make the certificate of a server')
     .argument('<id>', 'id of the server', serverId)
-    .option('--host <name>', 'name or address at which it is found; once for each', host, [])
+    .option('--host <name>', 'host name or address of the server; may be repeated', host, [])
     .action(async (id: ReturnType<typeof serverId>, options: CertOptions & { readonly host: string[] }) => {
       const hosts = [...new Set([...options.host, ...OWN_HOSTS])];
       await sign(options, id, { kind: 'server', id }, hosts);
@@ -78,9 +78,9 @@ export function addCertCommands(program: Command): void {
 
   common(cert.command('create-client'), CLIENT_DAYS)
     .description('make a certificate that a client can use instead of a token')
-    .argument('<name>', 'name of the client, as it stands in logs', grantName)
+    .argument('<name>', 'name of the client, shown in logs', grantName)
     .addOption(roleOption())
-    .option('--volume <name>', 'only this volume; once for each (default: all)', volume, [])
+    .option('--volume <name>', 'restrict it to this volume; may be repeated (default: all)', volume, [])
     .action(
       async (
         name: string,
@@ -97,7 +97,7 @@ export function addCertCommands(program: Command): void {
 
   tokensOption(cert.command('revoke'))
     .description(
-      'have a certificate of a client or server believed no more, from the moment on in which a server reads the file again',
+      'revoke the certificate of a client or server; takes effect when servers reload the token file',
     )
     .argument('<certificate>', 'its file, or its serial number as logs show it')
     .action(async (text: string, { tokens }: { readonly tokens: string }) => {
@@ -116,7 +116,7 @@ export function addCertCommands(program: Command): void {
 }
 
 function addRevokedCommand(cert: Command): void {
-  clusterCommand(cert, 'revoked', 'show which certificates the servers do not believe any more')
+  clusterCommand(cert, 'revoked', 'list the certificates that the servers have as revoked')
     .option('--out <file>', 'write them to a file, which clients take with --revoked')
     .run(async (client, call, { out }: { readonly out?: string }) => {
       const list = await client.admin.revokedCertificates(call);
@@ -151,20 +151,18 @@ async function revokedCertificate(text: string): Promise<RevokedCertificate> {
 function addCredentialsCommand(cert: Command): void {
   cert
     .command('create-cluster')
-    .description(
-      'make what is missing of the credentials of a whole cluster, a folder for each server and client',
-    )
+    .description('create the missing credentials of a cluster, one folder for each server and client')
     .argument('<id...>', 'ids of the servers')
-    .option('--dir <folder>', 'where the folders come to be', '.')
+    .option('--dir <folder>', 'where the folders are created', '.')
     .option(
       '--host <id=name>',
-      'name or address at which a server is found, besides its id; once for each',
+      'host name or address of a server, besides its id; may be repeated',
       hostOfServer,
       [],
     )
     .option(
       '--client <name=role>',
-      'who gets a token for all volumes; once for each (default: admin=admin)',
+      'client that gets a token for all volumes; may be repeated (default: admin=admin)',
       client,
       [],
     )
@@ -180,7 +178,7 @@ function addCredentialsCommand(cert: Command): void {
         const { completeCredentials } = await import('../certificates/credentials.ts');
         const written = await completeCredentials(options.dir, credentialHolders(ids, options));
         for (const name of written) printLine(join(options.dir, name));
-        if (written.length === 0) printLine(`${options.dir} has all that is needed`);
+        if (written.length === 0) printLine(`${options.dir} is complete: nothing was created`);
       },
     );
 }
@@ -203,24 +201,27 @@ function credentialHolders(
     }),
   );
   const stray = options.host.find(([id]) => !ids.includes(id));
-  if (stray !== undefined) throw usageFailure(`There is no server "${stray[0]}" for its --host`);
+  if (stray !== undefined) throw usageFailure(`--host names the unknown server "${stray[0]}"`);
   const folders = [AUTHORITY_FOLDER, ...ids, ...clients.keys()];
   const twice = folders.find((name, place) => folders.indexOf(name) !== place);
   if (twice !== undefined) {
-    throw usageFailure(`Cannot give two the folder "${twice}": choose other names`);
+    throw usageFailure(`Two of them would use the folder "${twice}": choose other names`);
   }
   return { servers, clients };
 }
 
 export function roleOption(): Option {
-  return new Option('--role <role>', 'what it may do: look, change files, or change the cluster')
+  return new Option(
+    '--role <role>',
+    'what it may do: read files, also write files, or also administer the cluster',
+  )
     .choices(ROLES)
     .makeOptionMandatory();
 }
 
 function common(command: Command, daysDefault: string): Command {
   return command
-    .option('--dir <folder>', 'where ca.pem and ca-key.pem are, and what is made comes to be', '.')
+    .option('--dir <folder>', 'folder with ca.pem and ca-key.pem, and for the new files', '.')
     .option('--days <count>', 'how long it is valid', wholeNumber(1, DAYS_MAX), Number(daysDefault))
     .option('--force', 'replace files that are there');
 }
@@ -268,7 +269,7 @@ async function write(dir: string, name: string, force: boolean, issue: () => Pro
   const { certificate, key } = await issue();
   await writeAtomically(keyFile, key, SECRET_MODE);
   await writeAtomically(certificateFile, certificate, PUBLIC_MODE);
-  printLine(`${certificateFile} and ${keyFile} are there now`);
+  printLine(`Wrote ${certificateFile} and ${keyFile}`);
 }
 
 function serverId(text: string) {
@@ -283,7 +284,7 @@ export function grantName(text: string): string {
 
 export function volume(text: string, before: readonly string[]): string[] {
   if (isVolumeName(text)) return [...before, text];
-  throw new InvalidArgumentError('It is no name of a volume.');
+  throw new InvalidArgumentError('It is no valid volume name.');
 }
 
 function host(text: string, before: readonly string[]): string[] {

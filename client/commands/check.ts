@@ -30,10 +30,10 @@ interface Checked {
 export function addResolveCommand(program: Command): void {
   clusterCommand(program, 'resolve')
     .description(
-      'end a conflict of member sets that "check" has found: one history stays the file, others get second names',
+      'resolve a conflict of member sets found by "check": one history becomes the file, the others get other names',
     )
     .argument('<file>', 'VOLUME:/path')
-    .requiredOption('--keep <server>', 'id of a server whose history stays the file')
+    .requiredOption('--keep <server>', 'id of a server that has the history to keep')
     .option('--json', 'print it as JSON')
     .run(async (client, call, file: string, options: ResolveOptions, command: Command) => {
       const { servers } = await client.query({ kind: 'servers', counts: false }, call);
@@ -58,14 +58,14 @@ export function addResolveCommand(program: Command): void {
 }
 
 function printResolved(file: string, { kept, others }: Resolved): void {
-  printLine(`${printable(file)} is what ${kept} had`);
-  for (const other of others) printLine(`Another history is ${printable(other)}`);
+  printLine(`${printable(file)} now has the contents of server ${kept}`);
+  for (const other of others) printLine(`Another history is stored as ${printable(other)}`);
 }
 
 export function addCheckCommand(program: Command): void {
   clusterCommand(program, 'check')
     .description(
-      'compare the replicas of all servers with the catalog: files with two member sets for one view, contents without a name; 7 if there are some',
+      'compare the replicas of all servers with the catalog: files with two member sets for one view, contents that are not in the catalog; exit code 7 if there are any',
     )
     .option('--json', 'print it as JSON')
     .run(async (client, call, options: { readonly json?: true }) => {
@@ -106,7 +106,7 @@ function nameOf({ file, server, kind }: Finding): string {
 
 const KINDS: Readonly<Record<Finding['kind'], string>> = {
   members: 'two member sets',
-  unnamed: 'no name',
+  unnamed: 'not in the catalog',
   'catalog-behind': 'newer than the catalog',
   'catalog-ahead': 'older than the catalog',
 };

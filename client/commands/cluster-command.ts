@@ -37,19 +37,16 @@ const CLUSTER_OPTIONS: readonly (readonly [flags: string, effect: string])[] = [
     '--servers <urls>',
     'base URLs of the servers, with commas between them (default: LEASEHOLD_SERVERS, else ports 7401 to 7403 of this machine)',
   ],
-  [
-    '--ca <file>',
-    'authorities whose certificates are believed (default: LEASEHOLD_CA, else those of the system)',
-  ],
+  ['--ca <file>', 'trusted CA certificates (default: LEASEHOLD_CA, else those of the system)'],
   [
     '--token-file <file>',
-    'file with the token that says who this is (default: LEASEHOLD_TOKEN_FILE, or LEASEHOLD_TOKEN itself)',
+    'file with the access token (default: LEASEHOLD_TOKEN_FILE, or the token in LEASEHOLD_TOKEN)',
   ],
   ['--client-cert <file>', 'client certificate, instead of a token (default: LEASEHOLD_CLIENT_CERT)'],
   ['--client-key <file>', 'its key (default: LEASEHOLD_CLIENT_KEY)'],
   [
     '--revoked <file>',
-    'certificates of servers that are not believed any more (default: LEASEHOLD_REVOKED); "cert revoked" writes it',
+    'file of revoked server certificates (default: LEASEHOLD_REVOKED); "cert revoked --out" writes it',
   ],
 ];
 

@@ -21,10 +21,10 @@ interface CopyFlags {
 export function addCopyCommand(program: Command): void {
   clusterCommand(program, 'cp', 'copy within the cluster, also to another volume')
     .argument('<from>', 'VOLUME:/path')
-    .argument('<to>', 'VOLUME:/path; a directory that is there takes it in')
+    .argument('<to>', 'VOLUME:/path; if it is a directory, the copy goes into it')
     .option('-r, --recursive', 'copy a directory with all that is in it')
-    .option('--resume', 'go on with a recursive copy that broke off: <to> is the directory that it made')
-    .option('--no-replace', 'fail if there is something at the target')
+    .option('--resume', 'resume an interrupted recursive copy: <to> is the directory that it created')
+    .option('--no-replace', 'fail if the target exists')
     .option('--json', 'print what was copied as JSON')
     .action(async (from: string, to: string, flags: CopyFlags, command: Command) => {
       refuseLocal(from, to);
@@ -55,7 +55,7 @@ async function copy(
   call: CallOptions,
 ): Promise<void> {
   if (resume && !(recursive && overwrite))
-    throw usageFailure('Cannot go on: --resume is for --recursive, without --no-replace');
+    throw usageFailure('Cannot resume: --resume requires --recursive and excludes --no-replace');
   const source = await client.resolve(from.volume, from.path, call);
   const path = resume ? to.path : await pathInto(client, 'copy', from, to, call);
   const target = { volume: to.volume, path };
@@ -85,11 +85,11 @@ async function copy(
     }
   } catch (error) {
     const again = `leasehold cp -r --resume ${told.from} ${told.to}`;
-    if (overwrite) process.stderr.write(`leasehold: broken off; "${printable(again)}" goes on\n`);
+    if (overwrite) process.stderr.write(`leasehold: interrupted; "${printable(again)}" resumes it\n`);
     throw error;
   }
   if (json) return printJson({ ...told, ...sum, skipped });
-  for (const path of skipped) printLine(`Not copied, for it has no contents: ${printable(path)}`);
-  const there = sum.same === 0 ? '' : `; ${sum.same} were there`;
+  for (const path of skipped) printLine(`Skipped ${printable(path)}: a special file has no contents`);
+  const there = sum.same === 0 ? '' : `; ${sum.same} existed already`;
   printLine(`Copied ${sum.files} files, ${formatBytes(sum.bytes)}, to ${printable(told.to)}${there}`);
 }

@@ -35,7 +35,7 @@ export function addDemoCommand(program: Command): void {
     .addOption(durationOption('--lease <duration>', 'how long a lease lasts', 2_000))
     .addOption(durationOption('--clock-skew <duration>', 'how far clocks may differ', 100))
     .option('--dir <directory>', 'new directory for data, logs and the mount (default: a temporary one)')
-    .option('--json', 'print one line of JSON at the end; what goes on is told on standard error')
+    .option('--json', 'print one line of JSON at the end; progress goes to standard error')
     .action(runDemoCommand);
 }
 
@@ -102,8 +102,8 @@ function printSummary(result: DemoResult): void {
       `election ${bound.electionMs} + reset ${bound.resetMs} + retries ${bound.retryMs}`,
   );
   printLine(
-    `without a majority: ${noMajority.code} after ${noMajority.refusedMs} ms; the primary that slept was answered ${fencing.answer}`,
+    `without a majority: ${noMajority.code} after ${noMajority.refusedMs} ms; the suspended primary answered ${fencing.answer}`,
   );
-  if (!result.mount) printLine('The mount took no part: see above');
+  if (!result.mount) printLine('The mount was not tested: see above');
   printLine(result.ok ? 'All is well' : 'FAILED');
 }

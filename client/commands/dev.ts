@@ -71,14 +71,16 @@ async function runDev(options: DevOptions): Promise<void> {
     await end.wait();
   } finally {
     for (const { id, pid } of await cluster.stop())
-      process.stderr.write(`leasehold: Server ${id} runs on, for it was started elsewhere: kill ${pid}\n`);
+      process.stderr.write(
+        `leasehold: Server ${id} keeps running, because it was started elsewhere; to stop it: kill ${pid}\n`,
+      );
   }
 }
 
 function whatGoesOn(servers: readonly ServerProcess[]): string {
   const count = servers.filter(({ state }) => state !== 'dead').length;
-  if (count >= majority(servers.length)) return 'the others go on';
-  return `of ${servers.length} that were started here ${count} are left, fewer than a majority`;
+  if (count >= majority(servers.length)) return 'the other servers continue';
+  return `${count} of the ${servers.length} servers that were started here are left, fewer than a majority`;
 }
 
 function print(cluster: DevCluster, options: DevOptions): void {
@@ -102,7 +104,7 @@ function print(cluster: DevCluster, options: DevOptions): void {
   printLine('');
   printLine(`Dashboard: ${servers[0]?.url}/`);
   printLine(
-    `Volume "${DevCluster.VOLUME}" is ready${mount === null ? '' : `, mounted on ${mount}`}. Ctrl-C ends it all.`,
+    `Volume "${DevCluster.VOLUME}" is ready${mount === null ? '' : `, mounted on ${mount}`}. Ctrl-C stops the cluster.`,
   );
   const defaults =
     cluster.urls.join(',') === 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';

@@ -23,14 +23,17 @@ interface DoctorOptions {
 
 export function addDoctorCommand(program: Command): void {
   clusterCommand(program, 'doctor')
-    .description('look for what keeps mounts and servers from working here, and say what to do')
-    .option('--data <dir>', 'data folder of a server here (default: LEASEHOLD_DATA; none is looked at else)')
+    .description('check this machine and the cluster for problems, and suggest remedies')
+    .option(
+      '--data <dir>',
+      'data folder of a server here (default: LEASEHOLD_DATA; without it this check is skipped)',
+    )
     .option(
       '--listen <address>',
       'HOST:PORT where a server is to listen (default: those of --servers that are here)',
     )
     .option('--json', 'print it as JSON')
-    .option('--bundle <file>', 'also write a .tar.gz for whoever is to help: findings, status, metrics, logs')
+    .option('--bundle <file>', 'also write a .tar.gz for support: findings, status, metrics, logs')
     .option('--config <files...>', 'configurations of servers to put into the bundle, without secrets')
     .option(
       '--log <files...>',
@@ -38,7 +41,7 @@ export function addDoctorCommand(program: Command): void {
     )
     .addHelpText('after', '\nExit codes: 0 all is well, 1 something failed, 7 there are warnings only')
     .action(async (options: DoctorOptions, command: Command) => {
-      if (process.platform !== 'linux') throw generalFailure('Cannot look: this works on Linux only');
+      if (process.platform !== 'linux') throw generalFailure('Cannot run: this works on Linux only');
       const named = serversOf(command);
       const access = accessOf(command);
       const servers = await allServers(named, access);
@@ -57,7 +60,7 @@ export function addDoctorCommand(program: Command): void {
         const { bundle, config: configs = [], log: logs = [] } = options;
         await writeBundle(bundle, { version: programVersion(), findings, servers, access, configs, logs });
         process.stderr.write(
-          `leasehold: wrote ${bundle}; secrets that are known as such are removed, but look at it before you give it away\n`,
+          `leasehold: wrote ${bundle}; known secrets are removed, but check it before you share it\n`,
         );
       }
       const states = findings.map(({ state }) => state);

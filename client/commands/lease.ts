@@ -31,7 +31,7 @@ interface AcquireOptions {
 }
 
 export function addLeaseCommands(program: Command): void {
-  const lease = program.command('lease').description('leases under names, for programs of your own');
+  const lease = program.command('lease').description('named leases for your programs');
 
   clusterCommand(lease, 'acquire')
     .description('run a command while holding a lease; it is stopped when the lease is lost')
@@ -52,7 +52,9 @@ export function addLeaseCommands(program: Command): void {
     )
     .action(acquire);
 
-  clusterCommand(lease, 'look', 'show who holds a lease, as a majority of its servers has it')
+  clusterCommand(lease, 'show', 'show the holder of a lease, as a majority of its servers knows it')
+    // Deprecated.
+    .alias('look')
     .argument('<name>', 'name of the lease', leaseName)
     .option('--json', 'print it as JSON')
     .action(async (name: string, options: { readonly json?: true }, command: Command) => {
@@ -65,8 +67,8 @@ export function addLeaseCommands(program: Command): void {
 
   clusterCommand(lease, 'ls')
     .alias('list')
-    .description('list the leases that servers know to be held; a hint')
-    .argument('[prefix]', 'only names that begin so', '')
+    .description('list the held leases that servers know of; may be outdated')
+    .argument('[prefix]', 'only names that begin with this', '')
     .option('--json', 'print them as JSON')
     .action(async (prefix: string, options: { readonly json?: true }, command: Command) => {
       await withLeases(command, async (client, signal) => {
@@ -81,14 +83,12 @@ export function addLeaseCommands(program: Command): void {
         printTable(rows, ['NAME', 'TOKEN', 'LEFT', 'OWNER']);
         if (list.more) process.stderr.write('leasehold: There are more; give a longer prefix\n');
         if (list.unreachable.length > 0) {
-          process.stderr.write(
-            `leasehold: Not asked, since they do not answer: ${list.unreachable.join(', ')}\n`,
-          );
+          process.stderr.write(`leasehold: These servers did not answer: ${list.unreachable.join(', ')}\n`);
         }
       });
     });
 
-  clusterCommand(lease, 'watch', 'show what happens to a lease, until Ctrl-C')
+  clusterCommand(lease, 'watch', 'follow the events of a lease, until Ctrl-C')
     .argument('<name>', 'name of the lease', leaseName)
     .option('--json', 'print each event as a line of JSON')
     .action(async (name: string, options: { readonly json?: true }, command: Command) => {
@@ -126,7 +126,7 @@ async function acquire(
       });
     } catch (error) {
       if (!(error instanceof ServiceError) || error.code !== 'lease-taken') throw error;
-      throw new CommandFailure(EXIT_LEASE_TAKEN, error.message, 'leave --no-wait out to wait for it');
+      throw new CommandFailure(EXIT_LEASE_TAKEN, error.message, 'omit --no-wait to wait for it');
     }
     // From here on, signals are for the command.
     letSignalsBe();
@@ -156,12 +156,12 @@ async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number)
     const isLost = held.lost.aborted || (end.kind === 'ended' && end.expired);
     if (end.kind === 'unguarded' && !end.killed) {
       throw generalFailure(
-        'The process that guards the command was killed as it began, and the command may go on; its lease is not given back',
+        'The guard process was killed at its start: the command may still run, so its lease is not released',
       );
     }
     await giveBack(held);
     if (end.kind === 'unguarded') {
-      throw generalFailure('The process that guards the command was killed, and so is the command');
+      throw generalFailure('The guard process was killed, and the command with it');
     }
     if (end.kind === 'failed') {
       process.stderr.write(`leasehold: Cannot run "${argv[0]}": ${end.message}\n`);
@@ -179,7 +179,7 @@ async function giveBack(held: HeldLease): Promise<void> {
     await held.release();
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
-    process.stderr.write(`${describeFailure(error).lines[0]}; it ends by itself\n`);
+    process.stderr.write(`${describeFailure(error).lines[0]}; the lease expires by itself\n`);
   }
 }
 

@@ -18,8 +18,8 @@ const RECENT_MAX = 8;
 
 export function addLiveCommands(program: Command): void {
   clusterCommand(program, 'events')
-    .description('tell what happened in the cluster of late, in sentences that say why it is safe')
-    .option('--follow', 'go on until Ctrl-C')
+    .description('show recent events of the cluster, each with the reason why it is safe')
+    .option('--follow', 'keep printing until Ctrl-C')
     .option('--json', 'print each as one line of JSON')
     .action(async (options: { follow?: true; json?: true }, command: Command) => {
       const told = new Set<string>();
@@ -43,7 +43,7 @@ export function addLiveCommands(program: Command): void {
     });
 
   clusterCommand(program, 'top')
-    .description('show servers, traffic and what happens, live; once where the output is no terminal')
+    .description('show servers, traffic and events live; once if the output is no terminal')
     .option('--watch <path>', 'show this file too: VOLUME:/path')
     .option('--once', 'show it once and end')
     .action(async (options: { watch?: string; once?: true }, command: Command) => {

@@ -89,7 +89,7 @@ export function refuseCallOfFuse([source, directory, flag, list, ...more]: reado
   parseMountOptions([list], true);
   throw usageFailure(
     `Cannot mount "${source}" by the type "fuse.leasehold"`,
-    '"leasehold mount --install-helper" has mount(8) find this program: mount -t leasehold VOLUME:/ DIR',
+    'run "leasehold mount --install-helper", then: mount -t leasehold VOLUME:/ DIR',
   );
 }
 
@@ -113,7 +113,7 @@ async function linkHelper(folder: string, name: string): Promise<string> {
     });
     if (target !== HELPER) {
       throw preconditionFailure(
-        `Cannot install "${path}": there is another one${target === null ? '' : `, a link to ${target}`}`,
+        `Cannot install "${path}": a different file exists there${target === null ? '' : `, a link to ${target}`}`,
         'remove it first',
       );
     }

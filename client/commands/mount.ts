@@ -25,7 +25,7 @@ interface MountCommandOptions {
 }
 
 const OPTIONS_HELP = `
-Options behind -o:
+Options of -o:
 ${MOUNT_OPTIONS.map(({ name, value, effect }) => `  ${optionTerm(name, value).padEnd(32)} ${effect}`).join('\n')}`;
 
 export function addMountCommands(program: Command): void {
@@ -50,7 +50,7 @@ export function addMountCommands(program: Command): void {
         const options = command.opts<MountCommandOptions>();
         if (options.installHelper !== undefined) {
           const folder = options.installHelper === true ? HELPER_FOLDER : options.installHelper;
-          printLine(`${await installHelper(folder)} is there now: mount -t leasehold VOLUME:/ DIR`);
+          printLine(`Installed ${await installHelper(folder)}; use: mount -t leasehold VOLUME:/ DIR`);
           return;
         }
         if (source === 'status' && directory === undefined) {
@@ -84,8 +84,8 @@ export function addMountCommands(program: Command): void {
     .command('umount')
     .description('remove a mount; returns when all that was written there is stored')
     .argument('<directory>', 'where it is mounted')
-    .option('--lazy', 'even if it is in use: whoever uses it keeps what is open')
-    .option('--force', 'the same')
+    .option('--lazy', 'detach it even if it is in use; open files stay usable')
+    .option('--force', 'same as --lazy')
     .option('--wait <duration>', 'how long to wait until everything is stored (default: 60s)', duration)
     .action(async (directory: string, options: { lazy?: true; force?: true; wait?: number }) => {
       if (process.platform !== 'linux') throw generalFailure('Cannot unmount: this works on Linux only');
@@ -103,7 +103,7 @@ function addRemountCommand(program: Command): void {
     .description('make a mount read-only, once all that was written there is stored, or read-write again')
     .addArgument(new Argument('<mode>', 'read-only or read-write').choices(['ro', 'rw']))
     .argument('<directory>', 'where it is mounted')
-    .option('--force', 'also if files are open for writing: their writes fail from then on')
+    .option('--force', 'also if files are open for writing; their writes then fail')
     .option('--wait <duration>', 'how long to wait until everything is stored (default: 60s)', duration)
     .action(async (mode: 'ro' | 'rw', directory: string, options: { force?: true; wait?: number }) => {
       if (process.platform !== 'linux') throw generalFailure('Cannot remount: this works on Linux only');
@@ -121,7 +121,7 @@ function printMounts(mounts: readonly MountStatus[], isJson: boolean): void {
     return;
   }
   for (const { directory, source, pid, log, lateErrors } of mounts) {
-    const process = pid === null ? 'no process that can be seen' : `process ${pid}, log ${log ?? 'unknown'}`;
+    const process = pid === null ? 'no visible process' : `process ${pid}, log ${log ?? 'unknown'}`;
     printLine(`${source} on ${directory}: ${process}, ${lateErrors.length} late errors`);
     for (const { time, operation, path, error } of lateErrors)
       printLine(`  ${time} ${operation} of ${path} was dropped: ${error}`);

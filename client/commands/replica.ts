@@ -19,7 +19,7 @@ type Standing = 'in' | 'draining' | 'out' | 'unknown';
 export function addReplicaCommands(program: Command): void {
   const replica = program.command('replica').description("show and move a file's replicas");
 
-  clusterCommand(replica, 'ls', 'show which servers hold a file, and how far each replica is')
+  clusterCommand(replica, 'ls', 'show the replicas of a file, with role, state and version')
     .argument('<path>', 'VOLUME:/path')
     .option('--json', 'print it as JSON')
     .run(async (client, call, path: string, options: JsonOption) => {
@@ -44,9 +44,9 @@ export function addReplicaCommands(program: Command): void {
       printTable(cells, header);
     });
 
-  clusterCommand(replica, 'add', 'give a file one replica more')
+  clusterCommand(replica, 'add', 'add a replica to a file')
     .argument('<path>', 'VOLUME:/path')
-    .argument('<server>', 'id of the server that shall hold it')
+    .argument('<server>', 'id of the target server')
     .option('--json', 'print the new view as JSON')
     .action(async (path: string, server: string, options: JsonOption, command: Command) => {
       await change(command, path, options, (members) => {
@@ -55,7 +55,7 @@ export function addReplicaCommands(program: Command): void {
       });
     });
 
-  clusterCommand(replica, 'rm', 'take one replica of a file away')
+  clusterCommand(replica, 'rm', 'remove a replica of a file')
     .argument('<path>', 'VOLUME:/path')
     .argument('<server>', 'id of the server that holds it')
     .option('--json', 'print the new view as JSON')
@@ -70,7 +70,7 @@ export function addReplicaCommands(program: Command): void {
   clusterCommand(replica, 'move', 'move one replica of a file to another server')
     .argument('<path>', 'VOLUME:/path')
     .argument('<from>', 'id of the server that holds it')
-    .argument('<to>', 'id of the server that shall hold it')
+    .argument('<to>', 'id of the target server')
     .option('--json', 'print the new view as JSON')
     .action(async (path: string, from: string, to: string, options: JsonOption, command: Command) => {
       await change(command, path, options, (members) => {

@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import type { ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { EXIT_DEGRADED } from '../terminal/failure.ts';
@@ -9,6 +9,8 @@ import { clusterCommand } from './cluster-command.ts';
 const LOOK_MS = 1_000;
 
 interface ScrubOptions {
+  readonly progress?: true;
+  /** Deprecated: `progress`. */
   readonly look?: true;
   readonly wait?: true;
   readonly json?: true;
@@ -17,16 +19,17 @@ interface ScrubOptions {
 export function addScrubCommand(program: Command): void {
   clusterCommand(program, 'scrub')
     .description(
-      'look for damaged objects on the disks of one server, or of all, and repair them; 7 if some cannot be',
+      'find and repair damaged objects on the disks of one server, or of all; exit code 7 if some cannot be repaired',
     )
     .argument('[server]', 'id of a server')
-    .option('--look', 'start nothing, only show how far it is')
-    .option('--wait', 'show the end of it')
+    .option('--progress', 'start nothing, only show the progress')
+    .addOption(new Option('--look', 'deprecated: --progress').hideHelp())
+    .option('--wait', 'wait until it has ended')
     .option('--json', 'print it as JSON')
     .run(async (client, call, server: string | undefined, options: ScrubOptions) => {
       const wanted = server ?? null;
       let told =
-        options.look === true
+        options.progress === true || options.look === true
           ? await client.admin.scrubs(wanted, call)
           : await client.admin.startScrubs(wanted, call);
       while (options.wait === true && Object.values(told).some((scrub) => scrub?.state === 'running')) {
@@ -60,7 +63,7 @@ function printScrubs(told: ScrubStatuses): void {
     for (const { file, object, path } of scrub?.unrepairable ?? []) {
       const name = path === null ? `file ${file}` : printable(path);
       printLine(
-        `Damaged on ${server}, and whole on no server that could be reached: object ${object} of ${name}`,
+        `Cannot repair object ${object} of ${name} on ${server}: no reachable server has an undamaged copy`,
       );
     }
   }

@@ -30,8 +30,8 @@ export function addServerCommand(program: Command): void {
       throw usageFailure('Cannot run a server from here', 'start it with "npx leasehold server …"');
     });
 
-  clusterCommand(server, 'ls', 'list the servers: where they are, what they hold, how much room they have')
-    .option('--all', 'also those that were removed')
+  clusterCommand(server, 'ls', 'list the servers with address, replicas and free space')
+    .option('--all', 'include removed servers')
     .option('--json', 'print the servers as JSON')
     .run(async (client, call, options: { readonly all?: true; readonly json?: true }) => {
       const { servers } = await client.query({ kind: 'servers', counts: true }, call);
@@ -55,8 +55,7 @@ export function addServerCommand(program: Command): void {
       await client.command({ kind: 'server-state', id, state: 'draining' }, call);
       const left = options.wait ? await emptied(client, id, call, true) : await listed(client, id, call);
       if (options.json) printJson(left);
-      else if (options.wait)
-        printLine(`Server ${id} holds nothing any more: remove it, or stop it as you like`);
+      else if (options.wait) printLine(`Server ${id} is drained: it can be stopped or removed`);
       else printLine(`Server ${id} is being drained: it holds ${left.replicas ?? 0} files`);
     });
 
@@ -68,31 +67,34 @@ export function addServerCommand(program: Command): void {
     });
 
   clusterCommand(server, 'add')
-    .description('let a server in: before its first start without --join, or after it was removed')
+    .description('admit a server: before its first start without --join, or after it was removed')
     .argument('<id>', 'id of the server')
     .argument('<url>', 'its base URL, as the other servers reach it', baseUrl)
-    .option('--zone <label>', 'what fails together with it', zone)
+    .option('--zone <label>', 'its failure zone', zone)
     .run(async (client, call, id: string, url: string, options: { readonly zone?: string }) => {
       await client.command({ kind: 'server-add', id, url, ...options }, call);
-      printLine(`Server ${id} at ${url} is one of the servers now`);
+      printLine(`Added server ${id} at ${url}`);
     });
 
   clusterCommand(server, 'remove')
-    .description('take a server out that holds nothing any more, or that is dead and will not come back')
+    .description('remove a server that is drained, or that is lost')
     .argument('<id>', 'id of the server')
-    .option('--dead', 'it is lost with all it held: other servers get new replicas; waits until that is done')
+    .option(
+      '--dead',
+      'the server and its data are lost: other servers get new replicas; waits until they have them',
+    )
     .run(async (client, call, id: string, options: { readonly dead?: true }) => {
       await client.command({ kind: 'server-remove', id, dead: options.dead === true }, call);
       if (options.dead) await emptied(client, id, call, false);
       printLine(`Server ${id} is removed`);
     });
 
-  clusterCommand(server, 'zone', 'say what fails together with a server; replicas go to different zones')
+  clusterCommand(server, 'zone', 'set the failure zone of a server; replicas go to different zones')
     .argument('<id>', 'id of the server')
     .argument('<label>', 'name of the zone; "-" for none', zone)
     .run(async (client, call, id: string, label: string, _options: unknown) => {
       await client.command({ kind: 'server-zone', id, zone: label === '-' ? '' : label }, call);
-      printLine(label === '-' ? `Server ${id} fails alone` : `Server ${id} is in zone ${label}`);
+      printLine(label === '-' ? `Server ${id} has no zone` : `Server ${id} is in zone ${label}`);
     });
 }
 
@@ -144,14 +146,14 @@ async function emptied(client: ClusterClient, id: string, call: Call, votes: boo
       left > 0
         ? `${left} files left`
         : holdsCatalog
-          ? 'the catalog is left'
-          : 'a vote on named leases is left';
+          ? 'only the catalog remains'
+          : 'only a vote on named leases remains';
     note(`${what} on ${id}${moving === undefined ? '' : `; moved ${describeMoving(moving)}`}`);
     if (!explained && systemWorld.nowMs() - movedMs > STUCK_MS) {
       explained = true;
       clearNote();
       process.stderr.write(
-        `leasehold: ${what} on ${id}, and nothing has moved for a while: ${await whyStuck(client, id, call)}\n`,
+        `leasehold: ${what} on ${id}, without progress for a while: ${await whyStuck(client, id, call)}\n`,
       );
     }
     await systemWorld.sleep(POLL_MS, { signal: call.signal }).catch((error: unknown) => {
@@ -179,7 +181,7 @@ async function whyStuck(client: ClusterClient, id: string, call: Call): Promise<
   if (takers < factor) {
     return `there are ${takers} other servers for volumes with ${factor} replicas. Add a server, or lower "volume set NAME --replicas"`;
   }
-  return '"leasehold status" shows servers that are out of reach, and attempts that failed';
+  return '"leasehold status" shows unreachable servers and failed attempts';
 }
 
 async function listed(client: ClusterClient, id: string, call: Call): Promise<ListedServer> {

@@ -19,7 +19,7 @@ export function addSnapshotCommands(program: Command): void {
   const snapshot = program.command('snapshot').description('make, list and remove snapshots of volumes');
 
   clusterCommand(snapshot, 'create')
-    .description('make a snapshot: all of a volume as it is at one moment, to be read as VOLUME@NAME')
+    .description('create a snapshot: the whole volume at one moment, read as VOLUME@NAME')
     .argument('<snapshot>', 'VOLUME@NAME; the name as that of a volume', snapshotName)
     .option('--json', 'print the snapshot as JSON')
     .run(async (client, call, wanted: SnapshotName, options: { readonly json?: true }) => {
@@ -41,22 +41,22 @@ export function addSnapshotCommands(program: Command): void {
       const rows = snapshots.map(({ name, madeNs }) => [
         `${volume}@${name}`,
         `${formatTime(madeNs)} UTC`,
-        left.includes(name) ? 'left behind by a backup that was broken off; the next one removes it' : '',
+        left.includes(name) ? 'left behind by an aborted backup; the next backup removes it' : '',
       ]);
       printTable(rows);
     });
 
-  clusterCommand(snapshot, 'rm', 'remove a snapshot; what only it shows is removed a little later')
+  clusterCommand(snapshot, 'rm', 'remove a snapshot; data that only it shows is deleted in the background')
     .argument('<snapshot>', 'VOLUME@NAME', snapshotName)
-    .option('-f, --force', 'it is no error if it is not there')
+    .option('-f, --force', 'succeed if it does not exist')
     .run((client, call, wanted: SnapshotName, options: { readonly force?: true }) =>
       remove(client, wanted, options.force === true, call),
     );
 
   clusterCommand(snapshot, 'prune', 'remove all but the latest snapshots of a volume')
     .argument('<volume>', 'name of the volume', volumeName)
-    .requiredOption('--keep <count>', 'how many stay', wholeNumber(0, 4_096))
-    .option('--prefix <text>', 'only those whose names begin so, and of them so many stay', '')
+    .requiredOption('--keep <count>', 'how many to keep', wholeNumber(0, 4_096))
+    .option('--prefix <text>', 'consider only snapshots whose names begin with this', '')
     .option('--json', 'print what was removed as JSON')
     .run(async (client, call, volume: string, options: { keep: number; prefix: string; json?: true }) => {
       const removed = await prune(client, volume, options, call);

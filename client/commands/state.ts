@@ -15,7 +15,7 @@ const STATUS_TIMEOUT_MS = 10_000;
 const LOCKS_TIMEOUT_MS = 3_000;
 
 export function addStateCommands(program: Command): void {
-  clusterCommand(program, 'info', 'show who holds a file, who is its primary, and how far its replicas are')
+  clusterCommand(program, 'info', 'show the view, primary, lease and replicas of a file')
     .argument('<path>', 'VOLUME:/path')
     .option('--json', 'print it as JSON')
     .run(async (client, call, path: string, options: { json?: true }) => {
@@ -26,7 +26,11 @@ export function addStateCommands(program: Command): void {
       else printInfo(info, locks);
     });
 
-  clusterCommand(program, 'status', 'show the servers and what is wrong; exit code 7 if degraded, 5 if down')
+  clusterCommand(
+    program,
+    'status',
+    'show the servers and current problems; exit code 7 if degraded, 5 if down',
+  )
     .option('--json', 'print it as JSON')
     .run(async (client, call, options: { json?: true }, command: Command) => {
       const { operationTimeoutMs: timeoutMs = STATUS_TIMEOUT_MS } = timeoutOf(command);
@@ -88,7 +92,9 @@ function printStatus(status: StatusOrDown): void {
   }
   if (status.lag.files > 0) {
     const { files, versions, bytes } = status.lag;
-    printLine(`Replicas behind: ${files}, by ${versions} changes; ${formatBytes(bytes)} are missing wholly`);
+    printLine(
+      `Lagging replicas: ${files}, by ${versions} changes; ${formatBytes(bytes)} are missing entirely`,
+    );
   }
   if (status.underReplicated.length > 0) {
     printLine(`Files in use with too few current replicas, by number: ${status.underReplicated.join(', ')}`);
@@ -114,7 +120,9 @@ async function locksOrNull(client: ClusterClient, file: number, call: CallOption
 
 function describeLocks({ locks, waiting, graceMs }: LockList): string {
   const count = `${locks.length} of ${new Set(locks.map(({ client }) => client)).size} clients, ${waiting} waiting`;
-  return graceMs > 0 ? `${count}; claimed from a new primary for ${formatDuration(graceMs)} still` : count;
+  return graceMs > 0
+    ? `${count}; clients may reclaim locks from the new primary for ${formatDuration(graceMs)} more`
+    : count;
 }
 
 function printInfo(info: FileInfo, locks: LockList | null): void {

@@ -35,23 +35,21 @@ interface CreateOptions extends TokenOptions {
 
 /** `leasehold token`: the file with the tokens that servers know. It needs no running cluster. */
 export function addTokenCommands(program: Command): void {
-  const token = program
-    .command('token')
-    .description('make and revoke the tokens by which servers know their clients');
+  const token = program.command('token').description('create and revoke the tokens of clients');
 
   tokensOption(token.command('create'))
-    .description('make a token; it is printed once, or written to --out, and kept nowhere')
-    .argument('<name>', 'whose it is, as it stands in logs', grantName)
+    .description('create a token; it is printed once, or written to --out, and kept nowhere')
+    .argument('<name>', 'name of the holder, shown in logs', grantName)
     .addOption(roleOption())
-    .option('--volume <name>', 'only this volume; once for each (default: all)', volume, [])
-    .option('--days <count>', 'how long it is good (default: until it is revoked)', wholeNumber(1, DAYS_MAX))
+    .option('--volume <name>', 'restrict it to this volume; may be repeated (default: all)', volume, [])
+    .option('--days <count>', 'days of validity (default: until it is revoked)', wholeNumber(1, DAYS_MAX))
     .option('--out <file>', 'where the token is written, for --token-file; else it is printed')
     .option('--force', 'replace the file of --out')
     .action(async (name: string, options: CreateOptions) => {
       const known = (await readTokenFile(options.tokens)) ?? emptyTokenFile();
       if (known.tokens.some((one) => one.name === name)) {
         throw preconditionFailure(
-          `Cannot make a token "${name}": there is one`,
+          `Cannot create the token "${name}": it exists`,
           `revoke it first, with "leasehold token revoke ${name}", or choose another name`,
         );
       }
@@ -63,7 +61,7 @@ export function addTokenCommands(program: Command): void {
       await writeTokenFile(options.tokens, { ...known, tokens: [...known.tokens, drawn.known] });
       if (options.out === undefined) printLine(text);
       else await writeAtomically(options.out, `${text}\n`, SECRET_MODE);
-      process.stderr.write(`${options.tokens} knows it: ${RELOAD_HINT}\n`);
+      process.stderr.write(`Added to ${options.tokens}: ${RELOAD_HINT}\n`);
     });
 
   tokensOption(token.command('ls'))
@@ -82,8 +80,8 @@ export function addTokenCommands(program: Command): void {
     });
 
   tokensOption(token.command('revoke'))
-    .description('make a token worthless, from the moment on in which a server reads the file again')
-    .argument('<name>', 'whose it is')
+    .description('revoke a token; takes effect when servers reload the token file')
+    .argument('<name>', 'name of the holder')
     .action(async (name: string, options: TokenOptions) => {
       const known = await knownTokens(options.tokens);
       const tokens = known.tokens.filter((one) => one.name !== name);
@@ -95,7 +93,7 @@ export function addTokenCommands(program: Command): void {
 
   tokensOption(token.command('rekey'))
     .description(
-      'draw a new key by which servers sign capabilities; the one before stays good until the next time',
+      'create a new key for signing capabilities; the previous one stays valid until the next rekey',
     )
     .action(async (options: TokenOptions) => {
       const known = await knownTokens(options.tokens);

@@ -22,7 +22,7 @@ export async function putDirectory(
   call: CallOptions,
 ): Promise<void> {
   if (options.replace === false)
-    throw usageFailure('Cannot use --no-replace with --recursive: what differs is replaced');
+    throw usageFailure('Cannot use --no-replace with --recursive, which replaces files that differ');
   const target = parseRemotePath(targetText);
   const stats = await stat(local).catch((error: unknown) => {
     if (isSystemError(error) && error.code === 'ENOENT') return null;
@@ -71,7 +71,7 @@ async function told(
   } catch (error) {
     progress.end();
     process.stderr.write(
-      `leasehold: broke off: ${treeSummary(report)}; the same command again goes on from here\n`,
+      `leasehold: interrupted: ${treeSummary(report)}; run the same command again to resume\n`,
     );
     throw error;
   } finally {
@@ -80,7 +80,7 @@ async function told(
   const { skipped, failed } = report;
   if (json) printJson({ target, ...report });
   else {
-    for (const path of skipped) printLine(`Not copied, for it has no contents: ${printable(path)}`);
+    for (const path of skipped) printLine(`Skipped ${printable(path)}: a special file has no contents`);
     printLine(`${capitalized(treeSummary(report))}, to ${printable(target)}`);
   }
   throwIfAnyFailed(failed, 'copy');

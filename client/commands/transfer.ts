@@ -35,14 +35,14 @@ interface TransferOptions {
 }
 
 export function addTransferCommands(program: Command): void {
-  clusterCommand(program, 'put', 'store a local file in the cluster, as a whole and durably, or a directory')
+  clusterCommand(program, 'put', 'upload a file atomically and durably, or a directory')
     .argument('<local>', 'file to read, or - for standard input')
     .argument('<target>', 'VOLUME:/path; with a / at the end the file keeps its name in that directory')
     .option(
       '-r, --recursive',
-      'a directory with all that is in it; the same command again goes on after a break',
+      'transfer a directory with all that is in it; run the same command again to resume',
     )
-    .option('--no-replace', 'fail if there is something at the path')
+    .option('--no-replace', 'fail if the path exists')
     .option('--json', 'print what was stored as JSON')
     .run((client, call, local: string, target: string, options: TransferOptions) =>
       options.recursive
@@ -51,17 +51,17 @@ export function addTransferCommands(program: Command): void {
     );
 
   clusterCommand(program, 'get')
-    .description('fetch a file from the cluster, or a directory; each local file appears when it is whole')
+    .description('download a file or a directory; each local file appears when it is complete')
     .argument('<source>', 'VOLUME:/path')
     .argument('<local>', 'file or directory to write to, or - for standard output')
     .option(
       '-r, --recursive',
-      'a directory with all that is in it; the same command again goes on after a break',
+      'transfer a directory with all that is in it; run the same command again to resume',
     )
     .option('--json', 'print what was fetched as JSON')
     .action(async (source: string, local: string, options: TransferOptions, command: Command) => {
       if (local === '-' && options.json) {
-        throw usageFailure('Cannot print JSON: standard output takes the file');
+        throw usageFailure('Cannot print JSON: the file goes to standard output');
       }
       await withClient(command, (client, call) =>
         options.recursive
@@ -127,7 +127,7 @@ function targetOf(remote: RemotePath, local: string): { volume: string; path: st
   const { volume, path, directory } = remote;
   if (!directory) return { volume, path };
   if (local === '-') {
-    throw usageFailure(`Cannot put standard input into ${volume}:${path}: it needs a name there`);
+    throw usageFailure(`Cannot put standard input into ${volume}:${path}: name the target file`);
   }
   return { volume, path: joinPath(path, basename(local)) };
 }
@@ -151,7 +151,7 @@ async function checkTarget(
   if (directory === null) {
     await client.query({ kind: 'volume', name: target.volume }, call);
     throw notFoundFailure(
-      `Cannot put a file at ${target.volume}:${target.path}: the directory ${parent} is not there`,
+      `Cannot put a file at ${target.volume}:${target.path}: the directory ${parent} does not exist`,
       `create it with "leasehold mkdir --parents ${target.volume}:${parent}"`,
     );
   }
@@ -298,8 +298,5 @@ export function refuseSwapped(first: string, second: string, usage: string, remo
     ? !looksRemote(first) && looksRemote(second)
     : looksRemote(first) && !looksRemote(second);
   if (!swapped) return;
-  throw usageFailure(
-    `Cannot tell which file is here and which in the cluster`,
-    `the order is: leasehold ${usage}`,
-  );
+  throw usageFailure(`The local and the remote path are in the wrong order`, `usage: leasehold ${usage}`);
 }

@@ -23,10 +23,10 @@ interface Restored {
 }
 
 export function addTrashCommands(program: Command): void {
-  const trash = program.command('trash').description('list, restore and empty what was removed');
+  const trash = program.command('trash').description('list, restore and delete removed files');
 
-  clusterCommand(trash, 'ls', 'list files that were removed and are kept')
-    .argument('<place>', 'VOLUME, or VOLUME:/path for what was there and below', placeOf)
+  clusterCommand(trash, 'ls', 'list the removed files in the trash')
+    .argument('<place>', 'VOLUME, or VOLUME:/path for files that were there or below', placeOf)
     .option('--json', 'print them as JSON')
     .run(async (client, call, place: RemotePath, options: { readonly json?: true }) => {
       const files: TrashedFile[] = [];
@@ -45,19 +45,19 @@ export function addTrashCommands(program: Command): void {
     });
 
   clusterCommand(trash, 'restore')
-    .description('give removed files their names again, with the directories that they were in')
+    .description('restore removed files, with the directories that they were in')
     .argument('<path>', 'VOLUME:/path of a file, or of a directory for all that was in it', placeOf)
     .option('--to <path>', 'another path of the volume')
     .option(
       '--file <number>',
-      'this one, of several that had the path',
+      'inode number, if several files had the path',
       wholeNumber(1, Number.MAX_SAFE_INTEGER),
     )
     .option('--json', 'print what was restored as JSON')
     .run((client, call, place: RemotePath, options: RestoreOptions) => restore(client, place, options, call));
 
-  clusterCommand(trash, 'empty', 'keep removed files no longer')
-    .argument('<place>', 'VOLUME, or VOLUME:/path for what was there and below', placeOf)
+  clusterCommand(trash, 'empty', 'delete removed files permanently')
+    .argument('<place>', 'VOLUME, or VOLUME:/path for files that were there or below', placeOf)
     .option('--json', 'print how many there were as JSON')
     .run(async (client, call, { volume, path }: RemotePath, options: { readonly json?: true }) => {
       let removed = 0;
@@ -66,7 +66,7 @@ export function addTrashCommands(program: Command): void {
         last = (await client.command(wanted, call)).removed;
       }
       if (options.json) printJson({ removed });
-      else printLine(removed === 1 ? 'Removed 1 file for good' : `Removed ${removed} files for good`);
+      else printLine(removed === 1 ? 'Deleted 1 file permanently' : `Deleted ${removed} files permanently`);
     });
 }
 
@@ -87,7 +87,7 @@ async function restore(
   }
   if (newest.size === 0) {
     throw notFoundFailure(
-      `Cannot restore ${volume}:${path}: there is nothing of it in the trash`,
+      `Cannot restore ${volume}:${path}: the trash has no such file`,
       `"leasehold trash ls ${volume}" lists what there is`,
     );
   }

@@ -52,20 +52,20 @@ export function addTreeCommands(program: Command): void {
 
   clusterCommand(program, 'flags', 'show or change the flags that protect a file or directory from changes')
     .argument('<path>', 'VOLUME:/path')
-    .option('--set <flags>', `of ${INODE_FLAGS.join(' and ')}, those to set, separated by commas`)
-    .option('--clear <flags>', 'those to take away')
+    .option('--set <flags>', `flags to set, separated by commas: ${INODE_FLAGS.join(', ')}`)
+    .option('--clear <flags>', 'flags to clear, separated by commas')
     .option('--json', 'print the flags as JSON')
     .run(atPath(changeFlags));
 
   clusterCommand(program, 'mkdir', 'create a directory')
     .argument('<path>', 'VOLUME:/path')
-    .option('-p, --parents', 'create what is missing on the way too; it is no error if it is there')
+    .option('-p, --parents', 'create missing parents; succeed if the directory exists')
     .run(atPath(makeDirectory));
 
   clusterCommand(program, 'mv', 'rename or move within a volume')
     .argument('<from>', 'VOLUME:/path')
-    .argument('<to>', 'VOLUME:/path; a directory that is there takes it in')
-    .option('--no-replace', 'fail if there is something at the target')
+    .argument('<to>', 'VOLUME:/path; if it is a directory, the file goes into it')
+    .option('--no-replace', 'fail if the target exists')
     .run((client, call, from: string, to: string, options: { replace: boolean }) =>
       move(client, parseRemotePath(from), parseRemotePath(to), options, call),
     );
@@ -73,8 +73,8 @@ export function addTreeCommands(program: Command): void {
   clusterCommand(program, 'rm', 'remove a file')
     .argument('<path>', 'VOLUME:/path')
     .option('-r, --recursive', 'remove a directory with all that is in it')
-    .option('-f, --force', 'it is no error if it is not there')
-    .option('--no-trash', 'for good, also if the volume has a trash')
+    .option('-f, --force', 'succeed if it does not exist')
+    .option('--no-trash', 'delete permanently, also if the volume has a trash')
     .run(atPath(removeAt));
 }
 

@@ -37,9 +37,10 @@ interface SetOptions {
 const POLICIES: readonly Policy[] = ['quorum', 'all', 'read-only'];
 
 function policyOption(): Option {
-  return new Option('--policy <policy>', 'who must have a change of a file before it is answered').choices(
-    POLICIES,
-  );
+  return new Option(
+    '--policy <policy>',
+    'which replicas must have a change before it is acknowledged',
+  ).choices(POLICIES);
 }
 
 export function addVolumeCommands(program: Command): void {
@@ -50,15 +51,11 @@ export function addVolumeCommands(program: Command): void {
     .option('--replicas <count>', 'servers that hold each file', wholeNumber(1, 15), 3)
     .option('--object-size <size>', 'size of the pieces that files are stored in', objectSize, 128 * 1024)
     .addOption(policyOption().default('quorum'))
-    .option('--force', 'also if there are fewer servers than replicas')
-    .option('--quota <size>', 'most that all files may have together, by their sizes', quota)
-    .option('--quota-files <count>', 'most files and directories', quotaFiles)
-    .option(
-      '--trash <duration>',
-      'how long files are kept that were removed, such as 30d; 0: not at all',
-      retention,
-    )
-    .option('--if-not-exists', 'it is no error if there is one of that name, which stays as it is')
+    .option('--force', 'allow fewer servers than replicas')
+    .option('--quota <size>', 'maximum total size of all files', quota)
+    .option('--quota-files <count>', 'maximum number of files and directories', quotaFiles)
+    .option('--trash <duration>', 'how long removed files are kept, such as 30d; 0: not at all', retention)
+    .option('--if-not-exists', 'succeed without a change if the volume exists')
     .option('--json', 'print the volume as JSON')
     .run(async (client, call, name: string, options: CreateOptions) => {
       const { replicas, objectSize: objectBytes, policy, force = false } = options;
@@ -83,27 +80,19 @@ export function addVolumeCommands(program: Command): void {
 
   clusterCommand(volume, 'set')
     .description(
-      'change the quotas of a volume, how many replicas its files have, or the policy of files to come',
+      'change the quotas, the trash, the number of replicas, or the policy of new files of a volume',
     )
     .argument('<name>', 'name of the volume', volumeName)
     .option(
       '--replicas <count>',
-      'servers that hold each file; files that are there follow',
+      'replicas of each file; existing files are adapted in the background',
       wholeNumber(1, 15),
     )
     .addOption(policyOption())
-    .option(
-      '--quota <size>',
-      'most that all files may have together, by their sizes; none for no bound',
-      quota,
-    )
-    .option('--quota-files <count>', 'most files and directories; none for no bound', quotaFiles)
-    .option(
-      '--trash <duration>',
-      'how long files are kept that are removed from now on; 0: not at all',
-      retention,
-    )
-    .option('--force', 'also if there are fewer servers than replicas')
+    .option('--quota <size>', 'maximum total size of all files; none: unlimited', quota)
+    .option('--quota-files <count>', 'maximum number of files and directories; none: unlimited', quotaFiles)
+    .option('--trash <duration>', 'how long files removed from now on are kept; 0: not at all', retention)
+    .option('--force', 'allow fewer servers than replicas')
     .option('--json', 'print the volume as JSON')
     .action(async (name: string, options: SetOptions, command: Command) => {
       const { json, quota: _bytes, quotaFiles: _files, trash: _ms, force, ...rest } = options;
@@ -118,11 +107,11 @@ export function addVolumeCommands(program: Command): void {
         assertHasTrash(volume, options.trash);
         if (json) return printJson(volume);
         printLine(`The volume ${name} has ${volume.replicas} replicas of each file, policy ${volume.policy}`);
-        if (volume.quotaBytes > 0) printLine(`Its files may have ${formatBytes(volume.quotaBytes)} together`);
-        if (volume.quotaInodes > 0) printLine(`It may have ${volume.quotaInodes} files and directories`);
+        if (volume.quotaBytes > 0) printLine(`Quota: ${formatBytes(volume.quotaBytes)} in total`);
+        if (volume.quotaInodes > 0) printLine(`Quota: ${volume.quotaInodes} files and directories`);
         if ((volume.trashMs ?? 0) > 0)
-          printLine(`What is removed is kept for ${durationFormat(volume.trashMs)}`);
-        if (changes.replicas !== undefined) printLine('"leasehold server ls" shows how far its files are');
+          printLine(`Removed files are kept for ${durationFormat(volume.trashMs)}`);
+        if (changes.replicas !== undefined) printLine('"leasehold server ls" shows the progress');
       });
     });
 
@@ -187,7 +176,7 @@ function trashText({ trashMs = 0, trashedBytes, trashedInodes = 0 }: Partial<Vol
 function assertHasTrash({ name, trashMs }: Partial<VolumeInfo>, wanted: number | undefined): void {
   if (wanted === undefined || wanted === 0 || trashMs === wanted) return;
   throw preconditionFailure(
-    `The volume ${name} has no trash: the server that leads the catalog runs a release that knows none`,
+    `The volume ${name} has no trash: the primary of the catalog runs a release without it`,
     'upgrade all servers, then set it again',
   );
 }

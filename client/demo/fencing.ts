@@ -53,19 +53,19 @@ export async function resumeOldPrimary(stage: Stage, say: (text: string) => void
   const next = await stage.primaryOf(PATH);
   const after = await stateOf(next.plan.url, file);
   say(
-    `  a write waited ${formatDuration(waitedMs)} for the lease to end; ${next.plan.id} leads in epoch ${after.epoch}`,
+    `  a write waited ${formatDuration(waitedMs)} for the lease to end; ${next.plan.id} is primary in epoch ${after.epoch}`,
   );
   old.resume();
   const response = await late;
   const problem = parseJsonObject(await response.body.text());
   const answer = `${response.statusCode} ${String(problem?.code ?? '')}`.trim();
-  say(`  ${old.plan.id} wakes up and finds a write that was sent to it in its sleep: ${answer}`);
+  say(`  ${old.plan.id} resumes, and answers the write that it received while suspended: ${answer}`);
   await stage.restoreServers();
   const held = await Promise.all(stage.servers.map(({ plan }) => contentsOf(plan.url)));
   const isKept = held.every((text) => text === AFTER);
   say(
     isKept
-      ? `  every server has what ${next.plan.id} acknowledged, and nothing of the sleeper's`
+      ? `  every server has what ${next.plan.id} acknowledged, and not the late write of ${old.plan.id}`
       : `  WRONG: the servers have ${held.map((text) => JSON.stringify(text)).join(', ')}`,
   );
   return {

@@ -24,7 +24,7 @@ export async function readAnywhere({ servers }: Stage, say: (text: string) => vo
     const text = await answer.body.text();
     if (text !== GREETING) throw generalFailure(`${plan.id} has something else in ${PATH}`);
     const served = answer.headers['leasehold-served'];
-    const how = served === 'forwarded' ? ', which asked another one' : ', from its own disk';
+    const how = served === 'forwarded' ? ', which forwarded the read' : ', from its own disk';
     say(
       `  GET ${PATH} from ${plan.id}: the same bytes after ${formatDuration(systemWorld.nowMs() - startMs)}${served === undefined ? '' : how}`,
     );
@@ -37,7 +37,7 @@ export async function showLease({ client }: Stage, say: (text: string) => void):
     `  ${primary} is the primary of ${PATH} in epoch ${epoch}; its lease runs for ${formatDuration(lease.remainingMs)} more`,
   );
   say(
-    '  it renews the lease for as long as it lives and the file is used; nobody else writes before it has ended',
+    '  it renews the lease while it runs and the file is in use; no other server orders writes before the lease ends',
   );
   for (const { server, role, version } of replicas) say(`  ${server}: ${role}, version ${version}`);
 }

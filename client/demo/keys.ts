@@ -6,8 +6,8 @@ const PATH = '/journal';
 
 export function keysText(mayPlay: boolean): string {
   return mayPlay
-    ? `Enter goes on; k kills, p pauses, c cuts off the primary of ${PATH}; r sets all right`
-    : 'Enter goes on';
+    ? `Enter continues; k kills, p pauses, c disconnects the primary of ${PATH}; r restores all servers`
+    : 'Enter continues';
 }
 
 export class Keys {
@@ -54,7 +54,7 @@ export class Keys {
 
   async #act(key: string): Promise<void> {
     if (key === 'r') {
-      this.#say('  all servers are set right');
+      this.#say('  all servers are restored');
       await this.#stage.restoreServers();
       return;
     }

@@ -58,10 +58,10 @@ export async function killPrimary(
   const [staleReads] = await Promise.all([readMeanwhile(file, others, going), going]);
   const newPrimary = (await stage.primaryOf(target.path)).plan.id;
   say(
-    `  writes waited until the old lease had surely ended, and go on with ${newPrimary} after ${formatDuration(target.meter.largestMs())}`,
+    `  writes waited until the old lease had ended, and continue at ${newPrimary} after ${formatDuration(target.meter.largestMs())}`,
   );
   say(
-    `  reads content with what a replica has did not wait: ${staleReads.count} meanwhile, the slowest ${staleReads.slowestMs} ms, ` +
+    `  stale reads did not wait: ${staleReads.count} meanwhile, the slowest ${staleReads.slowestMs} ms, ` +
       `none older than ${staleReads.oldestMs} ms`,
   );
   return { round, target, server, pid, newPrimary, staleReads, copy };
@@ -86,7 +86,7 @@ export async function restartKilled(
   const withinBound = writeGapMs <= boundMs;
   say(
     `  longest wait for a write ${writeGapMs} ms, promised ${boundMs} ms${withinBound ? '' : ': TOO LONG'}; ` +
-      `${server.plan.id} is back and current after ${formatDuration(caughtUpMs)}`,
+      `${server.plan.id} runs again, and is current after ${formatDuration(caughtUpMs)}`,
   );
   const killed = server.plan.id;
   const file = target.path;
@@ -118,7 +118,7 @@ export async function endOfCopy(
   const result = await compareCopy(stage, COPY, await within(copy, 'the copy through the mount'));
   say(
     `  ${result.bytes / 2 ** 20} MiB were copied and synced in ${formatDuration(result.tookMs)}, begun when the primary died; ` +
-      `${result.equal ? 'every server that lives tells the same bytes' : 'WRONG: the servers have something else'}`,
+      `${result.equal ? 'every running server has the same bytes' : 'WRONG: the servers have something else'}`,
   );
   return result;
 }

@@ -44,7 +44,9 @@ export async function loseMajority(stage: Stage, say: (text: string) => void): P
   await stage.restoreServers();
   await going;
   const backMs = Math.round(systemWorld.nowMs() - restartMs);
-  say(`  both are back: writes go on, and all replicas are current after ${formatDuration(backMs)}`);
+  say(
+    `  both servers run again: writes continue, and all replicas are current after ${formatDuration(backMs)}`,
+  );
   const ok =
     answer.statusCode === 503 && code === 'no-majority' && missing.join() === [...names].sort().join();
   return { refusedMs, code, missing, backMs, ok };

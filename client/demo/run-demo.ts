@@ -45,14 +45,14 @@ export interface DemoResult extends Damage {
 const ACTS = {
   write: 'Write',
   read: 'Read anywhere',
-  lease: 'Look at the lease',
+  lease: 'Show the lease',
   load: 'Load',
   kill: 'Kill the primary',
-  copy: 'Copy through the mount meanwhile',
-  back: 'The return of the dead',
+  copy: 'Concurrent copy through the mount',
+  back: 'Restart of the killed server',
   again: 'Once more',
   majority: 'No majority',
-  fencing: 'A primary that slept',
+  fencing: 'A suspended primary',
   verdict: 'Verdict',
 } as const;
 

@@ -56,7 +56,7 @@ export class Stage {
       data: join(folder, 'data'),
       leaseMs,
       clockSkewMs,
-      onUnexpectedEnd: (server, how) => say(`Server ${server.plan.id} ${how}, which nobody asked for`),
+      onUnexpectedEnd: (server, how) => say(`Server ${server.plan.id} stopped unexpectedly: it ${how}`),
     });
     try {
       const mount = await mountIfPossible(cluster, join(folder, 'mount'), say);
@@ -152,7 +152,7 @@ async function mountIfPossible(
 ): Promise<string | null> {
   const obstacle = await mountObstacle();
   if (obstacle !== null) {
-    say(`The mount takes no part in this: ${obstacle}`);
+    say(`The mount is not tested: ${obstacle}`);
     return null;
   }
   return (await cluster.mount(directory)).directory;

@@ -10,7 +10,7 @@ const POLL_MS = 100;
 export async function within<Value>(promise: Promise<Value>, what: string): Promise<Value> {
   const abort = new AbortController();
   const late = systemWorld.sleep(STEP_TIMEOUT_MS, { signal: abort.signal }).then(() => {
-    throw temporaryFailure(`Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`);
+    throw temporaryFailure(`Timed out after ${formatDuration(STEP_TIMEOUT_MS)} waiting for ${what}`);
   });
   late.catch(() => {});
   try {
@@ -31,7 +31,7 @@ export async function eventually<Value>(what: string, ask: () => Promise<Value |
       if (!(error instanceof ServiceError) || error.remedy === 'give-up') throw error;
     }
     if (systemWorld.nowMs() > deadlineMs) {
-      throw temporaryFailure(`Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`);
+      throw temporaryFailure(`Timed out after ${formatDuration(STEP_TIMEOUT_MS)} waiting for ${what}`);
     }
     await systemWorld.sleep(POLL_MS);
   }

@@ -98,7 +98,7 @@ export class DevControl {
       response.setHeader('access-control-allow-methods', 'GET, POST');
       return send(response, isOurs ? 204 : 403, '');
     }
-    if (!this.#knows(request.headers.authorization)) return send(response, 401, 'The word is another');
+    if (!this.#knows(request.headers.authorization)) return send(response, 401, 'The key is wrong');
     const path = request.url ?? '/';
     if (request.method === 'GET' && path === '/events') return this.#listen(response);
     if (request.method === 'POST' && path === '/next') {

@@ -115,7 +115,7 @@ export class ServerProcess {
       }
       if (systemWorld.nowMs() > deadlineMs) {
         throw temporaryFailure(
-          `Cannot start server ${this.plan.id}: it does not serve after ${formatDuration(timeoutMs)}${await logTail(this.plan.log)}`,
+          `Cannot start server ${this.plan.id}: it was not ready after ${formatDuration(timeoutMs)}${await logTail(this.plan.log)}`,
         );
       }
       // There is no event for the readiness of another process.

@@ -8,7 +8,7 @@ const ANSWER_MS = 3_000;
 const DAY_MS = 86_400_000;
 /** Servers begin to warn in their logs at the same time. */
 const SOON_DAYS = 14;
-const RENEW = 'make another with "leasehold cert create-node", and send the server SIGHUP';
+const RENEW = 'renew it with "leasehold cert create-node", and send the server SIGHUP';
 
 /** Checks whether this machine trusts the servers' certificates, and for how long they are valid. */
 export async function examineCertificates(urls: readonly string[], access: Access): Promise<Finding[]> {
@@ -30,8 +30,8 @@ async function examineCertificate(url: URL, access: Access): Promise<Finding | n
     const until = `it ends on ${end.toISOString().slice(0, 10)}`;
     if (days < 0) return failed(name, `it ended on ${end.toISOString().slice(0, 10)}`, RENEW);
     if (!socket.authorized) {
-      const fix = 'name the authority of the cluster with --ca or LEASEHOLD_CA';
-      return failed(name, `it is not believed here: ${String(socket.authorizationError)}`, fix);
+      const fix = 'give the CA certificate of the cluster with --ca or LEASEHOLD_CA';
+      return failed(name, `it is not trusted here: ${String(socket.authorizationError)}`, fix);
     }
     return days < SOON_DAYS ? warning(name, `${until}, in ${days} days`, RENEW) : ok(name, until);
   } catch (error) {

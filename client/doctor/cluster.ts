@@ -58,7 +58,7 @@ async function examineThrough(
   }
   const status = await ask<ClusterStatus>(`${first.url}/v1/status`, asking);
   if ('why' in status) {
-    return [...findings, warning('cluster', `its status cannot be asked for: ${status.why}`, 'try again')];
+    return [...findings, warning('cluster', `its status is not available: ${status.why}`, 'try again')];
   }
   const { verdict, reasons, timing } = status.value;
   const words = reasons.join('; ');
@@ -82,14 +82,14 @@ function examineServer({ url, status }: ServerReport, version: string): Finding 
     return warning(
       name,
       `${found}, for ${formatDuration(status.recoveringMs)} more`,
-      'wait until its silence after the start is over',
+      'wait until its recovery wait is over',
     );
   }
   if (status.state !== 'serving') {
     return failed(
       name,
       `${found}${status.failure === undefined ? '' : `: ${status.failure}`}`,
-      'look into its log',
+      'check its log',
     );
   }
   if (status.version !== undefined && status.version !== version) {
@@ -114,7 +114,7 @@ function examineClocks(
   const among =
     most === undefined
       ? 'no other server is known to it'
-      : `${most.peer} differs from it by ${formatDuration(Math.abs(most.offsetMs))}, give or take ${formatDuration(most.errorMs)}`;
+      : `${most.peer} differs from it by ${formatDuration(Math.abs(most.offsetMs))} ± ${formatDuration(most.errorMs)}`;
   const here =
     ahead === null
       ? ''
@@ -123,7 +123,7 @@ function examineClocks(
         : `; it is ${formatDuration(Math.abs(ahead.ms))} ${ahead.ms > 0 ? 'ahead of' : 'behind'} the clock here`;
   // Between busy servers round trips take long, which makes measurements inexact.
   const isVague = most !== undefined && most.errorMs > skewMs;
-  const vague = isVague ? ', which cannot be told so exactly while the servers are this busy' : '';
+  const vague = isVague ? ', but the measurement is inexact while the servers are this busy' : '';
   const found = `${among}${here}; ${formatDuration(skewMs)} are allowed${vague}`;
   const fix = 'synchronize the clocks (NTP, chrony)';
   if (status.state === 'clock-fault') return failed(name, found, fix);
@@ -160,12 +160,12 @@ async function examinePortsThrough(addresses: readonly string[], asking: DoctorC
     const who = listeners
       .map(({ pid, argv }) =>
         pid === null
-          ? 'a process that cannot be seen from here'
+          ? 'a process that is not visible to this user'
           : `process ${pid} (${argv.slice(0, 4).join(' ')})`,
       )
       .join(', ');
     if (listeners.length === 0) findings.push(ok(name, 'it is free'));
-    else if (others.length === 0) findings.push(ok(name, `a server has it: ${who}`));
+    else if (others.length === 0) findings.push(ok(name, `used by a server: ${who}`));
     else {
       const isUnseen = others.every(({ pid }) => pid === null);
       // The listener is of another user or a container, so ask it.
@@ -176,8 +176,8 @@ async function examinePortsThrough(addresses: readonly string[], asking: DoctorC
       }
       findings.push(
         isUnseen
-          ? warning(name, `it is taken by ${who}`, 'root sees whose it is')
-          : failed(name, `it is taken by ${who}`, 'end that, or give the server another --listen'),
+          ? warning(name, `it is used by ${who}`, 'run it as root to see the process')
+          : failed(name, `it is used by ${who}`, 'end that process, or give the server another --listen'),
       );
     }
   }

@@ -40,11 +40,7 @@ export async function examineDataFolder(folder: string): Promise<Finding[]> {
   } catch (error) {
     if (!isSystemError(error)) throw error;
     return [
-      failed(
-        name,
-        `it cannot be used: ${systemReason(error)}`,
-        'make it, and give it to the user of the server',
-      ),
+      failed(name, `it cannot be used: ${systemReason(error)}`, 'create it, owned by the user of the server'),
     ];
   }
   return [await examineSpace(folder, name), await examineType(folder, name), await examineMeta(folder, name)];
@@ -55,14 +51,14 @@ async function examineSpace(folder: string, name: string): Promise<Finding> {
   const found = `${formatBytes(bsize * bavail)} of ${formatBytes(bsize * blocks)} are free`;
   return bavail >= blocks * FREE_FRACTION_MIN
     ? ok(name, found)
-    : warning(name, found, 'make room: a server refuses writes before the disk is full');
+    : warning(name, found, 'free space: a server refuses writes before the disk is full');
 }
 
 async function examineType(folder: string, name: string): Promise<Finding> {
   const { type } = await statfs(folder);
   const known = TYPES[type] ?? `0x${type.toString(16)}`;
   if (IN_MEMORY.includes(known)) {
-    return warning(name, `it is in memory (${known}): a loss of power takes it`, 'use a disk');
+    return warning(name, `it is in memory (${known}): its data is lost in a power failure`, 'use a disk');
   }
   if (REMOTE.includes(known)) {
     return warning(
@@ -85,23 +81,19 @@ async function examineMeta(folder: string, name: string): Promise<Finding> {
     if (error.code === 'EACCES') return warning(name, 'its META cannot be read by this user', 'try as root');
     if (error.code !== 'ENOENT') throw error;
     return (await readdir(folder)).length === 0
-      ? ok(name, 'it is empty: a server begins anew with it')
-      : failed(
-          name,
-          'it belongs to something else: there is no META',
-          'name an empty folder, or bring META back',
-        );
+      ? ok(name, 'it is empty: a new server can start here')
+      : failed(name, 'it is no data folder: META is missing', 'name an empty folder, or restore META');
   }
   const whose = `it belongs to server ${String(meta.server)} of the cluster ${String(meta.cluster)}`;
   if (meta.failed === true) {
     return warning(
       name,
-      `${whose}; the disk failed under its last start`,
+      `${whose}; the disk failed during its last run`,
       'look at the disk and at the log of the server',
     );
   }
   if (meta.clean === true || (await isRunning(folder))) return ok(name, whose);
-  return warning(name, `${whose}, which was not stopped in order`, 'start the server: it recovers by itself');
+  return warning(name, `${whose}, and was not shut down cleanly`, 'start the server: it recovers by itself');
 }
 
 async function isRunning(folder: string): Promise<boolean> {

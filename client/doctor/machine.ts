@@ -130,7 +130,7 @@ async function examineMemory(): Promise<Finding> {
     : warning(
         'memory',
         `only ${formatBytes(bytes)}`,
-        `a server or a mount wants ${formatBytes(MEMORY_MIN_BYTES)}`,
+        `a server or a mount needs ${formatBytes(MEMORY_MIN_BYTES)}`,
       );
 }
 
@@ -176,10 +176,10 @@ async function examineMount(directory: string, source: string): Promise<Finding>
     return failed(
       name,
       'its process is dead',
-      `leasehold mount VOLUME ${directory} heals it, leasehold umount ${directory} removes it`,
+      `leasehold mount VOLUME ${directory} replaces it, leasehold umount ${directory} removes it`,
     );
   }
-  const fix = `is the cluster there? leasehold umount --lazy ${directory} removes the mount`;
+  const fix = `check the cluster with "leasehold status"; leasehold umount --lazy ${directory} removes the mount`;
   return failed(name, `${source} does not answer`, fix);
 }
 

@@ -22,7 +22,7 @@ export async function examineSnapshots(servers: readonly string[], access: Acces
         findings.push(
           warning(
             `snapshot ${volume}@${name}`,
-            'a backup that was broken off has left it behind',
+            'an aborted backup has left it behind',
             `the next "leasehold backup ${volume} …" removes it, or "leasehold snapshot rm ${volume}@${name}"`,
           ),
         );

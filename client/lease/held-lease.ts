@@ -105,7 +105,7 @@ export class HeldLease {
 
   /** To be called right before an action that relies on the lease. @throws ServiceError `lease-lost` */
   assertHeld(): void {
-    if (!this.isHeld) throw this.#lostError('it is over by the clock of this process');
+    if (!this.isHeld) throw this.#lostError('it has expired by the clock of this process');
   }
 
   onRefreshed(listener: (end: LeaseMoment) => void): void {
@@ -136,7 +136,7 @@ export class HeldLease {
     if (this.#released) return;
     this.#released = true;
     this.#stop();
-    this.#ending.abort(this.#lostError('it is held no longer'));
+    this.#ending.abort(this.#lostError('this client no longer renews it'));
   }
 
   /** Releases the lease; to be called when nothing relies on it. @throws ServiceError: it then expires by itself */
@@ -171,7 +171,7 @@ export class HeldLease {
   ): Promise<ExchangeOutcome<Grant>> {
     const leftMs = this.remainingMs;
     if (leftMs <= 0) {
-      const error = this.#lostError('it is over by the clock of this process');
+      const error = this.#lostError('it has expired by the clock of this process');
       return { kind: 'failed', error, isOutcomeUnknown: false };
     }
     const request = {
@@ -188,7 +188,7 @@ export class HeldLease {
       if (token === this.token) this.#extend(outcome.value);
       else {
         // Others may have held it in between: what it protects has to start again, with the new token.
-        const error = this.#lostError(`its session has it anew, with token ${token}`);
+        const error = this.#lostError(`its session acquired it again, with token ${token}`);
         this.#loseEarly(error);
         return { kind: 'failed', error, isOutcomeUnknown: false };
       }
@@ -247,7 +247,7 @@ export class HeldLease {
         for await (const { held, owner, token } of this.#cluster.watch(this.name, { signal })) {
           // A smaller token is a late event of an earlier holder.
           if (token < this.token || (token === this.token && held)) continue;
-          const why = held ? `${owner} has it, with token ${token}` : 'somebody else has given it back';
+          const why = held ? `${owner} holds it, with token ${token}` : 'another client has released it';
           this.#loseEarly(this.#lostError(why));
           return;
         }

@@ -92,7 +92,7 @@ export class NamedLeaseClient implements LeaseExchange {
 
   /** The state of a lease at a majority. */
   show(name: string, options: CallOptions = {}): Promise<LeaseQueryAnswer> {
-    return this.#get(`Cannot look at lease "${name}"`, leasePath(name), options);
+    return this.#get(`Cannot query lease "${name}"`, leasePath(name), options);
   }
 
   /** The leases that single servers know as held: a hint. */

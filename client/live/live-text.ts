@@ -37,12 +37,12 @@ function serverRow(server: LiveServer): string[] {
 }
 
 function fileLines({ path, file, primary, epoch, lease, replicas }: LiveFile, leaseMs: number): string[] {
-  if (file === null) return [`${path}: there is no such file, or the names cannot be asked now`];
+  if (file === null) return [`${path}: there is no such file, or the catalog is not available`];
   const left = Math.round((BAR_WIDTH * Math.min(lease.remainingMs, leaseMs)) / leaseMs);
   const bar = `[${'#'.repeat(left).padEnd(BAR_WIDTH, '.')}]`;
   const held =
     lease.holder === null
-      ? 'nobody has its lease'
+      ? 'no lease'
       : `lease of ${lease.holder} ${bar} ${formatDuration(lease.remainingMs)}`;
   const rows = [...replicas]
     .sort((a, b) => (a.server < b.server ? -1 : 1))

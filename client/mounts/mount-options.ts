@@ -112,6 +112,8 @@ function ignored(name: string, effect: string, value: string | null = null): Mou
 
 const RELATIME = { accessTimes: 'relatime' } as const;
 
+const VIRTUAL_XATTRS = ['auto', 'listed', 'hidden'] as const;
+
 /** All mount options. A new one is a line here and a field of `MountSettings`. */
 export const MOUNT_OPTIONS: readonly MountOption[] = [
   valued(
@@ -192,11 +194,12 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     (transport) => ({ transport }),
   ),
   choice(
-    'facts',
-    ['auto', 'listed', 'hidden'],
+    'virtual_xattrs',
+    VIRTUAL_XATTRS,
     'whether lists of attributes contain `leasehold.*`; `auto`, the default: only lists for `getfattr`',
-    (facts) => ({ virtualXattrs: facts }),
+    (virtualXattrs) => ({ virtualXattrs }),
   ),
+  choice('facts', VIRTUAL_XATTRS, 'deprecated: `virtual_xattrs`', (virtualXattrs) => ({ virtualXattrs })),
   valued('fsname', 'TEXT', 'what `df` and the table of mounts show as the source', (source) => ({ source })),
   choice(
     'log_level',

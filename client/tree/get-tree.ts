@@ -102,7 +102,7 @@ class TreeGet {
     await attemptOne(this.#report, path, async () => {
       if ((await there(place))?.isDirectory()) throw inTheWay(place);
       for (let attempt = 1; !(await this.#fetched(place, attributes)); attempt++)
-        if (attempt === ATTEMPTS_MAX) throw preconditionFailure('it changes whenever it is read');
+        if (attempt === ATTEMPTS_MAX) throw preconditionFailure('it changed during each attempt to read it');
     });
   }
 
@@ -172,5 +172,5 @@ function secondsOf(nanoseconds: string): number {
 }
 
 function inTheWay(place: string): CommandFailure {
-  return preconditionFailure(`there is something else at "${place}"`);
+  return preconditionFailure(`"${place}" exists, and is of another type`);
 }

@@ -112,7 +112,7 @@ class TreePut {
       const name = utf8Text(bytes);
       if (name !== null) names.push(name);
       else {
-        const why = 'its name is not UTF-8, as every name in a cluster is';
+        const why = 'its name is not UTF-8, which names in a cluster must be';
         this.#report.failed.push({ path: join(path, escapedBytes(bytes)), why });
       }
     }
@@ -271,7 +271,7 @@ class TreePut {
 function linkText(bytes: Buffer): string {
   const text = utf8Text(bytes);
   if (text !== null) return text;
-  throw preconditionFailure(`what it links to is not UTF-8: ${escapedBytes(bytes)}`);
+  throw preconditionFailure(`the target of the link is not UTF-8: ${escapedBytes(bytes)}`);
 }
 
 function inTheWay({ volume, path }: Place, { kind }: Attributes): CommandFailure {

@@ -54,11 +54,11 @@ export function throwIfAnyFailed(failed: TreeReport['failed'], verb: 'copy' | 'r
   for (const { path, why } of failed)
     process.stderr.write(`leasehold: Cannot ${verb} "${printable(path)}": ${why}\n`);
   if (failed.length === 0) return;
-  const count = failed.length === 1 ? 'One thing was' : `${failed.length} things were`;
+  const count = failed.length === 1 ? 'One item was' : `${failed.length} items were`;
   const done = verb === 'copy' ? 'copied' : 'restored';
   throw generalFailure(
     `${count} not ${done}, for the reasons above`,
-    'mend them, and run the same command again',
+    'fix the causes, and run the same command again',
   );
 }
 
@@ -66,8 +66,8 @@ export function treeSummary(report: TreeReport): string {
   const { files, bytes, links, same, continued, continuedBytes } = report;
   const parts = [`copied ${counted(files, 'file')} (${formatBytes(bytes)})`];
   if (links > 0) parts.push(counted(links, 'link'));
-  if (continued > 0) parts.push(`went on with ${continued} of them after ${formatBytes(continuedBytes)}`);
-  if (same > 0) parts.push(`left alone ${counted(same, 'file')} that ${same === 1 ? 'was' : 'were'} there`);
+  if (continued > 0) parts.push(`resumed ${continued} of them after ${formatBytes(continuedBytes)}`);
+  if (same > 0) parts.push(`skipped ${counted(same, 'file')} that ${same === 1 ? 'was' : 'were'} the same`);
   return parts.join(', ');
 }
 

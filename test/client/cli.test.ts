@@ -100,7 +100,7 @@ describe('the command line', () => {
     assert.equal((await run('put', join(folder, 'missing'), 'main:/x')).code, 3);
     const swapped = await run('put', 'main:/x', join(folder, 'y'));
     assert.equal(swapped.code, 2);
-    assert.match(swapped.stderr, /the order is: leasehold put LOCAL VOLUME:\/path/);
+    assert.match(swapped.stderr, /usage: leasehold put LOCAL VOLUME:\/path/);
     const before = (await readdir(folder)).length;
     assert.equal((await run('get', 'main:/missing', join(folder, 'y'))).code, 3);
     assert.equal((await readdir(folder)).length, before, 'Nothing is left of a get that failed');

@@ -152,7 +152,7 @@ describe('a whole cluster on this machine', () => {
     const status = await runCli(['status', '--json'], { env });
     assert.equal(status.code, 7, status.stdout);
     const again = new RegExp(
-      `Server ${primary.id} was ended by SIGKILL; the others go on\n.*: npx leasehold (server .*)\n`,
+      `Server ${primary.id} was ended by SIGKILL; the other servers continue\n.*: npx leasehold (server .*)\n`,
     );
     const [, command = ''] = again.exec(said.join('')) ?? [];
     assert.notEqual(command, '', said.join(''));
@@ -166,7 +166,7 @@ describe('a whole cluster on this machine', () => {
     assert.equal(code, 0, `${signal ?? ''} ${said.join('')}`);
     assert.match(
       said.join(''),
-      new RegExp(`runs on, for it was started elsewhere: kill ${restarted?.pid}\n`),
+      new RegExp(`keeps running, because it was started elsewhere; to stop it: kill ${restarted?.pid}\n`),
     );
     assert.equal(restarted?.exitCode, null);
     restarted?.kill('SIGTERM');

@@ -275,7 +275,7 @@ test('no answer is longer than it may be, nor comes without being asked', async 
   const twice = await rawServer(context, (socket) => {
     socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n');
   });
-  await assert.rejects(directTo(context, twice).request(asked('/')), /without being asked/);
+  await assert.rejects(directTo(context, twice).request(asked('/')), /without a request/);
 });
 
 test('what is under way ends when it retires, and fails when it is closed', async (context) => {

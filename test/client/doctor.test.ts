@@ -35,12 +35,12 @@ test('a data folder: missing, empty, of somebody else, damaged, not stopped in o
   ]);
   assert.equal((await last()).state, 'ok');
   await writeFile(join(folder, 'letter'), 'text');
-  assert.match((await last()).found, /belongs to something else/);
+  assert.match((await last()).found, /META is missing/);
   await writeFile(join(folder, 'META'), '{ "server": ');
   assert.deepEqual([(await last()).state, (await last()).found], ['failed', 'its META is damaged']);
   await meta({ clean: false });
   assert.deepEqual(
-    [(await last()).state, /not stopped in order/.test((await last()).found)],
+    [(await last()).state, /not shut down cleanly/.test((await last()).found)],
     ['warning', true],
   );
   await writeFile(join(folder, 'lock.pid'), `${process.pid} on here`);
@@ -59,7 +59,7 @@ test('a port: free, or taken by a process that is named', { skip }, async (t) =>
   const { port } = server.address() as AddressInfo;
   const [taken] = await examinePorts([`127.0.0.1:${port}`]);
   assert.equal(taken?.state, 'failed');
-  assert.match(taken?.found ?? '', new RegExp(`^it is taken by process ${process.pid} \\(`));
+  assert.match(taken?.found ?? '', new RegExp(`^it is used by process ${process.pid} \\(`));
   server.close();
   await once(server, 'close');
   assert.deepEqual(lines(await examinePorts([`http://127.0.0.1:${port}`])), ['ok: it is free']);
@@ -77,7 +77,7 @@ test('a port of a process that cannot be seen: a server says that it is one, and
   const { port } = server.address() as AddressInfo;
   const seen = async () => lines(await asNobody(`http://127.0.0.1:${port}`));
   assert.deepEqual(await seen(), ['ok: server s1 has it']);
-  assert.deepEqual(await seen(), ['warning: it is taken by a process that cannot be seen from here']);
+  assert.deepEqual(await seen(), ['warning: it is used by a process that is not visible to this user']);
 });
 
 /** As `examinePorts`, by a user who sees nothing of the processes of others. */
@@ -120,7 +120,7 @@ test('a clock is suspected by what is certain of it, and not by a poor estimate'
   const clock = async () => (await examineCluster([`http://127.0.0.1:${port}`], '1.0.0')).at(-1) as Finding;
   const poor = await clock();
   assert.equal(poor.state, 'ok');
-  assert.match(poor.found, /^s2 differs from it by 400 ms, give or take 390 ms/);
+  assert.match(poor.found, /^s2 differs from it by 400 ms ± 390 ms/);
   offsets.s2.errorMs = 10;
   assert.equal((await clock()).state, 'warning');
 });

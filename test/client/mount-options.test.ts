@@ -84,9 +84,9 @@ test('an unknown option is named, together with the one that comes nearest', () 
   assert.match(refused('allowother').hint, /"allow_other"/);
   assert.match(refused('cahce=strict').hint, /"cache"/, 'Two letters are swapped');
   assert.match(refused('umaks=022').hint, /"umask"/);
-  assert.doesNotMatch(refused('zzzzzzzzzzzz').hint, /nearest/);
-  assert.match(refused('remount,ro').hint, /umount/);
-  assert.match(refused('rw,user_id=0,remount').hint, /umount/, 'As the kernel has its options');
+  assert.doesNotMatch(refused('zzzzzzzzzzzz').hint, /did you mean/);
+  assert.match(refused('remount,ro').hint, /unmount/);
+  assert.match(refused('rw,user_id=0,remount').hint, /unmount/, 'As the kernel has its options');
   assert.equal(parseMountOptions(['serverz=a,ro'], true).readOnly, true, 'unless it is to be passed over');
 });
 
@@ -101,7 +101,9 @@ test('values are looked at', () => {
   assert.deepEqual(parseMountOptions(['cache=ttl:0']).cache, { kind: 'strict' });
   assert.match(refused('uid').message, /needs a value, as in uid=NUMBER/);
   assert.match(refused('ro=1').message, /takes no value/);
-  assert.match(refused('facts=some').message, /not auto, listed or hidden/);
+  assert.match(refused('virtual_xattrs=some').message, /not auto, listed or hidden/);
+  for (const name of ['virtual_xattrs', 'facts'])
+    assert.equal(parseMountOptions([`${name}=listed`]).virtualXattrs, 'listed', name);
 });
 
 test('a mount is coherent by itself where the kernel drops names that are recalled', () => {

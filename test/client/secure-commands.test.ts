@@ -74,9 +74,9 @@ const COMMANDS: readonly (readonly [command: string, rest?: string, exit?: numbe
   ['trash ls', 'main'],
   ['trash restore', 'main:/a'],
   ['trash empty', 'main'],
-  ['scrub', '--look'],
+  ['scrub', '--progress'],
   ['lease acquire', 'mine -- true'],
-  ['lease look', 'mine'],
+  ['lease show', 'mine'],
   ['lease ls'],
   ['server ls'],
   ['server zone', 's3 rack'],
@@ -87,6 +87,11 @@ const COMMANDS: readonly (readonly [command: string, rest?: string, exit?: numbe
   ['cert revoked', '--out ./revoked.pem'],
   ['bench', 'main --duration 1s'],
   ['volume rm', 'none', 3],
+];
+/** Old names of commands and options; CHANGELOG.md lists them. */
+const DEPRECATED: typeof COMMANDS = [
+  ['scrub', '--look'],
+  ['lease look', 'mine'],
 ];
 /** `dev` asks no cluster, and `mount` has tests of its own. */
 const ELSEWHERE = ['dev', 'mount', 'doctor', 'lease watch'];
@@ -105,7 +110,7 @@ test('the table has every command that asks a cluster', () => {
   assert.deepEqual(found.toSorted(), known.toSorted());
 });
 
-for (const [command, rest = '', exit = 0] of COMMANDS) {
+for (const [command, rest = '', exit = 0] of [...COMMANDS, ...DEPRECATED]) {
   test(`leasehold ${command} ${rest}`.trim(), { timeout: 60_000 }, async () => {
     const given = rest.split(' ').filter((word) => word !== '');
     const words = given.map((word) => word.replace(/^\.\//, `${folder}/`));

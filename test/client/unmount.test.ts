@@ -74,7 +74,7 @@ test('what could not be stored is said before the mount goes, which it does the 
   const { exit, message, hint } = await refused(mount.directory);
   assert.equal(exit, 5);
   assert.match(message, /stays mounted: some written data could not be stored: Input\/output error$/);
-  assert.match(hint, /--lazy gives it up/);
+  assert.match(hint, /--lazy discards what cannot be stored/);
   await mount.disturb({ writesFail: null });
   await writeFile(mount.path('kept'), 'kept');
   const last = mount.lastReport();

@@ -284,8 +284,8 @@ test('names through the command line: all that can be copied is, and the rest ha
   const put = await cli('put', '--recursive', tree, 'main:/put');
   assert.equal(put.code, 1, put.text);
   assert.match(put.text, /Cannot copy "a\\xff": its name is not UTF-8/);
-  assert.match(put.text, /Cannot copy "wrong link": what it links to is not UTF-8: a\\xff/);
-  assert.match(put.text, /2 things were not copied/);
+  assert.match(put.text, /Cannot copy "wrong link": the target of the link is not UTF-8: a\\xff/);
+  assert.match(put.text, /2 items were not copied/);
   await assertTreeStored(`${base}/put/`);
 
   const got = join(cluster.folder, 'got');
@@ -312,7 +312,7 @@ test('names through archives', async () => {
     const restored = await cli('restore', archive, `main:/${format}`);
     assert.equal(restored.code, 1, restored.text);
     assert.match(restored.text, /Cannot restore ".\/a\\xff": its name is not UTF-8/);
-    assert.match(restored.text, /Cannot restore ".\/wrong link": what it links to is not UTF-8/);
+    assert.match(restored.text, /Cannot restore ".\/wrong link": the target of the link is not UTF-8/);
     await assertTreeStored(directory);
   }
   const again = join(cluster.folder, 'again.tar');

@@ -401,7 +401,7 @@ async function define(): Promise<void> {
       const listed = (await list(usual)).text;
       assert.doesNotMatch(listed, primary);
       assert.match(listed, own);
-      const hidden = await by(',facts=hidden');
+      const hidden = await by(',virtual_xattrs=hidden');
       const shown = (await show(hidden, '-d', '-m', '-')).text;
       assert.doesNotMatch(shown, primary);
       assert.match(shown, own);

@@ -251,7 +251,7 @@ test('what an archive that was killed has left behind goes with the next one', a
   });
   assert.match(
     await cli('snapshot', 'ls', 'main'),
-    new RegExp(`^main@${left} .*left behind by a backup`, 'm'),
+    new RegExp(`^main@${left} .*left behind by an aborted backup`, 'm'),
   );
   // Of the machine that runs the tests it may find whatever there is.
   const { stdout } = await runCli(['doctor', '--json'], { env });

@@ -154,7 +154,7 @@ test('a quota that the trash has used up is helped by emptying it', async () => 
     );
     return /leasehold_volume_trash_bytes\{volume="full"\} 700000/.test(texts.join('\n'));
   });
-  assert.match(await leasehold('trash', 'empty', 'full'), /Removed 1 file for good/);
+  assert.match(await leasehold('trash', 'empty', 'full'), /Deleted 1 file permanently/);
   assert.equal((await put('full/b', body)).status, 201);
 });
 

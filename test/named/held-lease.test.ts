@@ -171,7 +171,7 @@ describe('a lease in the hands of a client', () => {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, TTL_MS + 100);
     assert.equal(held.isHeld, false);
     assert.equal(held.lost.aborted, false, 'The timer comes later');
-    assert.throws(() => held.assertHeld(), /it is over by the clock/);
+    assert.throws(() => held.assertHeld(), /it has expired by the clock/);
     await once(held.lost, 'abort');
     assert.equal(seen.length, patches, 'It is not refreshed after its end');
   });

@@ -54,7 +54,7 @@ test('nothing that is there is replaced by mistake', async () => {
   const before = readFileSync(file('s1-key.pem'), 'utf8');
   const again = await cert('create-node', 's1');
   assert.equal(again.code, 4);
-  assert.match(again.stderr, /it is there already[\s\S]*--force/);
+  assert.match(again.stderr, /the file exists[\s\S]*--force/);
   assert.equal(readFileSync(file('s1-key.pem'), 'utf8'), before);
   assert.equal((await cert('create-node', 's1', '--force')).code, 0);
   assert.notEqual(readFileSync(file('s1-key.pem'), 'utf8'), before);
@@ -175,7 +175,7 @@ test('the credentials of a cluster are completed where something is missing, and
   const ids = () => parseTokenFile(read('s1/tokens.json')).tokens.map(({ name, role }) => `${name}=${role}`);
   assert.deepEqual(ids(), ['me=admin', 'ci=read']);
   assert.equal(read('s1/tokens.json'), read('s2/tokens.json'));
-  assert.match((await create(...words)).stdout, /has all that is needed/);
+  assert.match((await create(...words)).stdout, /is complete: nothing was created/);
 
   // Stopped between the key and its certificate, a lost token, a host that is new.
   const before = {

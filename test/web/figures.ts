@@ -73,7 +73,7 @@ async function drawDemo(browser: Browser): Promise<void> {
   const pictures: Promise<unknown>[] = [];
   /** Acts that begin when the pictures of those before are taken. */
   const gates = new Map(
-    ['No majority', 'A primary that slept', 'Verdict'].map((act) => [act, Promise.withResolvers<void>()]),
+    ['No majority', 'A suspended primary', 'Verdict'].map((act) => [act, Promise.withResolvers<void>()]),
   );
   const result = await runDemo({
     kills: 1,
@@ -112,7 +112,7 @@ async function drawDemo(browser: Browser): Promise<void> {
     await act('Kill the primary');
     await page.getByText('has no primary: writes wait').waitFor(WAIT);
     await shot(page, 'demo-writes-wait', '#story', '#file');
-    await act('The return of the dead');
+    await act('Restart of the killed server');
     await page.getByText(/Last pause/).waitFor(WAIT);
     await page
       .getByText(/the lease of s\d had ended/)
@@ -127,8 +127,8 @@ async function drawDemo(browser: Browser): Promise<void> {
     await page.getByText('which is no majority').waitFor(WAIT);
     await delay(1_500);
     await shot(page, 'demo-no-majority', '.masthead', '#servers');
-    gates.get('A primary that slept')?.resolve();
-    await act('A primary that slept');
+    gates.get('A suspended primary')?.resolve();
+    await act('A suspended primary');
     await page.getByText(/every server has what/).waitFor(WAIT);
     await delay(500);
     await shot(page, 'demo-fencing', '#story', '#story');
