@@ -160,8 +160,8 @@ export class FileCommit {
   }
 
   /**
-   * Sets the times after a write. Of a file that the catalog has created, only while no other client has changed it: these
-   * times were acknowledged before.
+   * Sets the times after a write. Of a file that the catalog has created, only while no other client has changed it:
+   * these times were acknowledged before.
    *
    * @returns whether the cluster has them
    */
@@ -178,7 +178,10 @@ export class FileCommit {
     return true;
   }
 
-  /** @returns the attributes if they are as `changes`. @throws ErrnoError `EIO` if another client has changed the file */
+  /**
+   * @returns the attributes if they are as `changes`
+   * @throws ErrnoError `EIO` if another client has changed the file
+   */
   async #madeOrRefuse(error: unknown, inode: number, changes: AttributeChanges): Promise<Attributes> {
     if (!isPreconditionFailed(error)) throw error;
     const found = await this.#requests.attributes(inode);
