@@ -29,6 +29,8 @@ const others = [...texts].filter(([path]) => path !== GLOSSARY).map(([, text]) =
 faults.push(
   ...glossaryFaults(texts.get(GLOSSARY) ?? '', others.join('\n')).map((what) => `${GLOSSARY}: ${what}`),
 );
-faults.push(...subjectFaults(git('log', '--format=%s', `-${SUBJECTS}`)).map((what) => `commit ${what}`));
+faults.push(
+  ...subjectFaults(git('log', '--no-merges', '--format=%s', `-${SUBJECTS}`)).map((what) => `commit ${what}`),
+);
 for (const fault of faults) process.stdout.write(`${fault}\n`);
 process.exitCode = faults.length > 0 ? 1 : 0;
