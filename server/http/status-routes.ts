@@ -230,7 +230,7 @@ function reasonOf(server: ServerStatus): string | null {
         'than --clock-skew; check NTP'
       );
     case 'storage-failed':
-      return 'its disk failed';
+      return `Server ${server.id} has failed: ${server.failure ?? 'its disk failed'}`;
     case 'unreachable':
       return `Server ${server.id} does not answer`;
   }

@@ -288,7 +288,9 @@ export class Router {
     const retryAfterMs = last?.details.retryAfterMs;
     const details = { unreachable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
     const message =
-      last !== null && last.code === code ? last.message : 'timed out before a server could be asked';
+      last !== null && last.code === code
+        ? last.message
+        : `Cannot ${call.action}: ${last?.message ?? 'timed out before a server could be asked'}`;
     return new ServiceError(code, message, details, { cause: last });
   }
 
