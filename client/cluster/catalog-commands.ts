@@ -69,7 +69,10 @@ export class CatalogCommands {
     );
   }
 
-  /** Executes commands at one server. @param hasCommands whether commands were executed that a flush must cover */
+  /**
+   * Executes commands, at the given server if it is in reach.
+   * @param hasCommands whether commands were executed that a flush must cover
+   */
   executeAt<Value>(
     server: string,
     what: string,

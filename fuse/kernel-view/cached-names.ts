@@ -44,7 +44,11 @@ export class CachedNames {
     this.#add(name);
   }
 
-  /** The kernel may still take up an earlier answer, and an open by that one may be on its way. */
+  /**
+   * An answer lets the kernel use this name once only, or the name now belongs to another inode. The kernel may not
+   * have processed an earlier answer yet, and an open by the old name may be on its way: it counts for
+   * `UPTAKE_MS_MAX` more.
+   */
   notCached(place: Place): void {
     const key = placeKey(place);
     const name = this.#current.get(key);

@@ -249,8 +249,10 @@ export class FileReads {
   }
 
   /**
-   * Resolves once the replica may answer reads, or could at some time since the call. Contents pinned after that
-   * include what other servers may have shown while this primary lacked the guard of a majority.
+   * Waits until this replica may answer reads: as primary with answered heartbeats of a majority (the guard), or as
+   * backup with a read lease. Called before contents are pinned: without the guard a majority may have answered quorum
+   * reads with newer operations, which these contents must include. The right may end again, so `#take` checks it anew.
+   * @throws ServiceError `not-primary`, or when the time limit passes
    */
   async #mayAnswer(driver: ReplicaDriver): Promise<void> {
     if (driver.readGate(0) === 'serve') return;

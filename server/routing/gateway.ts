@@ -316,8 +316,8 @@ export class Gateway {
   }
 
   /**
-   * As `flushCatalog`. @param answered commands to be covered
-   * @returns those that the catalog does not have; a primary of an earlier release does not check
+   * Makes all commands answered so far durable, as `flushCatalog`, and searches for `answered`.
+   * @returns those that the catalog lost or forgot; a primary of an earlier release does not search, and returns none
    */
   async flushCommands(
     answered: readonly AnsweredCommands[],
@@ -329,7 +329,8 @@ export class Gateway {
         action: 'flush the catalog',
         local: async () => {
           const answer = await this.services.catalog.flush(answered);
-          // If this server is no longer primary, other servers may know only earlier epochs.
+          // `findDurably` compares epochs. Once this server is no longer primary, it knows only those that other
+          // servers reported, which may be earlier.
           this.#noteCatalogEpoch();
           return answer;
         },
