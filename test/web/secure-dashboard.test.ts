@@ -209,7 +209,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     // The name is taken now: another one is asked for, with a proposal.
     const dialog = page.getByRole('dialog', { name: 'Restore /plan.txt under another name' });
     await items.getByRole('button', { name: 'Restore /plan.txt' }).click();
-    await dialog.getByText(/Under which name is it to come back\?/).waitFor(WAIT);
+    await dialog.getByText(/Choose another name\./).waitFor(WAIT);
     assert.equal(await dialog.getByLabel('Path in main').inputValue(), '/plan (restored).txt');
     await shot(page, 'trash-taken');
     await page.keyboard.press('Escape');
