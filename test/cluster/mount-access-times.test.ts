@@ -190,5 +190,5 @@ test('a cluster that knows nothing of reads is asked once, and nobody fails', { 
   await until('what is not kept is not shown', async () => (await stat(file)).atimeMs === LONG_AGO.getTime());
   await readFile(file);
   await mount.unmount();
-  assert.equal((await readFile(mount.log, 'utf8')).split('takes no access times').length, 2);
+  assert.equal((await readFile(mount.log, 'utf8')).split('refuses access times').length, 2);
 });

@@ -186,7 +186,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     const trash = page.getByRole('region', { name: 'Trash' });
     const items = trash.getByRole('list', { name: 'Trash' }).getByRole('listitem');
     await trash
-      .getByText('main keeps what is removed for 30 days. There are 32 files with 71 bytes.')
+      .getByText('main keeps removed files for 30 days. There are 32 files with 71 bytes.')
       .waitFor(WAIT);
     assert.equal(await items.count(), 25, 'a page');
     await trash.getByRole('button', { name: 'Next page' }).click();
