@@ -18,7 +18,7 @@ const RING_BYTES = 1024 * 1024;
 const TURN_COUNT = 64;
 
 /**
- * @param absent memory of `AbsentLists`; null if the thread answers nothing
+ * @param absent memory of `InodesWithoutAcls`; null if the thread answers nothing
  * @param received gets each request complete, in memory of its own
  * @returns resolves when the mount is gone; rejects when it cannot be read any more
  */

@@ -338,7 +338,7 @@ test('a directory that somebody else wanted is left to him for a while', async (
 test('while the catalog is out of reach no directory is asked for', async (t) => {
   const { make, births, cluster } = await started(t);
   let isAway = true;
-  Object.assign(cluster, { isAway: () => isAway });
+  Object.assign(cluster, { isCatalogAway: () => isAway });
   births.end();
   const { count } = births.asked;
   for (const name of ['a', 'b', 'c']) await make(name);

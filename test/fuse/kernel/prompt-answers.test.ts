@@ -66,8 +66,8 @@ test('a thread that looks while another writes never takes one inode for another
   const [here, other, never] = [5 + 2 ** 32, 5 + 2 ** 14 + 2 * 2 ** 32, 5 + 2 * 2 ** 32];
   const program = `
     const { parentPort, workerData } = require('node:worker_threads');
-    Promise.all(workerData.sources.map((source) => import(source))).then(([{ AbsentLists }, { systemWorld }]) => {
-      const absent = new AbsentLists(workerData.memory, systemWorld.nowMs);
+    Promise.all(workerData.sources.map((source) => import(source))).then(([{ InodesWithoutAcls }, { systemWorld }]) => {
+      const absent = new InodesWithoutAcls(workerData.memory, systemWorld.nowMs);
       const counts = { here: 0, never: 0 };
       while (counts.here < 1000) {
         if (absent.has(workerData.here)) counts.here++;
