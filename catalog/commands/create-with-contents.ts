@@ -56,7 +56,7 @@ export function createFilesWithContents(
   const files: Record<string, FileCreationResult> = {};
   for (const file of command.files) {
     try {
-      files[file.inode] = nursery.bear(file);
+      files[file.inode] = nursery.create(file);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       files[file.inode] = { code: error.code, message: error.message };
@@ -95,7 +95,7 @@ class FileCreation {
     return this.#volume !== null && this.#volume.quotaBytes > 0;
   }
 
-  bear(file: NewFile): FileCreationResult {
+  create(file: NewFile): FileCreationResult {
     const { inode: id, name, uid, sizeBytes } = file;
     nameCheck(name);
     const directory = this.#directory(file.parent);

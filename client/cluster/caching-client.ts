@@ -136,7 +136,7 @@ export class CachingClient extends ClusterClient {
   }
 
   override async createWithContents(
-    bearer: string,
+    creatingServer: string,
     births: readonly FileWithContents[],
     options: OwnedOptions = {},
   ): Promise<readonly NewFileOutcome[]> {
@@ -145,7 +145,7 @@ export class CachingClient extends ClusterClient {
     return this.#change(
       change,
       [],
-      (owned) => super.createWithContents(bearer, births, { ...options, ...ownedBy(options, owned) }),
+      (owned) => super.createWithContents(creatingServer, births, { ...options, ...ownedBy(options, owned) }),
       (outcomes) => outcomeOfCreations(births, outcomes),
     );
   }

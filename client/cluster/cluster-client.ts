@@ -141,14 +141,15 @@ export class ClusterClient {
   /**
    * Creates files with all of their contents, exactly once. Of a created file, a majority of its replicas has the
    * contents and a majority of the catalog's members has the name; its size and times are settled.
-   * @param bearer the server that creates files with these numbers, as `reserveInodes` returned it; one per request
+   * @param creatingServer the server that creates files with these numbers, as `reserveInodes` returned it; one per
+   *   request
    * @param births at most `BIRTHS_MAX`, within the limits of `wire/new-files.ts`; the caller leaves the contents
    *   unchanged until it resolves
    * @returns the outcome of each file, in their order
    * @throws ServiceError `unknown` if the outcome is not known; otherwise nothing happened
    */
   async createWithContents(
-    bearer: string,
+    creatingServer: string,
     births: readonly FileWithContents[],
     options: OwnedOptions = {},
   ): Promise<readonly NewFileOutcome[]> {
@@ -167,7 +168,13 @@ export class ClusterClient {
     // A file that already has a name only gets contents, for which there is no command.
     const hasCommands = ({ outcomes: known }: NewFilesAnswer): boolean =>
       known.some(({ kind }, place) => kind === 'born' && births[place]?.isNamed !== true);
-    const { outcomes } = await this.#commands.executeAt(bearer, what, requestOf, options, hasCommands);
+    const { outcomes } = await this.#commands.executeAt(
+      creatingServer,
+      what,
+      requestOf,
+      options,
+      hasCommands,
+    );
     for (const [index, outcome] of outcomes.entries()) {
       if (outcome.kind !== 'born') continue;
       this.#learned(outcome);

@@ -41,7 +41,7 @@ export function makeBackground(
   cores: CoreParts,
   services: ServiceParts,
 ): BackgroundParts {
-  const { self, config, bootstrap, known, folder, world, clock, log, happenings } = base;
+  const { self, config, bootstrap, known, folder, world, clock, log, events } = base;
   const { store, departed } = storage;
   const { host, lease, named, observer, conflicts } = cores;
   const { files, catalogMember: seat, gateway, placement, succession } = services;
@@ -61,7 +61,7 @@ export function makeBackground(
     reserve: store.reserve,
     peers: () => transport.peers,
     changed: (isLow) => {
-      happenings.add(isLow ? EVENT_TEXTS.diskFull(self) : EVENT_TEXTS.diskHasRoom(self));
+      events.add(isLow ? EVENT_TEXTS.diskFull(self) : EVENT_TEXTS.diskHasRoom(self));
       if (isLow) return;
       idle.hasRoom();
       keepBallast();

@@ -34,7 +34,7 @@ export interface Base {
   readonly incarnation: Incarnation;
   /** The incarnation in base 36. */
   readonly incarnationText: string;
-  readonly happenings: ServerEvents;
+  readonly events: ServerEvents;
   readonly traffic: Traffic;
   draw(): Incarnation;
   /** Monotonic, in milliseconds. */
@@ -62,7 +62,7 @@ export function baseOf(
   return {
     ...{ self, config, bootstrap, known, folder, security, world, log, machine, fatal },
     ...{ clock, wakes, metrics, timing, incarnation, incarnationText: life, draw, nowMs, wallMs },
-    happenings: new ServerEvents({ self, life, nowMs, wallMs }),
+    events: new ServerEvents({ self, life, nowMs, wallMs }),
     traffic: new Traffic(nowMs),
   };
 }

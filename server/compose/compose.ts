@@ -29,7 +29,7 @@ export async function compose(
   // runs before the first part with a timer.
   const storage = await openStorage(base, async (file, entry) => {
     const bytes = await background.repairer.fetch(file, entry);
-    if (bytes !== null) base.happenings.add(EVENT_TEXTS.repaired(base.self, file, entry.index));
+    if (bytes !== null) base.events.add(EVENT_TEXTS.repaired(base.self, file, entry.index));
     return bytes;
   });
   // No await until the transport exists: the timers of these parts send.
@@ -55,12 +55,8 @@ export async function compose(
 }
 
 /** From now on this server renews and acquires no lease: no request has to wait for longer than one lease. */
-function endLeases(
-  { self, happenings, folder, log }: Base,
-  { lease, host }: CoreParts,
-  reason: string,
-): void {
-  happenings.add(EVENT_TEXTS.diskFailed(self, reason));
+function endLeases({ self, events, folder, log }: Base, { lease, host }: CoreParts, reason: string): void {
+  events.add(EVENT_TEXTS.diskFailed(self, reason));
   folder.markFailed();
   log.fatal(
     { reason },
@@ -71,12 +67,10 @@ function endLeases(
 }
 
 async function start(parts: Parts): Promise<void> {
-  const { self, config, security, machine, happenings, lease, catalogMember: seat, app, transport } = parts;
+  const { self, config, security, machine, events, lease, catalogMember: seat, app, transport } = parts;
   await seat.sitDown();
-  happenings.add(EVENT_TEXTS.started(self, lease.recoveringMs()));
-  security.watchExpiry(({ whose }, leftMs) =>
-    happenings.add(EVENT_TEXTS.certificateEnds(self, whose, leftMs)),
-  );
+  events.add(EVENT_TEXTS.started(self, lease.recoveringMs()));
+  security.watchExpiry(({ whose }, leftMs) => events.add(EVENT_TEXTS.certificateEnds(self, whose, leftMs)));
   await machine.listen(app, {
     ...{ host: config.listen.host, port: config.listen.port },
     // Fastify does not know that the server it was given uses TLS.

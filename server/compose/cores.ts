@@ -36,7 +36,7 @@ export interface AboveCores {
 
 /** The timers of the cores send: the caller awaits nothing before it has made the transport. */
 export function makeCores(base: Base, storage: StorageParts, above: AboveCores): CoreParts {
-  const { self, config, bootstrap, known, world, clock, wakes, log, timing, folder, happenings } = base;
+  const { self, config, bootstrap, known, world, clock, wakes, log, timing, folder, events } = base;
   const { incarnation, draw, fatal } = base;
   const { store, departed } = storage;
   const { transport } = above;
@@ -49,7 +49,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
   const conflicts = new ViewConflicts({
     log,
     isHere: (file) => file === CATALOG_CELL || store.record(file) !== null,
-    found: (file, what) => happenings.add(EVENT_TEXTS.viewConflict(self, file, what)),
+    found: (file, what) => events.add(EVENT_TEXTS.viewConflict(self, file, what)),
   });
   // Reads the index, which may be damaged: so it comes before the first part with a timer.
   const host = new ReplicaHost({
@@ -89,7 +89,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     world,
     leaseMs: config.leaseMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
-    happenings,
+    events,
     nowMs: () => clock.nowMs(),
     servers: () => [...known.urls.keys()],
     isConnected,
@@ -108,7 +108,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     former: {
       silenceMs: folder.silences.filesMs,
       over: () => {
-        happenings.add(EVENT_TEXTS.takesPart(self));
+        events.add(EVENT_TEXTS.takesPart(self));
         recovered();
       },
     },
@@ -126,7 +126,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
       host.leaseChanged(cell, untilMs, view);
     },
     heard: (cell, holder, untilMs) => observer.leaseLearned(cell, holder, untilMs),
-    faulted: () => happenings.add(EVENT_TEXTS.clockFault(self)),
+    faulted: () => events.add(EVENT_TEXTS.clockFault(self)),
     fatal,
   });
   const named = new NamedLeases({

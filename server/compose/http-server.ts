@@ -35,7 +35,7 @@ export interface HttpServerParts {
 type Below = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts;
 
 export async function makeHttpServer(parts: Below): Promise<HttpServerParts> {
-  const { self, config, known, world, log, metrics, security, machine, happenings, nowMs } = parts;
+  const { self, config, known, world, log, metrics, security, machine, events, nowMs } = parts;
   const { gateway, scrubber, named, conflicts, transport, sweeps, store, creations } = parts;
   const control = controlOf(machine.environment);
   const hub = liveHubOf(parts, control);
@@ -57,12 +57,10 @@ export async function makeHttpServer(parts: Below): Promise<HttpServerParts> {
     }),
     descriptors: () => machine.descriptors(),
     changed: (current) =>
-      happenings.add(
-        current.length > 0 ? EVENT_TEXTS.shortage(self, current) : EVENT_TEXTS.shortageEnds(self),
-      ),
+      events.add(current.length > 0 ? EVENT_TEXTS.shortage(self, current) : EVENT_TEXTS.shortageEnds(self)),
   });
   const app = await buildApp({
-    lateErrors: new LateErrorReports({ self, log, happenings, metrics }),
+    lateErrors: new LateErrorReports({ self, log, events, metrics }),
     live: { hub, control: control?.url ?? null },
     membership: { describe: () => known.describe() },
     check: new ReplicaCheck({
@@ -102,10 +100,10 @@ export async function makeHttpServer(parts: Below): Promise<HttpServerParts> {
 }
 
 function liveHubOf(parts: Below, control: ReturnType<typeof controlOf>): LiveHub {
-  const { self, known, host, lease, store, traffic, happenings, nowMs, wallMs } = parts;
+  const { self, known, host, lease, store, traffic, events, nowMs, wallMs } = parts;
   const { gateway, log, incarnationText: life, world, failure, files } = parts;
   const liveSelf = new OwnLiveReport({
-    ...{ self, host, lease, store, traffic, happenings, nowMs, failure },
+    ...{ self, host, lease, store, traffic, events, nowMs, failure },
     membership: { state: () => known.stateOf(self) },
     isDiskFull: () => store.reserve.isLow,
     standing: (file) => files.standing(file),

@@ -105,7 +105,7 @@ export function makeServices(
     commandsVersion: (server) => transport().commandsVersion(server),
     drawSession: base.draw,
     tell: (news) =>
-      base.happenings.add(
+      base.events.add(
         news === 'damaged' ? EVENT_TEXTS.catalogDamaged(self) : EVENT_TEXTS.catalogReplaced(self),
       ),
   });

@@ -80,7 +80,7 @@ export class Births {
    * @returns the outcome of each, in their order
    * @throws ServiceError if the outcome is unknown; a retry returns it
    */
-  bear(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
+  create(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
     const name = `${request.session}.${request.number}`;
     const known = this.#underWay.get(name);
     if (known !== undefined) return known;
@@ -92,7 +92,7 @@ export class Births {
       return Promise.reject(busy);
     }
     this.#bytesUnderWay += bytes;
-    const bearing = this.#bear(request, options).finally(() => {
+    const bearing = this.#createAll(request, options).finally(() => {
       this.#bytesUnderWay -= bytes;
       this.#underWay.delete(name);
     });
@@ -100,7 +100,7 @@ export class Births {
     return bearing;
   }
 
-  async #bear(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
+  async #createAll(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
     const { births, owner } = request;
     // Takes all of them, even if one is not available.
     const places = births.map(({ inode }) => this.#parts.numbers.take(owner, inode));

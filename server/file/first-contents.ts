@@ -44,7 +44,7 @@ export interface FirstContentsParts extends Pick<Transport, 'call' | 'isConnecte
   readonly incarnation: Incarnation;
   readonly world: World;
   readonly log: Logger;
-  readonly host: Pick<ReplicaHost, 'bear'>;
+  readonly host: Pick<ReplicaHost, 'createWithContents'>;
   readonly store: Pick<FileStore, 'flush'>;
 }
 
@@ -114,11 +114,11 @@ export class FirstContents {
 
   async #storeHere(
     replicas: readonly NewReplica[],
-    where: Parameters<ReplicaHost['bear']>[1],
+    where: Parameters<ReplicaHost['createWithContents']>[1],
     synced: boolean,
   ): Promise<(Error | null)[]> {
     const { host, store } = this.#parts;
-    const outcomes = await host.bear(replicas, where);
+    const outcomes = await host.createWithContents(replicas, where);
     if (!synced) return outcomes;
     return Promise.all(
       replicas.map(async ({ file }, place) => {

@@ -186,7 +186,7 @@ export class ReplicaHost {
    * Creates replicas of files that no client knows yet, with their first operations. May be repeated.
    * @returns for each, null if it is stored here, and a loss of power that takes it will be noticed; else the error
    */
-  async bear(births: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
+  async createWithContents(births: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
     const { store } = this.#parts;
     const { epoch, view, objectBytes } = where;
     const underWay = births.flatMap(({ file }) => this.#bearing.get(file) ?? []);
@@ -196,7 +196,8 @@ export class ReplicaHost {
     // none: so no sync is needed. This includes backups beyond the majority, because the creating server has them
     // acknowledge later operations.
     for (const { file } of births) this.#parts.holds(file);
-    const storing = free.length === 0 ? Promise.resolve([]) : store.bear(free, epoch, view, objectBytes);
+    const storing =
+      free.length === 0 ? Promise.resolve([]) : store.createWithContents(free, epoch, view, objectBytes);
     for (const { file } of free) this.#bearing.set(file, storing);
     const stored = await storing.finally(() => {
       for (const { file } of free) this.#bearing.delete(file);

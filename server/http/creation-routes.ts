@@ -31,7 +31,7 @@ export function creationRoutes(app: FastifyInstance, births: Births): void {
         const { since } = request.query as { readonly since?: unknown };
         const named = since === undefined ? {} : { since: integerOf(String(since), 'since') };
         const bearing = { ...birthsOf(request.body), ...named };
-        const outcomes = await births.bear(bearing, callOptionsOf(request.headers));
+        const outcomes = await births.create(bearing, callOptionsOf(request.headers));
         return { outcomes };
       },
     );

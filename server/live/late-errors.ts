@@ -11,7 +11,7 @@ const OPERATIONS: ReadonlySet<string> = new Set(['unlink', 'create']);
 export interface LateErrorParts {
   readonly self: ServerId;
   readonly log: Logger;
-  readonly happenings: Pick<ServerEvents, 'add'>;
+  readonly events: Pick<ServerEvents, 'add'>;
   readonly metrics: MetricsRegistry;
 }
 
@@ -37,9 +37,9 @@ export class LateErrorReports {
   }
 
   report(error: LateErrorReport): void {
-    const { self, log, happenings } = this.#parts;
+    const { self, log, events } = this.#parts;
     this.#count(error.operation);
     log.warn(error, 'a mount has dropped an acknowledged operation');
-    happenings.add(EVENT_TEXTS.lateError(self, error));
+    events.add(EVENT_TEXTS.lateError(self, error));
   }
 }

@@ -17,7 +17,7 @@ export interface LiveSelfParts {
   readonly lease: LeaseDriver;
   readonly store: Pick<FileStore, 'space' | 'record'>;
   readonly traffic: Traffic;
-  readonly happenings: ServerEvents;
+  readonly events: ServerEvents;
   readonly membership: Pick<StatusOfMembership, 'state'>;
   nowMs(): number;
   isDiskFull(): boolean;
@@ -39,7 +39,7 @@ export class OwnLiveReport {
 
   /** Reports the server, those of `files` that it has, and the events after number `after`. */
   async report(files: readonly FileId[], after: number): Promise<LivePart> {
-    const { self, host, lease, happenings, traffic, membership } = this.#parts;
+    const { self, host, lease, events, traffic, membership } = this.#parts;
     const failure = this.#parts.failure();
     const { freeBytes, totalBytes } =
       failure === null ? await this.#spaceNow() : { freeBytes: 0, totalBytes: 0 };
@@ -48,7 +48,7 @@ export class OwnLiveReport {
     const primaries = inUse.filter(({ leads }) => leads).length;
     return {
       server: self,
-      life: happenings.life,
+      life: events.life,
       state:
         failure !== null
           ? 'storage-failed'
@@ -70,8 +70,8 @@ export class OwnLiveReport {
       reads: traffic.reads,
       sinceWriteMs: traffic.sinceWriteMs,
       files: files.map((file) => this.#standingOf(file)).filter((standing) => standing !== null),
-      happenings: happenings.after(after),
-      last: happenings.last,
+      happenings: events.after(after),
+      last: events.last,
     };
   }
 

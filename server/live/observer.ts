@@ -17,7 +17,7 @@ export interface ObserverParts {
   readonly leaseMs: number;
   readonly clockSkewMaxMs: number;
   readonly world: World;
-  readonly happenings: ServerEvents;
+  readonly events: ServerEvents;
   /** Monotonic, in milliseconds: the clock of leases. */
   nowMs(): number;
   /** All servers that take part, with this one. */
@@ -76,7 +76,7 @@ export class Observer {
   }
 
   marked(replica: ObservedReplica, mark: string, detail: string): void {
-    const { self, happenings } = this.#parts;
+    const { self, events } = this.#parts;
     const { file } = replica;
     switch (mark) {
       case 'reset-started':
@@ -87,12 +87,12 @@ export class Observer {
         return;
       case 'lease-over': {
         const epoch = this.#ended(file);
-        if (epoch !== null) happenings.add(EVENT_TEXTS.ended(self, file, epoch));
+        if (epoch !== null) events.add(EVENT_TEXTS.ended(self, file, epoch));
         return;
       }
       case 'deposed': {
         const epoch = this.#ended(file);
-        if (epoch !== null) happenings.add(EVENT_TEXTS.deposed(self, file, epoch, detail));
+        if (epoch !== null) events.add(EVENT_TEXTS.deposed(self, file, epoch, detail));
         return;
       }
       case 'stopped':
@@ -101,27 +101,27 @@ export class Observer {
         this.#ended(file);
         return;
       case 'refused-old-epoch':
-        happenings.add(EVENT_TEXTS.refusedOld(self, file, detail));
+        events.add(EVENT_TEXTS.refusedOld(self, file, detail));
         return;
       case 'gap':
-        happenings.add(EVENT_TEXTS.behind(self, file, detail));
+        events.add(EVENT_TEXTS.behind(self, file, detail));
         return;
       case 'caught-up':
       case 'replaced':
-        happenings.add(EVENT_TEXTS.caughtUp(self, file, detail));
+        events.add(EVENT_TEXTS.caughtUp(self, file, detail));
         return;
     }
   }
 
   connected(peer: ServerId): void {
-    const { self, happenings } = this.#parts;
-    if (this.#away.delete(peer)) happenings.add(EVENT_TEXTS.back(self, peer));
+    const { self, events } = this.#parts;
+    if (this.#away.delete(peer)) events.add(EVENT_TEXTS.back(self, peer));
     this.#lookForMajority();
   }
 
   disconnected(peer: ServerId): void {
-    const { self, leaseMs, clockSkewMaxMs, happenings } = this.#parts;
-    if (!this.#away.has(peer)) happenings.add(EVENT_TEXTS.silent(self, peer, leaseMs + clockSkewMaxMs));
+    const { self, leaseMs, clockSkewMaxMs, events } = this.#parts;
+    if (!this.#away.has(peer)) events.add(EVENT_TEXTS.silent(self, peer, leaseMs + clockSkewMaxMs));
     this.#away.add(peer);
     this.#lookForMajority();
   }
@@ -129,20 +129,20 @@ export class Observer {
   membershipChanged(state: ServerState): void {
     if (state === this.#membership) return;
     this.#membership = state;
-    const { self, happenings } = this.#parts;
-    if (state === 'draining') happenings.add(EVENT_TEXTS.draining(self));
-    if (state === 'out') happenings.add(EVENT_TEXTS.drained(self));
+    const { self, events } = this.#parts;
+    if (state === 'draining') events.add(EVENT_TEXTS.draining(self));
+    if (state === 'out') events.add(EVENT_TEXTS.drained(self));
   }
 
   #active({ file, epoch, isFirstLed }: ObservedReplica): void {
-    const { self, happenings, nowMs } = this.#parts;
+    const { self, events, nowMs } = this.#parts;
     const sinceMs = this.#resetsSinceMs.get(file) ?? nowMs();
     this.#resetsSinceMs.delete(file);
     this.#led.set(file, epoch.counter);
     // Every new file gets a first primary: no event.
     if (isFirstLed) return;
     const former = this.#held.get(file) ?? { kind: 'none' };
-    happenings.add(EVENT_TEXTS.elected(self, file, epoch.counter, former, nowMs() - sinceMs));
+    events.add(EVENT_TEXTS.elected(self, file, epoch.counter, former, nowMs() - sinceMs));
   }
 
   /** Returns the epoch in which this server was the file's primary; null if it was not. */
@@ -163,13 +163,13 @@ export class Observer {
   }
 
   #lookForMajority(): void {
-    const { self, happenings, servers, isConnected } = this.#parts;
+    const { self, events, servers, isConnected } = this.#parts;
     const all = servers();
     const reached = all.filter((server) => server === self || isConnected(server)).length;
     const hasMajority = reached >= majority(all.length);
-    if (this.#hadMajority && !hasMajority) happenings.add(EVENT_TEXTS.noMajority(self, reached, all.length));
+    if (this.#hadMajority && !hasMajority) events.add(EVENT_TEXTS.noMajority(self, reached, all.length));
     if (!this.#hadMajority && hasMajority && this.#away.size > 0) {
-      happenings.add(EVENT_TEXTS.majority(self, reached, all.length));
+      events.add(EVENT_TEXTS.majority(self, reached, all.length));
     }
     this.#hadMajority = hasMajority;
   }
@@ -179,7 +179,7 @@ export class Observer {
     const stillMs = nowMs - this.#lookedMs - STILL_LOOK_MS;
     this.#lookedMs = nowMs;
     if (stillMs >= STILL_MS_MIN) {
-      this.#parts.happenings.add(EVENT_TEXTS.stoodStill(this.#parts.self, stillMs));
+      this.#parts.events.add(EVENT_TEXTS.stoodStill(this.#parts.self, stillMs));
     }
   }
 }

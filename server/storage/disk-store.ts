@@ -215,7 +215,7 @@ export class DiskStore implements FileStore {
     made.submitOwn({ kind: 'create' });
   }
 
-  async bear(
+  async createWithContents(
     births: readonly NewReplica[],
     epoch: Epoch,
     view: View,

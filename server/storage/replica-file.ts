@@ -181,7 +181,7 @@ export class ReplicaFile {
         await this.#begin(batch);
         return;
       case 'bear':
-        await this.#bear(first);
+        await this.#createWithContents(first);
         break;
       case 'apply': {
         const removed = removedBy(first.operation, this.state.attributes.sizeBytes);
@@ -246,7 +246,7 @@ export class ReplicaFile {
   }
 
   /** Creates a replica with its first operations, in one transaction; a loss of power takes at most the operations. */
-  async #bear({ epoch, operations, gate }: BearItem): Promise<void> {
+  async #createWithContents({ epoch, operations, gate }: BearItem): Promise<void> {
     assert(this.unborn, 'Only what is new is borne');
     const { state } = this;
     const promised = { ...state, record: { ...state.record, promised: epoch } };

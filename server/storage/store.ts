@@ -95,7 +95,7 @@ export interface FileStore {
    * exists here before, and none is used until it resolves. Applied when it resolves.
    * @returns for each, null if it was created, else the error
    */
-  bear(
+  createWithContents(
     births: readonly NewReplica[],
     epoch: Epoch,
     view: View,

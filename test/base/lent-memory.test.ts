@@ -19,7 +19,7 @@ test('what was lent ends when it is given back, and every view of it with it', (
   assert.equal(bytes.length, 0);
   assert.equal(part.length, 0);
   assert.equal(part[0], undefined);
-  assert.doesNotThrow(() => releaseMemory(bytes), 'a second time it is nobody’s');
+  assert.doesNotThrow(() => releaseMemory(bytes), 'a second release does nothing');
 });
 
 test('what was not lent stays, and so does what is kept, and what is small', () => {

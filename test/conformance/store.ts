@@ -202,7 +202,7 @@ export function storeConformance(
           { kind: 'settling' },
         ] as const,
       }));
-      assert.deepEqual(await store.bear(births, e1, VIEW, 16), [null, null]);
+      assert.deepEqual(await store.createWithContents(births, e1, VIEW, 16), [null, null]);
       await reopen();
       if (fixture?.reopen == null) return;
       for (const [at, each] of [file, other].entries()) {

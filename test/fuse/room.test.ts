@@ -90,7 +90,7 @@ test('what df would tell counts as well', async (t) => {
 test('there is room again when that was said, and nobody was refused for a while', () => {
   const room = new FreeSpace(systemWorld, async () => spaceOf(0), 0);
   room.update(spaceOf(MIB));
-  assert.equal(room.isShort, false, 'Little is enough for whoever was not refused');
+  assert.equal(room.isShort, false, 'Little is enough for a mount that was not refused');
   room.failed(new ServiceError('sealed', 'No matter of room'));
   assert.equal(room.isShort, false);
   room.failed(refusal);
@@ -98,11 +98,11 @@ test('there is room again when that was said, and nobody was refused for a while
   room.update(spaceOf(MIB));
   assert.equal(room.isShort, true, 'Too little for what may be gathered');
   room.update(spaceOf(0, { totalBytes: 0 }));
-  assert.equal(room.isShort, true, 'Nobody knows');
+  assert.equal(room.isShort, true, 'It is not known');
   room.update(spaceOf(100 * MIB));
   assert.equal(room.isShort, false);
   room.update(spaceOf(0, { totalBytes: 0 }));
-  assert.equal(room.isShort, false, 'Nobody knows');
+  assert.equal(room.isShort, false, 'It is not known');
   room.update(spaceOf(100 * MIB, { freeInodes: 0 }));
   assert.equal(room.isShort, true);
   room.update(spaceOf(2 * MIB, { totalBytes: 10 * MIB }));

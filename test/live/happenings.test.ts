@@ -25,7 +25,7 @@ function world() {
     self: S2,
     leaseMs: 2_000,
     clockSkewMaxMs: 100,
-    happenings,
+    events: happenings,
     nowMs: () => time.nowMs,
     servers: () => [S1, S2, S3],
     isConnected: (server) => !away.has(server),

@@ -97,7 +97,7 @@ test('whoever is shut out by a list is let in no more, and cut off', async (t) =
   const arrived = () => once(server, 'secureConnection');
   const first = dial();
   await arrived();
-  assert.equal(revocations.replace(['AB12']), 0, 'Somebody else');
+  assert.equal(revocations.replace(['AB12']), 0, 'Another serial number');
   assert.equal(revocations.replace([serialText(new X509Certificate(shown.cert).serialNumber)]), 1);
   assert.deepEqual(
     attended.map(({ destroyed }) => destroyed),

@@ -44,7 +44,7 @@ async function started(t: { after(work: () => void): void }) {
     { kind: 'settling' },
   ] as const;
   const where = { epoch, view: cluster.view, objectBytes: OBJECT_BYTES };
-  const bear = (server: SmallServer) => server.host.bear([{ file: FILE, operations }], where);
+  const bear = (server: SmallServer) => server.host.createWithContents([{ file: FILE, operations }], where);
   const later = (ms: number): void => {
     nowMs += ms;
   };
@@ -80,7 +80,7 @@ test('a server that is no member of the view here is agreed with by nobody', asy
   ] as const;
   const members = ['b', 'c', 'd'] as ServerId[];
   const where = { epoch, view: { number: 1, members }, objectBytes: OBJECT_BYTES };
-  assert.deepEqual(await b.host.bear([{ file: FILE, operations }], where), [null]);
+  assert.deepEqual(await b.host.createWithContents([{ file: FILE, operations }], where), [null]);
   assert.equal(await readAt(a), null, 'b stands at the same place of the other history');
 });
 

@@ -48,7 +48,7 @@ function startedNow(t: { after(work: () => void): void }, told: string[] = []) {
   });
   const servers = cluster.servers as [SmallServer, SmallServer, SmallServer];
   const epoch = firstEpoch(servers[0].id, 1 as Incarnation);
-  const bear = (server: SmallServer) => server.host.bear([BIRTH], placeOf(epoch, cluster));
+  const bear = (server: SmallServer) => server.host.createWithContents([BIRTH], placeOf(epoch, cluster));
   return { cluster, servers, epoch, bear };
 }
 
@@ -79,8 +79,14 @@ test('a file is not borne where somebody was promised another epoch, nor twice',
   assert.ok(refused instanceof ServiceError && refused.code === 'precondition-failed');
   const other = 8 as FileId;
   const birth = [{ ...BIRTH, file: other }];
-  assert.deepEqual(await a.host.bear(birth, placeOf(firstEpoch(a.id, 1 as Incarnation), cluster)), [null]);
-  const [again] = await a.host.bear(birth, placeOf(firstEpoch(b.id, 2 as Incarnation), cluster));
+  assert.deepEqual(
+    await a.host.createWithContents(birth, placeOf(firstEpoch(a.id, 1 as Incarnation), cluster)),
+    [null],
+  );
+  const [again] = await a.host.createWithContents(
+    birth,
+    placeOf(firstEpoch(b.id, 2 as Incarnation), cluster),
+  );
   assert.ok(again instanceof ServiceError);
   assert.equal(a.store.record(other)?.installed.server, a.id);
 });
@@ -89,8 +95,8 @@ test('a replica that is being made is not taken into use by a message that comes
   const { servers, bear, cluster } = startedNow(t);
   const [a, b] = servers;
   const gate = Promise.withResolvers<void>();
-  const real = a.store.bear.bind(a.store);
-  a.store.bear = async (...given) => gate.promise.then(() => real(...given));
+  const real = a.store.createWithContents.bind(a.store);
+  a.store.createWithContents = async (...given) => gate.promise.then(() => real(...given));
   const bearing = bear(a);
   const incarnation = 9 as Incarnation;
   const prepare = {
@@ -231,7 +237,7 @@ test('many files are one call to each server and one command', async (t) => {
   const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
-  const outcomes = await births.bear(requestFor(1, 100, 101, 102), {});
+  const outcomes = await births.create(requestFor(1, 100, 101, 102), {});
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
     ['born', 'born', 'born'],
@@ -252,7 +258,7 @@ test('a file that has its name gets its contents, which the catalog settles unle
   const request = requestFor(1, 100, 101);
   const [first, second] = request.births as [NewFile, NewFile];
   const filled: NewFile = { ...second, isNamed: true, modifiedNs: '1700000000000000001' };
-  const outcomes = await births.bear({ ...request, births: [first, filled] }, {});
+  const outcomes = await births.create({ ...request, births: [first, filled] }, {});
   assert.deepEqual(
     outcomes.map((outcome) => outcome.kind === 'born' && outcome.attributes.inode),
     [100, 101],
@@ -274,11 +280,11 @@ test('a file that has its name in a volume with a quota is left to its primary, 
   const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
-  const [before] = await births.bear(namedRequest(1, 100), {});
+  const [before] = await births.create(namedRequest(1, 100), {});
   assert.equal(before?.kind, 'born');
   seen.stored.splice(0);
   seen.volume.quotaBytes = 1_000;
-  assert.deepEqual(await births.bear(namedRequest(2, 101), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(namedRequest(2, 101), {}), [{ kind: 'unborn' }]);
   assert.deepEqual(seen.stored, []);
 });
 
@@ -290,7 +296,7 @@ test('each file that has its name is judged by its own volume, whatever its requ
   seen.settings.set(102, { limited: true });
   seen.settings.set(103, { objectBytes: 2 * OBJECT_BYTES });
   seen.settings.set(104, { policy: 'all' });
-  const outcomes = await births.bear(namedRequest(1, 100, 101, 102, 103, 104), {});
+  const outcomes = await births.create(namedRequest(1, 100, 101, 102, 103, 104), {});
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
     ['born', 'unborn', 'unborn', 'unborn', 'unborn'],
@@ -308,7 +314,7 @@ test('where a catalog of an earlier release does not say how a file is stored, i
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
   seen.settings.set(100, null);
-  assert.deepEqual(await births.bear(namedRequest(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(namedRequest(1, 100), {}), [{ kind: 'unborn' }]);
   assert.deepEqual(seen.stored, []);
 });
 
@@ -320,7 +326,7 @@ test('a file that has its name, and was opened since, is left to its primary', a
   const request = requestFor(1, 100, 101);
   const [file, other] = request.births as [NewFile, NewFile];
   servers[0].host.has = (inode) => inode === 101;
-  const outcomes = await births.bear({ ...request, births: [file, { ...other, isNamed: true }] }, {});
+  const outcomes = await births.create({ ...request, births: [file, { ...other, isNamed: true }] }, {});
   assert.deepEqual([outcomes[0]?.kind, outcomes[1]], ['born', { kind: 'unborn' }]);
   assert.ok(!seen.stored.includes(101 as FileId));
 });
@@ -330,7 +336,7 @@ test('an empty file is stored as any other: by the same word later primaries kno
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
   const request = requestFor(1, 100, 101);
-  const [outcome] = await births.bear(
+  const [outcome] = await births.create(
     { ...request, births: request.births.map((birth) => ({ ...birth, contents: new Uint8Array(0) })) },
     {},
   );
@@ -363,13 +369,13 @@ test('others have been asked, and what they are asked has left, before this serv
     return STORED();
   });
   const { store } = servers[0];
-  const real = store.bear.bind(store);
-  store.bear = (...given) => {
+  const real = store.createWithContents.bind(store);
+  store.createWithContents = (...given) => {
     order.push('stores');
     return real(...given);
   };
   await births.reserve({ owner: 3, count: 10 });
-  const [outcome] = await births.bear(requestFor(1, 100), {});
+  const [outcome] = await births.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind, 'born');
   assert.deepEqual(order, ['asked', 'asked', 'left', 'left', 'stores']);
 });
@@ -388,7 +394,7 @@ test('files go to the servers that were reserved with their numbers, and their n
   const reserved = await births.reserve({ owner: 3, count: 128, volume: 'v' });
   assert.deepEqual(reserved.sets, sets);
   const [left, right] = [100, 100 + 64];
-  const outcomes = await births.bear(requestFor(1, left, right), {});
+  const outcomes = await births.create(requestFor(1, left, right), {});
   assert.deepEqual(
     outcomes.map((outcome) => outcome.kind === 'born' && [outcome.attributes.replicas, outcome.renew]),
     [
@@ -412,7 +418,7 @@ test('a number is of no use to a volume that wants another number of replicas', 
   volume.replicas = 2;
   // Of what volumes want a server knows what was so a second ago.
   seen.laterMs = 1_100;
-  assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
   assert.deepEqual(seen.stored, []);
 });
 
@@ -421,7 +427,7 @@ test('a file that no majority has gets no name', async (t) => {
   const away = new ServiceError('unknown', 'no answer');
   const { births, seen } = bearerOf(cluster, () => Promise.reject(away));
   await births.reserve({ owner: 3, count: 10 });
-  assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
   assert.ok(!seen.commands.some(({ kind }) => kind === 'bear'));
 });
 
@@ -434,7 +440,7 @@ test('numbers of files that lost their names are void at once, and not of those 
     .set(101, 'quota-exceeded')
     .set(102, 'precondition-failed')
     .set(103, 'not-found');
-  const outcomes = await births.bear(requestFor(1, 100, 101, 102, 103, 104), {});
+  const outcomes = await births.create(requestFor(1, 100, 101, 102, 103, 104), {});
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
     ['refused', 'refused', 'unborn', 'refused', 'born'],
@@ -450,7 +456,7 @@ test('where the neighbour does not answer the spare server is asked to promise',
     return STORED();
   });
   await births.reserve({ owner: 3, count: 10 });
-  const [outcome] = await births.bear(requestFor(1, 100), {});
+  const [outcome] = await births.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind, 'born');
   assert.equal(seen.calls.filter((method) => method === BIRTH_CALL).length, 2);
 });
@@ -480,8 +486,8 @@ test('whoever asks for a file whose replica is being made waits for that', async
   const [a, b, c] = servers;
   const gate = Promise.withResolvers<void>();
   for (const { store } of [b, c]) {
-    const real = store.bear.bind(store);
-    store.bear = async (...given) => gate.promise.then(() => real(...given));
+    const real = store.createWithContents.bind(store);
+    store.createWithContents = async (...given) => gate.promise.then(() => real(...given));
   }
   const bearing = [bear(a), bear(b), bear(c)];
   const isSent = (error: ServiceError) => error.code === 'not-primary' && error.details.primary === a.id;
@@ -499,7 +505,7 @@ test('a request that another server has closed meanwhile has no effect', async (
   const { cluster } = startedNow(t);
   const { births } = bearerOf(cluster, STORED, true);
   await births.reserve({ owner: 3, count: 10 });
-  assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
 });
 
 test('what a server has that was removed meanwhile is created in the ordinary way, and numbers go to other servers', async (t) => {
@@ -511,13 +517,13 @@ test('what a server has that was removed meanwhile is created in the ordinary wa
   await births.reserve({ owner: 3, count: 10 });
   assert.equal(seen.commands.length, 2, 'They are asked for once more, for the servers that there are now');
   seen.refusals.push({ kind: 'bear', error: left });
-  const [outcome] = await births.bear(requestFor(1, 100), {});
+  const [outcome] = await births.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind, 'unborn');
   const refused = new ServiceError('precondition-failed', 'Server c runs an earlier release', {
     outdated: ['c'],
   });
   seen.refusals.push({ kind: 'bear', error: refused });
-  await assert.rejects(births.bear(requestFor(2, 101), {}), refused);
+  await assert.rejects(births.create(requestFor(2, 101), {}), refused);
   seen.refusals.push(reserving, reserving);
   assert.equal(await wholes.store('v', Buffer.from('whole')), null);
   assert.deepEqual(seen.refusals, []);
@@ -527,7 +533,7 @@ test('disks that are full refuse a file by that reason', async (t) => {
   const { cluster } = startedNow(t);
   const { births } = bearerOf(cluster, async () => Buffer.from(JSON.stringify(['no-space'])));
   await births.reserve({ owner: 3, count: 10 });
-  const [outcome] = await births.bear(requestFor(1, 100), {});
+  const [outcome] = await births.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind === 'refused' && outcome.code, 'no-space');
 });
 
@@ -535,9 +541,9 @@ test("nobody fills the replicas of another's numbers", async (t) => {
   const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
-  assert.deepEqual(await births.bear({ ...requestFor(1, 100), owner: 4 }, {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create({ ...requestFor(1, 100), owner: 4 }, {}), [{ kind: 'unborn' }]);
   assert.deepEqual(seen.stored, []);
-  const [outcome] = await births.bear(requestFor(2, 100), {});
+  const [outcome] = await births.create(requestFor(2, 100), {});
   assert.equal(outcome?.kind, 'born');
 });
 
@@ -546,9 +552,9 @@ test('a retry waits for the same, and one that comes later closes the request', 
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
   const request = requestFor(1, 100);
-  const [first, retry] = await Promise.all([births.bear(request, {}), births.bear(request, {})]);
+  const [first, retry] = await Promise.all([births.create(request, {}), births.create(request, {})]);
   assert.equal(first, retry);
-  assert.deepEqual(await births.bear(request, {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(request, {}), [{ kind: 'unborn' }]);
   assert.deepEqual(
     seen.commands.map(({ kind }) => kind),
     ['reserve-inodes', 'bear', 'forgo'],
@@ -566,7 +572,7 @@ test('a call that comes after the file went on in a later epoch stores nothing, 
   assert.ok(refusals.every((refusal) => refusal instanceof ServiceError));
   assert.deepEqual(b.store.record(FILE)?.installed, later);
   const written = Buffer.from((await b.files.read(FILE, 0, 99)).bytes);
-  await b.host.bear([BIRTH], {
+  await b.host.createWithContents([BIRTH], {
     ...placeOf(firstEpoch('d' as ServerId, 4 as Incarnation), cluster),
     view: { number: 1, members: ['b', 'd', 'e'] as ServerId[] },
   });

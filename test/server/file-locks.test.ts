@@ -179,7 +179,7 @@ test('a file that was borne, and led by nobody since, has no locks that could be
   const [a, b, c] = servers;
   const where = { epoch: firstEpoch(c.id, 3 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
   const operations = birthOperations(Uint8Array.of(1), 1n);
-  for (const { host } of servers) await host.bear([{ file: FILE, operations }], where);
+  for (const { host } of servers) await host.createWithContents([{ file: FILE, operations }], where);
   const [holder, other] = [new Client(1), new Client(2)];
   await atPrimary(() => a.files.lead(FILE));
   await holder.lock(a);
@@ -194,7 +194,7 @@ test('a file that was borne, and led by nobody since, has no locks that could be
 async function bear({ servers, view }: SmallCluster, { id, host }: SmallServer): Promise<void> {
   const where = { epoch: firstEpoch(id, 1 as Incarnation), view, objectBytes: OBJECT_BYTES };
   const operations = birthOperations(Uint8Array.of(1), 1n);
-  for (const server of servers) await server.host.bear([{ file: FILE, operations }], where);
+  for (const server of servers) await server.host.createWithContents([{ file: FILE, operations }], where);
   host.named(FILE);
 }
 

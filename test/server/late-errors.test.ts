@@ -12,7 +12,7 @@ test('operations that this release does not know count together', async () => {
   const parts = {
     self: 's1' as ServerId,
     log: pino({ level: 'silent' }),
-    happenings: { add: () => undefined },
+    events: { add: () => undefined },
   };
   const reports = new LateErrorReports({ ...parts, metrics });
   for (const operation of ['unlink', 'create', 'made-up', 'made-up-too'])

@@ -41,7 +41,7 @@ async function started(t: { after(work: () => void): void }, answer: (one: Comma
   const bear = async (count: 2 | 3 = 3): Promise<void> => {
     const operations = birthOperations(Uint8Array.of(1), 1n);
     for (const { host } of servers.slice(0, count))
-      assert.deepEqual(await host.bear([{ file: FILE, operations }], place), [null]);
+      assert.deepEqual(await host.createWithContents([{ file: FILE, operations }], place), [null]);
     a.host.named(FILE);
   };
   /** While the first is cut off, the second leads and changes the file. @returns the version that it makes, of which the first does not hear */

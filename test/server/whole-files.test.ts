@@ -138,7 +138,7 @@ test('a member that is to sync answers once it has, and refuses what it cannot s
     ...{ self: 's1' as ServerId, incarnation: 1 as Incarnation, world: patientWorld },
     log: pino({ level: 'silent' }),
     host: {
-      bear: async (replicas) => {
+      createWithContents: async (replicas) => {
         order.push('stored');
         return replicas.map(() => null);
       },

@@ -124,7 +124,8 @@ describe('disk store with a failing disk', () => {
       { kind: 'write', offset: 0, bytes: pattern(40, 1), modifiedNs: 1n },
       { kind: 'settling' },
     ] as const;
-    const bear = () => fixture.store.bear([{ file: other, operations }], epoch(1), VIEW, OBJECT_BYTES);
+    const bear = () =>
+      fixture.store.createWithContents([{ file: other, operations }], epoch(1), VIEW, OBJECT_BYTES);
     disk.fault = { call: 'writeNow', suffix: '.dat', code: 'ENOSPC' };
     const [refused] = await bear();
     assert.ok(refused instanceof ServiceError && refused.code === 'no-space', String(refused));

@@ -93,7 +93,7 @@ export class MemoryStore implements FileStore {
     });
   }
 
-  async bear(
+  async createWithContents(
     births: readonly NewReplica[],
     epoch: Epoch,
     view: View,

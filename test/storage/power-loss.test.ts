@@ -299,7 +299,7 @@ async function bear(store: DiskStore, folder: DataFolder, contents: Uint8Array):
   folder.setBornAt(fileId(1));
   for (const file of FILES) folder.holds(file);
   const births = FILES.map((file) => ({ file, operations }));
-  assert.deepEqual(await store.bear(births, epoch(1), VIEW, OBJECT_BYTES), [null, null]);
+  assert.deepEqual(await store.createWithContents(births, epoch(1), VIEW, OBJECT_BYTES), [null, null]);
 }
 
 async function rejoin(store: DiskStore, file: ReturnType<typeof fileId>, model: Model): Promise<void> {

@@ -65,7 +65,7 @@ class OneFile {
   }
 }
 
-test('the kernel asks once, and again when it is told to', {
+test('the kernel asks once, and again when that is due', {
   skip: kernelTransportObstacle() ?? false,
 }, async (t) => {
   const file = new OneFile();

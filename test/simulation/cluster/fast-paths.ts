@@ -91,7 +91,7 @@ watch('path: the kernel caches a granted name', GrantedNames, 'answered', (forMs
 
 // Servers.
 watch('path: numbers are reserved', ServerBirths, 'reserve');
-watch('path: a server creates a file with its contents', ServerBirths, 'bear', undefined, ofMountWork);
+watch('path: a server creates a file with its contents', ServerBirths, 'create', undefined, ofMountWork);
 watch('path: a directory is delegated by the catalog', ClientCaches, 'delegate', (number) => number !== null);
 watch('path: caches are recalled', ClientCaches, 'recall', (sessions) => sessions.length > 0);
 watch('path: a read lease covers a read', ReadLease, 'covers', (covers) => covers);
