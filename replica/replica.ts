@@ -148,7 +148,7 @@ export class Replica {
   }
 
   /** Whether, by its promises' reports, the subject had no primary before this server's last epoch. */
-  get isFirstLed(): boolean {
+  get isFirstPrimary(): boolean {
     return this.#roles.origin.isFirst;
   }
 

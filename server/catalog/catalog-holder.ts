@@ -16,7 +16,7 @@ import type {
   Query,
   QueryResults,
 } from '../../wire/catalog-api.ts';
-import type { CatalogService, Maker } from '../routing/service-interfaces.ts';
+import type { CatalogService, CreationListener } from '../routing/service-interfaces.ts';
 
 export interface CatalogReplica {
   readonly service: CatalogService;
@@ -29,9 +29,9 @@ export interface CatalogReplica {
 
 export interface CatalogHolderParts {
   readonly self: ServerId;
-  heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
+  knownView(): { readonly number: number; readonly members: readonly ServerId[] };
   /** The replica here is known to be no member: it stops requesting the lease. */
-  out(): void;
+  notMember(): void;
   open(): Promise<CatalogReplica>;
 }
 
@@ -67,18 +67,18 @@ export class CatalogHolder implements CatalogService {
 
   /** Whether this server is to hold a replica, and has none that counts. */
   get lacksReplica(): boolean {
-    const { self, heardOf } = this.#parts;
-    if (!(this.#replica === null ? heardOf().members.includes(self) : this.votes)) return false;
+    const { self, knownView } = this.#parts;
+    if (!(this.#replica === null ? knownView().members.includes(self) : this.votes)) return false;
     return this.#replica?.isLost() ?? true;
   }
 
   heard(): void {
     if (this.#replica === null || this.#votes(this.#replica)) return;
-    this.#parts.out();
+    this.#parts.notMember();
     for (const reject of [...this.#waiting]) reject(elsewhere());
   }
 
-  execute(request: CommandRequest, maker?: Maker): Promise<CommandResults[Command['kind']]> {
+  execute(request: CommandRequest, maker?: CreationListener): Promise<CommandResults[Command['kind']]> {
     return this.#ask((service) => service.execute(request, maker));
   }
 
@@ -112,7 +112,7 @@ export class CatalogHolder implements CatalogService {
 
   status(): ReturnType<CatalogService['status']> {
     const replica = this.#replica;
-    const { members } = this.#parts.heardOf();
+    const { members } = this.#parts.knownView();
     if (replica === null) return { primary: null, epoch: 0, seq: 0, members };
     const status = replica.service.status();
     // A replica that is no member may not know its successors.
@@ -122,7 +122,7 @@ export class CatalogHolder implements CatalogService {
   /** A replica that was away during a change of members does not know it; other servers may have reported it. */
   #votes(replica: CatalogReplica): boolean {
     const { self } = this.#parts;
-    const heard = this.#parts.heardOf();
+    const heard = this.#parts.knownView();
     const view = replica.view();
     return viewVoters(view).includes(self) && (heard.number <= view.number || heard.members.includes(self));
   }

@@ -31,11 +31,11 @@ export interface CatalogDisk {
   readonly world: World;
   readonly folder: DataFolder;
   readonly fileOps: FileOps;
-  heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
+  knownView(): { readonly number: number; readonly members: readonly ServerId[] };
   diskFailed(reason: string): void;
 }
 
-export interface CatalogSeatParts extends CatalogDisk {
+export interface CatalogMemberParts extends CatalogDisk {
   readonly store: CatalogStore | null;
   readonly cacheLeaseMsMax: number;
   readonly operationTimeoutMs: number;
@@ -60,14 +60,14 @@ export interface CatalogSeatParts extends CatalogDisk {
  * there is none
  */
 export async function openCatalogAtStart(disk: CatalogDisk): Promise<CatalogStore | null> {
-  const { members, self, folder, heardOf } = disk;
-  const isMember = members.includes(self) || heardOf().members.includes(self);
+  const { members, self, folder, knownView } = disk;
+  const isMember = members.includes(self) || knownView().members.includes(self);
   return isMember || existsSync(folder.file('catalog.db')) ? openCatalog(disk) : null;
 }
 
 function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
   const { world, folder, fileOps, members, self } = disk;
-  const heard = disk.heardOf();
+  const heard = disk.knownView();
   return CatalogStore.open({
     world,
     folder: folder.path,
@@ -83,19 +83,19 @@ function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
 }
 
 /** This server as a possible member of the catalog: without a replica, or with one and all that serves from it. */
-export class CatalogSeat {
+export class CatalogMember {
   readonly service: CatalogHolder;
-  readonly #parts: CatalogSeatParts;
+  readonly #parts: CatalogMemberParts;
   #store: CatalogStore | null;
   #recaller: Recaller | null = null;
 
-  constructor(parts: CatalogSeatParts) {
+  constructor(parts: CatalogMemberParts) {
     this.#parts = parts;
     this.#store = parts.store;
     this.service = new CatalogHolder({
       self: parts.self,
-      heardOf: () => parts.heardOf(),
-      out: () => parts.lease.close(CATALOG_CELL),
+      knownView: () => parts.knownView(),
+      notMember: () => parts.lease.close(CATALOG_CELL),
       open: () => this.#open(),
     });
   }
@@ -114,7 +114,7 @@ export class CatalogSeat {
     return this.#store.query({ kind: 'volumes' }).volumes;
   }
 
-  async sitDown(): Promise<void> {
+  async start(): Promise<void> {
     if (this.#store !== null) await this.service.hold();
   }
 

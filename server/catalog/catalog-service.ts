@@ -31,7 +31,7 @@ import type {
 } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../routing/primary-waiter.ts';
-import type { CatalogService, Maker } from '../routing/service-interfaces.ts';
+import type { CatalogService, CreationListener } from '../routing/service-interfaces.ts';
 import type { Counter, MetricsRegistry } from '../telemetry/metrics.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
 import type { BlockedChange } from './client-caches.ts';
@@ -81,14 +81,18 @@ const TIMED = [
 ] as const;
 type TimedKind = (typeof TIMED)[number];
 
-const NOBODY: Maker = { making: () => undefined, made: () => undefined, unmade: () => undefined };
+const NO_LISTENER: CreationListener = {
+  creating: () => undefined,
+  created: () => undefined,
+  notCreated: () => undefined,
+};
 
 interface Waiting {
   readonly request: CommandRequest;
   readonly chars: number;
   /** Changes for which it had to recall caches. */
   readonly blocked: BlockedChange[];
-  readonly maker: Maker;
+  readonly maker: CreationListener;
   resolve(result: CommandResult): void;
   reject(error: unknown): void;
 }
@@ -143,7 +147,7 @@ export class LocalCatalogService implements CatalogService {
     });
   }
 
-  async execute(asked: CommandRequest, maker: Maker = NOBODY): Promise<CommandResult> {
+  async execute(asked: CommandRequest, maker: CreationListener = NO_LISTENER): Promise<CommandResult> {
     await this.#primary();
     const command = this.#asUnderstood(asked.command);
     const request = { ...asked, command };
@@ -154,7 +158,7 @@ export class LocalCatalogService implements CatalogService {
     return result;
   }
 
-  #executed(request: CommandRequest, maker: Maker): Promise<CommandResult> {
+  #executed(request: CommandRequest, maker: CreationListener): Promise<CommandResult> {
     if (this.#queue.length + this.#held.length + this.#recalling >= QUEUE_MAX) {
       const why = `The catalog's queue is full (${QUEUE_MAX} commands): retry later`;
       return Promise.reject(new ServiceError('busy', why, { retryAfterMs: 100 }));
@@ -324,7 +328,7 @@ export class LocalCatalogService implements CatalogService {
   }
 
   #isPrimary(): boolean {
-    return this.#parts.driver.leads;
+    return this.#parts.driver.isPrimary;
   }
 
   #primary(): Promise<void> {
@@ -337,7 +341,7 @@ export class LocalCatalogService implements CatalogService {
     for (;;) {
       await subject.ready();
       // A change of members has a position in the order, too: a batch is not executed before it is applied.
-      if (!driver.leads || driver.orderedSeq === driver.status().seq) return;
+      if (!driver.isPrimary || driver.orderedSeq === driver.status().seq) return;
       await driver.change();
     }
   }
@@ -415,7 +419,7 @@ export class LocalCatalogService implements CatalogService {
     const making = batch.map((waiting, place) => madeBy(waiting, execution.outcomes[place], changes[place]));
     // The lease requests of the creating server leave in the same frames as the batch.
     for (const [place, { maker }] of batch.entries())
-      for (const file of making[place] ?? []) maker.making(file);
+      for (const file of making[place] ?? []) maker.creating(file);
     try {
       if (execution.body !== null) {
         const submitted = driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
@@ -427,7 +431,7 @@ export class LocalCatalogService implements CatalogService {
       // It is unknown whether a later primary finds the batch at some replica: retries of the requests find out.
       subject.abandon();
       for (const [place, waiting] of batch.entries()) {
-        for (const file of making[place] ?? []) waiting.maker.unmade(file);
+        for (const file of making[place] ?? []) waiting.maker.notCreated(file);
         waiting.reject(error);
       }
       return;
@@ -439,7 +443,7 @@ export class LocalCatalogService implements CatalogService {
       assert(outcome !== undefined, 'Every request has an outcome');
       const { kind } = waiting.request.command;
       this.#answered?.add(1, { kind, outcome: outcome.kind === 'done' ? 'done' : outcome.code });
-      for (const file of making[place] ?? []) waiting.maker.made(file);
+      for (const file of making[place] ?? []) waiting.maker.created(file);
       if (outcome.kind === 'done') {
         this.#noted(waiting.request.command);
         waiting.resolve(this.#told(waiting, changes, place, outcome.result, nowNs));
@@ -505,7 +509,7 @@ export class LocalCatalogService implements CatalogService {
     this.#recalling++;
     this.#parts.recaller.block(change);
     waiting.blocked.push(change);
-    await this.#parts.recaller.forgotten(change);
+    await this.#parts.recaller.recalled(change);
     this.#recalling--;
     this.#queue.unshift(waiting);
     void this.#pump();
@@ -514,7 +518,7 @@ export class LocalCatalogService implements CatalogService {
   #waiting(
     request: CommandRequest,
     chars: number,
-    maker: Maker,
+    maker: CreationListener,
     resolve: Waiting['resolve'],
     reject: Waiting['reject'],
   ): Waiting {

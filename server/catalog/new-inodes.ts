@@ -18,7 +18,7 @@ interface Replica {
  * @param nowNs wall clock, in nanoseconds
  * @returns null if there is no replica, or it does not have such a file
  */
-export function justMade(replica: Replica | null, file: FileId, nowNs: bigint): Attributes | null {
+export function recentAttributes(replica: Replica | null, file: FileId, nowNs: bigint): Attributes | null {
   if (replica === null) return null;
   try {
     const { attributes } = replica.query({ kind: 'attributes', inode: file });

@@ -22,7 +22,7 @@ const SLOW_MS = 1_000;
 type Answer = QueryResults[Query['kind']];
 
 export interface RecallerParts {
-  readonly driver: Pick<ReplicaDriver, 'servesForMs' | 'noteBelief' | 'onRole'>;
+  readonly driver: Pick<ReplicaDriver, 'servesForMs' | 'noteCachedFor' | 'onRole'>;
   readonly options: ClientCachesOptions;
   readonly world: World;
   readonly log?: Logger;
@@ -81,7 +81,9 @@ export class Recaller {
     const polled = { ...this.#caches.poll(poll, world.nowMs(), driver.servesForMs()), fenced: true };
     this.#lookAgain();
     // All sessions end within their duration from now; there is none if all have acknowledged.
-    driver.noteBelief(this.#caches.counts().sessions === 0 ? -Infinity : polled.validMs * BELIEF_MARGIN);
+    driver.noteCachedFor(
+      this.#caches.counts().sessions === 0 ? -Infinity : polled.validMs * CLOCK_RATE_MARGIN,
+    );
     const id = polled.session;
     if (id === null || id !== session || polled.validMs === 0 || this.#caches.hasNews(id, world.nowMs()))
       return polled;
@@ -112,14 +114,14 @@ export class Recaller {
   /** Each session with a grant of an inode learns the new access time with its next poll. */
   noted(inodes: Iterable<number>, ask: (query: Query) => Answer): void {
     const nowMs = this.#parts.world.nowMs();
-    const told = new Set<number>();
+    const recallDelegation = new Set<number>();
     for (const inode of inodes) {
       if (!this.#caches.isGranted(inode)) continue;
       const read = readOf(inode, ask);
       if (read === null) continue;
-      for (const session of this.#caches.noted(read, nowMs)) told.add(session);
+      for (const session of this.#caches.noted(read, nowMs)) recallDelegation.add(session);
     }
-    for (const session of told) this.#polls.get(session)?.();
+    for (const session of recallDelegation) this.#polls.get(session)?.();
   }
 
   /** @returns the session if the directory is delegated to it; else nothing */
@@ -152,7 +154,7 @@ export class Recaller {
     if (!this.isHeld(change)) return;
     this.block(change);
     try {
-      await this.forgotten(change);
+      await this.recalled(change);
     } finally {
       this.release(change);
     }
@@ -171,7 +173,7 @@ export class Recaller {
   }
 
   /** Resolves when no client but the change's own has cached what changes, at the latest when the sessions end. */
-  async forgotten(change: BlockedChange): Promise<void> {
+  async recalled(change: BlockedChange): Promise<void> {
     const { world, log } = this.#parts;
     const beganMs = world.nowMs();
     while (this.isHeld(change)) {
@@ -234,7 +236,7 @@ export class Recaller {
   }
 }
 
-const BELIEF_MARGIN = 1.03;
+const CLOCK_RATE_MARGIN = 1.03;
 const CLOSING_LOOK_MS = 100;
 
 /** @returns null if the directory exists, but not the entry */

@@ -63,7 +63,7 @@ export function makeBackground(
     changed: (isLow) => {
       events.add(isLow ? EVENT_TEXTS.diskFull(self) : EVENT_TEXTS.diskHasRoom(self));
       if (isLow) return;
-      idle.hasRoom();
+      idle.spaceAvailable();
       keepBallast();
     },
   });
@@ -122,14 +122,14 @@ export function makeBackground(
   const garbage = new Garbage({
     ...{ self, world, log, store, departed, host, lease, conflicts },
     graceMs: config.gcGraceMs,
-    isRoomShort: () => fullDisks.isAnyFull,
+    isSpaceShort: () => fullDisks.isAnyFull,
     nowNs: () => clock.wallNs(),
     nowMs: base.nowMs,
     isCatalogPrimary: () => catalog.status().primary === self,
     command: (command: Command) => gateway.command(command),
     query: (query) => gateway.queryCatalog(query),
     holds: (server, file, position) => membership.holds(server, file, position),
-    placeAt: (server, file) => membership.placeAt(server, file),
+    replicaAt: (server, file) => membership.placeAt(server, file),
     open: (file) => gateway.standing(file),
   });
   const sweepOf = (which: Pick<ReservationSweepParts, 'live' | 'periodMs'>): ReservationSweep =>

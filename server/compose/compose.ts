@@ -68,7 +68,7 @@ function endLeases({ self, events, folder, log }: Base, { lease, host }: CorePar
 
 async function start(parts: Parts): Promise<void> {
   const { self, config, security, machine, events, lease, catalogMember: seat, app, transport } = parts;
-  await seat.sitDown();
+  await seat.start();
   events.add(EVENT_TEXTS.started(self, lease.recoveringMs()));
   security.watchExpiry(({ whose }, leftMs) => events.add(EVENT_TEXTS.certificateEnds(self, whose, leftMs)));
   await machine.listen(app, {

@@ -58,17 +58,17 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     commitBegins: (file) => commits.begin({ of: file === CATALOG_CELL ? 'catalog' : 'files' }),
     catchUpBytesPerSecond: config.catchUpBytesPerS,
     trustOfNew: (file) => trustOfNew(folder, file),
-    holds: (file) => folder.holds(file),
+    recordReplica: (file) => folder.recordReplica(file),
     viewChanged: (file, view) => {
       // A new member of the catalog wants it to have a primary; files are opened when they are used.
       if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
       else lease.follow(file, view);
-      if (file !== CATALOG_CELL) above.files().led(file);
+      if (file !== CATALOG_CELL) above.files().becamePrimary(file);
     },
-    led: (file) => {
-      if (file !== CATALOG_CELL) above.files().led(file);
+    becamePrimary: (file) => {
+      if (file !== CATALOG_CELL) above.files().becamePrimary(file);
     },
-    ledOut: (file) => {
+    stoppedByItself: (file) => {
       lease.release(file);
       const status = host.loaded(file)?.status();
       // This server could not fetch the catalog's state, and may still become its primary. Files are opened when used.

@@ -66,8 +66,8 @@ export async function makeHttpServer(parts: Below): Promise<HttpServerParts> {
     check: new ReplicaCheck({
       ...{ self, store, conflicts },
       query: (query) => gateway.queryCatalog(query),
-      inVain: () => [
-        ...new Map(sweeps.flatMap(({ inVain }) => inVain.map((one) => [one.file, one]))).values(),
+      unsettleable: () => [
+        ...new Map(sweeps.flatMap(({ unsettleable }) => unsettleable.map((one) => [one.file, one]))).values(),
       ],
     }),
     ...{
@@ -106,7 +106,7 @@ function liveHubOf(parts: Below, control: ReturnType<typeof controlOf>): LiveHub
     ...{ self, host, lease, store, traffic, events, nowMs, failure },
     membership: { state: () => known.stateOf(self) },
     isDiskFull: () => store.reserve.isLow,
-    standing: (file) => files.standing(file),
+    standing: (file) => files.leaseStatus(file),
   });
   return new LiveHub({ ...{ gateway, self: liveSelf, log, version: VERSION, life, control, world, wallMs } });
 }

@@ -1,5 +1,5 @@
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
-import { BIRTH_CALL, SPARE_CALL, SYNCED_CALL } from '../file/creation-call.ts';
+import { BACKUP_CREATE_CALL, CREATE_CALL, SYNCED_CREATE_CALL } from '../file/creation-call.ts';
 import type { FirstContents } from '../file/first-contents.ts';
 import { type LockEndings, UNLOCKED_CALL } from '../file/lock-endings.ts';
 import { AGREE_CALL, AGREE_SYNCED_CALL, type QuorumReads } from '../file/quorum-reads.ts';
@@ -54,17 +54,17 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
       lease.disconnected(peer);
       succession.peerLost();
     },
-    isDeferrable: (method) => method === SPARE_CALL || method === UNLOCKED_CALL,
+    isDeferrable: (method) => method === BACKUP_CREATE_CALL || method === UNLOCKED_CALL,
     call: async (from, method, payload) => {
       switch (method) {
         case LEASES_CALL:
           return named.directory.serve(payload);
         case REPAIR_CALL:
           return repairer.serve(payload);
-        case BIRTH_CALL:
-        case SPARE_CALL:
+        case CREATE_CALL:
+        case BACKUP_CREATE_CALL:
           return contents.serve(from, payload, false);
-        case SYNCED_CALL:
+        case SYNCED_CREATE_CALL:
           return contents.serve(from, payload, true);
         case AGREE_CALL:
           return agreed.serve(from, payload);

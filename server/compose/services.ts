@@ -1,6 +1,6 @@
 import type { ServerId } from '../../base/ids.ts';
-import { CatalogSeat } from '../catalog/catalog-member.ts';
-import { justMade } from '../catalog/new-inodes.ts';
+import { CatalogMember } from '../catalog/catalog-member.ts';
+import { recentAttributes } from '../catalog/new-inodes.ts';
 import { type Creations, creationsOf } from '../file/creations.ts';
 import { LocalFileService } from '../file/file-service.ts';
 import { LockEndings } from '../file/lock-endings.ts';
@@ -22,7 +22,7 @@ export interface ServiceParts {
   readonly agreed: QuorumReads;
   readonly files: LocalFileService;
   readonly placement: Placement;
-  readonly catalogMember: CatalogSeat;
+  readonly catalogMember: CatalogMember;
   readonly gateway: Gateway;
   readonly creations: Creations;
   readonly succession: Succession;
@@ -83,7 +83,7 @@ export function makeServices(
     catalog: {
       attributes: async (file) =>
         (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
-      justMade: (file) => justMade(seat.store, file, clock.wallNs()),
+      recentAttributes: (file) => recentAttributes(seat.store, file, clock.wallNs()),
       command: (command) => gateway.command(command),
       durably: (command) => gateway.durably(command),
       flush: () => gateway.flushCatalog(),
@@ -96,7 +96,7 @@ export function makeServices(
     yieldTo: (view) => membership().yieldTo(view),
   });
   const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
-  const seat = new CatalogSeat({
+  const seat = new CatalogMember({
     ...catalogDisk,
     store: catalogStore,
     settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),

@@ -1,7 +1,7 @@
 import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-member.ts';
 import { DepartedFiles } from '../file/departed-files.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
-import { DiskStore, type Mender } from '../storage/disk-store.ts';
+import { DiskStore, type ObjectRepair } from '../storage/disk-store.ts';
 import { diskFileOps, syncsTimed } from '../storage/file-ops.ts';
 import { LocalProof } from '../storage/local-proof.ts';
 import type { Base } from './base.ts';
@@ -20,7 +20,7 @@ export interface StorageParts {
 }
 
 /** Opens what is on the disk; `mend` is called later only. @throws FolderError if the folder is damaged or full */
-export async function openStorage(base: Base, mend: Mender): Promise<StorageParts> {
+export async function openStorage(base: Base, mend: ObjectRepair): Promise<StorageParts> {
   const { self, bootstrap, known, world, folder, log, metrics, config } = base;
   let failure: string | null = null;
   let report = (_reason: string): void => undefined;
@@ -54,7 +54,7 @@ export async function openStorage(base: Base, mend: Mender): Promise<StoragePart
   );
   const catalogDisk: CatalogDisk = {
     ...{ self, members: bootstrap.catalogMembers, world, folder },
-    heardOf: () => known.catalogView,
+    knownView: () => known.catalogView,
     fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     diskFailed: failed,
   };

@@ -19,7 +19,7 @@ import type { WakeQueue } from './wake-queue.ts';
 /** A state transfer without an answer for this long is aborted and restarted. */
 const FETCH_TIMEOUT_MS = 10_000;
 /** A full disk is unlikely to have space at the next heartbeat. */
-const NO_ROOM_PAUSE_MS = 1_000;
+const NO_SPACE_PAUSE_MS = 1_000;
 
 /** Longest wait for a move of replicas, which may continue afterwards. */
 const CHANGE_MS_MAX = 10 * 60_000;
@@ -52,10 +52,14 @@ export interface ReplicaSurroundings {
   readonly catchUpPace: { take(bytes: number): Promise<void> };
   /** The file's voters have changed. */
   viewChanged(file: FileId, view: View): void;
-  led(file: FileId): void;
+  becamePrimary(file: FileId): void;
   /** The replica stopped by itself: the members changed, or its base cannot be fetched. */
-  ledOut(file: FileId): void;
-  marked(replica: Pick<ReplicaDriver, 'file' | 'epoch' | 'isFirstLed'>, mark: string, detail: string): void;
+  stoppedByItself(file: FileId): void;
+  marked(
+    replica: Pick<ReplicaDriver, 'file' | 'epoch' | 'isFirstPrimary'>,
+    mark: string,
+    detail: string,
+  ): void;
   /** A core broke one of its own invariants: the process must stop. */
   fatal(error: unknown): void;
 }
@@ -139,7 +143,7 @@ export class ReplicaDriver {
     return !this.#closed && this.#core.isFree(this.#around.clock.nowMs());
   }
 
-  get leads(): boolean {
+  get isPrimary(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.isPrimary(this.#around.clock.nowMs());
   }
 
@@ -152,8 +156,8 @@ export class ReplicaDriver {
   }
 
   /** Whether, as far as this epoch knows, the file had no primary before. */
-  get isFirstLed(): boolean {
-    return this.#core.isFirstLed;
+  get isFirstPrimary(): boolean {
+    return this.#core.isFirstPrimary;
   }
 
   get resumable(): Position | null {
@@ -183,14 +187,14 @@ export class ReplicaDriver {
 
   /** For how long, at least, no later primary can outdate what clients cache; 0 if this server is not the primary. */
   servesForMs(): number {
-    return this.leads ? this.#core.servesForMs(this.#around.clock.nowMs()) : 0;
+    return this.isPrimary ? this.#core.servesForMs(this.#around.clock.nowMs()) : 0;
   }
 
   /**
    * Clients may cache answers of this primary for this long: it ends its epoch in good order no sooner.
    * @param durationMs −Infinity once no client has a cache any more
    */
-  noteBelief(durationMs: number): void {
+  noteCachedFor(durationMs: number): void {
     this.#core.noteCachedUntil(this.#around.clock.nowMs() + durationMs);
   }
 
@@ -513,7 +517,7 @@ export class ReplicaDriver {
           this.file === CATALOG_CELL ? 'role in the catalog changed' : 'role changed',
         );
         this.#notify(this.#roleListeners);
-        if (action.role === 'active') this.#around.led(this.file);
+        if (action.role === 'active') this.#around.becamePrimary(this.file);
         return;
       case 'members-changed':
         this.#settle(this.#changes, action.ticket)?.resolve(action.view);
@@ -522,7 +526,7 @@ export class ReplicaDriver {
         this.#around.viewChanged(this.file, action.view);
         return;
       case 'stopped':
-        if (this.#stopWaiters.length === 0) this.#around.ledOut(this.file);
+        if (this.#stopWaiters.length === 0) this.#around.stoppedByItself(this.file);
         for (const resolve of this.#stopWaiters.splice(0)) resolve();
         return;
       case 'trace':
@@ -627,7 +631,7 @@ export class ReplicaDriver {
       if (reason !== this.#fetchFailure)
         this.#around.log.info({ file: this.file, from, reason }, 'restarting the state transfer');
       this.#fetchFailure = reason;
-      if (error instanceof ServiceError && error.code === 'no-space') await this.#pause(NO_ROOM_PAUSE_MS);
+      if (error instanceof ServiceError && error.code === 'no-space') await this.#pause(NO_SPACE_PAUSE_MS);
       this.step({ kind: 'state-failed', epoch, reason });
     } finally {
       this.#ordersUnderWay--;

@@ -68,7 +68,7 @@ export class Authorities {
 
   orderer(driver: ReplicaDriver): Orderer | null {
     if (!this.#mayOrder(driver)) return null;
-    if (driver.leads) return { kind: 'active-primary', driver };
+    if (driver.isPrimary) return { kind: 'active-primary', driver };
     const { own } = this.#parts.lease.view(driver.file);
     return { kind: own ? 'creating-server' : 'resumed-primary', driver };
   }
@@ -160,7 +160,7 @@ export class Authorities {
 }
 
 function replicaReader(driver: ReplicaDriver): ReplicaReader {
-  return { kind: driver.leads ? 'active-primary' : 'read-lease-backup', driver };
+  return { kind: driver.isPrimary ? 'active-primary' : 'read-lease-backup', driver };
 }
 
 function mayNotAnswer(file: FileId): ServiceError {

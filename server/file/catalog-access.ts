@@ -6,7 +6,7 @@ export interface CatalogAccess {
   /** As the catalog has them, not merged with what primaries know. */
   attributes(file: FileId): Promise<Attributes>;
   /** From the catalog's replica on this server; null if there is none, or it does not have them. Sends no request. */
-  justMade(file: FileId): Attributes | null;
+  recentAttributes(file: FileId): Attributes | null;
   command(command: Command): Promise<unknown>;
   /** As `command`; resolves when its changes survive a loss of power of all servers. */
   durably(command: Command): Promise<unknown>;

@@ -7,8 +7,8 @@ import type { Clock } from '../process/clock.ts';
 import type { ChangeRequest } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { FileReplicas } from './file-replicas.ts';
-import { Room } from './free-space.ts';
-import type { GivenAway } from './released-files.ts';
+import { FreeSpace } from './free-space.ts';
+import type { ReleasedFiles } from './released-files.ts';
 
 const ALL_RETRY_MS = 1_000;
 
@@ -17,7 +17,7 @@ export interface ChangeAdmissionParts {
   readonly clock: Clock;
   readonly store: FileStore;
   readonly replicas: FileReplicas;
-  readonly givenAway: GivenAway;
+  readonly givenAway: ReleasedFiles;
   isConnected(server: ServerId): boolean;
   isDiskFull?(server: ServerId): boolean;
 }
@@ -25,11 +25,11 @@ export interface ChangeAdmissionParts {
 /** Refuses a change before it has a position in the order: then it certainly has no effect. */
 export class ChangeAdmission {
   readonly #parts: ChangeAdmissionParts;
-  readonly #room: Room;
+  readonly #room: FreeSpace;
 
   constructor(parts: ChangeAdmissionParts) {
     this.#parts = parts;
-    this.#room = new Room(parts.store, () => parts.clock.nowMs());
+    this.#room = new FreeSpace(parts.store, () => parts.clock.nowMs());
   }
 
   /**
@@ -103,7 +103,7 @@ export class ChangeAdmission {
     const { file, epoch, orderedSeq, subject } = driver;
     if (subject.record().seq < orderedSeq) {
       await this.#parts.replicas.bounded(file, () =>
-        driver.leads ? driver.committed(epoch, orderedSeq) : driver.committedAll(),
+        driver.isPrimary ? driver.committed(epoch, orderedSeq) : driver.committedAll(),
       );
     }
     return SessionTable.decode(subject.record().sessions).find(request);

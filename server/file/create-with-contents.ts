@@ -21,7 +21,7 @@ import type { Counter } from '../telemetry/metrics.ts';
 import type { Traffic } from '../telemetry/traffic.ts';
 import { CREATED_WITH_CONTENTS, filledOutcome, outcomeOf, refused } from './creation-outcome.ts';
 import { type FileNumbers, isRefused } from './file-numbers.ts';
-import { birthOperations } from './file-with-contents.ts';
+import { creationOperations } from './file-with-contents.ts';
 import type { FirstContents, Refusal } from './first-contents.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
@@ -32,12 +32,12 @@ const BUSY_RETRY_MS = 100;
 /** Refusals after which no client creates the file by its number. */
 const FINAL: ReadonlySet<ErrorCode> = new Set(['exists', 'not-found', 'not-directory']);
 
-export interface BirthsParts {
+export interface CreateWithContentsParts {
   readonly clock: Clock;
   readonly contents: Pick<FirstContents, 'epoch' | 'store'>;
   readonly numbers: Pick<FileNumbers, 'reserve' | 'take'>;
   readonly settings: StorageSettings;
-  readonly host: Pick<ReplicaHost, 'has' | 'named'>;
+  readonly host: Pick<ReplicaHost, 'has' | 'directoryEntryCreated'>;
   readonly traffic: Traffic;
   readonly outcomes: Counter;
   /** Whether new files would go to better servers: reachable, and with free space. */
@@ -61,13 +61,13 @@ interface Group {
  * Creates files with contents: a majority stores them while no client knows the files, in the first epoch and without a
  * lease; then one command of the catalog creates all directory entries. docs/design/mount.md, "Create with contents".
  */
-export class Births {
-  readonly #parts: BirthsParts;
+export class CreateWithContents {
+  readonly #parts: CreateWithContentsParts;
   /** By session and number: a retry waits for the same result. */
   readonly #underWay = new Map<string, Promise<NewFileOutcome[]>>();
   #bytesUnderWay = 0;
 
-  constructor(parts: BirthsParts) {
+  constructor(parts: CreateWithContentsParts) {
     this.#parts = parts;
   }
 
@@ -108,7 +108,7 @@ export class Births {
       ? await this.#parts.settings.ofDirectory(births[0]?.parent)
       : null;
     const groups = storage === null ? null : groupsOf(places, storage);
-    if (storage === null || groups === null) return this.#forgo(request, options);
+    if (storage === null || groups === null) return this.#closeRequest(request, options);
     const refusals: Refusal[] = births.map(() => 'no-majority');
     const isNamed = (place: number): boolean => births[place]?.isNamed === true;
     const settings = await this.#parts.settings.ofFiles(
@@ -146,7 +146,7 @@ export class Births {
     });
     this.#markOutdated(outcomes, groups, storage);
     for (const [place, { inode }] of births.entries())
-      if (outcomes[place]?.kind === 'born') this.#parts.host.named(inode as FileId);
+      if (outcomes[place]?.kind === 'born') this.#parts.host.directoryEntryCreated(inode as FileId);
     const inodes = births.flatMap(({ inode }, place) => (isFinal(outcomes[place]) ? [inode] : []));
     if (inodes.length > 0) this.#parts.voidNumbers(request.owner, inodes);
     this.#count(outcomes);
@@ -192,7 +192,7 @@ export class Births {
    * This server cannot create these files; another server or an earlier attempt may have. The catalog returns that
    * result, or closes the request, so that no attempt has an effect any more.
    */
-  async #forgo(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
+  async #closeRequest(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
     const { births } = request;
     const answer: CommandResults['forgo' | 'bear'] = await this.#parts.command(
       { kind: 'forgo' },
@@ -225,7 +225,7 @@ export class Births {
       .flatMap((place) => births[place] ?? [])
       .map(({ inode, contents, isNamed, modifiedNs: wantedNs }): NewReplica => {
         const modifiedNs = isNamed === true && wantedNs !== null ? BigInt(wantedNs) : nowNs;
-        return { file: inode as FileId, operations: birthOperations(contents, modifiedNs) };
+        return { file: inode as FileId, operations: creationOperations(contents, modifiedNs) };
       });
     const { objectBytes } = volume;
     const stored = await firstContents.store({ members, objectBytes, replicas, synced: false });

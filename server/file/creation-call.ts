@@ -8,27 +8,27 @@ import { NEW_FILES_MAX } from '../../wire/request-limits.ts';
 import type { NewReplica } from '../storage/store.ts';
 
 /** The call by which a server that creates files with contents has others store their replicas. */
-export const BIRTH_CALL = 'birth';
+export const CREATE_CALL = 'birth';
 /**
  * For backups beyond the majority: no answer is awaited. It has a name of its own because earlier releases stored these
  * replicas without recording that they may be there, which a resumed primary depends on.
  */
-export const SPARE_CALL = 'birth-later';
+export const BACKUP_CREATE_CALL = 'birth-later';
 
 /** As `BIRTH_CALL`, but durable before the answer. Earlier releases do not know it. */
-export const SYNCED_CALL = 'create-synced';
+export const SYNCED_CREATE_CALL = 'create-synced';
 
 /** The contents, and the operation that settles them. */
 const OPERATIONS_MAX = 2;
 
-export interface BirthCall {
+export interface CreateCall {
   readonly epoch: Epoch;
   readonly view: View;
   readonly objectBytes: number;
   readonly births: readonly NewReplica[];
 }
 
-export function encodeBirthCall({ epoch, view, objectBytes, births }: BirthCall): Uint8Array {
+export function encodeCreateCall({ epoch, view, objectBytes, births }: CreateCall): Uint8Array {
   const encoded = births.map(({ operations }) => operations.map(encodeFileOperation));
   const bytes = encoded.flat().reduce((sum, { length }) => sum + length + 16, 0);
   const writer = writeView(writeEpoch(new ByteWriter(256 + bytes), epoch), view).uint32(objectBytes);
@@ -41,7 +41,7 @@ export function encodeBirthCall({ epoch, view, objectBytes, births }: BirthCall)
   return writer.finish();
 }
 
-export function decodeBirthCall(bytes: Uint8Array): BirthCall {
+export function decodeCreateCall(bytes: Uint8Array): CreateCall {
   const reader = new ByteReader(bytes);
   const epoch = readEpoch(reader);
   const view = readView(reader);
@@ -61,12 +61,12 @@ function readReplica(reader: ByteReader): NewReplica {
   return { file, operations: Array.from({ length: count }, () => decodeFileOperation(reader.bytes())) };
 }
 
-export function encodeBirthAnswer(refusals: readonly (ErrorCode | null)[]): Uint8Array {
+export function encodeCreateAnswer(refusals: readonly (ErrorCode | null)[]): Uint8Array {
   const isAllStored = refusals.every((refusal) => refusal === null);
   return isAllStored ? new Uint8Array(0) : Buffer.from(JSON.stringify(refusals));
 }
 
-export function decodeBirthAnswer(bytes: Uint8Array, count: number): (ErrorCode | null)[] {
+export function decodeCreateAnswer(bytes: Uint8Array, count: number): (ErrorCode | null)[] {
   if (bytes.length === 0) return Array.from({ length: count }, () => null);
   const refusals: unknown = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString());
   const isGood = Array.isArray(refusals) && refusals.length === count;

@@ -9,7 +9,7 @@ import type { FileStore } from '../storage/store.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import type { Traffic } from '../telemetry/traffic.ts';
 import type { ClusterTransport } from '../transport/transport.ts';
-import { Births, type BirthsParts } from './create-with-contents.ts';
+import { CreateWithContents, type CreateWithContentsParts } from './create-with-contents.ts';
 import { FileNumbers } from './file-numbers.ts';
 import { FirstContents } from './first-contents.ts';
 import type { ReplicaHost } from './replica-host.ts';
@@ -34,7 +34,7 @@ export interface CreationsParts {
 
 export interface Creations {
   readonly contents: FirstContents;
-  readonly births: Births;
+  readonly births: CreateWithContents;
   readonly wholes: WholeFiles;
 }
 
@@ -53,7 +53,7 @@ export function creationsOf(parts: CreationsParts): Creations {
   ]);
   const query: Gateway['queryCatalog'] = (asked, options) => gateway.queryCatalog(asked, options);
   const command: Gateway['command'] = (given, name, options) => gateway.command(given, name, options);
-  const voidNumbers: BirthsParts['voidNumbers'] = (owner, inodes) => {
+  const voidNumbers: CreateWithContentsParts['voidNumbers'] = (owner, inodes) => {
     gateway.durably({ kind: 'void-inodes', owner, inodes: [...inodes] }).catch((error: unknown) => {
       // The numbers become void after a while anyway.
       log.debug(
@@ -75,7 +75,7 @@ export function creationsOf(parts: CreationsParts): Creations {
   const shared = { clock, contents, numbers, settings, host, traffic, outcomes, isOutdated };
   return {
     contents,
-    births: new Births({ ...shared, query, command, voidNumbers }),
+    births: new CreateWithContents({ ...shared, query, command, voidNumbers }),
     wholes: new WholeFiles({
       ...{ ...shared, world },
       isUnderstood: () => doAllKnowReplacements(transport()),

@@ -16,7 +16,7 @@ import type { Change, FilePrimary } from './file-primary.ts';
 import type { FileReads } from './file-reads.ts';
 import type { FileReplicas } from './file-replicas.ts';
 import type { FileSettling } from './file-settling.ts';
-import type { GivenAway } from './released-files.ts';
+import type { ReleasedFiles } from './released-files.ts';
 import { assertDoneBefore } from './sealed-file.ts';
 import { decodeWriteOutcome } from './write-outcome.ts';
 
@@ -38,7 +38,7 @@ export interface FileChangesParts {
   readonly replicas: FileReplicas;
   readonly primaries: FilePrimaries;
   readonly admission: ChangeAdmission;
-  readonly givenAway: GivenAway;
+  readonly givenAway: ReleasedFiles;
   readonly reads: FileReads;
   readonly settling: FileSettling;
   readonly traffic?: Traffic;
@@ -88,7 +88,7 @@ export class FileChanges {
       } catch (error) {
         const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
         // If this very request has changed the file already, only its answer is repeated.
-        if (isRefused && orderer.leads && (await admission.isKnown(orderer, request))) return write({});
+        if (isRefused && orderer.isPrimary && (await admission.isKnown(orderer, request))) return write({});
         throw error;
       }
     });
@@ -118,7 +118,7 @@ export class FileChanges {
       if (error instanceof ServiceError && error.code === 'quota-exceeded') this.#giveBackGrowth(file);
       const isRefused = error instanceof ServiceError && BY_STATE.has(error.code);
       if (!isRefused) throw error;
-      if (driver.leads) return this.#madeBefore(file, request, error);
+      if (driver.isPrimary) return this.#madeBefore(file, request, error);
       const primary = await this.#parts.replicas.primary(file);
       return by(primary).catch((refusal: unknown) => this.#madeBefore(file, request, refusal));
     }

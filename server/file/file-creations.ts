@@ -4,7 +4,7 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { type View, viewVoters } from '../../replica/view.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
-import type { Maker } from '../routing/service-interfaces.ts';
+import type { CreationListener } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { Authorities } from './authority.ts';
 import { type FileReplicas, viewOf } from './file-replicas.ts';
@@ -21,7 +21,7 @@ export interface FileCreationsParts {
 }
 
 /** This server is the creating server of files that commands create at its replica of the catalog. */
-export class FileCreations implements Maker {
+export class FileCreations implements CreationListener {
   readonly #parts: FileCreationsParts;
 
   constructor(parts: FileCreationsParts) {
@@ -29,7 +29,7 @@ export class FileCreations implements Maker {
   }
 
   /** Acquires the lease while the command runs: without an epoch it permits nothing, so the file need not exist yet. */
-  making(attributes: Attributes): void {
+  creating(attributes: Attributes): void {
     const { lease, authorities } = this.#parts;
     const file = attributes.inode as FileId;
     const view = viewOf(attributes);
@@ -38,7 +38,7 @@ export class FileCreations implements Maker {
   }
 
   /** The command failed: another server may create another file of that number. */
-  unmade(attributes: Attributes): void {
+  notCreated(attributes: Attributes): void {
     const { lease, host } = this.#parts;
     const file = attributes.inode as FileId;
     if (host.loaded(file) !== null) return;
@@ -46,7 +46,7 @@ export class FileCreations implements Maker {
     lease.close(file);
   }
 
-  made(attributes: Attributes): void {
+  created(attributes: Attributes): void {
     const { host, lease, log, replicas } = this.#parts;
     const file = attributes.inode as FileId;
     const view = viewOf(attributes);
@@ -63,7 +63,7 @@ export class FileCreations implements Maker {
     } catch (error) {
       // Then the server that gets the first write becomes primary.
       if (!(error instanceof ServiceError)) throw error;
-      this.unmade(attributes);
+      this.notCreated(attributes);
       log.debug({ file, err: error }, 'cannot stay primary of a file that was created here');
     }
   }

@@ -20,12 +20,12 @@ import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { Clock } from '../process/clock.ts';
 import type { FileStore } from '../storage/store.ts';
-import { wasBorneOnly } from './file-with-contents.ts';
+import { wasOnlyCreated } from './file-with-contents.ts';
 import {
-  type Book,
   type Client,
-  type Former,
+  type FormerLocks,
   holderOf,
+  type LockState,
   locked,
   placeOf,
   type Waiting,
@@ -68,8 +68,8 @@ export class FileLocks {
   readonly #parts: FileLocksParts;
   /** The lock lease, plus a margin for clocks that run at different rates. */
   readonly #spanMs: number;
-  readonly #books = new Map<ReplicaDriver, Book>();
-  readonly #former = new LruMap<FileId, Former>(FORMER_MAX);
+  readonly #books = new Map<ReplicaDriver, LockState>();
+  readonly #former = new LruMap<FileId, FormerLocks>(FORMER_MAX);
   readonly #shares: LockShares;
 
   constructor(parts: FileLocksParts) {
@@ -79,7 +79,7 @@ export class FileLocks {
   }
 
   becamePrimary(driver: ReplicaDriver): void {
-    if (driver.leads) this.#bookOf(driver);
+    if (driver.isPrimary) this.#bookOf(driver);
   }
 
   /** Another server was primary, ended in good order, and left no locks: if this server is next, it needs no grace. */
@@ -176,7 +176,7 @@ export class FileLocks {
    * primary and cannot know
    */
   assertHeld(driver: ReplicaDriver, { client, stamp }: LocksHeld): void {
-    if (driver.leads) {
+    if (driver.isPrimary) {
       const book = this.#present(driver);
       const isHeld = book.table.has(client);
       if (isHeld && (book.clients.get(client)?.sinceStamp ?? Infinity) <= stamp) return;
@@ -205,7 +205,7 @@ export class FileLocks {
    * Whether the client may have aborted the request although the stamps, which are forgotten with the epoch and the
    * client, do not show it. An unlock needs no such rule: a later lock has a newer stamp, known as long as the lock is.
    */
-  #isOutdated(book: Book, { client, type, heard }: LockOrder): boolean {
+  #isOutdated(book: LockState, { client, type, heard }: LockOrder): boolean {
     if (heard === undefined || type === 'unlock') return false;
     const { epoch, lapses = 0 } = heard;
     const isOfEpoch = epoch === book.epoch.counter || (epoch === 0 && book.isFirst);
@@ -214,7 +214,7 @@ export class FileLocks {
 
   async #lockNow(
     driver: ReplicaDriver,
-    book: Book,
+    book: LockState,
     body: LockBody,
     wish: WishOfClient,
     deadlineMs: number,
@@ -258,7 +258,7 @@ export class FileLocks {
 
   #wait(
     driver: ReplicaDriver,
-    book: Book,
+    book: LockState,
     place: number,
     { client, number }: LockBody,
     limitMs: number,
@@ -281,18 +281,18 @@ export class FileLocks {
     });
   }
 
-  #leave(book: Book, place: number): void {
+  #leave(book: LockState, place: number): void {
     book.table.leave(place);
     const waiting = book.waiting.get(place);
     book.waiting.delete(place);
     waiting?.answer?.('over');
   }
 
-  #leaveAll(book: Book, client: number): void {
+  #leaveAll(book: LockState, client: number): void {
     for (const [place, waiting] of book.waiting) if (waiting.client === client) this.#leave(book, place);
   }
 
-  #wake(driver: ReplicaDriver, book: Book): void {
+  #wake(driver: ReplicaDriver, book: LockState): void {
     if (!this.#isPresent(driver, book)) return;
     const nowMs = this.#parts.clock.nowMs();
     const isThere = ({ place, client }: LockWaiter): boolean =>
@@ -310,7 +310,7 @@ export class FileLocks {
    * the message releases a lock. @throws ServiceError `locked` if the message itself is outdated
    */
   #admit(
-    book: Book,
+    book: LockState,
     message: Pick<LockOrder, 'client' | 'stamp' | 'pending' | 'number' | 'since'>,
     given: string | null,
   ): void {
@@ -338,25 +338,27 @@ export class FileLocks {
     known.aliveUntilMs = Math.max(known.aliveUntilMs, aliveUntilMs);
   }
 
-  #pass(book: Book, client: number, from: string | null, to: string | null): void {
+  #pass(book: LockState, client: number, from: string | null, to: string | null): void {
     if (from === to || from === null) return;
     const count = book.table.list(client).length;
     this.#shares.add(from, -count);
     if (to !== null) this.#shares.add(to, count);
   }
 
-  #present(driver: ReplicaDriver): Book {
-    if (!driver.leads) throw this.#deposed(driver);
+  #present(driver: ReplicaDriver): LockState {
+    if (!driver.isPrimary) throw this.#deposed(driver);
     const book = this.#bookOf(driver);
     this.#expire(driver, book);
     return book;
   }
 
-  #isPresent(driver: ReplicaDriver, book: Book): boolean {
-    return driver.leads && this.#books.get(driver) === book && epochCompare(driver.epoch, book.epoch) === 0;
+  #isPresent(driver: ReplicaDriver, book: LockState): boolean {
+    return (
+      driver.isPrimary && this.#books.get(driver) === book && epochCompare(driver.epoch, book.epoch) === 0
+    );
   }
 
-  #expire(driver: ReplicaDriver, book: Book): void {
+  #expire(driver: ReplicaDriver, book: LockState): void {
     const nowMs = this.#parts.clock.nowMs();
     for (const [place, waiting] of book.waiting) if (waiting.keptUntilMs <= nowMs) this.#leave(book, place);
     for (const [client, known] of book.clients) {
@@ -379,7 +381,7 @@ export class FileLocks {
     this.#schedule(driver, book);
   }
 
-  #schedule(driver: ReplicaDriver, book: Book): void {
+  #schedule(driver: ReplicaDriver, book: LockState): void {
     const nowMs = this.#parts.clock.nowMs();
     let atMs = book.afterGrace.size > 0 ? book.graceUntilMs : Infinity;
     for (const [client, { aliveUntilMs, locksUntilMs }] of book.clients)
@@ -400,7 +402,7 @@ export class FileLocks {
     book.timer.unref();
   }
 
-  #graceEnd(book: Book, limitMs: number): Promise<void> {
+  #graceEnd(book: LockState, limitMs: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         timer.cancel();
@@ -413,7 +415,7 @@ export class FileLocks {
     });
   }
 
-  #bookOf(driver: ReplicaDriver): Book {
+  #bookOf(driver: ReplicaDriver): LockState {
     const known = this.#books.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     if (known !== undefined) this.#end(driver, known);
@@ -423,13 +425,13 @@ export class FileLocks {
     this.#former.delete(file);
     // No two epochs with a primary have the same counter, so no other server was primary in between.
     const isNext = former !== undefined && former.counter + 1 === epoch.counter;
-    const isFirst = driver.isFirstLed || wasBorneOnly(driver, this.#parts.store);
+    const isFirst = driver.isFirstPrimary || wasOnlyCreated(driver, this.#parts.store);
     const needsNoGrace = isFirst || isNext;
     const stopListening = driver.onRole(() => {
       if (!this.#isPresent(driver, book)) this.#end(driver, book);
     });
     const clients = new Map<number, Client>();
-    const book: Book = {
+    const book: LockState = {
       epoch,
       isFirst,
       lapses: 0,
@@ -473,7 +475,7 @@ export class FileLocks {
   }
 
   /** The epoch is over here. Its last locks are certain if it ended before the lease did. */
-  #end(driver: ReplicaDriver, book: Book): void {
+  #end(driver: ReplicaDriver, book: LockState): void {
     if (this.#books.get(driver) !== book) return;
     this.#books.delete(driver);
     book.end();
@@ -504,7 +506,7 @@ export class FileLocks {
     );
   }
 
-  #grant(book: Book): LockGrant {
+  #grant(book: LockState): LockGrant {
     const { self, lockLeaseMs } = this.#parts;
     return { primary: self, epoch: book.epoch.counter, lapses: book.lapses, leaseMs: lockLeaseMs };
   }
@@ -517,13 +519,13 @@ export class FileLocks {
    * A waiting request gets the error of any other time-out; one that does not wait has to learn that this is no
    * refusal.
    */
-  #inGrace(file: FileId, book: Book, waits: boolean): ServiceError {
+  #inGrace(file: FileId, book: LockState, waits: boolean): ServiceError {
     const retryAfterMs = Math.max(1, Math.ceil(book.graceUntilMs - this.#parts.clock.nowMs()));
     const message = `File ${file} has a new primary: locks can be claimed now and set after the grace time; retry`;
     return waits ? new ServiceError('locked', message) : new ServiceError('busy', message, { retryAfterMs });
   }
 }
 
-function unlocked(counter: number): Former {
+function unlocked(counter: number): FormerLocks {
   return { counter, locks: [], clients: new Map() };
 }

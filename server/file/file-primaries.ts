@@ -9,7 +9,7 @@ import type { CatalogAccess } from './catalog-access.ts';
 import type { FileLocks } from './file-locks.ts';
 import { type FileInCatalog, FilePrimary } from './file-primary.ts';
 import type { FileReplicas } from './file-replicas.ts';
-import { isBirthAlone } from './file-with-contents.ts';
+import { isOnlyCreated } from './file-with-contents.ts';
 import { LiveMarks } from './live-marks.ts';
 import { isInCatalog } from './name-flush.ts';
 import type { ReplicaHost } from './replica-host.ts';
@@ -42,12 +42,12 @@ export class FilePrimaries {
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     // No lock was granted in the epoch of a creation with contents: it has no primary.
     const { store, clock, catalog, locks, replicas } = this.#parts;
-    const isOfBirth = driver.epoch.counter === FIRST_COUNTER && !driver.leads && driver.orders;
-    if (isOfBirth && isBirthAlone(driver.subject.record(), store.attributes(driver.file)))
+    const isOfBirth = driver.epoch.counter === FIRST_COUNTER && !driver.isPrimary && driver.orders;
+    if (isOfBirth && isOnlyCreated(driver.subject.record(), store.attributes(driver.file)))
       locks.endedUnlocked(driver, driver.epoch.counter);
     const assertLocked = (under: LocksHeld): void => locks.assertHeld(driver, under);
     // Only a primary ends the mark, and it orders something first.
-    const seen = driver.isFirstLed ? replicas.seenLive(driver) : undefined;
+    const seen = driver.isFirstPrimary ? replicas.seenLive(driver) : undefined;
     const inCatalog: FileInCatalog = {
       markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),
       allowedBytes: seen?.allowedBytes ?? Infinity,

@@ -307,7 +307,7 @@ export class FilePrimary {
   /** Resolves when every later primary will learn that the mark may have ended. */
   async #announceSettling(): Promise<void> {
     const owes = endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq);
-    if (!this.#driver.leads) {
+    if (!this.#driver.isPrimary) {
       // Submitted even if the replica's last operation is one already: a majority's acknowledgment shows that no later
       // primary exists.
       await this.#submitSettling();
@@ -332,7 +332,7 @@ export class FilePrimary {
     const { epoch, seq } = this.#contents;
     if (epoch !== contents.epoch || seq !== contents.seq) {
       // A primary whose lease has ended has discarded its state: the next one may have the contents.
-      if (!this.#driver.leads) throw deposed(this.#file);
+      if (!this.#driver.isPrimary) throw deposed(this.#file);
       return 'lost';
     }
     if (this.#driver.view.joint !== undefined) throw moving(this.#file);

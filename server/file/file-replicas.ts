@@ -10,7 +10,7 @@ import type { FileStore } from '../storage/store.ts';
 import type { Authorities, Orderer } from './authority.ts';
 import { Bursts } from './bursts.ts';
 import type { CatalogAccess } from './catalog-access.ts';
-import type { GivenAway } from './released-files.ts';
+import type { ReleasedFiles } from './released-files.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
 /** Changes of a file without a primary, in one burst, before the file gets one. */
@@ -22,8 +22,8 @@ export interface FileReplicasParts extends PrimaryWaiterParts {
   readonly store: FileStore;
   readonly host: ReplicaHost;
   readonly authorities: Authorities;
-  readonly givenAway: GivenAway;
-  readonly catalog: Pick<CatalogAccess, 'attributes' | 'justMade' | 'epoch'>;
+  readonly givenAway: ReleasedFiles;
+  readonly catalog: Pick<CatalogAccess, 'attributes' | 'recentAttributes' | 'epoch'>;
 }
 
 interface SeenLive {
@@ -47,7 +47,7 @@ export class FileReplicas {
 
   /** If the file has no primary, this server becomes it. */
   primary(file: FileId): Promise<ReplicaDriver> {
-    return this.#activated(file, (driver) => driver.leads);
+    return this.#activated(file, (driver) => driver.isPrimary);
   }
 
   /** As `primary`, but any authority to order suffices. */
@@ -68,7 +68,7 @@ export class FileReplicas {
    */
   async ordering(file: FileId): Promise<Orderer | null> {
     const { host, clock, authorities } = this.#parts;
-    await host.bearingEnded(file);
+    await host.creationEnded(file);
     const driver = host.loaded(file) ?? (host.isResumable(file) ? host.load(file) : null);
     const orderer = driver === null ? null : authorities.orderer(driver);
     if (orderer !== null) {
@@ -207,10 +207,10 @@ export class FileReplicas {
 
   async #open(file: FileId): Promise<ReplicaDriver> {
     const { host, store, catalog, self } = this.#parts;
-    await host.bearingEnded(file);
+    await host.creationEnded(file);
     if (store.record(file) !== null) return host.load(file);
     const epoch = catalog.epoch();
-    const here = catalog.justMade(file);
+    const here = catalog.recentAttributes(file);
     const attributes = here?.replicas.includes(self) === true ? here : await catalog.attributes(file);
     if (attributes.kind !== 'file')
       throw new ServiceError('bad-request', `Inode ${file} is a ${attributes.kind}`);

@@ -20,10 +20,10 @@ import type { PrimaryWaiterParts } from '../routing/primary-waiter.ts';
 import type {
   ChangeRequest,
   CopyPiece,
+  FileLeaseStatus,
   FileLocated,
   FileRead,
   FileService,
-  FileStanding,
   Hole,
 } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
@@ -38,13 +38,13 @@ import { FilePrimaries } from './file-primaries.ts';
 import { FileReads } from './file-reads.ts';
 import { FileReplicas } from './file-replicas.ts';
 import { FileSettling } from './file-settling.ts';
-import { fileStanding } from './file-state.ts';
+import { fileLeaseStatus } from './file-state.ts';
 import type { LockEnding } from './lock-endings.ts';
 import type { LockBounds } from './lock-shares.ts';
-import { MemberNews } from './member-changes.ts';
+import { MemberReports } from './member-changes.ts';
 import { MemberPlans } from './member-plans.ts';
 import type { QuorumReads } from './quorum-reads.ts';
-import { GivenAway } from './released-files.ts';
+import { ReleasedFiles } from './released-files.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
 export interface FileServiceParts extends PrimaryWaiterParts {
@@ -70,14 +70,14 @@ export class LocalFileService implements FileService {
   readonly #creations: FileCreations;
   readonly #reads: FileReads;
   readonly #changes: FileChanges;
-  readonly #memberNews: MemberNews;
+  readonly #memberNews: MemberReports;
   readonly #plans: MemberPlans;
   readonly #locks: FileLocks;
 
   constructor(parts: FileServiceParts) {
     this.#parts = parts;
     const authorities = new Authorities(parts);
-    const givenAway = new GivenAway(parts);
+    const givenAway = new ReleasedFiles(parts);
     const replicas = new FileReplicas({ ...parts, authorities, givenAway });
     const reads = new FileReads({ ...parts, authorities, replicas });
     const locks = new FileLocks(parts);
@@ -89,7 +89,7 @@ export class LocalFileService implements FileService {
       ...{ authorities, replicas, primaries, admission, givenAway, reads, settling },
     });
     this.#creations = new FileCreations({ ...parts, authorities, replicas });
-    this.#memberNews = new MemberNews(parts);
+    this.#memberNews = new MemberReports(parts);
     this.#plans = new MemberPlans(parts);
     this.#reads = reads;
     this.#locks = locks;
@@ -160,19 +160,19 @@ export class LocalFileService implements FileService {
     return this.settling.settle(file);
   }
 
-  making(attributes: Attributes): void {
-    this.#creations.making(attributes);
+  creating(attributes: Attributes): void {
+    this.#creations.creating(attributes);
   }
 
-  made(attributes: Attributes): void {
-    this.#creations.made(attributes);
+  created(attributes: Attributes): void {
+    this.#creations.created(attributes);
   }
 
-  unmade(attributes: Attributes): void {
-    this.#creations.unmade(attributes);
+  notCreated(attributes: Attributes): void {
+    this.#creations.notCreated(attributes);
   }
 
-  async lead(file: FileId): Promise<FileState> {
+  async becomePrimary(file: FileId): Promise<FileState> {
     return this.#reads.stateAt(file, await this.replicas.primary(file));
   }
 
@@ -209,18 +209,18 @@ export class LocalFileService implements FileService {
     this.#locks.leftUnlocked(ending, this.#parts.host.loaded(ending.file));
   }
 
-  standing(file: FileId): FileStanding | null {
-    return fileStanding(this.#parts, file);
+  leaseStatus(file: FileId): FileLeaseStatus | null {
+    return fileLeaseStatus(this.#parts, file);
   }
 
   /** This server is primary now, or the members changed: the catalog may not know them. */
-  led(file: FileId): void {
+  becamePrimary(file: FileId): void {
     const { host, store, log } = this.#parts;
     const driver = host.loaded(file);
     if (driver === null) return;
     this.#locks.becamePrimary(driver);
-    this.#memberNews.tell(driver);
-    if (!driver.leads || store.attributes(file).seal !== 'sealed') return;
+    this.#memberNews.report(driver);
+    if (!driver.isPrimary || store.attributes(file).seal !== 'sealed') return;
     this.seal(file).catch((error: unknown) => {
       log.info({ file, err: error }, 'a file is sealed; its final seal is still pending');
     });

@@ -119,7 +119,7 @@ export class FileSettling {
       driver
         .peers(isConnected)
         .some((peer) => peer.role !== 'learner' && peer.state !== 'unreachable' && peer.seq < seq);
-    while (driver.leads && isMissing() && clock.nowMs() < untilMs) await world.sleep(EVERYWHERE_LOOK_MS);
+    while (driver.isPrimary && isMissing() && clock.nowMs() < untilMs) await world.sleep(EVERYWHERE_LOOK_MS);
   }
 
   async settle(file: FileId): Promise<FileState> {
@@ -131,7 +131,7 @@ export class FileSettling {
   async settleBeforeRelease(driver: ReplicaDriver): Promise<void> {
     const { primaries } = this.#parts;
     if (primaries.last(driver)?.unsettled === false) return;
-    if (driver.leads || primaries.orderedBy(driver.file) !== null) await this.#settleBy(driver);
+    if (driver.isPrimary || primaries.orderedBy(driver.file) !== null) await this.#settleBy(driver);
   }
 
   async #settleBy(driver: ReplicaDriver): Promise<FileState> {
@@ -145,7 +145,7 @@ export class FileSettling {
       primary.settle(async (mark) => {
         // Without a lease there may be another primary by now: then it has marked the file again before it answered a
         // change.
-        state = driver.leads ? await reads.stateAt(file, driver) : reads.stateHere(file);
+        state = driver.isPrimary ? await reads.stateAt(file, driver) : reads.stateHere(file);
         // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
         if (state.epoch !== primary.epoch.counter) {
           throw new ServiceError('not-primary', `The primary of file ${file} has changed: retry`);

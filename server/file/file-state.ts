@@ -1,7 +1,7 @@
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
-import type { FileStanding } from '../routing/service-interfaces.ts';
+import type { FileLeaseStatus } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
@@ -14,16 +14,16 @@ interface StandingParts {
 }
 
 /** @returns what this server knows without a request; null if it has no replica of the file */
-export function fileStanding(
+export function fileLeaseStatus(
   { host, lease, store, self, isConnected }: StandingParts,
   file: FileId,
-): FileStanding | null {
+): FileLeaseStatus | null {
   const driver = host.loaded(file);
   const view = driver?.subject.record().view ?? store.record(file)?.view ?? null;
   if (view === null) return null;
   const held = lease.view(file);
   const primary = held.own ? self : held.holder;
-  const serving = driver?.leads === true;
+  const serving = driver?.isPrimary === true;
   return {
     view,
     primary,

@@ -9,7 +9,7 @@ import type { FileAttributes, FileStore } from '../storage/store.ts';
  * The operations that create a file with contents (docs/design/mount.md, "Create with contents"). The last one shows
  * the next primary that the file has no live mark. A write needs bytes, so an empty file is truncated to 0.
  */
-export function birthOperations(contents: Uint8Array, modifiedNs: bigint): readonly FileOperation[] {
+export function creationOperations(contents: Uint8Array, modifiedNs: bigint): readonly FileOperation[] {
   const whole: FileOperation =
     contents.length === 0
       ? { kind: 'truncate', sizeBytes: 0, modifiedNs }
@@ -17,7 +17,7 @@ export function birthOperations(contents: Uint8Array, modifiedNs: bigint): reado
   return [whole, { kind: 'settling' }];
 }
 
-export const BIRTH_LENGTH = birthOperations(new Uint8Array(0), 0n).length;
+export const CREATION_OPERATIONS = creationOperations(new Uint8Array(0), 0n).length;
 const WRITTEN_SEQ = 1;
 
 /**
@@ -25,17 +25,17 @@ const WRITTEN_SEQ = 1;
  * that a candidate chose, after that of the creation. A creating server's own epoch has the same number as a
  * creation's, but its operations carry the names of requests. Must be asked before anything is ordered.
  */
-export function wasBorneOnly(driver: ReplicaDriver, store: Pick<FileStore, 'attributes'>): boolean {
+export function wasOnlyCreated(driver: ReplicaDriver, store: Pick<FileStore, 'attributes'>): boolean {
   const { epoch, inheritedFrom, subject, file } = driver;
   if (inheritedFrom?.counter !== FIRST_COUNTER || epoch.counter !== FILE_CANDIDATES_FROM) return false;
-  return isBirthAlone(subject.record(), store.attributes(file));
+  return isOnlyCreated(subject.record(), store.attributes(file));
 }
 
 /** Whether a replica holds what the creation stored, and no later operation. */
-export function isBirthAlone(
+export function isOnlyCreated(
   { seq, sessions }: Pick<ReplicaRecord, 'seq' | 'sessions'>,
   { versionEpoch, versionSeq }: Pick<FileAttributes, 'versionEpoch' | 'versionSeq'>,
 ): boolean {
   const isWritten = versionEpoch === FIRST_COUNTER && versionSeq === WRITTEN_SEQ;
-  return seq === BIRTH_LENGTH && isWritten && SessionTable.decode(sessions).isEmpty;
+  return seq === CREATION_OPERATIONS && isWritten && SessionTable.decode(sessions).isEmpty;
 }

@@ -12,13 +12,13 @@ import { bounded } from '../process/bounded.ts';
 import type { FileStore, NewReplica } from '../storage/store.ts';
 import type { Transport } from '../transport/transport.ts';
 import {
-  BIRTH_CALL,
-  decodeBirthAnswer,
-  decodeBirthCall,
-  encodeBirthAnswer,
-  encodeBirthCall,
-  SPARE_CALL,
-  SYNCED_CALL,
+  BACKUP_CREATE_CALL,
+  CREATE_CALL,
+  decodeCreateAnswer,
+  decodeCreateCall,
+  encodeCreateAnswer,
+  encodeCreateCall,
+  SYNCED_CREATE_CALL,
 } from './creation-call.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
@@ -78,14 +78,14 @@ export class FirstContents {
     };
     const others = members.filter((member) => member !== self);
     const spare = this.#spare(view, others);
-    const payload = others.length === 0 ? NOTHING : encodeBirthCall(call);
+    const payload = others.length === 0 ? NOTHING : encodeCreateCall(call);
     const ask = async (server: ServerId): Promise<void> => {
-      const method = synced ? SYNCED_CALL : BIRTH_CALL;
+      const method = synced ? SYNCED_CREATE_CALL : CREATE_CALL;
       const answer = await this.#parts.call(server, method, payload, STORE_MS_MAX, false);
-      answered(server, decodeBirthAnswer(answer, replicas.length));
+      answered(server, decodeCreateAnswer(answer, replicas.length));
     };
     for (const server of spare)
-      void this.#noted(this.#parts.call(server, SPARE_CALL, payload, STORE_MS_MAX, true));
+      void this.#noted(this.#parts.call(server, BACKUP_CREATE_CALL, payload, STORE_MS_MAX, true));
     const asked = others.filter((server) => !spare.has(server)).map((server) => this.#noted(ask(server)));
     if (members.includes(self)) {
       const storeHere = async (): Promise<void> => {
@@ -105,11 +105,11 @@ export class FirstContents {
   }
 
   async serve(from: ServerId, payload: Uint8Array, synced: boolean): Promise<Uint8Array> {
-    const { births, ...where } = decodeBirthCall(payload);
+    const { births, ...where } = decodeCreateCall(payload);
     if (where.epoch.server !== from)
       throw new MalformedError(`${from} sent new files with an epoch of ${where.epoch.server}`);
     const outcomes = await this.#storeHere(births, where, synced);
-    return encodeBirthAnswer(outcomes.map(codeOf));
+    return encodeCreateAnswer(outcomes.map(codeOf));
   }
 
   async #storeHere(

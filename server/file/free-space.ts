@@ -7,7 +7,7 @@ import type { FileStore } from '../storage/store.ts';
  * Refuses writes while the disk is nearly full, before they have a position in the order: a replica whose disk refuses
  * an operation fails.
  */
-export class Room {
+export class FreeSpace {
   readonly #store: FileStore;
   readonly #nowMs: () => number;
   #lookedMs = -Infinity;

@@ -13,7 +13,7 @@ import { Rounds } from '../process/rounds.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { DepartedFiles } from './departed-files.ts';
 import type { ReplicaHost } from './replica-host.ts';
-import { isOutdatedBy, type ReplicaPlace } from './replica-place.ts';
+import { isOutdatedBy, type RemoteReplica } from './replica-place.ts';
 import type { ViewConflicts } from './view-conflicts.ts';
 
 /** While disk space is short. Every two minutes, mounts report the unlinked files that they have open. */
@@ -35,7 +35,7 @@ export interface GarbageParts {
   readonly lease: LeaseDriver;
   /** An unlinked file is kept for this long, in milliseconds, for clients that still read it. */
   readonly graceMs: number;
-  isRoomShort(): boolean;
+  isSpaceShort(): boolean;
   nowNs(): bigint;
   nowMs(): number;
   isCatalogPrimary(): boolean;
@@ -43,7 +43,7 @@ export interface GarbageParts {
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
   readonly conflicts: Pick<ViewConflicts, 'compare'>;
   holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
-  placeAt(server: ServerId, file: FileId): Promise<ReplicaPlace | null>;
+  replicaAt(server: ServerId, file: FileId): Promise<RemoteReplica | null>;
   open(file: FileId): Promise<unknown>;
 }
 
@@ -76,7 +76,7 @@ export class Garbage {
       periodMs: lookMs,
       isDue: () => {
         sinceMs += lookMs;
-        if (sinceMs < periodMs && !parts.isRoomShort()) return false;
+        if (sinceMs < periodMs && !parts.isSpaceShort()) return false;
         sinceMs = 0;
         return true;
       },
@@ -100,8 +100,8 @@ export class Garbage {
   }
 
   get #graceMs(): number {
-    const { graceMs, isRoomShort } = this.#parts;
-    return isRoomShort() ? Math.min(graceMs, SHORT_GRACE_MS) : graceMs;
+    const { graceMs, isSpaceShort } = this.#parts;
+    return isSpaceShort() ? Math.min(graceMs, SHORT_GRACE_MS) : graceMs;
   }
 
   async #collect(): Promise<void> {
@@ -226,7 +226,7 @@ export class Garbage {
     if (place.members.length === 0) return false;
     const record = this.#parts.store.record(file);
     if (record === null || record.view.joint !== undefined || !this.#isAhead(record, place)) return false;
-    return this.#parts.host.loaded(file)?.leads !== true;
+    return this.#parts.host.loaded(file)?.isPrimary !== true;
   }
 
   #isAhead({ view }: ReplicaRecord, place: PlacedFile): boolean {
@@ -256,14 +256,14 @@ export class Garbage {
 
   #isAtRest(file: FileId): boolean {
     const driver = this.#parts.host.loaded(file);
-    return driver === null || (driver.idle && !driver.leads && !driver.orders);
+    return driver === null || (driver.idle && !driver.isPrimary && !driver.orders);
   }
 
   /** Whether a majority of the members is in a later epoch, in which this server does not vote. */
   async #isOutdated(file: FileId, { members }: PlacedFile, record: ReplicaRecord): Promise<boolean> {
-    const { self, placeAt } = this.#parts;
+    const { self, replicaAt } = this.#parts;
     const places = await Promise.allSettled(
-      (members as readonly ServerId[]).map((one) => placeAt(one, file)),
+      (members as readonly ServerId[]).map((one) => replicaAt(one, file)),
     );
     const later = places.filter(
       (place) =>

@@ -54,7 +54,7 @@ export class IdleFiles {
   /** This server is being drained: files that another server can serve get their primary there at once. */
   async handOver(mayLeave: (driver: ReplicaDriver) => boolean): Promise<void> {
     const drivers = this.#parts.host.all().filter(({ file }) => file !== CATALOG_CELL);
-    await this.#leaveAll(drivers.filter((driver) => driver.leads && mayLeave(driver)));
+    await this.#leaveAll(drivers.filter((driver) => driver.isPrimary && mayLeave(driver)));
   }
 
   inUse(): string[] {
@@ -98,14 +98,14 @@ export class IdleFiles {
     else this.#parts.host.unload(driver);
   }
 
-  hasRoom(): void {
+  spaceAvailable(): void {
     this.#failed.forget();
   }
 
   async #leaveAll(drivers: readonly ReplicaDriver[]): Promise<void> {
     const { succession } = this.#parts;
     const wanted = () =>
-      drivers.filter((driver) => driver.leads && this.#isInUse(driver) && !this.#leaving.has(driver));
+      drivers.filter((driver) => driver.isPrimary && this.#isInUse(driver) && !this.#leaving.has(driver));
     if (wanted().length > 0) await succession.prepare();
     const succeeded = succession.announce(wanted());
     await Promise.all(drivers.map((driver) => this.#leave(driver, 'ending')));

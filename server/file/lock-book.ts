@@ -36,7 +36,7 @@ export interface Waiting {
 }
 
 /** The locks of a file, as the primary of one epoch knows them. */
-export interface Book {
+export interface LockState {
   readonly epoch: Epoch;
   /** The file has had no earlier primary, so no request was sent to one. */
   readonly isFirst: boolean;
@@ -53,7 +53,7 @@ export interface Book {
 }
 
 /** The locks at the orderly end of the last epoch that is known here; of another server's, that there were none. */
-export interface Former {
+export interface FormerLocks {
   readonly counter: number;
   readonly locks: readonly LockOfClient[];
   readonly clients: ReadonlyMap<number, Pick<Client, 'sinceStamp' | 'stamp' | 'pending'>>;
@@ -68,7 +68,7 @@ export function wishOf({ client, owner, kind, type, start, end, pid }: LockBody)
   return { client, owner, kind, type, ...rangeFromWire({ start, end }), pid };
 }
 
-export function placeOf(book: Book, { client, number }: LockBody): number | null {
+export function placeOf(book: LockState, { client, number }: LockBody): number | null {
   for (const [place, waiting] of book.waiting) {
     if (waiting.client === client && waiting.number === number) return place;
   }

@@ -13,7 +13,7 @@ interface MemberNewsParts {
   readonly catalog: { command(command: Command): Promise<unknown> };
 }
 
-export class MemberNews {
+export class MemberReports {
   readonly #parts: MemberNewsParts;
   readonly #told = new WeakMap<ReplicaDriver, number>();
 
@@ -22,9 +22,9 @@ export class MemberNews {
   }
 
   /** The catalog follows the file's own view. A primary reports it whenever the catalog may not know it. */
-  tell(driver: ReplicaDriver): void {
+  report(driver: ReplicaDriver): void {
     const { view, epoch } = driver.status();
-    if (!driver.leads || view.number === 1 || view.joint !== undefined) return;
+    if (!driver.isPrimary || view.number === 1 || view.joint !== undefined) return;
     if (this.#told.get(driver) === view.number) return;
     this.#told.set(driver, view.number);
     // Reported only once the view is committed; if that fails, this server is no longer primary.
@@ -35,7 +35,7 @@ export class MemberNews {
         { file: driver.file, err: error },
         "cannot report a file's new members to the catalog yet",
       );
-      this.#parts.world.after(TELL_AGAIN_MS, () => this.tell(driver)).unref();
+      this.#parts.world.after(TELL_AGAIN_MS, () => this.report(driver)).unref();
     });
   }
 

@@ -4,7 +4,7 @@ import type { ContentVersion } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { CatalogAccess } from './catalog-access.ts';
-import { isBirthAlone } from './file-with-contents.ts';
+import { isOnlyCreated } from './file-with-contents.ts';
 
 /** Each in another epoch of the catalog. */
 const FLUSHES_MAX = 8;
@@ -86,6 +86,6 @@ export async function isInCatalog(
   const known = await catalog.attributes(file);
   const record = store.record(file);
   // A file that was created with contents is lost or kept together with them.
-  if (contents.epoch === 0 || (record !== null && isBirthAlone(record, store.attributes(file)))) return true;
+  if (contents.epoch === 0 || (record !== null && isOnlyCreated(record, store.attributes(file)))) return true;
   return known.live || contentVersionCompare(known.contents, contents) >= 0;
 }

@@ -19,7 +19,7 @@ interface GivenAwayParts {
 }
 
 /** Files that this server left to others for lack of disk space. */
-export class GivenAway {
+export class ReleasedFiles {
   readonly #parts: GivenAwayParts;
   readonly #leaving = new Map<ReplicaDriver, Promise<void>>();
   readonly #given = new WeakMap<ReplicaDriver, { readonly untilMs: number; readonly error: unknown }>();
@@ -50,7 +50,7 @@ export class GivenAway {
 
   assertNot(file: FileId): void {
     const driver = this.#parts.host.loaded(file);
-    if (driver === null || driver.leads) return;
+    if (driver === null || driver.isPrimary) return;
     const given = this.#given.get(driver);
     if (given !== undefined && this.#parts.clock.nowMs() < given.untilMs) throw given.error;
   }

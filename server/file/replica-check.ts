@@ -3,7 +3,7 @@ import { viewMembersFormat, viewsConflict, viewVoters } from '../../replica/view
 import type { PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { SettledInVain } from './reservation-sweep.ts';
+import type { Unsettleable } from './reservation-sweep.ts';
 import type { ViewConflicts } from './view-conflicts.ts';
 
 const PAGE = 1_000;
@@ -12,7 +12,7 @@ export interface ReplicaCheckParts {
   readonly self: ServerId;
   readonly store: Pick<FileStore, 'list' | 'record'>;
   readonly conflicts: Pick<ViewConflicts, 'current' | 'compare'>;
-  inVain(): readonly SettledInVain[];
+  unsettleable(): readonly Unsettleable[];
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
 }
 
@@ -42,8 +42,8 @@ export class ReplicaCheck {
       return this.#finding(file, placed.get(file) ?? null, known.get(file) ?? null) ?? [];
     });
     const next = page.length < PAGE ? null : (page.at(-1) ?? null);
-    const { self, inVain } = this.#parts;
-    for (const { file, reason } of inVain())
+    const { self, unsettleable } = this.#parts;
+    for (const { file, reason } of unsettleable())
       if (file > after && (next === null || file <= next))
         findings.push({ file, server: self, path: null, kind: 'catalog-ahead', what: reason });
     return { findings: await this.#withPaths(findings), compared: page.length, next };

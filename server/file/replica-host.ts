@@ -24,7 +24,7 @@ import {
 } from '../transport/transport.ts';
 import type { DepartedFiles } from './departed-files.ts';
 import { FileSubject } from './file-subject.ts';
-import { BIRTH_LENGTH } from './file-with-contents.ts';
+import { CREATION_OPERATIONS } from './file-with-contents.ts';
 import { TransferPace } from './transfer-pace.ts';
 
 const FIRST_VIEW = 1;
@@ -57,11 +57,11 @@ export interface ReplicaHostParts {
   /** The trust that a store without a replica of the file never had one. */
   trustOfNew(file: FileId): NewTrust;
   /** Durably: if a replica of the file is lost with the power later, `trustOfNew` is not `intact`. */
-  holds(file: FileId): void;
+  recordReplica(file: FileId): void;
   commitBegins?(file: FileId): () => void;
   viewChanged(file: FileId, view: View): void;
-  led(file: FileId): void;
-  ledOut(file: FileId): void;
+  becamePrimary(file: FileId): void;
+  stoppedByItself(file: FileId): void;
   viewStated?(file: FileId, here: View, there: View, server: ServerId): void;
   marked?: ReplicaSurroundings['marked'];
   isClockSound(): boolean;
@@ -87,7 +87,7 @@ export class ReplicaHost {
   /** Being removed from the store: they must not be loaded. */
   readonly #leaving = new Set<FileId>();
   /** Being created with their first operations: they must not be loaded. */
-  readonly #bearing = new Map<FileId, Promise<unknown>>();
+  readonly #creating = new Map<FileId, Promise<unknown>>();
   /** Unloaded files: the end of an epoch of this process, which it may resume (docs/design/mount.md). */
   readonly #ended = new LruMap<FileId, Position>(ENDED_MAX);
   readonly #damaged = new Map<FileId, Set<number>>();
@@ -127,8 +127,8 @@ export class ReplicaHost {
         this.#noteView(file, view);
         parts.viewChanged(file, view);
       },
-      led: (file) => parts.led(file),
-      ledOut: (file) => parts.ledOut(file),
+      becamePrimary: (file) => parts.becamePrimary(file),
+      stoppedByItself: (file) => parts.stoppedByItself(file),
       marked: (replica, mark, detail) => parts.marked?.(replica, mark, detail),
       retainedBytesMax: RETAINED_BYTES_MAX,
       commitBegins: (file) => parts.commitBegins?.(file) ?? unmeasured,
@@ -189,18 +189,18 @@ export class ReplicaHost {
   async createWithContents(births: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
     const { store } = this.#parts;
     const { epoch, view, objectBytes } = where;
-    const underWay = births.flatMap(({ file }) => this.#bearing.get(file) ?? []);
+    const underWay = births.flatMap(({ file }) => this.#creating.get(file) ?? []);
     if (underWay.length > 0) await Promise.allSettled(underWay);
     const free = births.filter(({ file }) => this.#mayBear(file, view));
     // Because of this record, a replica that is created anew after a loss of power does not vote as if there had been
     // none: so no sync is needed. This includes backups beyond the majority, because the creating server has them
     // acknowledge later operations.
-    for (const { file } of births) this.#parts.holds(file);
+    for (const { file } of births) this.#parts.recordReplica(file);
     const storing =
       free.length === 0 ? Promise.resolve([]) : store.createWithContents(free, epoch, view, objectBytes);
-    for (const { file } of free) this.#bearing.set(file, storing);
+    for (const { file } of free) this.#creating.set(file, storing);
     const stored = await storing.finally(() => {
-      for (const { file } of free) this.#bearing.delete(file);
+      for (const { file } of free) this.#creating.delete(file);
     });
     const outcomes = new Map(free.map(({ file }, place) => [file, stored[place] ?? null]));
     return births.map(({ file, operations }) => {
@@ -213,8 +213,8 @@ export class ReplicaHost {
   }
 
   /** Resolves when no replica of the file is being created here with contents. */
-  async bearingEnded(file: FileId): Promise<void> {
-    const storing = this.#bearing.get(file);
+  async creationEnded(file: FileId): Promise<void> {
+    const storing = this.#creating.get(file);
     if (storing !== undefined) await Promise.allSettled([storing]);
   }
 
@@ -222,10 +222,10 @@ export class ReplicaHost {
    * The directory entry of a file that this process created exists: it may resume the epoch of the creation. To be
    * called once.
    */
-  named(file: FileId): void {
+  directoryEntryCreated(file: FileId): void {
     const { store, self, incarnation } = this.#parts;
     if (store.record(file) === null) return;
-    const place = { epoch: firstEpoch(self, incarnation), seq: BIRTH_LENGTH };
+    const place = { epoch: firstEpoch(self, incarnation), seq: CREATION_OPERATIONS };
     const driver = this.#drivers.get(file);
     if (driver === undefined) this.#ended.set(file, place);
     else driver.step({ kind: 'ended', place });
@@ -257,7 +257,7 @@ export class ReplicaHost {
   }
 
   #isBarred(file: FileId): boolean {
-    return this.#leaving.has(file) || this.#bearing.has(file);
+    return this.#leaving.has(file) || this.#creating.has(file);
   }
 
   create(file: FileId, view: View, objectBytes: number): ReplicaDriver {
@@ -403,7 +403,7 @@ export class ReplicaHost {
   #assertStaying(file: FileId): void {
     if (this.#leaving.has(file))
       throw new ServiceError('not-found', `The replica of file ${file} is being removed`);
-    if (this.#bearing.has(file))
+    if (this.#creating.has(file))
       throw new ServiceError('busy', `The replica of file ${file} is being created: retry`);
   }
 

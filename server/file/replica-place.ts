@@ -5,7 +5,7 @@ import { MalformedError } from '../../wire/bytes.ts';
 
 export const REPLICA_PLACE_CALL = 'replica-place';
 
-export interface ReplicaPlace {
+export interface RemoteReplica {
   readonly epoch: number;
   /** Including servers that are to become members. */
   readonly voters: readonly ServerId[];
@@ -21,11 +21,11 @@ export function servePlace(payload: Uint8Array, record: (file: FileId) => Replic
     throw new MalformedError("The file number is missing in a call for a replica's place");
   const found = record(file);
   const place = found === null ? null : { epoch: found.installed.counter, voters: viewVoters(found.view) };
-  return Buffer.from(JSON.stringify(place satisfies ReplicaPlace | null));
+  return Buffer.from(JSON.stringify(place satisfies RemoteReplica | null));
 }
 
 /** @returns null if that server has no replica of the file @throws MalformedError */
-export function decodePlace(payload: Uint8Array): ReplicaPlace | null {
+export function decodePlace(payload: Uint8Array): RemoteReplica | null {
   const place = parsed(payload);
   if (place === null) return null;
   const { epoch, voters } = place as { readonly epoch?: unknown; readonly voters?: unknown };
@@ -44,7 +44,7 @@ export function decodePlace(payload: Uint8Array): ReplicaPlace | null {
 export function isOutdatedBy(
   server: ServerId,
   { installed, promised }: ReplicaRecord,
-  there: ReplicaPlace,
+  there: RemoteReplica,
 ): boolean {
   if (there.epoch <= installed.counter || there.voters.includes(server)) return false;
   // A replica that promised the other's epoch, or a later one, is becoming a member by a change in progress.

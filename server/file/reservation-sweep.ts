@@ -28,7 +28,7 @@ export interface ReservationSweepParts {
   settle(file: FileId, timeoutMs: number): Promise<FileState>;
 }
 
-export interface SettledInVain {
+export interface Unsettleable {
   readonly file: FileId;
   readonly reason: string;
 }
@@ -95,7 +95,7 @@ export class ReservationSweep {
   }
 
   /** Files that the catalog counts with more than their size although they were settled, for `leasehold check`. */
-  get inVain(): readonly SettledInVain[] {
+  get unsettleable(): readonly Unsettleable[] {
     return [...this.#settled].flatMap(([file, { reason }]) =>
       reason === null ? [] : [{ file: file as FileId, reason }],
     );

@@ -11,7 +11,7 @@ import type { Counter } from '../telemetry/metrics.ts';
 import type { Traffic } from '../telemetry/traffic.ts';
 import { CREATED_WITH_CONTENTS } from './creation-outcome.ts';
 import { type FileNumbers, isRefused } from './file-numbers.ts';
-import { birthOperations } from './file-with-contents.ts';
+import { creationOperations } from './file-with-contents.ts';
 import type { FirstContents } from './first-contents.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
@@ -31,7 +31,7 @@ export interface WholeFilesParts {
   readonly contents: Pick<FirstContents, 'store'>;
   readonly numbers: Pick<FileNumbers, 'reserve' | 'take'>;
   readonly settings: Pick<StorageSettings, 'ofVolume'>;
-  readonly host: Pick<ReplicaHost, 'named'>;
+  readonly host: Pick<ReplicaHost, 'directoryEntryCreated'>;
   readonly traffic: Pick<Traffic, 'countWrite'>;
   readonly outcomes: Counter;
   /** Whether all servers are known to know the command that creates the directory entries. */
@@ -80,7 +80,7 @@ export class WholeFiles {
     if (number === null) return null;
     const { inode, members } = number;
     const modifiedNs = clock.wallNs();
-    const replica = { file: inode as FileId, operations: birthOperations(bytes, modifiedNs) };
+    const replica = { file: inode as FileId, operations: creationOperations(bytes, modifiedNs) };
     const stored = await contents.store({ members, objectBytes, replicas: [replica], synced: true });
     if (stored[0] !== null) {
       this.#parts.outcomes.add(1, { outcome: 'unborn' });
@@ -93,7 +93,7 @@ export class WholeFiles {
   }
 
   named(inode: number): void {
-    this.#parts.host.named(inode as FileId);
+    this.#parts.host.directoryEntryCreated(inode as FileId);
     this.#parts.outcomes.add(1, { outcome: 'born' });
     this.#parts.traffic.countWrite();
   }

@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestListener } from 'node:http';
 import { constants as zlib } from 'node:zlib';
 import compress from '@fastify/compress';
 import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify';
-import type { Births } from '../file/create-with-contents.ts';
+import type { CreateWithContents } from '../file/create-with-contents.ts';
 import type { ReplicaCheck } from '../file/replica-check.ts';
 import type { WholeFiles } from '../file/whole-files.ts';
 import type { LateErrorReports } from '../live/late-errors.ts';
@@ -55,7 +55,7 @@ export interface AppOptions {
   readonly gateway: Gateway;
   readonly log: FastifyBaseLogger;
   readonly metrics: MetricsRegistry;
-  readonly creations?: Births;
+  readonly creations?: CreateWithContents;
   /** Absent: every file of REST is staged. */
   readonly wholeFiles?: WholeFiles;
   readonly named?: NamedLeases;

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { BIRTHS_BODY_BYTES_MAX, type NewFilesAnswer } from '../../wire/new-files.ts';
 import { NumbersRequest, type ReservedNumbers } from '../../wire/reserved-numbers.ts';
-import type { Births } from '../file/create-with-contents.ts';
+import type { CreateWithContents } from '../file/create-with-contents.ts';
 import { birthsOf } from '../requests/new-files-body.ts';
 import { bodyReader } from './body.ts';
 import { callOptionsOf, integerOf } from './input.ts';
@@ -10,7 +10,7 @@ import { WRITE } from './roles.ts';
 const numbersBody = bodyReader(NumbersRequest);
 
 /** `POST /v1/births` and `/v1/births/numbers`: small files with their contents, many in one request. */
-export function creationRoutes(app: FastifyInstance, births: Births): void {
+export function creationRoutes(app: FastifyInstance, births: CreateWithContents): void {
   app.post('/v1/births/numbers', WRITE, async (request): Promise<ReservedNumbers> => {
     return births.reserve(numbersBody(request));
   });

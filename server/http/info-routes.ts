@@ -7,7 +7,7 @@ import type { FileInfo, FileState } from '../../wire/http-api.ts';
 import { parseFilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { attributesWithState } from '../routing/live-attributes.ts';
-import type { FileStanding } from '../routing/service-interfaces.ts';
+import type { FileLeaseStatus } from '../routing/service-interfaces.ts';
 import { setFileHeaders } from './answers.ts';
 import { etagOf } from './conditions.ts';
 import { READ } from './roles.ts';
@@ -62,7 +62,7 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
   /** Null if no majority of the file's servers is reachable: the answer reports that. */
   async function askPrimary(
     holder: FileId,
-  ): Promise<{ readonly standing: FileStanding; readonly state: FileState } | null> {
+  ): Promise<{ readonly standing: FileLeaseStatus; readonly state: FileState } | null> {
     try {
       return { standing: await gateway.standing(holder), state: await gateway.state(holder) };
     } catch (error) {
@@ -71,7 +71,7 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
     }
   }
 
-  function replicasOf(standing: FileStanding, seq: number): readonly Replica[] {
+  function replicasOf(standing: FileLeaseStatus, seq: number): readonly Replica[] {
     const learners = standing.replicas.filter(({ role }) => role === 'learner').map(({ server }) => server);
     return [...viewVoters(standing.view), ...learners].map((server): Replica => {
       const status = standing.replicas.find((replica) => replica.server === server);

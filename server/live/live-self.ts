@@ -2,7 +2,7 @@ import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { LivePart, LiveReplica } from '../../wire/live-api.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
-import type { FileStanding } from '../routing/service-interfaces.ts';
+import type { FileLeaseStatus } from '../routing/service-interfaces.ts';
 import type { StatusOfMembership } from '../status/status-service.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { Traffic } from '../telemetry/traffic.ts';
@@ -22,7 +22,7 @@ export interface LiveSelfParts {
   nowMs(): number;
   isDiskFull(): boolean;
   failure(): string | null;
-  standing(file: FileId): FileStanding | null;
+  standing(file: FileId): FileLeaseStatus | null;
 }
 
 /** This server's report for the live view, cheap enough for several requests a second. */
@@ -45,7 +45,7 @@ export class OwnLiveReport {
       failure === null ? await this.#spaceNow() : { freeBytes: 0, totalBytes: 0 };
     const recoveringMs = Math.ceil(lease.recoveringMs());
     const inUse = host.all().filter(({ file }) => file !== CATALOG_CELL);
-    const primaries = inUse.filter(({ leads }) => leads).length;
+    const primaries = inUse.filter(({ isPrimary }) => isPrimary).length;
     return {
       server: self,
       life: events.life,

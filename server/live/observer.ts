@@ -33,7 +33,7 @@ interface HeardLease {
 export interface ObservedReplica {
   readonly file: FileId;
   readonly epoch: { readonly counter: number };
-  readonly isFirstLed: boolean;
+  readonly isFirstPrimary: boolean;
 }
 
 /** Turns what the drivers do into events for people. Nothing in the server waits for it or depends on it. */
@@ -134,13 +134,13 @@ export class Observer {
     if (state === 'out') events.add(EVENT_TEXTS.drained(self));
   }
 
-  #active({ file, epoch, isFirstLed }: ObservedReplica): void {
+  #active({ file, epoch, isFirstPrimary }: ObservedReplica): void {
     const { self, events, nowMs } = this.#parts;
     const sinceMs = this.#resetsSinceMs.get(file) ?? nowMs();
     this.#resetsSinceMs.delete(file);
     this.#led.set(file, epoch.counter);
     // Every new file gets a first primary: no event.
-    if (isFirstLed) return;
+    if (isFirstPrimary) return;
     const former = this.#held.get(file) ?? { kind: 'none' };
     events.add(EVENT_TEXTS.elected(self, file, epoch.counter, former, nowMs() - sinceMs));
   }

@@ -86,7 +86,7 @@ async function join(config: ServerConfig, url: string, parts: ClusterPlanParts):
     channelTo: (url) => machine.peerHttp(null, url, tls),
     accepts: (servers) => assertSameSettings(config, servers),
   });
-  if (folder.bornAt === null) folder.setBornAt(registered.bornAt as FileId);
+  if (folder.firstFileId === null) folder.setFirstFileId(registered.bornAt as FileId);
   const others = servers.servers.filter(({ id }) => id !== self);
   return { ...servers, servers: [...others, knownServerOf(registered)] };
 }

@@ -13,7 +13,7 @@ export interface Bootstrap {
   readonly catalogMembers: readonly ServerId[];
 }
 
-export interface CatalogPlace {
+export interface CatalogView {
   readonly number: number;
   readonly members: readonly ServerId[];
 }
@@ -52,7 +52,7 @@ export class KnownServers {
   readonly #parts: KnownServersParts;
   readonly #listeners = new Set<() => void>();
   #servers: readonly KnownServer[] = [];
-  #catalogView: CatalogPlace;
+  #catalogView: CatalogView;
   #moment: CatalogMoment = [0, 0];
   #written = '';
 
@@ -67,7 +67,7 @@ export class KnownServers {
   }
 
   /** The newest view of the catalog that this server knows. */
-  get catalogView(): CatalogPlace {
+  get catalogView(): CatalogView {
     return this.#catalogView;
   }
 
@@ -87,11 +87,7 @@ export class KnownServers {
   }
 
   /** @param catalogView null if unknown @param moment null if unknown; then the list counts as the newest */
-  take(
-    servers: readonly KnownServer[],
-    catalogView: CatalogPlace | null,
-    moment: CatalogMoment | null,
-  ): void {
+  take(servers: readonly KnownServer[], catalogView: CatalogView | null, moment: CatalogMoment | null): void {
     if (moment !== null) {
       const [epoch, seq] = this.#moment;
       if (moment[0] < epoch || (moment[0] === epoch && moment[1] < seq)) return;
@@ -122,7 +118,7 @@ export class KnownServers {
     return this.urls.has(server);
   }
 
-  #adopt(servers: readonly KnownServer[], catalogView: CatalogPlace | null): void {
+  #adopt(servers: readonly KnownServer[], catalogView: CatalogView | null): void {
     this.#servers = servers.map(({ id, url, zone, state }) => ({ id, url, zone, state }));
     const moved = catalogView !== null && catalogView.number > this.#catalogView.number;
     if (moved) this.#catalogView = catalogView;
@@ -212,7 +208,7 @@ export function isClusterServers(value: unknown): value is ClusterServers {
 export function catalogPlaceOf({
   catalogView,
   catalogMembers,
-}: Pick<ClusterServers, 'catalogView' | 'catalogMembers'>): CatalogPlace {
+}: Pick<ClusterServers, 'catalogView' | 'catalogMembers'>): CatalogView {
   return { number: catalogView, members: catalogMembers as readonly ServerId[] };
 }
 

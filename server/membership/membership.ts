@@ -16,7 +16,7 @@ import {
   decodePlace,
   encodePlaceRequest,
   REPLICA_PLACE_CALL,
-  type ReplicaPlace,
+  type RemoteReplica,
   servePlace,
 } from '../file/replica-place.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
@@ -86,8 +86,8 @@ export class Membership {
       log,
       known,
       space: () => store.space(),
-      bornAt: (file) => {
-        if (folder.bornAt === null) folder.setBornAt(file);
+      firstFileKnown: (file) => {
+        if (folder.firstFileId === null) folder.setFirstFileId(file);
       },
       replaced: () => parts.replaced(),
       command: (command) => gateway.command(command),
@@ -117,9 +117,9 @@ export class Membership {
         const view = parts.catalog.view();
         return view === null || view.joint !== undefined ? null : view.members;
       },
-      standings: async () => {
+      conditions: async () => {
         const { servers } = await gateway.queryCatalog({ kind: 'servers', counts: false });
-        return this.#steward.standings(servers);
+        return this.#steward.conditions(servers);
       },
       query: () => gateway.queryCatalog({ kind: 'voters' }),
       command: (command) => gateway.command(command),
@@ -199,7 +199,7 @@ export class Membership {
     return this.#antiEntropy.isAt(peer, file, position);
   }
 
-  async placeAt(peer: ServerId, file: FileId): Promise<ReplicaPlace | null> {
+  async placeAt(peer: ServerId, file: FileId): Promise<RemoteReplica | null> {
     return decodePlace(
       await this.#parts.transport.call(peer, REPLICA_PLACE_CALL, encodePlaceRequest(file), CALL_MS),
     );

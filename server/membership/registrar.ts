@@ -26,7 +26,7 @@ export interface RegistrarParts {
   readonly periodMs?: number;
   space(): Promise<StoreSpace>;
   /** Called with the first file id that no earlier disk of this server can have had. */
-  bornAt(file: FileId): void;
+  firstFileKnown(file: FileId): void;
   replaced(): void;
   command(command: RegisterCommand): Promise<CommandResults['server-register']>;
   query(query: ServersQuery): Promise<QueryResults['servers']>;
@@ -86,7 +86,7 @@ export class Registrar {
         ...(zone === null ? {} : { zone }),
       };
       ({ server: own } = await this.#parts.command(command));
-      this.#parts.bornAt(own.bornAt as FileId);
+      this.#parts.firstFileKnown(own.bornAt as FileId);
       this.#registered = true;
     }
     if (own?.state === 'out' && !this.#warned) {

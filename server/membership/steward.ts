@@ -12,7 +12,7 @@ import {
   type Holding,
   rebalancedMembers,
   rebalanceOf,
-  type ServerStanding,
+  type ServerCondition,
   wantedMembers,
 } from './wanted-members.ts';
 
@@ -120,8 +120,8 @@ export class Steward {
   async #look(): Promise<void> {
     const { servers } = await this.#parts.query({ kind: 'servers', counts: true });
     this.#parts.announce(servers);
-    const standings = this.standings(servers);
-    const leaving = standings.filter(({ state, gone }) => state !== 'in' || gone);
+    const conditions = this.conditions(servers);
+    const leaving = conditions.filter(({ state, gone }) => state !== 'in' || gone);
     const counts = new Map<string, number>(servers.map(({ id, replicas }) => [id, replicas ?? 0]));
     this.#left = leaving.reduce((sum, { id }) => sum + (counts.get(id) ?? 0), 0);
     let moved = 0;
@@ -129,14 +129,14 @@ export class Steward {
       if ((counts.get(id) ?? 0) > 0) moved += await this.#moveAll(this.#filesOn(id));
     }
     moved += await this.#moveAll(this.#planned(leaving));
-    moved += await this.#count(standings);
-    await this.#moveCatalog(standings);
-    if (moved === 0 && this.#left === 0) moved += await this.#rebalance(standings);
+    moved += await this.#count(conditions);
+    await this.#moveCatalog(conditions);
+    if (moved === 0 && this.#left === 0) moved += await this.#rebalance(conditions);
     if (moved === 0 && this.#left === 0 && this.#current.size === 0) this.#rest();
   }
 
   /** The servers' current states; a server is unreachable since this primary noticed it. */
-  standings(servers: readonly ServerInfo[]): ServerStanding[] {
+  conditions(servers: readonly ServerInfo[]): ServerCondition[] {
     const { replaceAfterMs, isConnected } = this.#parts;
     const nowMs = this.#parts.world.nowMs();
     const candidates = this.#parts.candidates(servers);
@@ -175,7 +175,7 @@ export class Steward {
   }
 
   /** Scans all files, if volumes or servers have changed since the last scan, or it was long ago. */
-  async #count(standings: readonly ServerStanding[]): Promise<number> {
+  async #count(standings: readonly ServerCondition[]): Promise<number> {
     const { volumes } = await this.#parts.query({ kind: 'volumes' });
     const states = standings.map(({ id, state, reachable }) => [id, state, reachable]);
     const now = JSON.stringify([volumes.map(({ name, replicas }) => [name, replicas]), states]);
@@ -207,7 +207,7 @@ export class Steward {
   }
 
   /** Files with a plan for new members that has been open for long. */
-  async *#planned(leaving: readonly ServerStanding[]): AsyncGenerator<PlacedFile> {
+  async *#planned(leaving: readonly ServerCondition[]): AsyncGenerator<PlacedFile> {
     const leave = new Set<string>(leaving.map(({ id }) => id));
     const found = new Map<number, SeenPlan>();
     const due: PlacedFile[] = [];
@@ -238,7 +238,7 @@ export class Steward {
         const file = next.value;
         // Queried again for each file: a scan takes long, and servers change meanwhile.
         const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
-        const members = wantedMembers(holdingOf(file), this.standings(servers), file.wanted);
+        const members = wantedMembers(holdingOf(file), this.conditions(servers), file.wanted);
         // Confirming the current members ends a planned change.
         if (isSame(members, file.members) && file.planned === undefined) continue;
         const outcome = await this.#move(file.inode as FileId, members);
@@ -278,7 +278,7 @@ export class Steward {
   }
 
   /** Moves the catalog away from servers that leave, and to the wanted number of servers if possible. */
-  async #moveCatalog(standings: readonly ServerStanding[]): Promise<void> {
+  async #moveCatalog(standings: readonly ServerCondition[]): Promise<void> {
     const members = this.#parts.catalogMembers();
     const inCount = standings.filter(({ state, gone }) => state === 'in' && !gone).length;
     const leaving = new Set(standings.flatMap(({ id, state }) => (state === 'in' ? [] : [id])));
@@ -304,7 +304,7 @@ export class Steward {
     }
   }
 
-  async #rebalance(standings: readonly ServerStanding[]): Promise<number> {
+  async #rebalance(standings: readonly ServerCondition[]): Promise<number> {
     const nowMs = this.#parts.world.nowMs();
     if (nowMs - this.#rebalancedMs < REBALANCE_PERIOD_MS) return 0;
     const move = rebalanceOf(standings, REBALANCE_THRESHOLD);

@@ -17,7 +17,7 @@ import { parseJsonObject } from '../../wire/json.ts';
 import { firstVoters } from '../named/name-voters.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
 import { Rounds } from '../process/rounds.ts';
-import type { ServerStanding } from './wanted-members.ts';
+import type { ServerCondition } from './wanted-members.ts';
 
 export const VOTERS_CALL = 'voters';
 const PERIOD_MS = 1_000;
@@ -38,7 +38,7 @@ export interface VotersKeeperParts {
   isCatalogPrimary(): boolean;
   /** Null during a change. */
   catalogMembers(): readonly ServerId[] | null;
-  standings(): Promise<readonly ServerStanding[]>;
+  conditions(): Promise<readonly ServerCondition[]>;
   /** As the catalog has it at some moment after the call. */
   query(): Promise<QueryResults['voters']>;
   command(command: CommandOf<'set-voters'>): Promise<unknown>;
@@ -116,7 +116,7 @@ export class VotersKeeper {
     driver.adoptVoters(view);
     if (driver.voters !== null)
       this.#count(change, view, self, driver.voters, driver.isSilent, driver.clockMs());
-    const standings = await this.#parts.standings();
+    const standings = await this.#parts.conditions();
     await this.#tell(change, view, standings);
     const next = change.next(view, this.#wanted(view, standings), this.#parts.world.nowMs());
     if (next === null || this.#change !== change) return;
@@ -136,7 +136,7 @@ export class VotersKeeper {
   }
 
   /** While voters change, all servers are asked repeatedly: a silent one takes part later. */
-  async #tell(change: VotersChange, view: VotersView, standings: readonly ServerStanding[]): Promise<void> {
+  async #tell(change: VotersChange, view: VotersView, standings: readonly ServerCondition[]): Promise<void> {
     const { self, call, log } = this.#parts;
     const payload = Buffer.from(JSON.stringify(view));
     const servers = new Set([...standings.map(({ id }) => id), ...votersAll(view)]);
@@ -177,7 +177,7 @@ export class VotersKeeper {
     }
   }
 
-  #wanted(view: VotersView, standings: readonly ServerStanding[]): VoterSet | null {
+  #wanted(view: VotersView, standings: readonly ServerCondition[]): VoterSet | null {
     const { founders, catalogMembers } = this.#parts;
     const present = standings.filter(({ state, gone }) => state !== 'out' && !gone);
     if (!present.every(({ id }) => this.#knowsViews(id))) return null;

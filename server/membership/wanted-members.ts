@@ -2,7 +2,7 @@ import type { ServerId } from '../../base/ids.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
 import { type Candidate, chooseServers, zoneOf } from '../process/placement.ts';
 
-export interface ServerStanding extends Candidate {
+export interface ServerCondition extends Candidate {
   readonly state: ServerState;
   /** Unreachable for so long that its replicas are to be replaced. */
   readonly gone: boolean;
@@ -24,7 +24,7 @@ export interface Holding {
  */
 export function wantedMembers(
   file: Holding,
-  servers: readonly ServerStanding[],
+  servers: readonly ServerCondition[],
   factor: number,
 ): readonly ServerId[] {
   const known = new Map(servers.map((server) => [server.id, server]));
@@ -80,7 +80,7 @@ export function catalogReplicasWanted({ first, now, inCount, stayingCount }: Cat
  */
 function trimmed(
   members: readonly ServerId[],
-  known: ReadonlyMap<ServerId, ServerStanding>,
+  known: ReadonlyMap<ServerId, ServerCondition>,
   count: number,
 ): readonly ServerId[] {
   let left = members;
@@ -116,7 +116,7 @@ export interface Rebalance {
 }
 
 /** From the fullest to the emptiest server, if they differ by more than `threshold` (a part of a disk); else null. */
-export function rebalanceOf(servers: readonly ServerStanding[], threshold: number): Rebalance | null {
+export function rebalanceOf(servers: readonly ServerCondition[], threshold: number): Rebalance | null {
   const usable = servers
     .filter(({ state, gone, reachable }) => state === 'in' && !gone && reachable)
     .flatMap((server) => {
@@ -139,7 +139,7 @@ export function rebalanceOf(servers: readonly ServerStanding[], threshold: numbe
  */
 export function rebalancedMembers(
   file: Holding,
-  servers: readonly ServerStanding[],
+  servers: readonly ServerCondition[],
   { from, to }: Rebalance,
 ): readonly ServerId[] | null {
   if (!file.members.includes(from) || file.members.includes(to)) return null;

@@ -10,8 +10,8 @@ const CALL_MS = 2_000;
 /** How often a server checks its disk, and repeats the notification while it is full. */
 const REPEAT_MS = 1_000;
 /** A notification is valid for this time. */
-const BELIEVED_MS = 5 * REPEAT_MS;
-const HAS_ROOM = 0;
+const VALID_MS = 5 * REPEAT_MS;
+const HAS_SPACE = 0;
 const IS_FULL = 1;
 
 export interface FullDisksParts {
@@ -49,10 +49,10 @@ export class FullDisks {
   /** @throws MalformedError */
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
     const [said] = payload;
-    if (payload.length !== 1 || (said !== HAS_ROOM && said !== IS_FULL)) {
+    if (payload.length !== 1 || (said !== HAS_SPACE && said !== IS_FULL)) {
       throw new MalformedError(`Invalid disk state ${said}`);
     }
-    if (said === IS_FULL) this.#untilMs.set(from, this.#parts.world.nowMs() + BELIEVED_MS);
+    if (said === IS_FULL) this.#untilMs.set(from, this.#parts.world.nowMs() + VALID_MS);
     else this.#untilMs.delete(from);
     return new Uint8Array(0);
   }
@@ -95,7 +95,7 @@ export class FullDisks {
     const { peers, isConnected, call, log } = this.#parts;
     for (const peer of peers()) {
       if (!isConnected(peer)) continue;
-      call(peer, DISK_CALL, Uint8Array.of(isLow ? IS_FULL : HAS_ROOM), CALL_MS).catch((error: unknown) => {
+      call(peer, DISK_CALL, Uint8Array.of(isLow ? IS_FULL : HAS_SPACE), CALL_MS).catch((error: unknown) => {
         log.debug({ peer, err: error }, "cannot report the disk's state to a server");
       });
     }

@@ -47,9 +47,9 @@ import { type Call, type CallOptions, Router } from './router.ts';
 import type {
   ChangeRequest,
   CopyPiece,
+  FileLeaseStatus,
   FileLocated,
   FileRead,
-  FileStanding,
   Hole,
   Services,
 } from './service-interfaces.ts';
@@ -609,13 +609,13 @@ export class Gateway {
   }
 
   /** The file's lease and replicas as its primary sees them; a file without a primary gets one. */
-  async standing(file: FileId, options: CallOptions = {}): Promise<FileStanding> {
+  async standing(file: FileId, options: CallOptions = {}): Promise<FileLeaseStatus> {
     return this.#fileCall(
       file,
       `ask for the replicas of file ${file}`,
       async () => {
-        const { primary } = await this.services.files.lead(file);
-        const standing = this.services.files.standing(file);
+        const { primary } = await this.services.files.becomePrimary(file);
+        const standing = this.services.files.leaseStatus(file);
         if (standing?.role === 'primary') return standing;
         throw new ServiceError('not-primary', `The primary of file ${file} has just changed`, { primary });
       },

@@ -10,7 +10,7 @@ const LISTING_PARALLEL = 16;
 /** Time-out for all primaries of one listing together. */
 const LISTING_MERGE_MS = 1000;
 
-interface Told {
+interface AnsweredAttributes {
   readonly attributes: Attributes;
   readonly entries: readonly { readonly attributes: Attributes }[];
 }
@@ -18,7 +18,7 @@ interface Told {
 export type AskState = (file: FileId, timeoutMs?: number) => Promise<FileState>;
 
 /** Replaces the catalog's attributes of live files in an answer by those of their primaries. */
-export async function withLiveStates<Result extends Partial<Told>>(
+export async function withLiveStates<Result extends Partial<AnsweredAttributes>>(
   result: Result,
   ask: AskState,
   world: World,

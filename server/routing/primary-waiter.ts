@@ -53,7 +53,7 @@ export class PrimaryWaiter {
     driver: ReplicaDriver,
     subject: string,
     competes: boolean,
-    isEnough: () => boolean = () => driver.leads,
+    isEnough: () => boolean = () => driver.isPrimary,
   ): Promise<void> {
     const { self, lease, clock, operationTimeoutMs, isConnected } = this.#parts;
     const deadlineMs = clock.nowMs() + operationTimeoutMs;

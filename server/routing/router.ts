@@ -126,7 +126,7 @@ export class Router {
 
   /** As far as this server knows; sends no request. */
   whereabouts(file: FileId): Whereabouts {
-    const standing = this.#services.files.standing(file);
+    const standing = this.#services.files.leaseStatus(file);
     const members = standing?.view.members ?? this.#members.peek(file) ?? [];
     const role = standing?.role ?? (members.includes(this.#self) ? 'backup' : 'none');
     if (standing !== null && standing.primary !== null) {
@@ -259,7 +259,7 @@ export class Router {
 
   #knownMembers(cell: CellId): readonly ServerId[] {
     if (cell === CATALOG_CELL) return this.#services.catalog.status().members;
-    const standing = this.#services.files.standing(cell);
+    const standing = this.#services.files.leaseStatus(cell);
     if (standing !== null && standing.view.members.length > 0) return standing.view.members;
     return this.#members.get(cell) ?? [];
   }

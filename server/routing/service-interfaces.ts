@@ -41,13 +41,13 @@ import type {
 } from '../../wire/lock-api.ts';
 
 /** The creating server of files that commands create: gets each by `making`, then by one of the others. */
-export interface Maker {
+export interface CreationListener {
   /** The file will exist once a majority has the command. */
-  making(attributes: Attributes): void;
+  creating(attributes: Attributes): void;
   /** It exists, and no client knows of it yet. */
-  made(attributes: Attributes): void;
+  created(attributes: Attributes): void;
   /** It does not exist, or that is unknown. */
-  unmade(attributes: Attributes): void;
+  notCreated(attributes: Attributes): void;
 }
 
 /**
@@ -62,7 +62,7 @@ export interface CatalogService {
    * replicas) then also survives a loss of power of all servers.
    * @param maker called before that if this very call creates a file
    */
-  execute(request: CommandRequest, maker?: Maker): Promise<CommandResults[Command['kind']]>;
+  execute(request: CommandRequest, maker?: CreationListener): Promise<CommandResults[Command['kind']]>;
   /**
    * Answers from committed state, with the catalog's attributes of live files.
    * @param exact recall the directory first, if it is delegated to a client
@@ -88,7 +88,7 @@ export interface CatalogService {
   changeMembers(members: readonly ServerId[]): Promise<View>;
 }
 
-export interface FileStanding {
+export interface FileLeaseStatus {
   readonly view: View;
   readonly primary: ServerId | null;
   readonly epoch: number;
@@ -131,7 +131,7 @@ export interface ChangeRequest extends RequestId {
 }
 
 /** Contents of files. This server becomes primary if a call needs that and there is none. */
-export interface FileService extends Maker {
+export interface FileService extends CreationListener {
   /**
    * Shorter than `length` at the end of the file. All bytes are of one state.
    * @param asOf contents of another version are refused with `precondition-failed`
@@ -187,7 +187,7 @@ export interface FileService extends Maker {
   settle(file: FileId): Promise<FileState>;
   state(file: FileId): Promise<FileState>;
   /** As `state`, from the primary: this server becomes it if there is none. */
-  lead(file: FileId): Promise<FileState>;
+  becomePrimary(file: FileId): Promise<FileState>;
   /**
    * Moves the file's replicas to `members`: new ones fetch the contents first, then a joint view makes the transition.
    * Resolves with the final view; at once if the members are these already. The next primary completes an unfinished
@@ -203,7 +203,7 @@ export interface FileService extends Maker {
   renewLocks(file: FileId, body: LockClaim, holder: string | null): Promise<LockRenewal>;
   locks(file: FileId): Promise<LockList>;
   /** Known without a request; loads nothing. Null if this server has no replica of the file. */
-  standing(file: FileId): FileStanding | null;
+  leaseStatus(file: FileId): FileLeaseStatus | null;
 }
 
 export interface StatusService {

@@ -66,7 +66,7 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
       ]);
       for (const driver of host.all()) {
         if (driver.file === CATALOG_CELL) continue;
-        const role = driver.leads ? 'primary' : 'backup';
+        const role = driver.isPrimary ? 'primary' : 'backup';
         roles.set(role, (roles.get(role) ?? 0) + 1);
       }
       return [...roles].map(([role, count]): [Labels, number] => [{ role }, count]);

@@ -92,7 +92,7 @@ export class LocalStatusService implements StatusService {
   /** Connected members of the catalog that do not catch up; known to its primary. */
   #catalogBehind(): ServerId[] {
     const driver = this.#parts.host.loaded(CATALOG_CELL);
-    if (driver?.leads !== true) return [];
+    if (driver?.isPrimary !== true) return [];
     return driver
       .peers((server) => this.isConnected(server))
       .filter((peer) => peer.state === 'catching-up' && isMissed(peer))
@@ -108,7 +108,7 @@ export class LocalStatusService implements StatusService {
   }
 
   #primaries(): ReplicaDriver[] {
-    return this.#files().filter((driver) => driver.leads);
+    return this.#files().filter((driver) => driver.isPrimary);
   }
 
   async self(): Promise<ServerStatus> {

@@ -8,7 +8,7 @@ import { joinedInPlace, rangeOf } from './buffers.ts';
 import type { DirectWrites } from './direct-writes.ts';
 import { errorCode } from './failures.ts';
 import { type FileOps, readFully, writeFully } from './file-ops.ts';
-import { PromptWrites } from './prompt-writes.ts';
+import { SynchronousWrites } from './prompt-writes.ts';
 import { SharedFlush } from './shared-flush.ts';
 
 /** Bytes in one system call: enough to be cheap, and few enough not to occupy a thread for long. */
@@ -198,7 +198,7 @@ export class Containers {
   readonly #folder: string;
   readonly #ops: FileOps;
   readonly #direct: DirectWrites;
-  readonly #prompt: PromptWrites;
+  readonly #prompt: SynchronousWrites;
   readonly #entries = new Map<FileId, Entry>();
   /** Neither used nor being closed, the least recently used first: thousands may be in use or closing. */
   readonly #idle = new Map<FileId, Entry>();
@@ -216,7 +216,7 @@ export class Containers {
     this.#folder = folder;
     this.#ops = ops;
     this.#direct = direct;
-    this.#prompt = new PromptWrites(ops, nowMs);
+    this.#prompt = new SynchronousWrites(ops, nowMs);
     this.#onFailure = onFailure;
   }
 

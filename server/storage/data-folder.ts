@@ -207,13 +207,13 @@ export class DataFolder {
   }
 
   /** Files from this id on are newer than this folder: a replica created here replaces none. Null until `setBornAt`. */
-  get bornAt(): number | null {
+  get firstFileId(): number | null {
     return this.#meta.bornAt;
   }
 
   /** Records durably, once, the smallest id that the catalog had not assigned when this folder was new. */
-  setBornAt(file: FileId): void {
-    assert(this.#meta.bornAt === null, 'A folder is born once');
+  setFirstFileId(file: FileId): void {
+    assert(this.#meta.bornAt === null, 'The first file id is set once');
     this.#meta = { ...this.#meta, bornAt: file };
     writeMeta(this.path, this.#meta);
   }
@@ -230,7 +230,7 @@ export class DataFolder {
    * Records durably that a replica of the file may be here. If an unsynced replica is lost with the power, its
    * successor does not vote as if there had been none.
    */
-  holds(file: FileId): void {
+  recordReplica(file: FileId): void {
     if (file < this.#meta.heldBelow) return;
     this.#meta = { ...this.#meta, heldBelow: file + HELD_AHEAD };
     writeMeta(this.path, this.#meta);

@@ -50,11 +50,11 @@ export interface DiskStoreOptions {
   readonly failed?: (reason: string) => void;
   readonly directWrites?: DirectWritesOptions;
   /** Absent if damaged objects are not fetched from other servers. */
-  readonly mender?: Mender;
+  readonly mender?: ObjectRepair;
 }
 
 /** Fetches a damaged object's bytes, which the store checks. @returns null if no reachable server has this version */
-export type Mender = (file: FileId, entry: ObjectEntry) => Promise<Uint8Array | null>;
+export type ObjectRepair = (file: FileId, entry: ObjectEntry) => Promise<Uint8Array | null>;
 
 /**
  * Replicas in a data folder: an index in SQLite, and one container file per replica. Overwriting an object writes it to
@@ -68,14 +68,14 @@ export class DiskStore implements FileStore {
   readonly #parts: StoreParts;
   readonly #reader: ObjectReader;
   readonly #files = new RecentMap<FileId, ReplicaFile>();
-  readonly #unborn = new Set<FileId>();
+  readonly #uncommitted = new Set<FileId>();
   readonly #arriving: ArrivingFiles;
   /** Space that contents must not take. */
   readonly reserve: DiskReserve;
   readonly #failure: FailureState;
   readonly #mark: DatabaseMark;
   #recovery: RecoveryReport = { filesChecked: 0, rolledBack: [] };
-  readonly #mender: Mender;
+  readonly #mender: ObjectRepair;
   #closed = false;
   /** Release what is pinned for processes that read this disk directly. */
   readonly #holds = new Set<() => void>();
@@ -88,7 +88,7 @@ export class DiskStore implements FileStore {
     direct: DirectWrites,
     failure: FailureState,
     mark: DatabaseMark,
-    mender: Mender,
+    mender: ObjectRepair,
   ) {
     this.#folder = folder;
     this.#mender = mender;
@@ -181,7 +181,7 @@ export class DiskStore implements FileStore {
 
   list(after: FileId, countMax: number): FileId[] {
     this.#check();
-    const unborn = [...this.#unborn].filter((file) => file > after);
+    const unborn = [...this.#uncommitted].filter((file) => file > after);
     const files = new Set([...this.#index.list(after, countMax + this.#removedCount()), ...unborn]);
     return [...files]
       .filter((file) => this.#files.get(file)?.removed !== true)
@@ -210,7 +210,7 @@ export class DiskStore implements FileStore {
       this.#parts,
       true,
     );
-    this.#unborn.add(file);
+    this.#uncommitted.add(file);
     this.#keep(made);
     made.submitOwn({ kind: 'create' });
   }
@@ -233,14 +233,14 @@ export class DiskStore implements FileStore {
           this.#parts,
           true,
         );
-        this.#unborn.add(file);
+        this.#uncommitted.add(file);
         this.#keep(replica);
         return replica.submit({ kind: 'bear', epoch, operations, gate }).then(
           () => null,
           async (error: unknown) => {
             gate.leave();
             await this.#containers.unlink(file).catch((cause: unknown) => this.#failure.set(cause));
-            this.#unborn.delete(file);
+            this.#uncommitted.delete(file);
             this.#files.delete(file);
             return error as Error;
           },
@@ -417,7 +417,7 @@ export class DiskStore implements FileStore {
     const replica = this.#find(file);
     if (replica === null) return;
     await replica.submit({ kind: 'remove' });
-    this.#unborn.delete(file);
+    this.#uncommitted.delete(file);
     this.#files.delete(file);
   }
 
@@ -505,7 +505,7 @@ export class DiskStore implements FileStore {
   }
 
   #onIdle(replica: ReplicaFile): void {
-    if (!replica.unborn) this.#unborn.delete(replica.id);
+    if (!replica.isUncommitted) this.#uncommitted.delete(replica.id);
     if (this.#allIdle !== null && this.#isIdle()) this.#allIdle();
   }
 
@@ -561,7 +561,7 @@ export class DiskStore implements FileStore {
   }
 }
 
-const unmended: Mender = async () => null;
+const unmended: ObjectRepair = async () => null;
 
 function spaceOf({ bsize, blocks, bavail }: fs.StatsFs): StoreSpace {
   return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };

@@ -13,7 +13,7 @@ interface Run {
 }
 
 /** To create a small file takes the system ten microseconds, and the thread pool thirty times as long to wake up. */
-export class PromptWrites {
+export class SynchronousWrites {
   readonly #ops: Pick<FileOps, 'writeNow'>;
   readonly #nowMs: () => number;
   #leftUntilMs = -Infinity;

@@ -31,7 +31,7 @@ import { fetchedUnlike, type Mend, type RowChange, rowsOf } from './object-rows.
 import { ObjectWriter } from './object-writer.ts';
 import {
   type ApplyItem,
-  type BearItem,
+  type CreationItem,
   type InstallItem,
   type Item,
   type ItemRequest,
@@ -79,7 +79,7 @@ export class ReplicaFile {
   /** Removed or being removed: the store does not return it any more. */
   removed = false;
   /** Created in memory and not in the index yet. */
-  unborn: boolean;
+  isUncommitted: boolean;
   readonly #queue: ReplicaQueue;
   readonly #slots: ReplicaSlots;
   readonly #writer: ObjectWriter;
@@ -96,7 +96,7 @@ export class ReplicaFile {
     this.state = state;
     this.objectBytes = state.attributes.objectBytes;
     this.#parts = parts;
-    this.unborn = unborn;
+    this.isUncommitted = unborn;
     const { world, index, containers, mend } = parts;
     const idle = () => parts.idle(this);
     this.#queue = new ReplicaQueue({
@@ -116,7 +116,7 @@ export class ReplicaFile {
 
   /** Only the store's table refers to this object: it may be dropped and loaded again. */
   get evictable(): boolean {
-    return this.idle && !this.unborn && !this.removed && this.#staged.size === 0;
+    return this.idle && !this.isUncommitted && !this.removed && this.#staged.size === 0;
   }
 
   get idle(): boolean {
@@ -234,7 +234,7 @@ export class ReplicaFile {
     await this.#commit(next, [], () => {
       if (stamps) this.#generations.forgetAll();
       // An earlier replica's container may still be there, for its borrowers.
-      if (this.unborn) index.forgetRemoved(this.id);
+      if (this.isUncommitted) index.forgetRemoved(this.id);
     });
     if (stamps) this.#installed(NO_PLAN, 0);
     // Only promises wait for the sync, not the next batch.
@@ -246,8 +246,8 @@ export class ReplicaFile {
   }
 
   /** Creates a replica with its first operations, in one transaction; a loss of power takes at most the operations. */
-  async #createWithContents({ epoch, operations, gate }: BearItem): Promise<void> {
-    assert(this.unborn, 'Only what is new is borne');
+  async #createWithContents({ epoch, operations, gate }: CreationItem): Promise<void> {
+    assert(this.isUncommitted, 'Only what is new is borne');
     const { state } = this;
     const promised = { ...state, record: { ...state.record, promised: epoch } };
     this.state = fileStateInstall(promised, epoch, 0, NO_SESSIONS, null, this.#parts.start);
@@ -510,7 +510,7 @@ export class ReplicaFile {
       this.removed = false;
       throw error;
     }
-    this.unborn = false;
+    this.isUncommitted = false;
     // The container is unlinked only once the index durably lacks the file.
     await this.#syncOrFail(index.flush());
     // Borrowers need its container: the last of them removes it.
@@ -539,7 +539,7 @@ export class ReplicaFile {
       change();
       this.#parts.index.putFile(this.id, next);
     });
-    this.unborn = false;
+    this.isUncommitted = false;
     this.state = next;
     this.#digests.follow(changes);
     this.#storedBytes.follow(changes);

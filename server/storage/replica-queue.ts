@@ -38,7 +38,7 @@ export interface InstallItem extends Waiter {
   readonly base: FileDescription | FileDifference | null;
 }
 
-export interface BearItem extends Waiter {
+export interface CreationItem extends Waiter {
   readonly kind: 'bear';
   readonly epoch: Epoch;
   readonly operations: readonly FileOperation[];
@@ -47,7 +47,7 @@ export interface BearItem extends Waiter {
 
 export type Item =
   | ApplyItem
-  | BearItem
+  | CreationItem
   | StageItem
   | InstallItem
   | (Waiter & { readonly kind: 'repair'; readonly object: FetchedObject })

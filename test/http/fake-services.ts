@@ -17,8 +17,8 @@ import { buildApp } from '../../server/http/app.ts';
 import { Gateway } from '../../server/routing/gateway.ts';
 import type {
   CatalogService,
+  FileLeaseStatus,
   FileService,
-  FileStanding,
   StatusService,
 } from '../../server/routing/service-interfaces.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
@@ -437,16 +437,16 @@ export class FakeCluster {
         return state;
       },
       state: async (file) => this.#state(file, await open('state', file)),
-      making: () => undefined,
-      made: () => undefined,
-      unmade: () => undefined,
-      lead: async (file) => this.#state(file, await open('lead', file)),
+      creating: () => undefined,
+      created: () => undefined,
+      notCreated: () => undefined,
+      becomePrimary: async (file) => this.#state(file, await open('lead', file)),
       seal: async (file) => ({ ...this.#state(file, await open('seal', file)), sealed: true }),
       changeMembers: async (file, members) => {
         await open('change-members', file);
         return { number: 2, members };
       },
-      standing: (file): FileStanding | null => {
+      leaseStatus: (file): FileLeaseStatus | null => {
         const found = this.files.get(file);
         if (found === undefined) return null;
         const members = membersOf(file) as readonly ServerId[];

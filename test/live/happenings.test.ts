@@ -35,7 +35,11 @@ function world() {
   return { time, away, happenings, observer, texts };
 }
 
-const replica = (counter: number, isFirstLed = false) => ({ file: FILE, epoch: { counter }, isFirstLed });
+const replica = (counter: number, isFirstPrimary = false) => ({
+  file: FILE,
+  epoch: { counter },
+  isFirstPrimary,
+});
 
 describe('what a server tells of itself', () => {
   test('a primary is elected after the lease of the one before has ended', () => {
@@ -126,7 +130,11 @@ describe('what a server tells of itself', () => {
   test('ten thousand of a kind are a few, and one sentence for the rest', () => {
     const { time, observer, happenings } = world();
     for (let file = 1; file <= 10_000; file++) {
-      observer.marked({ file: file as FileId, epoch: { counter: 2 }, isFirstLed: false }, 'active', '2@s2');
+      observer.marked(
+        { file: file as FileId, epoch: { counter: 2 }, isFirstPrimary: false },
+        'active',
+        '2@s2',
+      );
     }
     assert.equal(happenings.last, 6);
     time.nowMs += 1_000;

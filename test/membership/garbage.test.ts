@@ -8,7 +8,7 @@ import type { Position } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import { Garbage, type GarbageParts } from '../../server/file/garbage.ts';
-import type { ReplicaPlace } from '../../server/file/replica-place.ts';
+import type { RemoteReplica } from '../../server/file/replica-place.ts';
 import type { PlacedFile } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
@@ -33,9 +33,9 @@ class World {
   nowMs = 0;
   readonly garbage: Garbage;
 
-  driver = { idle: true, leads: false, orders: false };
+  driver = { idle: true, isPrimary: false, orders: false };
   /** Where the others' replicas are. */
-  places = new Map<string, ReplicaPlace>();
+  places = new Map<string, RemoteReplica>();
   /** The epoch that the replica here promised, and to whom; the one that is installed where it is null. */
   promised: readonly [counter: number, server: string] | null = null;
   /** Its replicas never installed an epoch. */
@@ -77,7 +77,7 @@ class World {
       lease: { close: () => undefined },
       // Its own pace is off: the test takes each round.
       graceMs,
-      isRoomShort: () => this.isRoomShort,
+      isSpaceShort: () => this.isRoomShort,
       nowNs: () => 0n,
       nowMs: () => this.nowMs,
       isCatalogPrimary: () => this.orphans !== null,
@@ -95,7 +95,7 @@ class World {
         if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
         return this.whole.has(server);
       },
-      placeAt: async (server: ServerId) => {
+      replicaAt: async (server: ServerId) => {
         if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
         return this.places.get(server) ?? null;
       },
@@ -174,7 +174,7 @@ test('a file whose members changed without the knowledge of the catalog is opene
   assert.deepEqual(world.opened, [2], 'One that cannot be opened delays none behind it');
   world.failing.clear();
   world.loaded.add(2);
-  world.driver = { idle: true, leads: true, orders: false };
+  world.driver = { idle: true, isPrimary: true, orders: false };
   await world.garbage.run();
   assert.deepEqual(world.opened, [2, 1], 'Who leads a file reports its members without being asked');
   world.placed = [1, 2].map((inode) => ({ ...place, inode, view: 3 }));
@@ -222,7 +222,7 @@ test('it stays while it is in use, while members change, and where it is a membe
 });
 
 /** Says of these servers that they are in an epoch whose voters are s2, s3 and s4, or others. */
-function placesAt(epoch: number, servers: string, voters = 's2 s3 s4'): Map<string, ReplicaPlace> {
+function placesAt(epoch: number, servers: string, voters = 's2 s3 s4'): Map<string, RemoteReplica> {
   const place = { epoch, voters: voters.split(' ') as ServerId[] };
   return new Map(servers.split(' ').map((server) => [server, place]));
 }
@@ -245,7 +245,7 @@ test('one of a change of members that broke off goes once a majority is in a lat
     ['an earlier member alone', placesAt(2, 's3')],
     ['the epoch of the change may still commit it', placesAt(1, 's2 s3 s4')],
     ['the change was committed', placesAt(2, 's2 s3 s4', 's1 s2 s3 s4')],
-    ['they have no replicas', new Map<string, ReplicaPlace>()],
+    ['they have no replicas', new Map<string, RemoteReplica>()],
   ] as const) {
     const world = joining();
     world.places = new Map(places);
@@ -284,10 +284,10 @@ test('one of a change that broke off keeps the lease of its file from others for
 
 test('one that is asked for its file goes while it is in use, unless something of it is under way', async () => {
   for (const [driver, removed] of [
-    [{ idle: true, leads: false, orders: false }, [1]],
-    [{ idle: false, leads: false, orders: false }, []],
-    [{ idle: true, leads: true, orders: true }, []],
-    [{ idle: true, leads: false, orders: true }, []],
+    [{ idle: true, isPrimary: false, orders: false }, [1]],
+    [{ idle: false, isPrimary: false, orders: false }, []],
+    [{ idle: true, isPrimary: true, orders: true }, []],
+    [{ idle: true, isPrimary: false, orders: true }, []],
   ] as const) {
     const world = new World(viewOf(1, 's1', 's2', 's3'));
     world.place(3, ['s2', 's3', 's4']);

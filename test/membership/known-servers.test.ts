@@ -170,7 +170,7 @@ test('a server registers once, and again only where the catalog has it wrong', a
       periodMs: 5,
     },
     space: async () => room,
-    bornAt: (file: FileId) => void born.push(file),
+    firstFileKnown: (file: FileId) => void born.push(file),
     replaced: () => assert.fail('It was not replaced'),
     command: async (command) => {
       commands.push(command);

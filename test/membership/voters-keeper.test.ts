@@ -5,7 +5,7 @@ import type { ServerId } from '../../base/ids.ts';
 import { VOTERS_VERSION } from '../../catalog/versions.ts';
 import { type VotersView, votersJointMs } from '../../lease/voters.ts';
 import { VOTERS_CALL, VotersKeeper } from '../../server/membership/voters-keeper.ts';
-import type { ServerStanding } from '../../server/membership/wanted-members.ts';
+import type { ServerCondition } from '../../server/membership/wanted-members.ts';
 import { firstVoters } from '../../server/named/name-voters.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
@@ -57,7 +57,7 @@ class Cluster {
       world: { ...systemWorld, nowMs: () => this.nowMs },
       isCatalogPrimary: () => self === this.primary,
       catalogMembers: () => this.catalog,
-      standings: async () => ALL.map((id) => this.#standing(id)),
+      conditions: async () => ALL.map((id) => this.#standing(id)),
       query: async () => ({ view: this.view as never }),
       command: async ({ view }) => {
         assert.equal(view.number, (this.view?.number ?? 1) + 1);
@@ -83,7 +83,7 @@ class Cluster {
     return ALL.map((id) => this.drivers.get(id)?.voters?.number);
   }
 
-  #standing(id: ServerId): ServerStanding {
+  #standing(id: ServerId): ServerCondition {
     const space = { freeBytes: 1, totalBytes: 2 };
     const gone = this.gone.has(id);
     const state = this.draining.has(id) ? 'draining' : 'in';

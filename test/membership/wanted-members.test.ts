@@ -3,7 +3,7 @@ import type { ServerId } from '../../base/ids.ts';
 import {
   rebalancedMembers,
   rebalanceOf,
-  type ServerStanding,
+  type ServerCondition,
   wantedMembers,
 } from '../../server/membership/wanted-members.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
@@ -16,9 +16,9 @@ const MIB = 2 ** 20;
  * `away a`, `gone a`, `well a` change them. `file a b c wants 3` answers the members, `-` where they stay.
  */
 function start(): Handler {
-  const servers = new Map<string, ServerStanding>();
-  const change = (ids: readonly string[], what: Partial<ServerStanding>): string => {
-    for (const id of ids) servers.set(id, { ...(servers.get(id) as ServerStanding), ...what });
+  const servers = new Map<string, ServerCondition>();
+  const change = (ids: readonly string[], what: Partial<ServerCondition>): string => {
+    for (const id of ids) servers.set(id, { ...(servers.get(id) as ServerCondition), ...what });
     return '';
   };
   const state = (ids: readonly string[], to: ServerState) => change(ids, { state: to });

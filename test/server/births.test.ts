@@ -7,10 +7,10 @@ import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
 import type { Epoch } from '../../replica/epoch.ts';
-import { Births, type BirthsParts } from '../../server/file/create-with-contents.ts';
-import { BIRTH_CALL, decodeBirthCall, SPARE_CALL } from '../../server/file/creation-call.ts';
+import { CreateWithContents, type CreateWithContentsParts } from '../../server/file/create-with-contents.ts';
+import { BACKUP_CREATE_CALL, CREATE_CALL, decodeCreateCall } from '../../server/file/creation-call.ts';
 import { FileNumbers, type FileNumbersParts } from '../../server/file/file-numbers.ts';
-import { isBirthAlone } from '../../server/file/file-with-contents.ts';
+import { isOnlyCreated } from '../../server/file/file-with-contents.ts';
 import { FirstContents } from '../../server/file/first-contents.ts';
 import { Garbage } from '../../server/file/garbage.ts';
 import { StorageSettings } from '../../server/file/storage-settings.ts';
@@ -147,7 +147,7 @@ function bearerOf(
   cluster: SmallCluster,
   answer: () => Promise<Uint8Array>,
   isClosed = false,
-  placed: Pick<BirthsParts, 'isOutdated'> & Pick<FileNumbersParts, 'choose'> = {
+  placed: Pick<CreateWithContentsParts, 'isOutdated'> & Pick<FileNumbersParts, 'choose'> = {
     choose: () => ['a', 'b', 'c'] as ServerId[],
     isOutdated: () => false,
   },
@@ -175,7 +175,7 @@ function bearerOf(
       seen.calls.push(method);
       seen.servers.push(to);
       seen.servers.sort();
-      for (const { file, operations } of decodeBirthCall(payload).births) {
+      for (const { file, operations } of decodeCreateCall(payload).births) {
         seen.stored.push(file);
         assert.equal(operations.at(-1)?.kind, 'settling', 'Whoever leads next knows that no mark stands');
       }
@@ -214,7 +214,7 @@ function bearerOf(
     },
   };
   const voidNumbers = (_owner: number, inodes: readonly number[]) => void seen.voided.push(...inodes);
-  const births = new Births({ ...shared, query, command, voidNumbers });
+  const births = new CreateWithContents({ ...shared, query, command, voidNumbers });
   const wholes = new WholeFiles({
     ...{ ...shared, world: patientWorld },
     isUnderstood: () => seen.isUnderstood,
@@ -243,7 +243,7 @@ test('many files are one call to each server and one command', async (t) => {
     ['born', 'born', 'born'],
   );
   assert.equal(seen.stored.length, 6);
-  assert.deepEqual(seen.calls.toSorted(), [BIRTH_CALL, SPARE_CALL]);
+  assert.deepEqual(seen.calls.toSorted(), [CREATE_CALL, BACKUP_CREATE_CALL]);
   assert.deepEqual(
     seen.commands.map(({ kind }) => kind),
     ['reserve-inodes', 'bear'],
@@ -356,7 +356,7 @@ test('an empty file is stored as any other: by the same word later primaries kno
   const { store } = servers[0];
   const record = store.record(100 as FileId);
   assert.ok(record !== null);
-  assert.ok(isBirthAlone(record, store.attributes(100 as FileId)), 'It is there, and nothing came since');
+  assert.ok(isOnlyCreated(record, store.attributes(100 as FileId)), 'It is there, and nothing came since');
 });
 
 test('others have been asked, and what they are asked has left, before this server stores its own replica', async (t) => {
@@ -451,14 +451,14 @@ test('numbers of files that lost their names are void at once, and not of those 
 test('where the neighbour does not answer the spare server is asked to promise', async (t) => {
   const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, async () => {
-    const asked = seen.calls.filter((method) => method === BIRTH_CALL).length;
-    if (asked === 1 && seen.calls.at(-1) === BIRTH_CALL) await new Promise(() => undefined);
+    const asked = seen.calls.filter((method) => method === CREATE_CALL).length;
+    if (asked === 1 && seen.calls.at(-1) === CREATE_CALL) await new Promise(() => undefined);
     return STORED();
   });
   await births.reserve({ owner: 3, count: 10 });
   const [outcome] = await births.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind, 'born');
-  assert.equal(seen.calls.filter((method) => method === BIRTH_CALL).length, 2);
+  assert.equal(seen.calls.filter((method) => method === CREATE_CALL).length, 2);
 });
 
 test('whoever stores what is borne has written down that it may be there, also once more', async (t) => {
@@ -596,14 +596,14 @@ async function collected(
     host: { remove: async (file: FileId) => void removed.push(file), loaded: () => null } as never,
     lease: { close: () => undefined } as never,
     graceMs: 0,
-    isRoomShort: () => false,
+    isSpaceShort: () => false,
     nowNs: () => 0n,
     nowMs: () => 0,
     isCatalogPrimary: () => false,
     command: async () => ({}),
     query: async () => ({ files, reserved }) as never,
     holds: async () => true,
-    placeAt: async () => null,
+    replicaAt: async () => null,
     open: async () => undefined,
     conflicts,
   });

@@ -7,7 +7,7 @@ import type { CommandContext } from '../../catalog/command.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
 import { Clock } from '../../server/process/clock.ts';
-import type { Maker } from '../../server/routing/service-interfaces.ts';
+import type { CreationListener } from '../../server/routing/service-interfaces.ts';
 import { PAYLOAD_BYTES_MAX } from '../../server/transport/frame.ts';
 import type { Attributes, Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { patientWorld } from '../patient-world.ts';
@@ -40,7 +40,7 @@ function serviceOf(
     isConnected: () => true,
     commandsVersion: (server: ServerId) => others.get(server) ?? null,
     driver: {
-      leads: true,
+      isPrimary: true,
       orderedSeq: 0,
       status: () => ({ seq: 0 }),
       onRole: () => () => undefined,
@@ -68,11 +68,11 @@ function serviceOf(
 }
 
 /** Writes down what it is told. */
-function makerOf(told: string[], attempt: string): Maker {
+function makerOf(told: string[], attempt: string): CreationListener {
   const note = (what: string) => {
     return ({ inode }: Attributes): void => void told.push(`${attempt} ${what} ${inode}`);
   };
-  return { making: note('making'), made: note('made'), unmade: note('unmade') };
+  return { creating: note('creating'), created: note('created'), notCreated: note('notCreated') };
 }
 
 test('members of files are planned only where all members of the catalog are known to keep that', async () => {
@@ -237,7 +237,7 @@ test('the maker of a file hears where others may not have it', async () => {
   const told: string[] = [];
   const request = { session: 1, number: 1, command: { kind: 'create-file' } as unknown as Command };
   await assert.rejects(service.execute(request, makerOf(told, 'it')), lost);
-  assert.deepEqual(told, ['it making 7', 'it unmade 7']);
+  assert.deepEqual(told, ['it creating 7', 'it notCreated 7']);
 });
 
 test('a file is made by one call, and its maker told before it is sent to others and before it is answered', async () => {
@@ -255,7 +255,7 @@ test('a file is made by one call, and its maker told before it is sent to others
     await service.execute(request, makerOf(told, attempt));
     told.push(`${attempt} answered`);
   }
-  assert.deepEqual(told, ['first making 7', 'first made 7', 'first answered', 'retry answered']);
+  assert.deepEqual(told, ['first creating 7', 'first created 7', 'first answered', 'retry answered']);
 });
 
 test('nobody leads first what is made by a reserved number, for it may have been borne', async () => {

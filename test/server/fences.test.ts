@@ -29,12 +29,12 @@ function primary(version: number | null = null) {
   const view = { number: 1, members: [self, 'b' as ServerId] };
   let drawn = 0;
   const driver = {
-    ...{ leads: true, epoch: 1, orderedSeq: 0 },
+    ...{ isPrimary: true, epoch: 1, orderedSeq: 0 },
     status: () => ({ seq: 0, view }),
     onRole: () => () => undefined,
     committed: () => Promise.resolve(),
     servesForMs: () => 60_000,
-    noteBelief: () => undefined,
+    noteCachedFor: () => undefined,
     submit: async () => executed.push(...staged.splice(0)),
   };
   let staged: number[] = [];

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
-import { birthOperations } from '../../server/file/file-with-contents.ts';
+import { creationOperations } from '../../server/file/file-with-contents.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { WireLock } from '../../wire/lock-api.ts';
 import { patientWorld } from '../patient-world.ts';
@@ -140,7 +140,7 @@ test('a living client keeps its lock when the primary is cut off, and nobody els
   cutOff(cluster, a);
   const over = new AbortController();
   const keeping = holder.keep(() => [b], over.signal);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   assert.ok((await b.files.locks(FILE)).graceMs > 0);
   await assert.rejects(
     atPrimary(() => other.lock(b)),
@@ -159,7 +159,7 @@ test('a living client keeps its lock when the primary is cut off, and nobody els
 test('a new primary gives nothing away before the time to claim is over', async (t) => {
   const { cluster, a, b, holder, other } = await locked(t);
   cutOff(cluster, a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   let granted = false;
   const waiting = atPrimary(() => other.lock(b)).then(() => {
     granted = true;
@@ -178,14 +178,14 @@ test('a file that was borne, and led by nobody since, has no locks that could be
   const { cluster, servers } = await started(t);
   const [a, b, c] = servers;
   const where = { epoch: firstEpoch(c.id, 3 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
-  const operations = birthOperations(Uint8Array.of(1), 1n);
+  const operations = creationOperations(Uint8Array.of(1), 1n);
   for (const { host } of servers) await host.createWithContents([{ file: FILE, operations }], where);
   const [holder, other] = [new Client(1), new Client(2)];
-  await atPrimary(() => a.files.lead(FILE));
+  await atPrimary(() => a.files.becomePrimary(FILE));
   await holder.lock(a);
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(2));
   cutOff(cluster, a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   await assert.rejects(other.lock(b, {}, 10), refused('locked'), 'From then on there may be');
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
@@ -193,9 +193,9 @@ test('a file that was borne, and led by nobody since, has no locks that could be
 /** At all servers, by the first. */
 async function bear({ servers, view }: SmallCluster, { id, host }: SmallServer): Promise<void> {
   const where = { epoch: firstEpoch(id, 1 as Incarnation), view, objectBytes: OBJECT_BYTES };
-  const operations = birthOperations(Uint8Array.of(1), 1n);
+  const operations = creationOperations(Uint8Array.of(1), 1n);
   for (const server of servers) await server.host.createWithContents([{ file: FILE, operations }], where);
-  host.named(FILE);
+  host.directoryEntryCreated(FILE);
 }
 
 test('a file that was borne, and changed without a primary since, has no locks that could be claimed', async (t) => {
@@ -207,7 +207,7 @@ test('a file that was borne, and changed without a primary since, has no locks t
   // A wait is much shorter than the time to claim.
   await atPrimary(() => holder.lock(b, {}, 10_000));
   cutOff(cluster, b);
-  await atPrimary(() => a.files.lead(FILE));
+  await atPrimary(() => a.files.becomePrimary(FILE));
   await assert.rejects(other.lock(a, {}, 10), refused('locked'), 'From then on there may be');
 });
 
@@ -230,7 +230,7 @@ test('a file that was made has locks that can be claimed, also where nothing was
   const { cluster, servers } = await started(t);
   const [a, b] = servers;
   const made = { inode: FILE, kind: 'file', live: true, view: 1, replicas: cluster.view.members };
-  a.files.made({ ...made, objectBytes: OBJECT_BYTES } as unknown as Attributes);
+  a.files.created({ ...made, objectBytes: OBJECT_BYTES } as unknown as Attributes);
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const [holder, other] = [new Client(1), new Client(2)];
   await holder.lock(a);
@@ -238,7 +238,7 @@ test('a file that was made has locks that can be claimed, also where nothing was
   const { installed, seq } = a.store.record(FILE) ?? assert.fail('It is there');
   assert.deepEqual([installed.counter, seq], [1, 2]);
   cutOff(cluster, a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   await assert.rejects(other.lock(b, {}, 10), refused('locked'));
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
@@ -258,7 +258,7 @@ test('who follows a primary that ended in good order, and left no locks, gives s
   await one.lock(a);
   await one.lock(a, { type: 'unlock' });
   await giveBack(a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   // A wait is much shorter than the time to claim.
   await other.lock(b, {}, 10_000);
   assert.deepEqual((await other.renew(b)).lost, []);
@@ -267,7 +267,7 @@ test('who follows a primary that ended in good order, and left no locks, gives s
 test('locks that a primary left when it ended in good order can be claimed from the next', async (t) => {
   const { a, b, holder, other } = await locked(t);
   await giveBack(a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   await assert.rejects(other.lock(b, {}, 10_000), refused('locked'));
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
@@ -277,7 +277,7 @@ test('an unlock that is over gives back no newer lock, also where its primary en
   const late = holder.body({ type: 'unlock' });
   await holder.lock(a);
   await giveBack(a);
-  await atPrimary(() => a.files.lead(FILE));
+  await atPrimary(() => a.files.becomePrimary(FILE));
   await assert.rejects(a.files.lock(FILE, late), refused('locked'));
   await assert.rejects(other.lock(a), refused('locked'));
   assert.deepEqual((await holder.renew(a)).lost, []);
@@ -293,7 +293,7 @@ test('a request that was sent before its client was forgotten, or by one that kn
   await other.lock(a);
   await other.lock(a, { type: 'unlock' });
   await giveBack(a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   for (const heard of [told, { epoch: 0 }]) {
     const answer = await b.files.lock(FILE, { ...holder.body({}), heard });
     assert.equal(answer.outdated, true);
@@ -313,7 +313,7 @@ test('that a primary left no locks says nothing once another one has led', async
   const [holder, other] = [new Client(1), new Client(2)];
   await atPrimary(() => holder.lock(b));
   cutOff(cluster, b);
-  await atPrimary(() => c.files.lead(FILE));
+  await atPrimary(() => c.files.becomePrimary(FILE));
   await assert.rejects(other.lock(c, {}, 10_000), refused('locked'));
   assert.deepEqual((await holder.renew(c)).lost, []);
 });
@@ -321,9 +321,9 @@ test('that a primary left no locks says nothing once another one has led', async
 test('who ends while locks are claimed does not know that there are none', async (t) => {
   const { cluster, a, b, c, holder, other } = await locked(t);
   cutOff(cluster, a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   await giveBack(b);
-  await atPrimary(() => c.files.lead(FILE));
+  await atPrimary(() => c.files.becomePrimary(FILE));
   await assert.rejects(other.lock(c, {}, 10_000), refused('locked'));
   assert.deepEqual((await holder.renew(c)).lost, []);
 });
@@ -334,7 +334,7 @@ test('who has begun to wait for claims ends that when told that there are none, 
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const { counter } = a.host.loaded(FILE)?.epoch ?? assert.fail('It is led');
   cutOff(cluster, a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   assert.ok((await atPrimary(() => b.files.locks(FILE))).graceMs > 0);
   b.files.leftUnlocked({ file: FILE, counter: counter - 1 });
   assert.ok((await b.files.locks(FILE)).graceMs > 0);
@@ -359,7 +359,7 @@ test('a primary that is cut off grants nothing once its lease is over, not even 
     () => 'granted',
     (error: ServiceError) => error.code,
   );
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   // The holder has died, and its lease there is over, too.
   assert.notEqual(await outcome, 'granted');
   await delay(LOCK_LEASE_MS);

@@ -419,7 +419,7 @@ test('a primary whose lease is over calls no contents lost: the next one may hav
   for (const other of [b, c]) cluster.network.cut(a.id, other.id);
   const { contents } = await atNext(() => b.files.write(FILE, requestOf(2), 0, Uint8Array.of(2)));
   assert.deepEqual(
-    [driver.leads, driver.epoch],
+    [driver.isPrimary, driver.epoch],
     [false, primary.epoch],
     'It has not learned of the next epoch',
   );

@@ -195,7 +195,7 @@ test('whoever has a final seal answers reads alone, and asks for no lease', asyn
   await assert.rejects(c.files.read(FILE, 0, 1), refused('no-majority'));
   cluster.network.heal();
   // It was away when the file was sealed, and is brought up by the primary.
-  await b.files.lead(FILE).catch(refused('not-primary'));
+  await b.files.becomePrimary(FILE).catch(refused('not-primary'));
   while (c.store.record(FILE) === null || c.store.attributes(FILE).seal !== 'final') await delay(10);
   assert.equal((await c.files.read(FILE, 0, 20_000)).served, 'local');
   assert.deepEqual(cluster.fatal, []);
@@ -233,7 +233,7 @@ test('what its primary did not finish sealing is sealed for the next one, too, w
     'sealed',
     'It is the primary that knows so, without a final seal',
   );
-  b.files.led(FILE);
+  b.files.becamePrimary(FILE);
   while ([b, c].some(({ store }) => store.attributes(FILE).seal !== 'final')) await delay(10);
   assert.deepEqual(cluster.fatal, []);
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import { justMade } from '../../server/catalog/new-inodes.ts';
+import { recentAttributes } from '../../server/catalog/new-inodes.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
@@ -18,11 +18,19 @@ const made = {
 const replica = (attributes: Attributes) => ({ query: () => ({ attributes }) });
 
 test('a replica of the catalog tells of a file that was made a moment ago, and of no other', () => {
-  assert.equal(justMade(replica(made), FILE, NOW_NS), made);
-  assert.equal(justMade(null, FILE, NOW_NS), null);
-  assert.equal(justMade(replica({ ...made, changedNs: '4000000000' }), FILE, NOW_NS), null, 'made long ago');
-  assert.equal(justMade(replica({ ...made, live: false }), FILE, NOW_NS), null, 'its primary has settled it');
-  assert.equal(justMade(replica({ ...made, kind: 'directory' }), FILE, NOW_NS), null);
+  assert.equal(recentAttributes(replica(made), FILE, NOW_NS), made);
+  assert.equal(recentAttributes(null, FILE, NOW_NS), null);
+  assert.equal(
+    recentAttributes(replica({ ...made, changedNs: '4000000000' }), FILE, NOW_NS),
+    null,
+    'made long ago',
+  );
+  assert.equal(
+    recentAttributes(replica({ ...made, live: false }), FILE, NOW_NS),
+    null,
+    'its primary has settled it',
+  );
+  assert.equal(recentAttributes(replica({ ...made, kind: 'directory' }), FILE, NOW_NS), null);
 });
 
 test('where the replica knows no such file, or cannot be read, the primary is asked', () => {
@@ -31,13 +39,13 @@ test('where the replica knows no such file, or cannot be read, the primary is as
       throw new ServiceError('not-found', 'There is no inode 7');
     },
   };
-  assert.equal(justMade(refusing, FILE, NOW_NS), null);
+  assert.equal(recentAttributes(refusing, FILE, NOW_NS), null);
   const broken = {
     query: () => {
       throw new TypeError('broken');
     },
   };
-  assert.throws(() => justMade(broken, FILE, NOW_NS), TypeError);
+  assert.throws(() => recentAttributes(broken, FILE, NOW_NS), TypeError);
 });
 
 for (const [known, asked] of [
@@ -48,7 +56,7 @@ for (const [known, asked] of [
     let questions = 0;
     const replicas = known.split(', ');
     const cluster = new SmallCluster(['a', 'b', 'c'], {
-      justMade: () => ({ ...made, replicas }),
+      recentAttributes: () => ({ ...made, replicas }),
       attributes: async () => {
         questions++;
         return made;

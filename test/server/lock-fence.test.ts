@@ -43,7 +43,7 @@ test('the next primary takes changes under locks that are claimed, and refuses t
   const { cluster, a, b, holder, other } = await locked(t);
   const { stamp } = holder;
   cutOff(cluster, a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   const waiting = write(b, holder, stamp, 2);
   assert.deepEqual((await holder.renew(b)).lost, []);
   await waiting;
@@ -81,7 +81,7 @@ test('the next primary refuses a change under locks that were given back before,
   const since = holder.stamp;
   await write(a, holder, since, 2);
   cutOff(cluster, a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   const late = { ...requestOf(++number), under: { client: holder.id, stamp } };
   // Nothing is claimed, and nothing is known of the epoch before.
   await assert.rejects(b.files.write(FILE, late, 0, Uint8Array.of(3)), refused('busy'));
@@ -107,7 +107,7 @@ test('a change that failed is refused once its lock is given back, also when its
   await holder.renew(a, [rest], stamp);
   await assert.rejects(write(a, holder, stamp, 6), refused('lease-lost'));
   cutOff(cluster, a);
-  await atPrimary(() => b.files.lead(FILE));
+  await atPrimary(() => b.files.becomePrimary(FILE));
   // The next primary hears it from the first message, whichever that is.
   await holder.unlock(b, { start: 0, end: 9 }, since);
   assert.deepEqual((await holder.renew(b, [rest])).lost, []);

@@ -34,7 +34,7 @@ test('who has made a file writes to it in the first epoch, and the catalog need 
   const told: string[] = [];
   const { cluster, servers } = await started(t, told);
   const [a, b, c] = servers;
-  a.files.made(attributesAt(cluster.view.members));
+  a.files.created(attributesAt(cluster.view.members));
   const { epoch, seq } = await a.files.write(FILE, requestOf(1), 0, BYTES);
   assert.deepEqual({ epoch, seq }, { epoch: 1, seq: 1 });
   assert.deepEqual((await a.files.read(FILE, 0, 3)).bytes, BYTES);
@@ -48,10 +48,10 @@ test('the lease of a file is gained while it is made', async (t) => {
   const { cluster, servers } = await started(t);
   const [a] = servers;
   const attributes = attributesAt(cluster.view.members);
-  a.files.making(attributes);
+  a.files.creating(attributes);
   while (!a.lease.view(FILE).own) await delay(1);
   assert.equal(a.host.loaded(FILE), null);
-  a.files.made(attributes);
+  a.files.created(attributes);
   const { epoch } = await a.files.write(FILE, requestOf(1), 0, BYTES);
   assert.equal(epoch, 1);
 });
@@ -60,24 +60,24 @@ test('the lease of a file that was not made after all is given back', async (t) 
   const { cluster, servers } = await started(t);
   const [a, b] = servers;
   const attributes = attributesAt(cluster.view.members);
-  a.files.making(attributes);
+  a.files.creating(attributes);
   while (!a.lease.view(FILE).own) await delay(1);
-  a.files.unmade(attributes);
+  a.files.notCreated(attributes);
   assert.equal(a.lease.view(FILE).own, false);
   // Another file that has the same number, by the next primary of the catalog.
-  b.files.making(attributes);
-  b.files.made(attributes);
+  b.files.creating(attributes);
+  b.files.created(attributes);
   assert.equal((await b.files.write(FILE, requestOf(1), 0, BYTES)).primary, b.id);
 });
 
 test('others hear nothing of it before it is written to, read or locked', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b, c] = servers;
-  a.files.made(attributesAt(cluster.view.members));
+  a.files.created(attributesAt(cluster.view.members));
   while (a.host.loaded(FILE)?.orders !== true) await delay(1);
-  assert.equal(a.host.loaded(FILE)?.leads, false, 'A later primary might not know of it');
+  assert.equal(a.host.loaded(FILE)?.isPrimary, false, 'A later primary might not know of it');
   assert.equal((await a.files.state(FILE)).sizeBytes, 0);
-  assert.equal(a.host.loaded(FILE)?.leads, true);
+  assert.equal(a.host.loaded(FILE)?.isPrimary, true);
   assert.ok([b, c].some(({ store }) => store.record(FILE)?.installed.counter === 1));
 });
 
@@ -85,7 +85,7 @@ test('a file that was made and never written to has another primary next, which 
   const told: string[] = [];
   const { cluster, servers } = await started(t, told);
   const [a, b, c] = servers;
-  a.files.made(attributesAt(cluster.view.members));
+  a.files.created(attributesAt(cluster.view.members));
   await a.files.settle(FILE);
   assert.deepEqual(told, ['settle']);
   for (const other of [b, c]) cluster.network.cut(a.id, other.id);
@@ -102,15 +102,15 @@ test('a file that was made and never written to has another primary next, which 
   };
   await written();
   assert.deepEqual(told, ['settle', 'open-for-write'], 'The catalog asks for the size again');
-  assert.equal(b.host.loaded(FILE)?.isFirstLed, false);
+  assert.equal(b.host.loaded(FILE)?.isFirstPrimary, false);
 });
 
 test('who has made a file and does not write to it waits for no heartbeat before he leads it', async (t) => {
   // None comes before the time of an operation is over.
   const { cluster, servers } = await started(t, [], { heartbeatMs: 60_000 });
   const [a] = servers;
-  a.files.made(attributesAt(cluster.view.members));
-  assert.equal((await a.files.lead(FILE)).epoch, 1);
+  a.files.created(attributesAt(cluster.view.members));
+  assert.equal((await a.files.becomePrimary(FILE)).epoch, 1);
 });
 
 test('a file that was written and settled is given back before one that is not', async (t) => {
@@ -118,7 +118,7 @@ test('a file that was written and settled is given back before one that is not',
   const { cluster, servers } = await started(t, [], { idleMs: 30_000 });
   const [a] = servers;
   for (const file of [FILE, other]) {
-    a.files.made(attributesAt(cluster.view.members, file));
+    a.files.created(attributesAt(cluster.view.members, file));
     await a.files.write(file, requestOf(1), 0, BYTES);
   }
   await a.files.settle(FILE);
@@ -129,7 +129,7 @@ test('a file that was written and settled is given back before one that is not',
 test('a server that holds no replica of what it has made leaves it to others', async (t) => {
   const { servers } = await started(t);
   const [a, b, c] = servers;
-  a.files.made(attributesAt([b.id, c.id]));
+  a.files.created(attributesAt([b.id, c.id]));
   assert.equal(a.host.loaded(FILE), null);
   const { epoch } = await b.files.write(FILE, requestOf(1), 0, BYTES);
   assert.equal(epoch, 2);

@@ -147,7 +147,7 @@ test('a file whose contents are older than the catalog knows is settled ever mor
   const world = new World(t);
   const [file, other] = [world.file('lost'), world.file('other')];
   const check = new ReplicaCheck({
-    ...{ self: 's1' as ServerId, store: new MemoryStore(), inVain: () => world.sweep.inVain },
+    ...{ self: 's1' as ServerId, store: new MemoryStore(), unsettleable: () => world.sweep.unsettleable },
     conflicts: { current: [], compare: () => false },
     query: async <Q extends Query>(query: Q) => world.catalog.query(query) as QueryResults[Q['kind']],
   });

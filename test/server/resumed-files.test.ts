@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
-import { birthOperations } from '../../server/file/file-with-contents.ts';
+import { creationOperations } from '../../server/file/file-with-contents.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
@@ -39,16 +39,16 @@ async function started(t: { after(work: () => void): void }, answer: (one: Comma
   };
   /** At `a`, `b` and, if it is to be, `c`. */
   const bear = async (count: 2 | 3 = 3): Promise<void> => {
-    const operations = birthOperations(Uint8Array.of(1), 1n);
+    const operations = creationOperations(Uint8Array.of(1), 1n);
     for (const { host } of servers.slice(0, count))
       assert.deepEqual(await host.createWithContents([{ file: FILE, operations }], place), [null]);
-    a.host.named(FILE);
+    a.host.directoryEntryCreated(FILE);
   };
   /** While the first is cut off, the second leads and changes the file. @returns the version that it makes, of which the first does not hear */
   const overtake = async () => {
     const [first, second, third] = servers;
     for (const other of [second, third]) cluster.network.cut(first.id, other.id);
-    await second.files.lead(FILE);
+    await second.files.becomePrimary(FILE);
     const { contents } = await write(second, 2);
     await giveBack(second);
     cluster.network.heal();
@@ -86,7 +86,7 @@ test('who has borne a file changes it by the epoch of the birth, without a lease
   await bear(2);
   const { epoch, contents } = await write(a, 1);
   assert.deepEqual([epoch, contents], [1, { epoch: 1, seq: 3 }]);
-  assert.deepEqual([a.host.loaded(FILE)?.leads, a.lease.view(FILE).own], [false, false]);
+  assert.deepEqual([a.host.loaded(FILE)?.isPrimary, a.lease.view(FILE).own], [false, false]);
   assert.equal(b.store.record(FILE)?.promised.counter, 1);
   // Who had nothing is given all of it.
   while (c.store.record(FILE)?.seq !== 3) await delay(5);
@@ -101,7 +101,7 @@ test('a primary that has ended in good order goes on by its epoch, also once it 
   for (const number of [2, 3]) {
     await giveBack(a);
     assert.equal((await write(a, number)).epoch, epoch);
-    assert.equal(a.host.loaded(FILE)?.leads, false);
+    assert.equal(a.host.loaded(FILE)?.isPrimary, false);
   }
 });
 
@@ -298,7 +298,7 @@ test('who wants more than a place in the order leads by an epoch of his own', as
   const [a] = servers;
   await bear();
   await write(a, 1);
-  assert.equal((await a.files.lead(FILE)).epoch, 2);
+  assert.equal((await a.files.becomePrimary(FILE)).epoch, 2);
   assert.equal((await write(a, 2)).epoch, 2);
 });
 
@@ -309,5 +309,5 @@ test('who changes a file on and on leads it in the end, and no change waits for 
   const epochs: number[] = [];
   for (let number = 1; epochs.at(-1) !== 2; number++) epochs.push((await write(a, number)).epoch);
   assert.ok(epochs.length > 16, 'It takes more than a few');
-  assert.equal(a.host.loaded(FILE)?.leads, true);
+  assert.equal(a.host.loaded(FILE)?.isPrimary, true);
 });

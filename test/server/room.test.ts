@@ -1,15 +1,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Room } from '../../server/file/free-space.ts';
+import { FreeSpace } from '../../server/file/free-space.ts';
 import type { FileStore, StoreSpace } from '../../server/storage/store.ts';
 
 const GIB = 2 ** 30;
 
 /** A room over a disk whose fill and clock the test sets. */
-function roomOf(space: { totalBytes: number; freeBytes: number }): { room: Room; clock: { nowMs: number } } {
+function roomOf(space: { totalBytes: number; freeBytes: number }): {
+  room: FreeSpace;
+  clock: { nowMs: number };
+} {
   const clock = { nowMs: 0 };
   const store = { space: async (): Promise<StoreSpace> => ({ ...space }) } as unknown as FileStore;
-  return { room: new Room(store, () => clock.nowMs), clock };
+  return { room: new FreeSpace(store, () => clock.nowMs), clock };
 }
 
 test('a nearly full disk refuses writes, and takes them again when there is room', async () => {

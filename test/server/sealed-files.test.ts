@@ -74,7 +74,7 @@ for (const seed of seeds) {
     /** Takes the primary from the others, for longer than its lease now and then: another takes over in the midst. */
     const troubles = async (): Promise<void> => {
       while (!isOver) {
-        const primary = servers.find(({ host }) => host.loaded(FILE)?.leads === true) ?? some();
+        const primary = servers.find(({ host }) => host.loaded(FILE)?.isPrimary === true) ?? some();
         for (const other of servers) if (other !== primary) cluster.network.cut(primary.id, other.id);
         await delay(prng.integer(20, 1_000));
         cluster.network.heal();
@@ -109,7 +109,7 @@ for (const seed of seeds) {
     await Promise.all([trouble, looking]);
     cluster.network.heal();
 
-    await insist((at) => at.files.lead(FILE));
+    await insist((at) => at.files.becomePrimary(FILE));
     const deadlineMs = performance.now() + PATIENCE_MS;
     while (servers.some(({ store }) => store.attributes(FILE).seal !== 'final')) {
       assert.ok(performance.now() < deadlineMs, 'All replicas are brought up');

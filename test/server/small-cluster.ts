@@ -131,10 +131,10 @@ export class SmallCluster {
       viewStated: (file, here, there, server) => {
         if (viewsConflict(here, there)) conflicts.push([file, server]);
       },
-      holds: (file) => void held.push(file),
+      recordReplica: (file) => void held.push(file),
       viewChanged: (file, view) => lease.follow(file, view),
-      led: (file) => files.led(file),
-      ledOut: (file) => lease.release(file),
+      becamePrimary: (file) => files.becamePrimary(file),
+      stoppedByItself: (file) => lease.release(file),
       transport,
       isClockSound: () => true,
       fatal,
@@ -177,7 +177,7 @@ export class SmallCluster {
       lease,
       catalog: {
         attributes: async () => attributesOf(this.view),
-        justMade: () => null,
+        recentAttributes: () => null,
         command: async (command) => answerTo(command),
         durably: async (command) => catalog.command?.(command) ?? answerTo(command),
         flush: async () => undefined,
@@ -203,7 +203,10 @@ export class SmallCluster {
       peers: () => this.view.members,
       reach: async () => undefined,
       flush: async () => {
-        this.prepared.push({ at: id, isLed: this.servers.some((server) => server.host.loaded(FILE)?.leads) });
+        this.prepared.push({
+          at: id,
+          isLed: this.servers.some((server) => server.host.loaded(FILE)?.isPrimary),
+        });
       },
     });
     const lockEndings = new LockEndings({

@@ -6,9 +6,9 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { REPLACEMENTS_VERSION } from '../../catalog/versions.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
-import { encodeBirthCall, SYNCED_CALL } from '../../server/file/creation-call.ts';
+import { encodeCreateCall, SYNCED_CREATE_CALL } from '../../server/file/creation-call.ts';
 import { doAllKnowReplacements } from '../../server/file/creations.ts';
-import { birthOperations } from '../../server/file/file-with-contents.ts';
+import { creationOperations } from '../../server/file/file-with-contents.ts';
 import { FirstContents, type FirstContentsOf } from '../../server/file/first-contents.ts';
 import { WHOLE_BYTES_MAX, WholeFiles } from '../../server/file/whole-files.ts';
 import type { Policy } from '../../wire/catalog-api.ts';
@@ -51,7 +51,7 @@ function started() {
       ofVolume: async (name) =>
         ({ volume: { name, policy: seen.policy, replicas: 3, objectBytes: 4_096 }, servers: [] }) as never,
     },
-    host: { named: () => undefined },
+    host: { directoryEntryCreated: () => undefined },
     traffic: { countWrite: () => undefined },
     outcomes: { add: () => undefined },
     isUnderstood: () => seen.isUnderstood,
@@ -69,7 +69,7 @@ test('contents are synced at a majority of the reserved members before the file 
   assert.ok(owner > 0);
   const settled = { sizeBytes: BYTES.length, modifiedNs: '42', contents: { epoch: 1, seq: 1 } };
   assert.deepEqual(rest, { inode: 100, replicas: MEMBERS, objectBytes: 4_096, ...settled });
-  const replicas = [{ file: 100 as FileId, operations: birthOperations(BYTES, 42n) }];
+  const replicas = [{ file: 100 as FileId, operations: creationOperations(BYTES, 42n) }];
   assert.deepEqual(seen.stored, [{ members: MEMBERS, objectBytes: 4_096, replicas, synced: true }]);
 });
 
@@ -157,9 +157,9 @@ test('a member that is to sync answers once it has, and refuses what it cannot s
   });
   const call = {
     ...{ epoch: firstEpoch('s2' as ServerId, 1 as Incarnation), view: { number: 1, members: MEMBERS } },
-    ...{ objectBytes: 4_096, births: [{ file: 7 as FileId, operations: birthOperations(BYTES, 42n) }] },
+    ...{ objectBytes: 4_096, births: [{ file: 7 as FileId, operations: creationOperations(BYTES, 42n) }] },
   };
-  const payload = encodeBirthCall(call);
+  const payload = encodeCreateCall(call);
   assert.equal((await contents.serve('s2' as ServerId, payload, true)).length, 0);
   assert.equal((await contents.serve('s2' as ServerId, payload, false)).length, 0);
   assert.deepEqual(order.splice(0), ['stored', 'synced', 'stored']);
@@ -172,5 +172,8 @@ test('a member that is to sync answers once it has, and refuses what it cannot s
   assert.deepEqual(await contents.store({ members: MEMBERS, objectBytes, replicas, synced: true }), [
     'no-majority',
   ]);
-  assert.ok(order.filter((what) => what === SYNCED_CALL).length === 2, 'The spare member is asked at last');
+  assert.ok(
+    order.filter((what) => what === SYNCED_CREATE_CALL).length === 2,
+    'The spare member is asked at last',
+  );
 });

@@ -123,12 +123,12 @@ describe('data folder', () => {
 
   test('remembers from which file on it was there', () => {
     const made = DataFolder.open(folder, FOLDER);
-    assert.equal(made.bornAt, null, 'Nobody has told it yet');
-    made.setBornAt(17 as FileId);
+    assert.equal(made.firstFileId, null, 'Nobody has told it yet');
+    made.setFirstFileId(17 as FileId);
     made.close();
     const again = DataFolder.open(folder, FOLDER);
-    assert.equal(again.bornAt, 17);
-    assert.throws(() => again.setBornAt(18 as FileId), /born once/);
+    assert.equal(again.firstFileId, 17);
+    assert.throws(() => again.setFirstFileId(18 as FileId), /first file id is set once/);
     again.close();
   });
 
@@ -137,8 +137,8 @@ describe('data folder', () => {
     const [held, next] = [20 as FileId, (20 + 4_096) as FileId];
     const first = open('one');
     assert.equal(first.trustOfNew(held), null, 'Nobody has told what the folder can be believed');
-    first.setBornAt(17 as FileId);
-    first.holds(held);
+    first.setFirstFileId(17 as FileId);
+    first.recordReplica(held);
     assert.equal(first.trustOfNew(16 as FileId), 'lost');
     assert.equal(first.trustOfNew(held), 'intact', 'It would be here');
     first.close();
@@ -152,7 +152,7 @@ describe('data folder', () => {
     );
     assert.equal(dark.trustOfNew(16 as FileId), 'lost');
     dark.recovered();
-    dark.holds(next);
+    dark.recordReplica(next);
     assert.equal(dark.trustOfNew(next), 'intact');
     dark.close();
     const again = open('two');

@@ -296,8 +296,8 @@ async function bear(store: DiskStore, folder: DataFolder, contents: Uint8Array):
     { kind: 'write', offset: 0, bytes: contents, modifiedNs: 1n },
     { kind: 'settling' },
   ] as const;
-  folder.setBornAt(fileId(1));
-  for (const file of FILES) folder.holds(file);
+  folder.setFirstFileId(fileId(1));
+  for (const file of FILES) folder.recordReplica(file);
   const births = FILES.map((file) => ({ file, operations }));
   assert.deepEqual(await store.createWithContents(births, epoch(1), VIEW, OBJECT_BYTES), [null, null]);
 }

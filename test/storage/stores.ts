@@ -5,7 +5,7 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { PAGE_BYTES, pageMemory } from '../../base/page-memory.ts';
 import { DataFolder, type FolderOptions } from '../../server/storage/data-folder.ts';
 import type { DirectWritesOptions } from '../../server/storage/direct-writes.ts';
-import { DiskStore, type DiskStoreOptions, type Mender } from '../../server/storage/disk-store.ts';
+import { DiskStore, type DiskStoreOptions, type ObjectRepair } from '../../server/storage/disk-store.ts';
 import { errorCode } from '../../server/storage/failures.ts';
 import type { ObjectEntry } from '../../server/storage/object-entry.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -41,7 +41,7 @@ export function knowsDirectWrites(): boolean {
 export class DiskFixture implements StoreFixture {
   readonly path: string;
   readonly #options: DiskStoreOptions;
-  readonly #others: { mender: Mender };
+  readonly #others: { mender: ObjectRepair };
   folder: DataFolder;
   store: DiskStore;
 
@@ -50,7 +50,7 @@ export class DiskFixture implements StoreFixture {
     folder: DataFolder,
     store: DiskStore,
     options: DiskStoreOptions,
-    others: { mender: Mender },
+    others: { mender: ObjectRepair },
   ) {
     this.path = folderPath;
     this.folder = folder;
@@ -60,7 +60,7 @@ export class DiskFixture implements StoreFixture {
   }
 
   /** What other servers have of a damaged object, from now on. */
-  set mender(mender: Mender) {
+  set mender(mender: ObjectRepair) {
     this.#others.mender = mender;
   }
 
@@ -70,7 +70,7 @@ export class DiskFixture implements StoreFixture {
     folderOptions = FOLDER,
   ): Promise<DiskFixture> {
     const folder = DataFolder.open(folderPath, folderOptions);
-    const others: { mender: Mender } = { mender: async () => null };
+    const others: { mender: ObjectRepair } = { mender: async () => null };
     const mended = { ...options, mender: (file: FileId, entry: ObjectEntry) => others.mender(file, entry) };
     return new DiskFixture(folderPath, folder, await DiskStore.open(folder, mended), mended, others);
   }

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { FileStanding } from '../../../server/routing/service-interfaces.ts';
+import type { FileLeaseStatus } from '../../../server/routing/service-interfaces.ts';
 import { until } from '../../../test/cluster/real-cluster.ts';
 import { HEADER_FORWARDED } from '../../../wire/http-api.ts';
 import type { Goal, Report } from '../../lease/report.ts';
@@ -172,7 +172,7 @@ async function leaseRemainingMs(
   const headers = { [HEADER_FORWARDED]: '1' };
   const response = await servers.pool(primary).request({ method: 'GET', path, headers });
   if (response.statusCode !== 200) throw new Error(`No standing: ${await response.body.text()}`);
-  return ((await response.body.json()) as FileStanding).lease.remainingMs;
+  return ((await response.body.json()) as FileLeaseStatus).lease.remainingMs;
 }
 
 function report(subjects: readonly Subject[]): Report {

@@ -18,12 +18,12 @@ import { LocalFlush } from '../../../replica/local-flush.ts';
 import { ReadLease } from '../../../replica/read-lease.ts';
 import { Reset } from '../../../replica/reset.ts';
 import { ClientCaches } from '../../../server/catalog/client-caches.ts';
-import { Births as ServerBirths } from '../../../server/file/create-with-contents.ts';
+import { CreateWithContents as ServerBirths } from '../../../server/file/create-with-contents.ts';
 import { LiveMarks } from '../../../server/file/live-marks.ts';
-import { MemberNews } from '../../../server/file/member-changes.ts';
+import { MemberReports } from '../../../server/file/member-changes.ts';
 import { Settler } from '../../../server/file/settler.ts';
 import { Succession } from '../../../server/file/succession.ts';
-import { PromptWrites } from '../../../server/storage/prompt-writes.ts';
+import { SynchronousWrites } from '../../../server/storage/prompt-writes.ts';
 import type { Run } from './run.ts';
 
 type Method<Instance> = Extract<keyof Instance, string>;
@@ -97,13 +97,13 @@ watch('path: caches are recalled', ClientCaches, 'recall', (sessions) => session
 watch('path: a read lease covers a read', ReadLease, 'covers', (covers) => covers);
 watch('path: a file is marked as live', LiveMarks, 'set');
 watch('path: the state of a file goes to the catalog', Settler, 'settle');
-watch('path: the catalog learns of a view', MemberNews, 'follow');
+watch('path: the catalog learns of a view', MemberReports, 'follow');
 watch('path: a primary is succeeded in an orderly way', Succession, 'announce', undefined, rare);
 watch('path: a flush waits for what it is for', LocalFlush, 'want');
 watch('path: a replica keeps its contents in a reset', Reset, 'needsOnlyStamp', (keeps) => keeps);
 watch(
   'path: bytes are written in the same turn',
-  PromptWrites,
+  SynchronousWrites,
   'tried',
   (isWritten) => isWritten,
   ofMountWork,
