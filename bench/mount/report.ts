@@ -40,11 +40,9 @@ export function reportOf(
     table: { columns: ['', ...subjects, ...(isComparison(subjects) ? [COMPARISON] : [])], rows },
     goals: quick ? [] : goalsOf(measured),
     notes: [
-      'In parentheses: so many times as good as the local disk in the same row.',
-      'flush-behind is kernel with --flush-behind: a close waits for nothing, as with GlusterFS, whose close does not wait by default either.',
-      'gluster-waits is GlusterFS with performance.flush-behind off: a close waits until the bricks have what was written, as it does here by default.',
-      'CPU is that of all processes of the subject and of the load together; requests are those that servers answered over HTTP.',
-      'The three servers, or bricks, of a subject share this machine and its one disk: every byte is written three times.',
+      'In parentheses: how many times as good as the local disk. `flush-behind` is `kernel` with `--flush-behind`: a close waits for ' +
+        "nothing, as GlusterFS's by default. `gluster-waits` is GlusterFS with `performance.flush-behind` off: a close waits until " +
+        'the bricks have the contents, as here by default.',
       ...missing,
     ],
     figures: [],

@@ -215,12 +215,11 @@ function report(subjects: readonly Subject[]): Report {
     },
     goals,
     notes: [
-      `Leases of ${TIMING.leaseMs / 1000} s, clock skew ${TIMING.clockSkewMs} ms. One writer that sends the next write 2 ms after an ` +
-        'acknowledgement, and a failed one again after 2 ms. The gap after SIGKILL counts from the signal, and what was left of the ' +
-        "file's lease and the clock skew are taken off; after SIGTERM it is the longest time between two acknowledgements, and nothing is taken off.",
-      `What was left was asked just before, which took ${numberText(uncertain.median, 1)} ms (at most ${numberText(uncertain.max, 1)}): so far it may be off.`,
-      'Calm: the longest time between two acknowledgements while nothing was done to the servers. What is beyond has that in it: on ' +
-        'a machine that has other things to do, it says more of them than of the servers.',
+      `Leases of ${TIMING.leaseMs / 1000} s, clock skew ${TIMING.clockSkewMs} ms. One writer sends the next write 2 ms after an acknowledgement or a failure. ` +
+        'After `SIGKILL` the gap counts from the signal, and *beyond* is the gap without the remaining lease and the clock skew. After ' +
+        '`SIGTERM` the gap is the longest time between two acknowledgements, and nothing is subtracted. *Calm* is the longest such ' +
+        'time without failures; *beyond* contains it.',
+      `The remaining lease was queried just before, which took ${numberText(uncertain.median, 1)} ms (at most ${numberText(uncertain.max, 1)}).`,
     ],
     figures: [],
     data: subjects.map(({ name, trials }) => ({ name, trials })),

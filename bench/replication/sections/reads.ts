@@ -250,12 +250,10 @@ function report(rows: readonly Row[]): Report {
       return goals;
     }),
     notes: [
-      `Three times ${FILES} files of 1 MiB that are in memory, each ${FILES} with another primary; ${CLIENTS_PER_SERVER} clients at each server, each ` +
-        'with one request at a time. What servers do together is the sum of what each does for a second of its own CPU, all threads ' +
-        'and the kernel included: the machine has fewer cores than there are servers. All three are busy each time, because a read ' +
-        'costs the more CPU the more processes share the cores: with files of which each is the primary, or a backup, for itself ' +
-        '(what one of them does is the mean), or all three with the same files.',
-      'Where there are writes, clients send each of them to the primary of its file, and it is paid from the CPU of the servers that have it.',
+      `Three sets of ${FILES} files of 1 MiB in memory, each set with another primary; ${CLIENTS_PER_SERVER} clients at each server, each with ` +
+        'one request at a time. In the first two rows of a group each server is the primary, or a backup, of its own files, and the ' +
+        'figure is the mean of one server; in the third all three serve the same files, and the figure is their sum. Writes go to ' +
+        'the primary of the file.',
     ],
     figures: [],
     data: rows,

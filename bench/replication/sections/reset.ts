@@ -175,13 +175,12 @@ function report(resets: readonly Reset[], objects: number): Report {
     },
     goals,
     notes: [
-      `A file of ${FILE_BYTES / GIB} GiB with ${numberText(objects)} objects of ${OBJECT_BYTES / KIB} KiB. One replica is away while ` +
-        `objects are changed, 4 KiB in each; then all servers are ended, it comes back with one that has the changes, and is asked ` +
-        'to become primary, so that no lease has to be waited out. Messages and bytes are all that the two say to each other from ' +
-        'their start until both replicas are current: about the catalog and leases as well, which the row of none shows.',
+      `A file of ${FILE_BYTES / GIB} GiB with ${numberText(objects)} objects of ${OBJECT_BYTES / KIB} KiB. One replica is away while 4 KiB ` +
+        'of each object are changed. Then all servers stop; that replica starts again with one that has the changes, and is asked to ' +
+        'become primary. Messages and bytes are all between the two until both replicas are current.',
       other === 0
         ? 'The replica that lagged became primary each time.'
-        : `Of ${resets.length} times the replica that did not lag became primary ${other} times, because servers that return compare their replicas.`,
+        : `In ${other} of ${resets.length} runs the other replica became primary.`,
     ],
     figures: [],
     data: { objects, resets },

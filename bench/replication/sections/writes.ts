@@ -218,9 +218,9 @@ function report(
     );
   }
   const notes = [
-    'Messages and bytes as the servers count them, without what they say in as much time when nobody asks them anything ' +
-      `(${numberText((idle.messages * 1000) / idleMs)} messages and ${numberText((idle.bytes * 1000) / idleMs)} bytes a second); ` +
-      'on sockets: as the kernel counts, with all headers but those of packets, and with what they always say.',
+    'Servers count messages and bytes, less their traffic when idle ' +
+      `(${numberText((idle.messages * 1000) / idleMs)} messages and ${numberText((idle.bytes * 1000) / idleMs)} bytes a second). ` +
+      'The kernel counts bytes on sockets, with idle traffic and all headers except those of packets.',
   ];
   if (obstacle !== null) notes.push(`Syncs were not counted: ${obstacle}.`);
   for (const { name, writes: count, syncs: calls } of syncs) {
