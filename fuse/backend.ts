@@ -306,9 +306,9 @@ export interface FencedName extends UnlinkedName {
   readonly fence: Fence;
 }
 
-/** `gone`: the inode does not have the name any more. `refused`: it has, or that is unknown. */
+/** `absent`: the inode does not have the name any more. `refused`: it has, or that is unknown. */
 export type UnlinkOutcome =
-  | { readonly kind: 'removed' | 'gone' }
+  | { readonly kind: 'removed' | 'absent' }
   | { readonly kind: 'refused'; readonly error: unknown };
 
 /** Creates and unlinks ahead of the cluster, under delegations and with reserved inode numbers. */

@@ -24,7 +24,7 @@ export interface FileSystem extends FileSystemCalls {
   mounted(kernel: FileKernel): void;
   isWritten(inode: number): boolean;
   writtenCount(): number;
-  recordAccesses(isNoted: boolean): void;
+  recordAccesses(isRecorded: boolean): void;
   /** Another client is about to change the inode: invalidates what is cached of it here. */
   forget(inode: number): Promise<void>;
   /** Waits until all written bytes are at the cluster, or known to be lost. */
@@ -92,8 +92,8 @@ export function fileSystemOf(
     ttlPolicy: ttlPolicy(cache, cache.ttlMs),
     ...callsOf(files, ['mounted', 'isWritten']),
     writtenCount: () => files.writtenCount,
-    recordAccesses: (isNoted) => {
-      accesses.isPaused = !isNoted;
+    recordAccesses: (isRecorded) => {
+      accesses.isPaused = !isRecorded;
     },
     async forget(inode) {
       cache.attributes.forget(inode);

@@ -59,7 +59,7 @@ export async function mountVolume(
     await backend.stop();
   };
   try {
-    await withDeadline(world, fileSystem.attributes(root), limitMs, 'Looking at the root');
+    await withDeadline(world, fileSystem.attributes(root), limitMs, 'The request for the root');
     const { source, xattrs, acls = true, creationTimes = false, directory } = options;
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const gate = new WriteGate();

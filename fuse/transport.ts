@@ -82,8 +82,8 @@ export interface FileSystemCalls {
   touchStatus(inode: number, caller: Caller): Promise<Answered>;
   /** Whether lookups of `.` and `..` find an inode, and its directory, by number. */
   readonly findsNumbers: boolean;
-  /** @param isNamed by path, not by descriptor */
-  truncate(inode: number, sizeBytes: number, caller: Caller, isNamed?: boolean): Promise<Answered>;
+  /** @param isByPath the program passed a path, not a descriptor */
+  truncate(inode: number, sizeBytes: number, caller: Caller, isByPath?: boolean): Promise<Answered>;
   readLink(inode: number): Promise<string>;
   makeNode(parent: number, name: string, mode: number, device: number, caller: Caller): Promise<Answered>;
   makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Answered>;

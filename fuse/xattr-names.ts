@@ -1,9 +1,9 @@
 /**
  * Kinds of extended attributes by name, see xattr(7). The kernel requests `security.capability` when a program starts
- * and before a first write. `fact`: virtual, computed by the mount. `none`: not supported; the kernel and programs that
+ * and before a first write. `virtual`: computed by the mount. `none`: not supported; the kernel and programs that
  * list files request these often, so they are refused without a request to the cluster.
  */
-export type XattrKind = 'kept' | 'security' | 'acl' | 'fact' | 'none';
+export type XattrKind = 'kept' | 'security' | 'acl' | 'virtual' | 'none';
 
 const ACL_NAMES: readonly string[] = ['system.posix_acl_access', 'system.posix_acl_default'];
 export const CAPABILITY_NAME = 'security.capability';
@@ -14,7 +14,7 @@ export function xattrKind(name: string): XattrKind {
   if (name.startsWith('user.') || isTrusted(name)) return 'kept';
   if (ACL_NAMES.includes(name)) return 'acl';
   if (name.startsWith('security.')) return name === LABEL_NAME ? 'none' : 'security';
-  return name.startsWith('system.') ? 'none' : 'fact';
+  return name.startsWith('system.') ? 'none' : 'virtual';
 }
 
 export function isSettable(kind: XattrKind): boolean {

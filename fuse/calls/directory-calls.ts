@@ -32,8 +32,8 @@ export class DirectoryCalls {
 
   async openDirectory(inode: number, flags = 0): Promise<number> {
     const last = this.#parts.inodes.cache.attributes.lastOf(inode);
-    const unnoted = (flags & constants.O_NOATIME) !== 0;
-    const handle = this.#directories.open(inode, last, unnoted);
+    const isNoAtime = (flags & constants.O_NOATIME) !== 0;
+    const handle = this.#directories.open(inode, last, isNoAtime);
     this.#errorCursors.set(handle, this.#cursorOf(inode));
     return handle;
   }

@@ -110,9 +110,9 @@ export class InodeCalls {
     removed.add(last);
   }
 
-  async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed = false): Promise<Answered> {
+  async truncate(inode: number, sizeBytes: number, caller: Caller, isByPath = false): Promise<Answered> {
     const { files, inodes } = this.#parts;
-    await staleIfGone(files.truncate(inode, sizeBytes, caller, isNamed));
+    await staleIfGone(files.truncate(inode, sizeBytes, caller, isByPath));
     return staleIfGone(inodes.attributes(inode));
   }
 

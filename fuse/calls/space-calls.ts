@@ -8,7 +8,7 @@ const SPACE_WAIT_MS = 2_000;
 
 export class SpaceCalls {
   readonly #parts: CallParts;
-  #known: { readonly space: Space; readonly heardMs: number } | undefined;
+  #known: { readonly space: Space; readonly answeredMs: number } | undefined;
 
   constructor(parts: CallParts) {
     this.#parts = parts;
@@ -17,14 +17,14 @@ export class SpaceCalls {
   async space(): Promise<Space> {
     const { backend, files, limitMs, log, world } = this.#parts;
     const known = this.#known;
-    if (known !== undefined && world.nowMs() - known.heardMs < SPACE_AGE_MAX_MS) return known.space;
+    if (known !== undefined && world.nowMs() - known.answeredMs < SPACE_AGE_MAX_MS) return known.space;
     const asked = backend.space().then((space) => {
-      this.#known = { space, heardMs: world.nowMs() };
+      this.#known = { space, answeredMs: world.nowMs() };
       files.freeSpace.update(space);
       return space;
     });
     try {
-      return await withDeadline(world, asked, Math.min(SPACE_WAIT_MS, limitMs), 'Asking for free space');
+      return await withDeadline(world, asked, Math.min(SPACE_WAIT_MS, limitMs), 'A request for free space');
     } catch (error) {
       log('debug', 'free space is not known', { error: String(error) });
       return this.#known?.space ?? { totalBytes: 0, freeBytes: 0, inodes: 0 };

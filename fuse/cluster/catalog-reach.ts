@@ -18,29 +18,29 @@ type Limits = Pick<CallOptions, 'timeoutMs'>;
 export class CatalogReach {
   readonly #world: World;
   readonly #probe: () => Promise<unknown>;
-  #isAway = false;
+  #isUnavailable = false;
   #answeredMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
-  constructor(world: World, look: () => Promise<unknown>) {
+  constructor(world: World, probe: () => Promise<unknown>) {
     this.#world = world;
-    this.#probe = look;
+    this.#probe = probe;
   }
 
   get isAway(): boolean {
-    return this.#isAway;
+    return this.#isUnavailable;
   }
 
   /** @param ask must use the given limits */
   async request<Value>(ask: (limits: Limits) => Promise<Value>): Promise<Value> {
     const beganMs = this.#world.nowMs();
     try {
-      const value = await ask(this.#isAway ? { timeoutMs: SHORT_MS } : {});
+      const value = await ask(this.#isUnavailable ? { timeoutMs: SHORT_MS } : {});
       this.#answered();
       return value;
     } catch (error) {
       if (!isTimeout(error)) this.#answered();
-      else if (!this.#isAway && beganMs > this.#answeredMs) this.#began();
+      else if (!this.#isUnavailable && beganMs > this.#answeredMs) this.#becameUnavailable();
       throw error;
     }
   }
@@ -51,16 +51,16 @@ export class CatalogReach {
 
   #answered(): void {
     this.#answeredMs = this.#world.nowMs();
-    this.#isAway = false;
+    this.#isUnavailable = false;
   }
 
-  #began(): void {
-    this.#isAway = true;
-    void this.#watch();
+  #becameUnavailable(): void {
+    this.#isUnavailable = true;
+    void this.#probeUntilAnswered();
   }
 
-  async #watch(): Promise<void> {
-    while (this.#isAway && !this.#isClosed) {
+  async #probeUntilAnswered(): Promise<void> {
+    while (this.#isUnavailable && !this.#isClosed) {
       try {
         await this.#probe();
         this.#answered();

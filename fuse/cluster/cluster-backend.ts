@@ -38,7 +38,7 @@ const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
 ]);
 
 /** A primary of an earlier release does not know the command; one of this release names members that do not. */
-function isUnknown({ code, details }: ServiceError): boolean {
+function isCommandUnknown({ code, details }: ServiceError): boolean {
   return code === 'bad-request' || details.outdated !== undefined;
 }
 
@@ -58,9 +58,9 @@ export function clusterBackend(
   delegations: Delegations | null = null,
   users: Users = NAMELESS_USERS,
 ): FileSystemBackend {
-  const remembering = client instanceof CachingClient ? client : null;
-  const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
-  let shown: { readonly snapshot?: number } = {};
+  const caching = client instanceof CachingClient ? client : null;
+  const asOwner = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
+  let snapshotOption: { readonly snapshot?: number } = {};
   const volumeName = volume.replace(/@.*$/, '');
   const reach = new CatalogReach(client.world, () => client.query({ kind: 'volume', name: volumeName }));
   const query: ClusterClient['query'] = (question) =>
@@ -95,7 +95,7 @@ export function clusterBackend(
       const { inode, kind, snapshot } = await client.resolve(volume, path);
       if (kind !== 'directory' || (isSnapshot(volume) && snapshot === undefined))
         throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
-      if (snapshot !== undefined) shown = { snapshot };
+      if (snapshot !== undefined) snapshotOption = { snapshot };
       return inode;
     },
     stop: () => {
@@ -108,22 +108,22 @@ export function clusterBackend(
     findsNumbers,
     byNumber,
     async lookup(parent, name) {
-      return (await query({ kind: 'lookup', parent, name, ...shown })).attributes;
+      return (await query({ kind: 'lookup', parent, name, ...snapshotOption })).attributes;
     },
-    caches: remembering !== null,
-    isCached: (parent, name) => remembering?.granted(parent, name) !== undefined,
-    granted: (parent, name) => remembering?.granted(parent, name),
-    grantedAttributes: (inode) => remembering?.grantedAttributes(inode),
-    nameGrantedMs: (parent, name, inode) => remembering?.nameValidMs(parent, name, inode) ?? 0,
-    isGranted: (directory) => remembering?.isGranted(directory) ?? false,
+    caches: caching !== null,
+    isCached: (parent, name) => caching?.granted(parent, name) !== undefined,
+    granted: (parent, name) => caching?.granted(parent, name),
+    grantedAttributes: (inode) => caching?.grantedAttributes(inode),
+    nameGrantedMs: (parent, name, inode) => caching?.nameValidMs(parent, name, inode) ?? 0,
+    isGranted: (directory) => caching?.isGranted(directory) ?? false,
     async attributes(inode) {
-      return (await query({ kind: 'attributes', inode, ...shown })).attributes;
+      return (await query({ kind: 'attributes', inode, ...snapshotOption })).attributes;
     },
-    list: (inode, after, countMax) => query({ kind: 'list', inode, after, countMax, ...shown }),
+    list: (inode, after, countMax) => query({ kind: 'list', inode, after, countMax, ...snapshotOption }),
     async createFile(parent, name, mode, owner, exclusive) {
       const place = { parent, name };
       const change = { kind: 'create-file', place, mode, ...ownerOf(owner), exclusive } as const;
-      const { created, attributes } = await command(change, owning(parent));
+      const { created, attributes } = await command(change, asOwner(parent));
       if (created) client.noteCreator(attributes, client.catalogPrimary);
       return { created, attributes };
     },
@@ -137,15 +137,15 @@ export function clusterBackend(
     async makeNode(parent, name, type, device, mode, owner) {
       const place = { parent, name };
       const change = { kind: 'make-node', place, type, device, mode, ...ownerOf(owner) } as const;
-      return (await command(change, owning(parent))).attributes;
+      return (await command(change, asOwner(parent))).attributes;
     },
     async symlink(parent, name, target, { uid, gid }) {
       const change = { kind: 'symlink', place: { parent, name }, target, uid, gid } as const;
-      return (await command(change, owning(parent))).attributes;
+      return (await command(change, asOwner(parent))).attributes;
     },
     async link(inode, parent, name) {
       const change = { kind: 'link', inode, place: { parent, name } } as const;
-      return (await command(change, { live: true, ...owning(parent) })).attributes;
+      return (await command(change, { live: true, ...asOwner(parent) })).attributes;
     },
     async createUnnamed(mode, { uid, gid, umask = 0 }) {
       const change = { kind: 'create-orphan', volume, mode: mode & ~umask, uid, gid } as const;
@@ -160,14 +160,17 @@ export function clusterBackend(
         place: { parent, name },
         expect: { kind: 'nothing' },
       } as const;
-      return (await command(change, { live: true, ...owning(parent) })).attributes;
+      return (await command(change, { live: true, ...asOwner(parent) })).attributes;
     },
     unlink: (parent, name, uid) =>
-      command({ kind: 'unlink', place: { parent, name }, by: users.removerText(uid) }, owning(parent)),
+      command({ kind: 'unlink', place: { parent, name }, by: users.removerText(uid) }, asOwner(parent)),
     removeDirectory: (parent, name, inode = parent) =>
-      command({ kind: 'remove-directory', place: { parent, name } }, owning(parent, inode)),
+      command({ kind: 'remove-directory', place: { parent, name } }, asOwner(parent, inode)),
     rename: (from, to, mode, uid) =>
-      command({ kind: 'rename', from, to, mode, by: users.removerText(uid) }, owning(from.parent, to.parent)),
+      command(
+        { kind: 'rename', from, to, mode, by: users.removerText(uid) },
+        asOwner(from.parent, to.parent),
+      ),
     renameWhiteout(from, to, mode, { uid, gid }) {
       const change = {
         kind: 'rename-whiteout',
@@ -178,20 +181,20 @@ export function clusterBackend(
         gid,
         by: users.removerText(uid),
       } as const;
-      return command(change, owning(from.parent, to.parent));
+      return command(change, asOwner(from.parent, to.parent));
     },
     async setAttributes(inode, changes: AttributeChanges) {
       const change = { kind: 'set-attributes', inode, ...changes } as const;
-      return (await command(change, { live: true, ...owning(inode) })).attributes;
+      return (await command(change, { live: true, ...asOwner(inode) })).attributes;
     },
     async setFlags(inode, flags) {
       const clear = INODE_FLAGS.filter((flag) => !flags.includes(flag));
       try {
-        return (await command({ kind: 'set-flags', inode, set: [...flags], clear }, owning(inode)))
+        return (await command({ kind: 'set-flags', inode, set: [...flags], clear }, asOwner(inode)))
           .attributes;
       } catch (error) {
         // The kernel has checked that the inode can have flags.
-        if (!(error instanceof ServiceError) || !isUnknown(error)) throw error;
+        if (!(error instanceof ServiceError) || !isCommandUnknown(error)) throw error;
         throw new ErrnoError('EOPNOTSUPP', error.message);
       }
     },
@@ -208,27 +211,27 @@ export function clusterBackend(
       changes.flushed = Math.max(changes.flushed, through);
     },
     async xattr(inode, name) {
-      return Buffer.from((await query({ kind: 'xattr', inode, name, ...shown })).value, 'base64');
+      return Buffer.from((await query({ kind: 'xattr', inode, name, ...snapshotOption })).value, 'base64');
     },
     async xattrs(inode) {
-      return (await query({ kind: 'xattrs', inode, ...shown })).names;
+      return (await query({ kind: 'xattrs', inode, ...snapshotOption })).names;
     },
     async setXattr(inode, name, value, mode, clearsSetgid = false) {
       const base64 = Buffer.from(value).toString('base64');
       const more = clearsSetgid ? { clearsSetgid } : {};
-      await command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more }, owning(inode));
+      await command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more }, asOwner(inode));
     },
     async removeXattr(inode, name) {
-      await command({ kind: 'remove-xattr', inode, name }, owning(inode));
+      await command({ kind: 'remove-xattr', inode, name }, asOwner(inode));
     },
     async space() {
-      const [{ volume: info }, { servers }, { servers: heard }] = await Promise.all([
+      const [{ volume: info }, { servers }, { servers: reported }] = await Promise.all([
         client.query({ kind: 'volume', name: volumeName }),
         client.query({ kind: 'servers', counts: false }),
         client.status(),
       ]);
-      for (const { id, disk } of heard) if (disk !== undefined) disks.set(id, disk);
-      const { totalBytes, freeBytes } = spaceOf(servers, heard, info, (id) => disks.get(id) ?? id);
+      for (const { id, disk } of reported) if (disk !== undefined) disks.set(id, disk);
+      const { totalBytes, freeBytes } = spaceOf(servers, reported, info, (id) => disks.get(id) ?? id);
       const { quotaBytes, quotaInodes, namedBytes, namedInodes, inodes } = info;
       const leftBytes = quotaBytes === 0 ? Number.POSITIVE_INFINITY : Math.max(0, quotaBytes - namedBytes);
       return {
@@ -239,7 +242,8 @@ export function clusterBackend(
         ...(quotaInodes === 0 ? {} : { freeInodes: Math.max(0, quotaInodes - namedInodes) }),
       };
     },
-    openFile: (inode, replicas, { seq }) => clusterFile(client, inode, { replicas, since: seq, ...shown }),
+    openFile: (inode, replicas, { seq }) =>
+      clusterFile(client, inode, { replicas, since: seq, ...snapshotOption }),
   };
 }
 
@@ -252,33 +256,33 @@ interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
 /**
  * The capacity of all servers together, with each byte on several of them ({@link replicatedCapacity}). A server
  * without an answer counts with its last report, a disk that several servers share counts once.
- * @param heard current reports of servers
+ * @param reported current reports of servers
  * @param diskOf the same key for all servers of one disk
  */
 function spaceOf(
   servers: readonly Disk[],
-  heard: readonly Omit<Disk, 'state'>[],
+  reported: readonly Omit<Disk, 'state'>[],
   { replicas, policy }: { readonly replicas: number } & Pick<Attributes, 'policy'>,
   diskOf: (server: string) => string,
 ): Pick<Space, 'totalBytes' | 'freeBytes'> {
-  const told = servers
+  const current = servers
     .filter(({ state }) => state !== 'out')
-    .map((server) => heard.find(({ id, totalBytes }) => id === server.id && totalBytes > 0) ?? server);
+    .map((server) => reported.find(({ id, totalBytes }) => id === server.id && totalBytes > 0) ?? server);
   // Servers that share a disk have measured it at different times.
-  const disks = [...Map.groupBy(told, ({ id }) => diskOf(id)).values()];
+  const disks = [...Map.groupBy(current, ({ id }) => diskOf(id)).values()];
   const needed = policy === 'all' ? replicas : majority(replicas);
-  const room = (of: (sharers: typeof told) => number): number =>
+  const capacity = (of: (sharers: typeof current) => number): number =>
     replicatedCapacity(
       disks.map((sharers) => ({ bytes: of(sharers), servers: sharers.length })),
       replicas,
       needed,
     );
   // The servers' reserve takes no contents.
-  const usable = ({ freeBytes, totalBytes }: (typeof told)[number]): number =>
+  const usable = ({ freeBytes, totalBytes }: (typeof current)[number]): number =>
     Math.max(0, freeBytes - reserveBytes(totalBytes));
   return {
-    totalBytes: room((sharers) => Math.max(...sharers.map(({ totalBytes }) => totalBytes))),
-    freeBytes: room((sharers) => Math.min(...sharers.map(usable))),
+    totalBytes: capacity((sharers) => Math.max(...sharers.map(({ totalBytes }) => totalBytes))),
+    freeBytes: capacity((sharers) => Math.min(...sharers.map(usable))),
   };
 }
 
@@ -288,7 +292,7 @@ function ownerOf({ uid, gid, umask }: Owner): Owner {
 }
 
 /** Without a limit of listeners: many changes of a file are under way at once, and each adds one. */
-function unlimited(): AbortController {
+function abortControllerForMany(): AbortController {
   const controller = new AbortController();
   setMaxListeners(0, controller.signal);
   return controller;
@@ -302,16 +306,16 @@ function clusterFile(
   const handle = client.openFile(inode, { ...options, locks: () => locks });
   const { replicas } = options;
   let locks: FileLocks | null = null;
-  let underLocks = unlimited();
+  let lockLoss = abortControllerForMany();
   let written: ContentVersion | null = null;
   /**
    * Fails a change that is under way when locks on the file are lost, and does not repeat it: their next holder may
    * have changed what the program has read. An answer after the loss does not say whether the change came before it.
    */
-  const changed = async <State extends FileState>(
+  const unlessLocksLost = async <State extends FileState>(
     change: (options: { readonly signal?: AbortSignal }) => Promise<State>,
   ): Promise<State> => {
-    const { signal } = underLocks;
+    const { signal } = lockLoss;
     const state = await change(locks === null ? {} : { signal }).catch((error: unknown) => {
       throw isLockLoss(error) ? lockLost() : error;
     });
@@ -328,14 +332,16 @@ function clusterFile(
     },
     range: (offset, length) => handle.range(offset, length),
     write: (offset, parts, expect) =>
-      changed((how) => handle.write(offset, parts, { ...how, ...(expect && { ifContents: expect }) })),
-    writeParts: (parts) => changed((how) => handle.writeParts(parts, how)),
-    append: (bytes) => changed((how) => handle.write('append', bytes, how)),
-    truncate: (sizeBytes) => changed((how) => handle.truncate(sizeBytes, how)),
-    punch: (from, to, grows) => changed((how) => handle.punch(from, to, grows, how)),
+      unlessLocksLost((how) =>
+        handle.write(offset, parts, { ...how, ...(expect && { ifContents: expect }) }),
+      ),
+    writeParts: (parts) => unlessLocksLost((how) => handle.writeParts(parts, how)),
+    append: (bytes) => unlessLocksLost((how) => handle.write('append', bytes, how)),
+    truncate: (sizeBytes) => unlessLocksLost((how) => handle.truncate(sizeBytes, how)),
+    punch: (from, to, grows) => unlessLocksLost((how) => handle.punch(from, to, grows, how)),
     seek: async (offset, what) => (await handle.extent(offset, what)).found,
     async copyFrom(source, fromOffset, toOffset, length) {
-      const state = await changed((how) =>
+      const state = await unlessLocksLost((how) =>
         handle.copyFrom({ from: source, fromOffset, toOffset, length }, how),
       );
       return { copiedBytes: state.offset - toOffset, state };
@@ -349,10 +355,10 @@ function clusterFile(
     },
     settle: () => client.settleSoon(handle),
     openLocks(report) {
-      const onLost = (gone: readonly BackendLock[]): void => {
-        underLocks.abort(lockLost());
-        underLocks = unlimited();
-        report(gone);
+      const onLost = (lostLocks: readonly BackendLock[]): void => {
+        lockLoss.abort(lockLost());
+        lockLoss = abortControllerForMany();
+        report(lostLocks);
       };
       locks = client.fileLocks(inode, { lost: (_file, gone) => onLost(gone) }, { replicas });
       return locks;

@@ -81,19 +81,19 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
   ): ReturnType<DelegationBackend['unlink']> {
     const outcomes: UnlinkOutcome[] = [];
     let newestNs: string | null = null;
-    let left = names.map((name, place) => ({ name, place }));
-    for (let pass = 1; left.length > 0; pass++) {
-      const sent = left.map(({ name }) => name);
+    let remaining = names.map((name, at) => ({ name, at }));
+    for (let pass = 1; remaining.length > 0; pass++) {
+      const sent = remaining.map(({ name }) => name);
       const { files, atNs } = await this.#unlinkFenced(sent, how);
       newestNs = atNs ?? newestNs;
-      for (const [index, { place }] of left.entries()) {
+      for (const [index, { at }] of remaining.entries()) {
         const file = files[index];
-        if (file !== undefined) outcomes[place] = outcomeOf(file);
+        if (file !== undefined) outcomes[at] = outcomeOf(file);
       }
       if (pass === UNLINK_PASSES_MAX) break;
-      const refused = left.filter((_, index) => isWritten(files[index]));
+      const refused = remaining.filter((_, index) => isWritten(files[index]));
       const areSame = await Promise.all(refused.map(({ name }) => this.#hasContents(name)));
-      left = refused.filter((_, index) => areSame[index]);
+      remaining = refused.filter((_, index) => areSame[index]);
     }
     return { outcomes, atNs: newestNs };
   }
@@ -132,14 +132,14 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
   }
 }
 
-function isWritten(left: UnlinkedFile | undefined): boolean {
-  return typeof left === 'object' && left.code === 'fence-lost';
+function isWritten(outcome: UnlinkedFile | undefined): boolean {
+  return typeof outcome === 'object' && outcome.code === 'fence-lost';
 }
 
 /** A name that does not exist, or belongs to another file, is gone for this file. */
-function outcomeOf(left: UnlinkedFile): UnlinkOutcome {
-  if (typeof left === 'number') return { kind: 'removed' };
-  const { code, message } = left;
-  if (code === 'not-found' || code === 'precondition-failed') return { kind: 'gone' };
+function outcomeOf(outcome: UnlinkedFile): UnlinkOutcome {
+  if (typeof outcome === 'number') return { kind: 'removed' };
+  const { code, message } = outcome;
+  if (code === 'not-found' || code === 'precondition-failed') return { kind: 'absent' };
   return { kind: 'refused', error: new ServiceError(code, message) };
 }

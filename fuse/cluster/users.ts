@@ -46,6 +46,8 @@ function passwdNames(): Map<number, string> {
     // Users are then shown by number.
     return new Map();
   }
-  const rows = text.split('\n').map((line) => line.split(':'));
-  return new Map(rows.flatMap(([name = '', , uid = '']) => (/^\d+$/.test(uid) ? [[Number(uid), name]] : [])));
+  const entries = text.split('\n').map((line) => line.split(':'));
+  return new Map(
+    entries.flatMap(([name = '', , uid = '']) => (/^\d+$/.test(uid) ? [[Number(uid), name]] : [])),
+  );
 }

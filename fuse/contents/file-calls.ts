@@ -68,11 +68,11 @@ export class FileCalls {
     if (length === 0) return new Uint8Array(0);
     opened.hasRead = true;
     // A handle with O_APPEND bypasses the kernel's pages, and the kernel requests no attributes.
-    const believedMs = appending ? 0 : this.#writtenMs;
+    const validMs = appending ? 0 : this.#writtenMs;
     file.mayHavePages ||= !appending;
     const isCurrent = () => this.#isCurrent(file, !appending);
-    const bytes = await file.read(this.#readAhead, position, offset, length, believedMs, isCurrent);
-    this.#noteRead(opened);
+    const bytes = await file.read(this.#readAhead, position, offset, length, validMs, isCurrent);
+    this.#recordRead(opened);
     return bytes;
   }
 
@@ -97,14 +97,14 @@ export class FileCalls {
   }
 
   /** The kernel answers reads from kept pages without a request: a handle that is open for reading counts as read. */
-  async #noteLikelyRead(opened: FileHandle): Promise<void> {
+  async #recordLikelyRead(opened: FileHandle): Promise<void> {
     const { file, hasPages, hasRead, writing } = opened;
-    if (hasPages && !hasRead && !writing && this.#noteRead(opened))
+    if (hasPages && !hasRead && !writing && this.#recordRead(opened))
       await this.#files.kernel?.dropAttributes(file.inode);
   }
 
-  #noteRead({ file, isNoAtime: unnoted }: FileHandle): boolean {
-    return !unnoted && this.#parts.accesses.read(file.latest);
+  #recordRead({ file, isNoAtime }: FileHandle): boolean {
+    return !isNoAtime && this.#parts.accesses.read(file.latest);
   }
 
   taken(bytes: Uint8Array): void {
@@ -135,9 +135,9 @@ export class FileCalls {
     const isAppend = appends ?? opened.appending;
     if (isAppend) await file.append(bytes);
     else await file.write(offset, bytes);
-    if (isAppend && opened.appending) await this.#appended(file);
+    if (isAppend && opened.appending) await this.#dropPagesAfterAppend(file);
     try {
-      await this.#written(opened);
+      await this.#storeIfRequired(opened);
     } catch (error) {
       if (opened.persisting && !isAppend) opened.failedSync = { error };
       throw error;
@@ -150,7 +150,7 @@ export class FileCalls {
    * Linux drops pages before it sends an append. A page that it reads before the answer has zeros for the new bytes; a
    * mapping would show these, and write them back. Over `fuse-native` the kernel cannot drop pages.
    */
-  async #appended(file: OpenFile): Promise<void> {
+  async #dropPagesAfterAppend(file: OpenFile): Promise<void> {
     if (file.mayHavePages && this.#files.kernel?.asksBeforeReads === true) await this.#files.dropPages(file);
   }
 
@@ -160,14 +160,14 @@ export class FileCalls {
    */
   #dropBehindAnswer(file: OpenFile): void {
     this.#parts.world.soon(() => {
-      this.#appended(file).catch((error: unknown) => {
+      this.#dropPagesAfterAppend(file).catch((error: unknown) => {
         this.#parts.log('debug', 'pages are not dropped', { file: file.inode, error: String(error) });
       });
     });
   }
 
   /** The cluster must have the bytes before the answer if the program requires it, or if there may be no space. */
-  async #written(opened: FileHandle): Promise<void> {
+  async #storeIfRequired(opened: FileHandle): Promise<void> {
     if (opened.persisting) await this.#persist(opened);
     else if (this.#files.freeSpace.isShort) {
       await opened.file.flush();
@@ -177,7 +177,7 @@ export class FileCalls {
 
   async flush(handle: number, owner?: bigint): Promise<void> {
     const opened = this.#handles.of(handle);
-    await this.#noteLikelyRead(opened);
+    await this.#recordLikelyRead(opened);
     if (this.#flushBehind && opened.file.locks === null) return;
     try {
       // The next holder of the lock has to find what was written under it.
@@ -233,7 +233,7 @@ export class FileCalls {
       const error = opened.errors.peek();
       if (error !== undefined) this.#logLost(opened.file.inode, error);
     }
-    await this.#noteLikelyRead(opened);
+    await this.#recordLikelyRead(opened);
     await opened.file.locks?.release(handle);
     while (opened.file.handleCount === 1 && opened.file.source.isGiving)
       await opened.file.source.invalidate();
@@ -335,8 +335,8 @@ export class FileCalls {
     await this.#files.privileges.clear(file, caller);
     const done = await this.#copies.copy({ source, fromOffset, file, toOffset, length: wanted });
     read.hasRead = true;
-    if (done > 0) this.#noteRead(read);
-    await this.#written(opened);
+    if (done > 0) this.#recordRead(read);
+    await this.#storeIfRequired(opened);
     return done;
   }
 

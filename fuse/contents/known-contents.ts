@@ -145,7 +145,7 @@ export class KnownContents {
       return presented;
     }
     this.answeredSizeBytes = Math.max(presented.sizeBytes, writes.dirtyEnd);
-    return { ...this.#asWritten(presented), sizeBytes: this.answeredSizeBytes };
+    return { ...this.#withPendingTimes(presented), sizeBytes: this.answeredSizeBytes };
   }
 
   /** The attributes as known now, without a request or a wait for pending bytes. */
@@ -153,7 +153,7 @@ export class KnownContents {
     const state = this.#state;
     const isOld = state !== undefined && contentVersionCompare(state.contents, this.attributes.contents) > 0;
     const known = isOld ? withContents(this.attributes, state) : this.attributes;
-    return isDirty ? this.#asWritten(known) : known;
+    return isDirty ? this.#withPendingTimes(known) : known;
   }
 
   /** Applies own writes, all at the cluster, to attributes from before them; null if the result is unknown. */
@@ -190,7 +190,7 @@ export class KnownContents {
     this.answered(contents);
   }
 
-  #asWritten<Known extends Attributes>(attributes: Known): Known {
+  #withPendingTimes<Known extends Attributes>(attributes: Known): Known {
     const modifiedNs = String(this.#writtenNs);
     const { sizeBytes, holeBytes } = attributes;
     return {

@@ -45,7 +45,7 @@ export class OpenLocks {
       return;
     }
     // A lock call shows that the handle is open. An unlock does not: libfuse unlocks as a part of closing.
-    this.#settled(handle);
+    this.#endClosing(handle);
     const known = this.#owners.get(handle) ?? new Map<string, Owner>();
     known.set(keyOf(owner), owner);
     this.#owners.set(handle, known);
@@ -67,7 +67,7 @@ export class OpenLocks {
     const { start, end, pid, type } = request;
     if (type === 'unlock') return null;
     const wish = { ...ownerOf(handle, request), type, start, end, pid };
-    this.#settled(handle);
+    this.#endClosing(handle);
     const closing = this.#closingNow(wish.kind);
     let found = await this.#locks.holder(wish);
     if (found?.own === true && (await this.#waitForClosing(closing))) found = await this.#locks.holder(wish);
@@ -103,18 +103,18 @@ export class OpenLocks {
   /** A close of the handle is about to return; it may be the last. */
   closed(handle: number): void {
     if ((this.#owners.get(handle)?.size ?? 0) === 0) return;
-    const { untilMs = 0, released: gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
+    const { untilMs = 0, released = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
     this.#closing.set(handle, {
       untilMs: Math.max(untilMs, this.#world.nowMs() + LAST_CLOSE_MS),
-      released: gone,
+      released,
     });
   }
 
   /** The last close of the handle has returned; its locks are about to be released. */
   closedLast(handle: number): void {
     if (!this.#owners.has(handle)) return;
-    const { released: gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
-    this.#closing.set(handle, { untilMs: Number.POSITIVE_INFINITY, released: gone });
+    const { released = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
+    this.#closing.set(handle, { untilMs: Number.POSITIVE_INFINITY, released });
   }
 
   /** Ends the handle's lock of `flock`, and locks of `fcntl` that no process owns (F_OFD_SETLK). */
@@ -124,7 +124,7 @@ export class OpenLocks {
       for (const owner of owners) await this.#release(owner);
     } finally {
       this.#owners.delete(handle);
-      this.#settled(handle);
+      this.#endClosing(handle);
     }
   }
 
@@ -158,7 +158,7 @@ export class OpenLocks {
     return handles.length > 0;
   }
 
-  #settled(handle: number): void {
+  #endClosing(handle: number): void {
     const closing = this.#closing.get(handle);
     this.#closing.delete(handle);
     closing?.released.resolve();

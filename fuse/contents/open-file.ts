@@ -40,8 +40,8 @@ export class OpenFile {
   /** Created or changed here, and not yet settled. */
   unsettled = false;
   locks: OpenLocks | null = null;
-  #appended: Promise<unknown> = Promise.resolve();
-  #lostDropped: Promise<void> = Promise.resolve();
+  #lastAppend: Promise<unknown> = Promise.resolve();
+  #pagesDropped: Promise<void> = Promise.resolve();
 
   constructor(parts: OpenFileParts, attributes: Answered, backend: BackendFile, pages: PagesOfFile) {
     const { world, limitMs, pending, room } = parts;
@@ -53,7 +53,7 @@ export class OpenFile {
       world,
       (offset, length) => this.#bounded(backend.read(offset, length), 'A read'),
       () => this.known.sizeBytes,
-      () => this.#giver(),
+      () => this.#pageStore(),
       (offset, length) => backend.range(offset, length),
     );
     this.known = new KnownContents(world, attributes, pages, this.source);
@@ -65,7 +65,7 @@ export class OpenFile {
       acknowledged: (state) => this.#changed(state),
       failed: (error) => {
         room.failed(error);
-        this.#lost(error);
+        this.#recordLoss(error);
       },
       budget: pending.budget,
       limitMs,
@@ -103,16 +103,16 @@ export class OpenFile {
    * pages until the answer, and drops none that is locked.
    */
   lostPagesDropped(): Promise<void> {
-    return this.#lostDropped;
+    return this.#pagesDropped;
   }
 
   /** Appends are sent one by one, each in one piece, after all earlier writes. */
   append(bytes: Uint8Array): Promise<void> {
-    const appended = this.#appended.then(async () => {
+    const appended = this.#lastAppend.then(async () => {
       await this.writes.drain();
       this.#changed(await this.#bounded(this.#backend.append(bytes), 'An append'));
     });
-    this.#appended = appended.catch(() => undefined);
+    this.#lastAppend = appended.catch(() => undefined);
     return appended;
   }
 
@@ -136,7 +136,7 @@ export class OpenFile {
   /** @returns where data, or a hole, begins, at or after `offset`; null if there is none */
   async seek(offset: number, what: 'data' | 'hole'): Promise<number | null> {
     await this.writes.drain();
-    return this.#bounded(this.#backend.seek(offset, what), `Looking for ${what}`);
+    return this.#bounded(this.#backend.seek(offset, what), `A search for ${what}`);
   }
 
   keeps(endBytes: number): boolean {
@@ -173,7 +173,7 @@ export class OpenFile {
       this.known.learn(await this.#bounded(this.#backend.flush(), 'A flush'));
     } catch (error) {
       // All descriptors of the file report the loss, not only the one whose sync found it.
-      if (error instanceof ChangesLost) return this.#lost(error);
+      if (error instanceof ChangesLost) return this.#recordLoss(error);
       if (errnoName(error) !== 'ENOENT') throw error;
       throw new ErrnoError('EIO', `Earlier writes are not stored: ${messageOf(error)}`);
     }
@@ -196,7 +196,7 @@ export class OpenFile {
 
   async state(): Promise<FileState> {
     await this.writes.drain();
-    const state = await this.#bounded(this.#backend.state(), 'Asking for the state');
+    const state = await this.#bounded(this.#backend.state(), 'A request for the state');
     this.known.learn(state);
     return state;
   }
@@ -255,7 +255,7 @@ export class OpenFile {
    * Only while no program may write: the kernel stores pages over written bytes, even unsent ones. It does not check
    * the size either, so it gets whole pages within the size that it knows.
    */
-  #giver(): StorePages | null {
+  #pageStore(): StorePages | null {
     const { kernel } = this.#parts;
     const isRead = this.handleCount > 0 && this.writerCount === 0 && !this.writes.dirty;
     if (!isRead || kernel?.givePages === undefined) return null;
@@ -267,11 +267,11 @@ export class OpenFile {
     };
   }
 
-  #lost(error: unknown): void {
+  #recordLoss(error: unknown): void {
     const { inode } = this;
     this.known.pages.clear();
     this.#parts.pending.errors.set({ kind: 'file', inode }, error);
-    this.#lostDropped = this.#parts.dropPages(inode);
+    this.#pagesDropped = this.#parts.dropPages(inode);
   }
 
   #changed(state: FileState): void {

@@ -46,7 +46,7 @@ export class OpenFiles implements PendingKind {
       get kernel() {
         return kernel();
       },
-      dropPages: (inode) => this.#dropLost(inode),
+      dropPages: (inode) => this.#dropLostPages(inode),
     };
     this.orphans = new UnlinkedFiles(world, backend, () => this.#open.keys(), log);
   }
@@ -71,7 +71,7 @@ export class OpenFiles implements PendingKind {
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
     this.#assertNameCurrent(attributes, thread, isOnceMore);
     if (writing || truncates) assertMayChange(attributes, flags);
-    const file = this.#opened(attributes, writing);
+    const file = this.#addHandle(attributes, writing);
     // Another client has unlinked it since the look-up.
     if (attributes.links === 0) this.orphans.add(inode);
     try {
@@ -112,7 +112,7 @@ export class OpenFiles implements PendingKind {
   }
 
   async created(attributes: Attributes, writing: boolean): Promise<OpenFile> {
-    const file = this.#opened(attributes, writing);
+    const file = this.#addHandle(attributes, writing);
     file.unsettled = true;
     // Another client may have found its name already, and read it.
     if (file.source.isGiving) await file.source.invalidate();
@@ -135,7 +135,7 @@ export class OpenFiles implements PendingKind {
 
   /** After mknod(2): no program writes to the file, so it is settled. */
   async made(attributes: Attributes): Promise<void> {
-    const file = this.#opened(attributes, true);
+    const file = this.#addHandle(attributes, true);
     file.unsettled = true;
     try {
       await file.flush(true);
@@ -161,11 +161,11 @@ export class OpenFiles implements PendingKind {
     return [...this.#open.values()].filter(({ writerCount }) => writerCount > 0).length;
   }
 
-  /** @param isNamed by path, not by descriptor */
-  async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed: boolean): Promise<void> {
-    const attributes = await this.#attributesToTruncate(inode, caller, isNamed);
+  /** @param isByPath the program passed a path, not a descriptor */
+  async truncate(inode: number, sizeBytes: number, caller: Caller, isByPath: boolean): Promise<void> {
+    const attributes = await this.#attributesToTruncate(inode, caller, isByPath);
     this.inodes.assertNamed(attributes);
-    const file = this.#opened(attributes, true);
+    const file = this.#addHandle(attributes, true);
     try {
       if (file.source.isGiving) await file.source.invalidate();
       await this.privileges.clear(file, caller);
@@ -177,11 +177,11 @@ export class OpenFiles implements PendingKind {
   }
 
   /** By path it means what has the name now, like an open. */
-  async #attributesToTruncate(inode: number, { thread = 0 }: Caller, isNamed: boolean): Promise<Attributes> {
+  async #attributesToTruncate(inode: number, { thread = 0 }: Caller, isByPath: boolean): Promise<Attributes> {
     const { cache } = this.inodes;
     const { refusedOpens } = cache.kernel;
-    const isOnceMore = isNamed && refusedOpens.isRepetition(thread, inode);
-    if (isOnceMore || (isNamed && cache.isNameCached(inode)))
+    const isOnceMore = isByPath && refusedOpens.isRepetition(thread, inode);
+    if (isOnceMore || (isByPath && cache.isNameCached(inode)))
       return this.#attributesToOpen(inode, thread, isOnceMore);
     return (
       this.#open.get(inode)?.known.attributes ?? cache.lookedUp(inode) ?? (await this.inodes.request(inode))
@@ -212,7 +212,7 @@ export class OpenFiles implements PendingKind {
   }
 
   /** The kernel's pages have lost bytes. Over `fuse-native` it cannot drop them. */
-  async #dropLost(inode: number): Promise<void> {
+  async #dropLostPages(inode: number): Promise<void> {
     if (this.kernel?.asksBeforeReads !== true) return;
     try {
       await this.dropPages({ inode });
@@ -248,7 +248,7 @@ export class OpenFiles implements PendingKind {
     await this.#settles.flush(FLUSH_ALL);
   }
 
-  #opened(attributes: Attributes, writing: boolean): OpenFile {
+  #addHandle(attributes: Attributes, writing: boolean): OpenFile {
     let file = this.#open.get(attributes.inode);
     if (file === undefined) {
       const { inode, replicas, contents } = attributes;

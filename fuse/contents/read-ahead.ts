@@ -36,7 +36,7 @@ interface Block {
   expiresMs: number;
   readBytes: number;
   /** No read bypassed it since its fetch began. */
-  isGivable: boolean;
+  mayBeStored: boolean;
   /** Reads with a part of it that is not `taken` yet. */
   userCount: number;
 }
@@ -50,7 +50,7 @@ export class ReadAhead {
   readonly #blocks: BoundedMap<string, Block>;
   readonly #blocksMax: number;
   readonly #around = new ReadAround();
-  readonly #parts = new WeakMap<Uint8Array, Block>();
+  readonly #returnedParts = new WeakMap<Uint8Array, Block>();
 
   constructor(world: World, bytesMax: number) {
     this.#world = world;
@@ -75,17 +75,17 @@ export class ReadAhead {
     const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
     if (inSequence || this.#has(source, first)) {
       const answer = isCurrent();
-      if (answer !== true && !(await answer)) return this.#readPast(source, offset, length);
+      if (answer !== true && !(await answer)) return this.#readWithoutBlock(source, offset, length);
     }
     if (!inSequence && !this.#has(source, first)) {
       const isWithin = first === last && source.isGivable;
       if (!isWithin || !this.#around.missed(blockKey(source, first))) {
-        return this.#readPast(source, offset, length);
+        return this.#readWithoutBlock(source, offset, length);
       }
       this.#fetchAround(source, first);
     }
     const blocks: Block[] = [];
-    for (let index = first; index <= last; index++) blocks.push(this.#used(source, index, inSequence));
+    for (let index = first; index <= last; index++) blocks.push(this.#useBlock(source, index, inSequence));
     if (inSequence) this.#fetchAhead(source, last + 1);
     await Promise.all(blocks.map((block) => block.bytes));
     const parts: Uint8Array[] = [];
@@ -106,38 +106,38 @@ export class ReadAhead {
     const [only] = parts;
     if (parts.length === 1 && only !== undefined) {
       // Only the first block has bytes.
-      for (const block of blocks.slice(1)) await this.#over(block);
-      this.#parts.set(only, blocks[0] as Block);
+      for (const block of blocks.slice(1)) await this.#endUse(block);
+      this.#returnedParts.set(only, blocks[0] as Block);
       return only;
     }
     const all = Buffer.concat(parts);
-    for (const block of blocks) await this.#over(block);
+    for (const block of blocks) await this.#endUse(block);
     return all;
   }
 
   /** The transport does not use the bytes of a `read` any more. */
   release(bytes: Uint8Array): void {
-    const block = this.#parts.get(bytes);
+    const block = this.#returnedParts.get(bytes);
     if (block === undefined) return;
-    this.#parts.delete(bytes);
-    void this.#over(block);
+    this.#returnedParts.delete(bytes);
+    void this.#endUse(block);
   }
 
-  #used(source: ReadSource, index: number, inSequence: boolean): Block {
+  #useBlock(source: ReadSource, index: number, inSequence: boolean): Block {
     const block = this.#block(source, index, inSequence);
     block.userCount++;
     return block;
   }
 
   /** Returns a block's memory after its last user, if all of it was read. */
-  async #over(block: Block): Promise<void> {
+  async #endUse(block: Block): Promise<void> {
     block.userCount--;
     const bytes = await block.bytes;
     if (block.userCount === 0 && block.readBytes >= bytes.length) releaseMemory(bytes);
   }
 
   /** Reads exactly the requested bytes, without a block. */
-  async #readPast(source: ReadSource, offset: number, length: number): Promise<Uint8Array> {
+  async #readWithoutBlock(source: ReadSource, offset: number, length: number): Promise<Uint8Array> {
     const beganMs = this.#world.nowMs();
     const { bytes } = await source.fetchAlone(offset, length);
     if (length < LARGE_READ_BYTES) this.#around.singleTook(this.#world.nowMs() - beganMs);
@@ -145,7 +145,7 @@ export class ReadAhead {
     const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
     for (let index = Math.floor(offset / BLOCK_BYTES); index <= last; index++) {
       const block = this.#blocks.get(blockKey(source, index));
-      if (block !== undefined) block.isGivable = false;
+      if (block !== undefined) block.mayBeStored = false;
     }
     return bytes;
   }
@@ -155,11 +155,11 @@ export class ReadAhead {
     const { generation } = source;
     const beganMs = this.#world.nowMs();
     // Never released: both the kernel and readers get the memory, which is left to garbage collection.
-    const block = this.#used(source, index, false);
+    const block = this.#useBlock(source, index, false);
     block.bytes
       .then(async (bytes) => {
         this.#around.blockTook(this.#world.nowMs() - beganMs);
-        if (!block.isGivable || this.#blocks.get(block.key) !== block) return;
+        if (!block.mayBeStored || this.#blocks.get(block.key) !== block) return;
         if (!(await source.give(generation, index * BLOCK_BYTES, bytes))) return;
         this.#around.given(block.key);
         if (this.#blocks.get(block.key) === block) this.#blocks.delete(block.key);
@@ -209,7 +209,7 @@ export class ReadAhead {
       bytes,
       expiresMs: Number.POSITIVE_INFINITY,
       readBytes: 0,
-      isGivable: true,
+      mayBeStored: true,
       userCount: 0,
     };
     this.#blocks.set(key, block);

@@ -20,26 +20,26 @@ export class ReadSource {
   readonly read: (offset: number, length: number) => Promise<Uint8Array>;
   readonly sizeBytes: () => number;
   readonly #world: World;
-  readonly #giver: () => StorePages | null;
+  readonly #pageStore: () => StorePages | null;
   readonly #windows: ReadWindows;
-  #generation = ReadSource.#next();
+  #generation = ReadSource.#nextGeneration();
   /** Pages on their way to the kernel, with their generation. */
-  readonly #giving = new Map<Promise<boolean>, number>();
+  readonly #storing = new Map<Promise<boolean>, number>();
 
-  static #last = 0;
+  static #lastGeneration = 0;
 
-  /** @param giver null while the kernel cannot or must not get pages */
+  /** @param pageStore null while the kernel cannot or must not get pages */
   constructor(
     world: World,
     read: (offset: number, length: number) => Promise<Uint8Array>,
     sizeBytes: () => number,
-    giver: () => StorePages | null = () => null,
+    pageStore: () => StorePages | null = () => null,
     range: (offset: number, length: number) => Promise<BackendRange | null> = async () => null,
   ) {
     this.#world = world;
     this.read = read;
     this.sizeBytes = sizeBytes;
-    this.#giver = giver;
+    this.#pageStore = pageStore;
     const generation = (): number => this.#generation;
     this.#windows = new ReadWindows({
       ...{ world, read, sizeBytes, range },
@@ -66,16 +66,16 @@ export class ReadSource {
   }
 
   get isGivable(): boolean {
-    return this.#giver() !== null;
+    return this.#pageStore() !== null;
   }
 
   get isGiving(): boolean {
-    return this.#giving.size > 0;
+    return this.#storing.size > 0;
   }
 
   /** Stops serving blocks that were fetched, or are being fetched. */
   changed(): void {
-    this.#generation = ReadSource.#next();
+    this.#generation = ReadSource.#nextGeneration();
   }
 
   /**
@@ -84,21 +84,21 @@ export class ReadSource {
    */
   async give(generation: number, offset: number, bytes: Uint8Array): Promise<boolean> {
     const isCurrent = (): boolean => generation === this.#generation && this.isGivable;
-    const store = this.#giver();
+    const store = this.#pageStore();
     if (store === null || !isCurrent()) return false;
-    const giving = store(offset, bytes, isCurrent);
-    this.#giving.set(giving, generation);
+    const storing = store(offset, bytes, isCurrent);
+    this.#storing.set(storing, generation);
     try {
-      return await giving;
+      return await storing;
     } finally {
-      this.#giving.delete(giving);
+      this.#storing.delete(storing);
     }
   }
 
   /** Resolves when no outdated pages are on their way to the kernel. */
   async withoutOutdated(): Promise<void> {
-    const outdated = [...this.#giving].filter(([, generation]) => generation !== this.#generation);
-    if (outdated.length > 0) await Promise.allSettled(outdated.map(([giving]) => giving));
+    const outdated = [...this.#storing].filter(([, generation]) => generation !== this.#generation);
+    if (outdated.length > 0) await Promise.allSettled(outdated.map(([storing]) => storing));
   }
 
   /** Once it resolves, nothing that was fetched before can reach the kernel. */
@@ -108,7 +108,7 @@ export class ReadSource {
   }
 
   /** Unique in the process, so that a file that is opened again finds no old blocks. */
-  static #next(): number {
-    return ++ReadSource.#last;
+  static #nextGeneration(): number {
+    return ++ReadSource.#lastGeneration;
   }
 }

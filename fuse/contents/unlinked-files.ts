@@ -5,8 +5,8 @@ import type { Log } from '../transport.ts';
 
 const KEEP_INTERVAL_MS = 30_000;
 /** Rounds between checks for files that other clients have unlinked; short compared with `--gc-grace`. */
-const LOOK_ROUNDS = 4;
-const LOOK_PARALLEL = 4;
+const ROUNDS_PER_QUERY = 4;
+const QUERIES_PARALLEL = 4;
 
 /** Keeps unlinked open files from being removed; requests find those that other clients have unlinked. */
 export class UnlinkedFiles {
@@ -72,7 +72,7 @@ export class UnlinkedFiles {
         }
       }
     };
-    await Promise.all(Array.from({ length: LOOK_PARALLEL }, worker));
+    await Promise.all(Array.from({ length: QUERIES_PARALLEL }, worker));
     const open = new Set(this.#openInodes());
     for (const inode of this.#known) if (!open.has(inode)) this.delete(inode);
   }
@@ -85,7 +85,7 @@ export class UnlinkedFiles {
 
   async #round(): Promise<void> {
     this.#rounds += 1;
-    if (this.#rounds % LOOK_ROUNDS === 0) await this.findUnlinked();
+    if (this.#rounds % ROUNDS_PER_QUERY === 0) await this.findUnlinked();
     await this.keep();
   }
 

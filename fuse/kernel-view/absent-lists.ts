@@ -16,13 +16,13 @@ const LOW = 2 ** 32;
  * inode replaces an older one.
  */
 export class InodesWithoutAcls {
-  readonly #words: Int32Array;
+  readonly #memory: Int32Array;
   readonly #nowMs: () => number;
 
   /** @param nowMs monotonic, and the same in both threads */
   constructor(memory: SharedArrayBuffer, nowMs: () => number) {
     this.#nowMs = nowMs;
-    this.#words = new Int32Array(memory);
+    this.#memory = new Int32Array(memory);
   }
 
   static memory(): SharedArrayBuffer {
@@ -31,7 +31,7 @@ export class InodesWithoutAcls {
 
   add(inode: number, forMs: number): void {
     const at = slotOf(inode);
-    const words = this.#words;
+    const words = this.#memory;
     Atomics.add(words, at + SEQUENCE, 1);
     this.#put(at + INODE, inode);
     this.#put(at + UNTIL, this.#nowMs() + forMs);
@@ -41,12 +41,12 @@ export class InodesWithoutAcls {
 
   /** Invalidates all earlier answers: a list was set, or another client may set one. */
   forgetAll(): void {
-    Atomics.add(this.#words, GENERATION, 1);
+    Atomics.add(this.#memory, GENERATION, 1);
   }
 
   has(inode: number): boolean {
     const at = slotOf(inode);
-    const words = this.#words;
+    const words = this.#memory;
     const sequence = Atomics.load(words, at + SEQUENCE);
     const isKnown =
       this.#get(at + INODE) === inode &&
@@ -56,12 +56,12 @@ export class InodesWithoutAcls {
   }
 
   #put(at: number, value: number): void {
-    Atomics.store(this.#words, at, value | 0);
-    Atomics.store(this.#words, at + 1, Math.floor(value / LOW));
+    Atomics.store(this.#memory, at, value | 0);
+    Atomics.store(this.#memory, at + 1, Math.floor(value / LOW));
   }
 
   #get(at: number): number {
-    return Atomics.load(this.#words, at + 1) * LOW + (Atomics.load(this.#words, at) >>> 0);
+    return Atomics.load(this.#memory, at + 1) * LOW + (Atomics.load(this.#memory, at) >>> 0);
   }
 }
 

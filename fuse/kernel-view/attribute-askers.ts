@@ -10,7 +10,7 @@ const SEVERAL = 0;
  */
 export class AttributeReaders {
   readonly #nowMs: () => number;
-  readonly #askers = new RecentMap<number, { readonly thread: number; readonly atMs: number }>();
+  readonly #lastReaders = new RecentMap<number, { readonly thread: number; readonly atMs: number }>();
 
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs;
@@ -19,13 +19,13 @@ export class AttributeReaders {
   answered(inode: number, thread: number): void {
     const isOnly = !this.hasOther(inode, thread);
     const nowMs = this.#nowMs();
-    this.#askers.set(inode, { thread: isOnly ? thread : SEVERAL, atMs: nowMs });
-    this.#askers.takeWhile(({ atMs }) => nowMs - atMs > UPTAKE_MS_MAX);
+    this.#lastReaders.set(inode, { thread: isOnly ? thread : SEVERAL, atMs: nowMs });
+    this.#lastReaders.takeWhile(({ atMs }) => nowMs - atMs > UPTAKE_MS_MAX);
   }
 
   hasOther(inode: number, thread: number): boolean {
-    const asker = this.#askers.get(inode);
-    if (asker === undefined || this.#nowMs() - asker.atMs > UPTAKE_MS_MAX) return false;
-    return thread === SEVERAL || asker.thread !== thread;
+    const last = this.#lastReaders.get(inode);
+    if (last === undefined || this.#nowMs() - last.atMs > UPTAKE_MS_MAX) return false;
+    return thread === SEVERAL || last.thread !== thread;
   }
 }

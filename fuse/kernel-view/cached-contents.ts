@@ -8,7 +8,7 @@ interface Cached {
   /** Thread that was answered; 0 if unknown or several. */
   readonly caller: number;
   /** Until then the kernel may have cached the size of other contents instead, from an answer to another thread. */
-  readonly othersUntilMs: number;
+  readonly otherVersionsUntilMs: number;
 }
 
 /**
@@ -18,15 +18,15 @@ interface Cached {
  */
 export class CachedContents<Key> {
   readonly #nowMs: () => number;
-  readonly #looksUp: boolean;
+  readonly #requestsBeforeOpen: boolean;
   readonly #cached = new RecentMap<Key, Cached>();
   /** Contents at the last open, to which the kernel's pages may belong. */
   readonly #opened: BoundedMap<Key, string>;
 
-  /** @param looksUp the kernel requests the attributes before each open */
-  constructor(nowMs: () => number, looksUp: boolean, openedMax = Number.POSITIVE_INFINITY) {
+  /** @param requestsBeforeOpen the kernel requests the attributes before each open */
+  constructor(nowMs: () => number, requestsBeforeOpen: boolean, openedMax = Number.POSITIVE_INFINITY) {
     this.#nowMs = nowMs;
-    this.#looksUp = looksUp;
+    this.#requestsBeforeOpen = requestsBeforeOpen;
     this.#opened = new BoundedMap(openedMax);
   }
 
@@ -41,11 +41,12 @@ export class CachedContents<Key> {
     const isSame = before?.version === version;
     const isOwn = caller !== 0 && (before === undefined || before.caller === caller);
     // Of two answers in flight, the kernel discards the one that was requested before it took up the other.
-    const othersMs = isSame || isOwn ? 0 : this.#looksUp ? nowMs + UPTAKE_MS_MAX : (before?.untilMs ?? 0);
+    const otherVersionsMs =
+      isSame || isOwn ? 0 : this.#requestsBeforeOpen ? nowMs + UPTAKE_MS_MAX : (before?.untilMs ?? 0);
     const cached = {
       ...{ version, caller: isOwn || !isSame ? caller : 0 },
       untilMs: Math.max(forMs > 0 ? nowMs + forMs + UPTAKE_MS_MAX : 0, isSame ? before.untilMs : 0),
-      othersUntilMs: Math.max(before?.othersUntilMs ?? 0, othersMs),
+      otherVersionsUntilMs: Math.max(before?.otherVersionsUntilMs ?? 0, otherVersionsMs),
     };
     if (endMs(cached) > nowMs) this.#cached.set(key, cached);
     else this.#cached.delete(key);
@@ -55,7 +56,7 @@ export class CachedContents<Key> {
   mayDiffer(key: Key, version: string | null): boolean {
     const cached = this.#cached.get(key);
     if (cached === undefined || endMs(cached) < this.#nowMs()) return false;
-    return cached.othersUntilMs >= this.#nowMs() || cached.version !== version;
+    return cached.otherVersionsUntilMs >= this.#nowMs() || cached.version !== version;
   }
 
   /** Identifies what the kernel may have cached; undefined if nothing. */
@@ -87,6 +88,6 @@ export class CachedContents<Key> {
   }
 }
 
-function endMs({ untilMs, othersUntilMs }: Cached): number {
-  return Math.max(untilMs, othersUntilMs);
+function endMs({ untilMs, otherVersionsUntilMs }: Cached): number {
+  return Math.max(untilMs, otherVersionsUntilMs);
 }

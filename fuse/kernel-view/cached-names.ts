@@ -106,8 +106,8 @@ export class CachedNames {
     const { key, inode } = name;
     this.#all.delete(name);
     if (this.#current.get(key) === name) this.#current.delete(key);
-    const left = (this.#byInode.get(inode) ?? []).filter((one) => one !== name);
-    if (left.length === 0) this.#byInode.delete(inode);
-    else this.#byInode.set(inode, left);
+    const others = (this.#byInode.get(inode) ?? []).filter((one) => one !== name);
+    if (others.length === 0) this.#byInode.delete(inode);
+    else this.#byInode.set(inode, others);
   }
 }

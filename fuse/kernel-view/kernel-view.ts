@@ -36,19 +36,19 @@ export class InodeView {
   readonly #nowMs: () => number;
   readonly #cache: KernelCache;
   readonly #notices: Notices;
-  readonly #absent: InodesWithoutAcls | null;
+  readonly #withoutAcls: InodesWithoutAcls | null;
   readonly #contents: CachedContents<number>;
   readonly #inFlight: InFlight;
-  readonly #askers: AttributeReaders;
+  readonly #attributeReaders: AttributeReaders;
   /** Null if names are valid for their time only. */
   readonly #granted: GrantedNames | null;
   #canExpire = true;
-  readonly #page: { readonly inode: number; readonly place: Place; readonly times: CacheTimes }[] = [];
+  readonly #pageEntries: { readonly inode: number; readonly place: Place; readonly times: CacheTimes }[] = [];
   /** Entries accepted by the kernel and not returned; it knows an inode until it returns the last (`nlookup`). */
   readonly #lookups = new Map<number, number>();
 
-  /** @param absent inodes without access control lists; null if the kernel never requests them */
-  constructor(cache: KernelCache, notices: Notices, absent: InodesWithoutAcls | null, world: World) {
+  /** @param withoutAcls inodes without access control lists; null if the kernel never requests them */
+  constructor(cache: KernelCache, notices: Notices, withoutAcls: InodesWithoutAcls | null, world: World) {
     const nowMs = (): number => world.nowMs();
     this.#nowMs = nowMs;
     this.#cache = cache;
@@ -58,10 +58,10 @@ export class InodeView {
       isGranted === null
         ? null
         : new GrantedNames({ world, isGranted, expire: (...which) => notices.expire(...which) });
-    this.#absent = absent;
+    this.#withoutAcls = withoutAcls;
     this.#contents = new CachedContents(nowMs, false);
     this.#inFlight = new InFlight(nowMs);
-    this.#askers = new AttributeReaders(nowMs);
+    this.#attributeReaders = new AttributeReaders(nowMs);
   }
 
   /** The kernel cannot expire names: none are cached under grants. */
@@ -90,7 +90,7 @@ export class InodeView {
     const times = this.#times(attributes, place, isLookup);
     const isEntry = place !== undefined;
     this.#recordAnswer(attributes, times, caller, isEntry);
-    if (put(times) && isEntry) this.#count(inode);
+    if (put(times) && isEntry) this.#countEntry(inode);
     const isLate = this.#nowMs() - beganMs > UPTAKE_SLACK_MS;
     if (times.attributesMs > 0 && isLate) void this.#notices.drop(inode);
     if (times.nameMs > 0 && isLate && place != null) void this.#granted?.answeredLate(place);
@@ -99,10 +99,10 @@ export class InodeView {
   /** @param put sends a page of a directory, and calls `listed` for each entry. @see answer */
   page(put: () => boolean): void {
     const beganMs = this.#nowMs();
-    this.#page.length = 0;
-    if (put()) for (const { inode } of this.#page) this.#count(inode);
+    this.#pageEntries.length = 0;
+    if (put()) for (const { inode } of this.#pageEntries) this.#countEntry(inode);
     if (this.#nowMs() - beganMs <= UPTAKE_SLACK_MS) return;
-    for (const { inode, place, times } of this.#page) {
+    for (const { inode, place, times } of this.#pageEntries) {
       if (times.attributesMs > 0) void this.#notices.drop(inode);
       if (times.nameMs > 0) void this.#granted?.answeredLate(place);
     }
@@ -112,7 +112,7 @@ export class InodeView {
   listed(attributes: Answered, place: Place): CacheTimes {
     const times = this.#times(attributes, place, false);
     this.#recordAnswer(attributes, times, 0, true);
-    this.#page.push({ inode: attributes.inode, place, times });
+    this.#pageEntries.push({ inode: attributes.inode, place, times });
     return times;
   }
 
@@ -149,7 +149,7 @@ export class InodeView {
    * can take up no older answer to another thread. With `ttl` that may be as old as its validity.
    */
   async changedName(directory: number, thread: number): Promise<void> {
-    if (this.#granted !== null && this.#askers.hasOther(directory, thread))
+    if (this.#granted !== null && this.#attributeReaders.hasOther(directory, thread))
       await this.dropAttributes(directory);
   }
 
@@ -164,9 +164,9 @@ export class InodeView {
 
   /** An entry that was sent meanwhile keeps the inode known. @param lookups how many entries the kernel returns */
   forget(inode: number, lookups: number): void {
-    const left = (this.#lookups.get(inode) ?? 0) - lookups;
-    if (left > 0) {
-      this.#lookups.set(inode, left);
+    const remaining = (this.#lookups.get(inode) ?? 0) - lookups;
+    if (remaining > 0) {
+      this.#lookups.set(inode, remaining);
       return;
     }
     this.#lookups.delete(inode);
@@ -175,12 +175,12 @@ export class InodeView {
   }
 
   /** The kernel counts each entry with a node: of look-ups, creations and listings, except `.` and `..` of listings. */
-  #count(inode: number): void {
+  #countEntry(inode: number): void {
     this.#lookups.set(inode, (this.#lookups.get(inode) ?? 0) + 1);
   }
 
   #times(attributes: Answered, place: Place | null | undefined, isLookup: boolean): CacheTimes {
-    const attributesMs = whole(this.#cache.validMs(attributes));
+    const attributesMs = wholeMsLeft(this.#cache.validMs(attributes));
     return { nameMs: place == null ? 0 : this.#nameMs(attributes, place, isLookup), attributesMs };
   }
 
@@ -188,7 +188,7 @@ export class InodeView {
     const { nameValidMs } = this.#cache;
     if (nameValidMs === null || !this.cachesNames) return 0;
     const leftMs = nameValidMs(place.parent, place.name, inode);
-    return this.#granted === null ? whole(leftMs) : this.#granted.answered(place, leftMs, isLookup);
+    return this.#granted === null ? wholeMsLeft(leftMs) : this.#granted.answered(place, leftMs, isLookup);
   }
 
   #recordContents({ inode, contents }: Answered, forMs: number, caller: number): void {
@@ -201,14 +201,14 @@ export class InodeView {
     this.#recordContents(attributes, attributesMs, caller);
     if (attributesMs === 0) return;
     // Without extended attributes there are no access control lists.
-    if (xattrs === 0) this.#absent?.add(inode, attributesMs);
+    if (xattrs === 0) this.#withoutAcls?.add(inode, attributesMs);
     if (isEntry) this.#inFlight.answered(inode);
-    if (kind === 'directory' && this.#granted !== null) this.#askers.answered(inode, caller);
+    if (kind === 'directory' && this.#granted !== null) this.#attributeReaders.answered(inode, caller);
   }
 }
 
 /** Rounds down, and subtracts the time that an answer may wait in the kernel. */
-function whole(ms: number): number {
+function wholeMsLeft(ms: number): number {
   return Math.max(0, Math.floor(ms - UPTAKE_SLACK_MS));
 }
 

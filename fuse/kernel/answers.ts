@@ -32,14 +32,14 @@ export class Answers {
   readonly underWay: PendingCalls;
   readonly #reply: Replier;
   readonly #options: AnswerOptions;
-  readonly #timedOut: RecentTimeouts;
-  readonly #spent: TimedOutCallers;
+  readonly #recentTimeouts: RecentTimeouts;
+  readonly #timedOutCallers: TimedOutCallers;
 
   constructor(reply: Replier, options: AnswerOptions) {
     this.#reply = reply;
     this.#options = options;
-    this.#timedOut = new RecentTimeouts(options.world);
-    this.#spent = new TimedOutCallers(options.world, options.limitMs);
+    this.#recentTimeouts = new RecentTimeouts(options.world);
+    this.#timedOutCallers = new TimedOutCallers(options.world, options.limitMs);
     this.underWay = new PendingCalls(
       options.world,
       (call, errno) => this.#failed(call, errno),
@@ -60,7 +60,7 @@ export class Answers {
     late?: (value: Value) => Promise<unknown>,
     abort?: AbortController,
   ): void {
-    if (this.#isRepetition(header, request) || this.#isSpent(header, request)) {
+    if (this.#isRepetition(header, request) || this.#hasCallerTimedOut(header, request)) {
       this.#reply.error(header.unique, 'ETIMEDOUT');
       return;
     }
@@ -84,7 +84,7 @@ export class Answers {
         }
         this.#replied(header, () => reply(value));
         if (request.kind === 'attributes' && header.node === ROOT_NODE)
-          this.#spent.rootAnswered(header.pid, beganMs);
+          this.#timedOutCallers.rootAnswered(header.pid, beganMs);
       },
       (error: unknown) => {
         // The reply comes first: it must not depend on the log.
@@ -106,19 +106,19 @@ export class Answers {
 
   #failed(call: CallUnderWay, errno: ErrnoName): void {
     const question = errno === 'ETIMEDOUT' ? repeatedQuestion(call.header, call.request) : undefined;
-    if (question !== undefined) this.#timedOut.add(question);
+    if (question !== undefined) this.#recentTimeouts.add(question);
     this.#reply.error(call.header.unique, errno);
   }
 
   /** `statfs` always gets an answer, even if its path took the whole limit. */
-  #isSpent({ pid }: RequestHeader, { kind }: Request): boolean {
-    return kind !== 'space' && !UNLIMITED.has(kind) && this.#spent.has(pid);
+  #hasCallerTimedOut({ pid }: RequestHeader, { kind }: Request): boolean {
+    return kind !== 'space' && !UNLIMITED.has(kind) && this.#timedOutCallers.has(pid);
   }
 
   #isRepetition(header: RequestHeader, request: Request): boolean {
-    if (this.#timedOut.isEmpty) return false;
+    if (this.#recentTimeouts.isEmpty) return false;
     const question = repeatedQuestion(header, request);
-    return question !== undefined && this.#timedOut.has(question);
+    return question !== undefined && this.#recentTimeouts.has(question);
   }
 }
 

@@ -2,7 +2,7 @@ import type { Timer, World } from '../../base/world.ts';
 import type { Request, RequestHeader } from './requests.ts';
 import type { Signals } from './signals.ts';
 
-const LOOK_INTERVAL_MS = 100;
+const CHECK_INTERVAL_MS = 100;
 
 /** Before this a close is not interrupted: an ended program's bytes are expected to be stored, its locks released. */
 const CLOSE_MS = 2_000;
@@ -41,23 +41,23 @@ export class PendingCalls {
   readonly #aborted: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void;
   readonly #signals: Signals;
   /** The calls without an answer, for each wait in `#answered`. */
-  readonly #waits = new Map<Set<CallUnderWay>, () => void>();
+  readonly #waitsForAnswers = new Map<Set<CallUnderWay>, () => void>();
   #timer: Timer | undefined;
 
-  /** @param broken sends the answer of a call that is aborted */
+  /** @param aborted sends the answer of a call that is aborted */
   constructor(
     world: World,
-    broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void,
+    aborted: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void,
     signals: Signals,
   ) {
     this.#world = world;
-    this.#aborted = broken;
+    this.#aborted = aborted;
     this.#signals = signals;
   }
 
   begin(call: CallUnderWay): void {
     this.#calls.set(call.header.unique, call);
-    this.#timer ??= this.#world.after(LOOK_INTERVAL_MS, () => this.#check());
+    this.#timer ??= this.#world.after(CHECK_INTERVAL_MS, () => this.#check());
   }
 
   /** @returns false if the call has an answer already */
@@ -65,9 +65,9 @@ export class PendingCalls {
     if (this.#calls.get(call.header.unique) !== call) return false;
     this.#calls.delete(call.header.unique);
     if (this.#interrupted.size > 0) this.#interrupted.delete(call);
-    for (const [calls, resolve] of this.#waits) {
+    for (const [calls, resolve] of this.#waitsForAnswers) {
       if (!calls.delete(call) || calls.size > 0) continue;
-      this.#waits.delete(calls);
+      this.#waitsForAnswers.delete(calls);
       resolve();
     }
     return true;
@@ -89,7 +89,7 @@ export class PendingCalls {
   #answered(isAwaited: (call: CallUnderWay) => boolean): Promise<void> {
     const calls = new Set([...this.#calls.values()].filter(isAwaited));
     if (calls.size === 0) return Promise.resolve();
-    return new Promise((resolve) => this.#waits.set(calls, resolve));
+    return new Promise((resolve) => this.#waitsForAnswers.set(calls, resolve));
   }
 
   /** The caller got a signal. The kernel sends this once per call, whatever signals follow. */
@@ -108,15 +108,16 @@ export class PendingCalls {
     for (const { abort } of this.#calls.values()) abort?.abort();
     this.#calls.clear();
     this.#interrupted.clear();
-    for (const resolve of this.#waits.values()) resolve();
-    this.#waits.clear();
+    for (const resolve of this.#waitsForAnswers.values()) resolve();
+    this.#waitsForAnswers.clear();
   }
 
   #check(): void {
     const nowMs = this.#world.nowMs();
     for (const call of this.#calls.values()) if (call.lateAtMs <= nowMs) this.#abort(call, 'ETIMEDOUT');
     for (const [call, sinceMs] of this.#interrupted) this.#checkInterrupted(call, sinceMs);
-    this.#timer = this.#calls.size > 0 ? this.#world.after(LOOK_INTERVAL_MS, () => this.#check()) : undefined;
+    this.#timer =
+      this.#calls.size > 0 ? this.#world.after(CHECK_INTERVAL_MS, () => this.#check()) : undefined;
   }
 
   #checkInterrupted(call: CallUnderWay, sinceMs: number): void {

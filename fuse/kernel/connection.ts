@@ -8,7 +8,7 @@ import { Session } from './session.ts';
 import type { Signals } from './signals.ts';
 
 /** Between repetitions of a notice, until the kernel has taken up an answer. */
-const UPTAKE_LOOK_MS = 2;
+const REPEAT_MS = 2;
 
 /** The kernel as this process reaches it: /dev/fuse and /proc, or a model of both. */
 export interface KernelDevice {
@@ -42,10 +42,10 @@ export function connectKernel(
     if (pages) await session.underWay.readsAnswered(node);
     // An answer that the kernel takes up later would be cached after the notice.
     while (!(await notifier.invalidateInode(node, pages)) && session.view.isInFlight(inode)) {
-      await world.sleep(UPTAKE_LOOK_MS);
+      await world.sleep(REPEAT_MS);
     }
   };
-  const givePages: FileKernel['givePages'] = async (inode, offset, bytes, isCurrent) => {
+  const storePages: FileKernel['givePages'] = async (inode, offset, bytes, isCurrent) => {
     try {
       return await notifier.givePages(session.numbers.node(inode), offset, bytes, isCurrent);
     } catch (error) {
@@ -53,10 +53,10 @@ export function connectKernel(
       return false;
     }
   };
-  const kept = (inode: number) => (error: unknown) => {
+  const logRefusal = (inode: number) => (error: unknown) => {
     log('error', 'the kernel refuses a notice to drop its cache', { inode, error: String(error) });
   };
-  const drop = (inode: number): Promise<void> => invalidateInode(inode, false).catch(kept(inode));
+  const drop = (inode: number): Promise<void> => invalidateInode(inode, false).catch(logRefusal(inode));
   const expire = async ({ parent, name }: Place, isWanted: () => boolean): Promise<void> => {
     const node = session.numbers.node(parent);
     // A thread of this process blocks while the kernel waits for the directory's lock. If the process were killed then,
@@ -65,7 +65,7 @@ export function connectKernel(
       if (isWanted()) await session.underWay.directoryCallsAnswered(node);
       return isWanted();
     };
-    await notifier.expireEntry(node, name, ready).catch(kept(parent));
+    await notifier.expireEntry(node, name, ready).catch(logRefusal(parent));
   };
   const how = {
     ...{ ...options, backgroundMax: BACKGROUND_MAX, absentLists, signals },
@@ -81,7 +81,7 @@ export function connectKernel(
       invalidateInode,
       expireNames: (directories) => session.view.recalled(directories),
       dropAttributes: (inode) => session.view.dropAttributes(inode),
-      givePages,
+      givePages: storePages,
     },
   };
 }

@@ -22,7 +22,7 @@ const LINUX_EXPIRES = [6, 2] as const;
 const DEVICE = '/dev/fuse';
 const START_LIMIT_MS = 15_000;
 /** `stat` takes longer only on a mount that hangs. */
-const LOOK_LIMIT_MS = 5_000;
+const STAT_LIMIT_MS = 5_000;
 
 export function isLinuxSince(text: string, [major, minor]: readonly [number, number]): boolean {
   const [, ...numbers] = /^(\d+)\.(\d+)/.exec(text) ?? [];
@@ -85,8 +85,10 @@ export async function mountWithKernel(
   const lists = options.acls ? InodesWithoutAcls.memory() : null;
   const absentLists = lists === null ? null : new InodesWithoutAcls(lists, () => world.nowMs());
   const connection = connectKernel(kernel, calls, options, absentLists);
-  const gone = readRequests(world, fd, REQUEST_BYTES_MAX, lists, (request) => connection.receive(request));
-  const ended = gone
+  const readerEnded = readRequests(world, fd, REQUEST_BYTES_MAX, lists, (request) =>
+    connection.receive(request),
+  );
+  const ended = readerEnded
     .catch((error: unknown) => log('error', 'cannot read from the kernel', { error: String(error) }))
     .then(() => {
       process.removeListener('exit', abort);
@@ -121,7 +123,7 @@ async function removeDeadMount(world: World, mountpoint: string, log: Log): Prom
   const mounted = await mountAt(mountpoint);
   if (!mounted?.type.startsWith('fuse')) return;
   try {
-    await withDeadline(world, stat(mountpoint), LOOK_LIMIT_MS, 'Looking at the directory');
+    await withDeadline(world, stat(mountpoint), STAT_LIMIT_MS, 'A stat of the directory');
   } catch (error) {
     if (codeOf(error) !== 'ENOTCONN' && codeOf(error) !== 'ECONNABORTED') throw error;
     log('info', 'a dead mount is removed', { directory: mountpoint });

@@ -17,8 +17,15 @@ export async function mountDevice(
   source: string,
   options: readonly string[],
 ): Promise<void> {
-  const words = ['fd=3', 'rootmode=40000', 'user_id=0', 'group_id=0', 'default_permissions', ...options];
-  const argv = ['-i', '-t', FILE_SYSTEM_TYPE, '-o', words.join(','), source, mountpoint];
+  const kernelOptions = [
+    'fd=3',
+    'rootmode=40000',
+    'user_id=0',
+    'group_id=0',
+    'default_permissions',
+    ...options,
+  ];
+  const argv = ['-i', '-t', FILE_SYSTEM_TYPE, '-o', kernelOptions.join(','), source, mountpoint];
   const failure = await run('mount', argv, fd);
   if (failure !== null) throw new Error(`Cannot mount on "${mountpoint}": ${failure}`);
 }
@@ -55,13 +62,13 @@ export function abortConnection(device: string): void {
 
 async function run(program: string, argv: readonly string[], fd?: number): Promise<string | null> {
   const child = spawn(program, argv, { cwd: '/', stdio: ['ignore', 'pipe', 'pipe', fd ?? 'ignore'] });
-  let said = '';
+  let output = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream?.on('data', (chunk: Buffer) => {
-      if (said.length < OUTPUT_BYTES_MAX) said += chunk.toString();
+      if (output.length < OUTPUT_BYTES_MAX) output += chunk.toString();
     });
   }
   const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
   if (code === 0) return null;
-  return said.trim() || `${program} ended with ${signal ?? `exit code ${code}`}`;
+  return output.trim() || `${program} ended with ${signal ?? `exit code ${code}`}`;
 }

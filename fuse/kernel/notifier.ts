@@ -32,8 +32,8 @@ export class Notifier {
 
   /** Resolves when attributes, and pages, are dropped. @returns false if the kernel does not know the inode */
   invalidateInode(node: number, pages = true): Promise<boolean> {
-    const turns = pages ? this.#drops : this.#attributeDrops;
-    return turns.run(() => this.#notify([invalidateInodeNotice(node, pages)]));
+    const semaphore = pages ? this.#drops : this.#attributeDrops;
+    return semaphore.run(() => this.#notify([invalidateInodeNotice(node, pages)]));
   }
 
   /**

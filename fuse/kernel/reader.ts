@@ -15,7 +15,7 @@ export interface ReaderData {
 export const SMALL_BYTES_MAX = 64 * 1024;
 const RING_BYTES = 1024 * 1024;
 /** Per turn of the event loop, so that answers of the cluster are handled in between. */
-const TURN_COUNT = 64;
+const REQUESTS_PER_TICK = 64;
 
 /**
  * @param absent memory of `InodesWithoutAcls`; null if the thread answers nothing
@@ -40,9 +40,9 @@ export function readRequests(
     makeReleasable(bytes);
     received(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
   });
-  const turn = (): void => {
+  const takeRequests = (): void => {
     try {
-      for (let count = 0; count < TURN_COUNT; count++) {
+      for (let count = 0; count < REQUESTS_PER_TICK; count++) {
         const request = ring.take();
         if (request === null) break;
         received(request);
@@ -50,11 +50,11 @@ export function readRequests(
     } finally {
       // Even after an error, since later requests need replies.
       const more = ring.more();
-      if (more === undefined) world.soon(turn);
-      else void more.then(turn);
+      if (more === undefined) world.soon(takeRequests);
+      else void more.then(takeRequests);
     }
   };
-  turn();
+  takeRequests();
   return new Promise((resolve, reject) => {
     thread.once('error', reject);
     thread.once('exit', () => resolve());

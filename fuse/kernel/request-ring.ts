@@ -32,12 +32,12 @@ export class RequestRing {
   put(bytes: Uint8Array): void {
     const needed = LENGTH_BYTES + align(bytes.length);
     let head = Atomics.load(this.#control, HEAD);
-    let at = this.#place(head);
+    let at = this.#indexOf(head);
     if (at + needed > this.#capacity) {
-      const rest = this.#capacity - at;
-      this.#waitForSpace(head, rest + needed);
+      const restBytes = this.#capacity - at;
+      this.#waitForSpace(head, restBytes + needed);
       this.#lengths[at / 4] = SKIP;
-      head = (head + rest) | 0;
+      head = (head + restBytes) | 0;
       at = 0;
     } else this.#waitForSpace(head, needed);
     this.#lengths[at / 4] = bytes.length;
@@ -51,7 +51,7 @@ export class RequestRing {
     const head = Atomics.load(this.#control, HEAD);
     let tail = Atomics.load(this.#control, TAIL);
     if (head === tail) return null;
-    let at = this.#place(tail);
+    let at = this.#indexOf(tail);
     if (this.#lengths[at / 4] === SKIP) {
       tail = (tail + this.#capacity - at) | 0;
       at = 0;
@@ -71,7 +71,7 @@ export class RequestRing {
     return waiting.async ? waiting.value : undefined;
   }
 
-  #place(counter: number): number {
+  #indexOf(counter: number): number {
     return counter & (this.#capacity - 1);
   }
 

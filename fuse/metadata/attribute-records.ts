@@ -19,28 +19,28 @@ export type Origin = Pick<AttributeRecord, 'prefetched'> &
   Partial<Pick<AttributeRecord, 'askedAt' | 'isUncertain'>>;
 
 export class AttributeRecords {
-  readonly #ages: RecordValidity;
+  readonly #validity: RecordValidity;
   readonly #sequencer: Sequencer<number | string>;
   readonly #records = new BoundedMap<number, AttributeRecord>(RECORDS_MAX);
   /** Records from before writes of this mount, until the attributes are requested again. */
   readonly #beforeWrites = new BoundedMap<number, AttributeRecord>(RECORDS_MAX);
 
-  constructor(ages: RecordValidity, sequencer: Sequencer<number | string>) {
-    this.#ages = ages;
+  constructor(validity: RecordValidity, sequencer: Sequencer<number | string>) {
+    this.#validity = validity;
     this.#sequencer = sequencer;
   }
 
   of(inode: number): Answered | undefined {
     const record = this.#records.get(inode);
     if (record === undefined || !record.prefetched) return undefined;
-    return this.#ages.isExpired(record, inode) ? undefined : record.attributes;
+    return this.#validity.isExpired(record, inode) ? undefined : record.attributes;
   }
 
   /** Attributes of any valid record; of a file that is being written here they lack the writes. */
   latest(inode: number): Answered | undefined {
     const record = this.#latest(inode);
     if (record === undefined || record.isUncertain) return undefined;
-    return this.#ages.isExpired(record, inode) ? undefined : record.attributes;
+    return this.#validity.isExpired(record, inode) ? undefined : record.attributes;
   }
 
   /** Attributes of any age. */
@@ -52,15 +52,15 @@ export class AttributeRecords {
     return this.#records.get(inode) ?? this.#beforeWrites.get(inode);
   }
 
-  hasNoXattrs(inode: number, ttlMs = this.#ages.ttlMs): boolean {
+  hasNoXattrs(inode: number, ttlMs = this.#validity.ttlMs): boolean {
     // Records from before writes count: a write changes no extended attributes.
     const record = this.#latest(inode);
-    return record?.attributes.xattrs === 0 && !this.#ages.isExpired(record, undefined, ttlMs);
+    return record?.attributes.xattrs === 0 && !this.#validity.isExpired(record, undefined, ttlMs);
   }
 
   /** The same for access control lists and capabilities, which the kernel requests right after the attributes. */
   hasNoAcls(inode: number): boolean {
-    return this.hasNoXattrs(inode, Math.max(this.#ages.ttlMs, LOOKUP_AGE_MAX_MS));
+    return this.hasNoXattrs(inode, Math.max(this.#validity.ttlMs, LOOKUP_AGE_MAX_MS));
   }
 
   /** The answer to a request for this inode, or its name, within the last `LOOKUP_AGE_MAX_MS`. */
@@ -68,7 +68,7 @@ export class AttributeRecords {
     inode: number,
   ): { readonly attributes: Answered; readonly at: string | undefined } | undefined {
     const record = this.#records.get(inode);
-    if (record === undefined || record.prefetched || !this.#ages.isRecent(record)) return undefined;
+    if (record === undefined || record.prefetched || !this.#validity.isRecent(record)) return undefined;
     return { attributes: record.attributes, at: record.askedAt };
   }
 
@@ -90,7 +90,7 @@ export class AttributeRecords {
   /** Remaining validity of these attributes in milliseconds; 0 if others were cached since. */
   leftMs({ inode, validity }: Answered): number {
     const record = this.#records.get(inode);
-    return record?.validity.asOf === validity?.asOf ? this.#ages.leftMs(record, inode) : 0;
+    return record?.validity.asOf === validity?.asOf ? this.#validity.leftMs(record, inode) : 0;
   }
 
   learn(
@@ -110,8 +110,8 @@ export class AttributeRecords {
     // A later request may be answered first.
     if (requestedAt < (this.#records.get(inode)?.validity.asOf ?? 0)) return answered;
     this.#records.set(inode, {
-      ...{ attributes: answered, validity, answeredMs: this.#ages.nowMs() },
-      prefetched: this.#ages.ttlMs > 0 && (prefetched || kind === 'directory'),
+      ...{ attributes: answered, validity, answeredMs: this.#validity.nowMs() },
+      prefetched: this.#validity.ttlMs > 0 && (prefetched || kind === 'directory'),
       ...{ isUncertain, askedAt },
     });
     return answered;
@@ -147,7 +147,7 @@ export class AttributeRecords {
     const record = this.#latest(inode);
     this.drop(inode);
     const attributes = record === undefined || record.isUncertain ? null : since(record.attributes);
-    if (record === undefined || attributes === null || this.#ages.ttlMs === 0) return;
+    if (record === undefined || attributes === null || this.#validity.ttlMs === 0) return;
     this.#records.set(inode, { ...this.#amended(record, attributes), prefetched: true });
   }
 
@@ -164,7 +164,7 @@ export class AttributeRecords {
     const asOf = this.#sequencer.latest;
     // Of a live file, the catalog lacks size and times of the contents.
     const isKnown = !isPast && !attributes.live;
-    if (isKnown && this.#ages.ttlMs > 0) return this.learn(attributes, asOf, { prefetched: true });
+    if (isKnown && this.#validity.ttlMs > 0) return this.learn(attributes, asOf, { prefetched: true });
     return { ...attributes, validity: { requestedAt: asOf, asOf } };
   }
 
@@ -207,7 +207,7 @@ export class AttributeRecords {
     const record = this.#records.get(inode);
     this.drop(inode);
     const isKnown = record !== undefined && !record.isUncertain && !record.attributes.live;
-    if (!isKnown || isPast || this.#ages.ttlMs === 0) return false;
+    if (!isKnown || isPast || this.#validity.ttlMs === 0) return false;
     const changedNs = laterNs(record.attributes.changedNs, atNs);
     const amended = this.#amended(record, { ...record.attributes, changedNs });
     this.#records.set(inode, { ...amended, prefetched: true, askedAt: undefined });

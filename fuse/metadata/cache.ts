@@ -15,9 +15,9 @@ export const ATTRIBUTE_AGE_MAX_MS = 1000;
 
 interface NameRecord extends Learned {
   readonly inode: number;
-  readonly isKept: boolean;
+  readonly isCacheable: boolean;
   /** The answer of a look-up, not of a listing or a change. */
-  readonly isAsked: boolean;
+  readonly isLookedUp: boolean;
 }
 
 /**
@@ -32,7 +32,7 @@ export class MetadataCache {
   readonly delegations: DelegatedDirectories;
   readonly ttlMs: number;
   readonly kernel: KernelView;
-  readonly #ages: RecordValidity;
+  readonly #validity: RecordValidity;
   readonly #names = new BoundedMap<string, NameRecord>(RECORDS_MAX);
   readonly #sequencer: Sequencer<number | string>;
 
@@ -45,9 +45,9 @@ export class MetadataCache {
     this.delegations = new DelegatedDirectories(world, ttlMs, isDelegated);
     const isKnown = (directory: number): boolean => this.delegations.of(directory) !== undefined;
     this.ttlMs = ttlMs;
-    this.#ages = new RecordValidity(world, ttlMs, isKnown);
+    this.#validity = new RecordValidity(world, ttlMs, isKnown);
     this.#sequencer = new Sequencer(() => world.nowMs(), RECORDS_MAX);
-    this.attributes = new AttributeRecords(this.#ages, this.#sequencer);
+    this.attributes = new AttributeRecords(this.#validity, this.#sequencer);
     this.kernel = new KernelView(world);
   }
 
@@ -58,17 +58,17 @@ export class MetadataCache {
   entry(parent: number, name: string): Answered | undefined {
     const key = keyOf(parent, name);
     const record = this.#names.get(key);
-    if (record === undefined || this.#ages.isExpired(record, parent)) return undefined;
+    if (record === undefined || this.#validity.isExpired(record, parent)) return undefined;
     const attributes = this.attributes.of(record.inode);
     // Served from cache; no request was sent.
-    if (attributes !== undefined && record.isAsked) this.#names.set(key, { ...record, isAsked: false });
+    if (attributes !== undefined && record.isLookedUp) this.#names.set(key, { ...record, isLookedUp: false });
     return attributes;
   }
 
   /** Whether no other client can have changed the name since it was cached. */
   isCertain({ parent, name }: Place): boolean {
     const record = this.#names.get(keyOf(parent, name));
-    return record !== undefined && this.#ages.isDelegated(record, parent);
+    return record !== undefined && this.#validity.isDelegated(record, parent);
   }
 
   /** The answer of a look-up a moment ago; undefined if the kernel may mean the inode by another name. */
@@ -87,7 +87,7 @@ export class MetadataCache {
   /** As `lookedUp`, if that look-up was of this name. */
   lookedUpAt(parent: number, name: string): Answered | undefined {
     const record = this.#names.get(keyOf(parent, name));
-    if (record?.isAsked !== true || !this.#ages.isRecent(record)) return undefined;
+    if (record?.isLookedUp !== true || !this.#validity.isRecent(record)) return undefined;
     return this.lookedUp(record.inode);
   }
 
@@ -101,11 +101,11 @@ export class MetadataCache {
   entryLeftMs(parent: number, name: string, inode: number): number {
     const place = { parent, name };
     const record = this.#names.get(keyOf(parent, name));
-    const isKept = record?.inode === inode && record.isKept && this.attributes.hasOneName(inode);
-    const leftMs = isKept ? this.#ages.leftMs(record, parent) : 0;
+    const isCacheable = record?.inode === inode && record.isCacheable && this.attributes.hasOneName(inode);
+    const leftMs = isCacheable ? this.#validity.leftMs(record, parent) : 0;
     // The kernel may open an inode that was answered from the cache, even after its validity.
-    const isRemembered = record?.inode === inode && !(record.isAsked && this.#ages.isRecent(record));
-    if (isKept || isRemembered) this.kernel.names.answered(place, inode, leftMs);
+    const isRemembered = record?.inode === inode && !(record.isLookedUp && this.#validity.isRecent(record));
+    if (isCacheable || isRemembered) this.kernel.names.answered(place, inode, leftMs);
     else this.kernel.names.notCached(place);
     return leftMs;
   }
@@ -132,15 +132,15 @@ export class MetadataCache {
     const isPast = requestedAt < (before?.validity.asOf ?? 0);
     if (isPast || !this.#sequencer.isValid(requestedAt, key)) return { ...attributes, validity };
     const { prefetched, isUncertain = false } = origin;
-    const isAsked = !prefetched && !isUncertain;
+    const isLookedUp = !prefetched && !isUncertain;
     const answered = this.attributes.learn(attributes, requestedAt, {
       ...{ prefetched, isUncertain },
-      askedAt: isAsked ? key : undefined,
+      askedAt: isLookedUp ? key : undefined,
     });
     const { inode, kind } = attributes;
-    const wasValid = before?.inode === inode && this.#ages.leftMs(before) > 0;
-    const isKept = prefetched || kind !== 'file' || wasValid;
-    this.#names.set(key, { inode, validity, answeredMs: this.#ages.nowMs(), isKept, isAsked });
+    const wasValid = before?.inode === inode && this.#validity.leftMs(before) > 0;
+    const isCacheable = prefetched || kind !== 'file' || wasValid;
+    this.#names.set(key, { inode, validity, answeredMs: this.#validity.nowMs(), isCacheable, isLookedUp });
     return answered;
   }
 
@@ -155,7 +155,7 @@ export class MetadataCache {
   /** The directory is delegated from now on. @param page its first names, as of then */
   delegated(attributes: Attributes, page: ListedPage): void {
     this.delegations.begin(attributes, page);
-    this.#ages.delegated(attributes.inode, this.#sequencer.request());
+    this.#validity.delegated(attributes.inode, this.#sequencer.request());
   }
 
   /** Called before a name changes: voids pending answers about it and its directory. */
@@ -180,12 +180,12 @@ export class MetadataCache {
 
   /**
    * @param atNs the directory's new times; null if unknown
-   * @param behind the cluster has not executed it: the times are estimates, and certainly newer than before
+   * @param isPending the cluster has not executed it: the times are estimates, and certainly newer than before
    */
-  removed(parent: number, name: string, inode: number, atNs: string | null, behind = false): void {
+  removed(parent: number, name: string, inode: number, atNs: string | null, isPending = false): void {
     this.#dropName(parent, name, inode);
     const directory = this.attributes.lastOf(parent);
-    if (!behind || atNs === null || directory === undefined) {
+    if (!isPending || atNs === null || directory === undefined) {
       this.named(parent, atNs);
       return;
     }
@@ -217,8 +217,8 @@ export class MetadataCache {
       this.named(parent, atNs);
     }
     if (!this.attributes.renamed(inode, atNs, isPast)) return;
-    const learned = { validity: { requestedAt: since, asOf: since }, answeredMs: this.#ages.nowMs() };
-    this.#names.set(placeKey(to), { inode, ...learned, isKept: true, isAsked: false });
+    const learned = { validity: { requestedAt: since, asOf: since }, answeredMs: this.#validity.nowMs() };
+    this.#names.set(placeKey(to), { inode, ...learned, isCacheable: true, isLookedUp: false });
   }
 
   inodeOf(parent: number, name: string): number | undefined {

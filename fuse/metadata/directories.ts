@@ -25,11 +25,11 @@ export class Directories {
     this.#names = names;
   }
 
-  /** @param unnoted reads do not count as accesses */
-  open(inode: number, attributes: Attributes | undefined, unnoted = false): number {
+  /** @param isNoAtime reads do not count as accesses */
+  open(inode: number, attributes: Attributes | undefined, isNoAtime = false): number {
     this.#handleLast += 2;
     const handle = this.#handleLast;
-    this.#open.set(handle, { inode, attributes, isNoAtime: unnoted, listing: this.#listing(inode) });
+    this.#open.set(handle, { inode, attributes, isNoAtime, listing: this.#listing(inode) });
     return handle;
   }
 

@@ -120,7 +120,7 @@ export class Inodes {
     const names = this.cache.kernel.names.of(inode);
     if (names.length === 0) return this.request(inode);
     const found = await Promise.all(names.map((name) => this.#lookup(name)));
-    const lost = names.filter((_, place) => found[place]?.inode !== inode);
+    const lost = names.filter((_, index) => found[index]?.inode !== inode);
     const [attributes] = found;
     if (lost.length === 0 && attributes != null) return this.cache.attributes.learn(attributes, requestedAt);
     this.cache.kernel.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);

@@ -51,38 +51,38 @@ export class Listing {
   /** @returns at most `countMax` entries from `position`; none at the end of the directory */
   async read(position: number, countMax: number): Promise<readonly ListedEntry[]> {
     for (let at = Math.max(position, this.#first); ; ) {
-      const place = await this.#placeOf(at);
-      if (place === null) return [];
-      const entries = await this.#entries(place);
+      const index = await this.#stretchIndexOf(at);
+      if (index === null) return [];
+      const entries = await this.#entries(index);
       const from = entries.findIndex((entry) => entry.position >= at);
       if (from !== -1) return entries.slice(from, from + countMax);
       // The rest of this stretch has been removed since.
-      const { first, digests } = this.#stretch(place);
+      const { first, digests } = this.#stretch(index);
       at = first + digests.length;
     }
   }
 
-  #stretch(place: number): Stretch {
-    const stretch = this.#stretches[place];
+  #stretch(index: number): Stretch {
+    const stretch = this.#stretches[index];
     assert(stretch !== undefined, 'A stretch that is asked for was listed');
     return stretch;
   }
 
   /** The index of the stretch with `position`; null beyond the end. */
-  async #placeOf(position: number): Promise<number | null> {
+  async #stretchIndexOf(position: number): Promise<number | null> {
     for (;;) {
       const last = this.#stretches.at(-1);
       if (last !== undefined && position < last.first + last.digests.length) break;
       if (this.#complete) return null;
       // Requests are sequential, even for concurrent reads.
-      const listed = this.#listed.then(() => this.#listOn(last));
+      const listed = this.#listed.then(() => this.#listNext(last));
       this.#listed = listed.catch(() => undefined);
       await listed;
     }
     return this.#stretches.findLastIndex(({ first }) => first <= position);
   }
 
-  async #listOn(last: Stretch | undefined): Promise<void> {
+  async #listNext(last: Stretch | undefined): Promise<void> {
     if (this.#stretches.at(-1) !== last || this.#complete) return;
     const after = last?.last ?? '';
     const first = last === undefined ? this.#first : last.first + last.digests.length;
@@ -101,29 +101,29 @@ export class Listing {
     );
   }
 
-  async #entries(place: number): Promise<readonly ListedEntry[]> {
-    const kept = this.#kept.get(place);
-    const entries = kept ?? (await this.#listAgain(this.#stretch(place)));
-    this.#kept.set(place, entries);
+  async #entries(index: number): Promise<readonly ListedEntry[]> {
+    const kept = this.#kept.get(index);
+    const entries = kept ?? (await this.#listAgain(this.#stretch(index)));
+    this.#kept.set(index, entries);
     return entries;
   }
 
   /** The remaining entries of a stretch, at their positions. */
   async #listAgain({ after, last, first, digests }: Stretch): Promise<ListedEntry[]> {
-    const left: ListedEntry[] = [];
+    const remaining: ListedEntry[] = [];
     let from = after;
-    for (let told = 0; ; ) {
+    for (let found = 0; ; ) {
       const { entries, more } = await this.#ask(from);
       for (const entry of entries) {
-        const index = digests.indexOf(digest(entry.name), told);
+        const index = digests.indexOf(digest(entry.name), found);
         // A name that did not exist then has no position.
         if (index === -1) continue;
-        told = index + 1;
-        left.push({ ...entry, position: first + index });
+        found = index + 1;
+        remaining.push({ ...entry, position: first + index });
       }
       const end = entries.at(-1);
-      if (!more || end === undefined || told === digests.length) return left;
-      if (namesCompare(end.name, last) >= 0) return left;
+      if (!more || end === undefined || found === digests.length) return remaining;
+      if (namesCompare(end.name, last) >= 0) return remaining;
       from = end.name;
     }
   }

@@ -26,7 +26,7 @@ interface Walk {
   isLarge: boolean;
   count: number;
   /** Entries of the last page, and how many of them were looked up. */
-  told: number;
+  listed: number;
   used: number;
   page: Promise<void> | null;
 }
@@ -46,7 +46,7 @@ export class LookAhead {
   readonly #world: World;
   readonly #list: ListPage;
   readonly #windowMs: number;
-  readonly #courses = new BoundedMap<number, Walk>(DIRECTORIES_MAX);
+  readonly #walks = new BoundedMap<number, Walk>(DIRECTORIES_MAX);
 
   /** @param windowMs look-ups that are further apart are not one walk; 0: no look-ahead */
   constructor(world: World, list: ListPage, windowMs: number) {
@@ -57,48 +57,48 @@ export class LookAhead {
 
   /** A cached name was looked up. */
   used(parent: number): void {
-    const course = this.#courses.get(parent);
-    if (course === undefined) return;
-    course.used++;
-    course.lastMs = this.#world.nowMs();
+    const walk = this.#walks.get(parent);
+    if (walk === undefined) return;
+    walk.used++;
+    walk.lastMs = this.#world.nowMs();
   }
 
   /** A single request found the name. */
   found(parent: number, name: string): void {
     if (this.#windowMs === 0) return;
-    const course = this.#course(parent);
-    course.found++;
-    course.name = name;
+    const walk = this.#walk(parent);
+    walk.found++;
+    walk.name = name;
   }
 
   /** Resolves when the name may be cached. @returns false if it needs a request of its own */
   async prefetch(parent: number, name: string): Promise<boolean> {
     if (this.#windowMs === 0) return false;
-    const course = this.#courses.get(parent);
-    if (course === undefined || this.#isOver(course)) return false;
-    if (course.page === null) {
-      if (course.found < course.lookups) return false;
-      learn(course);
-      if (course.found < course.lookups) return false;
-      course.page = this.#ask(course, parent, course.isLarge ? startOf(name, course.name) : '');
-      course.name = name;
+    const walk = this.#walks.get(parent);
+    if (walk === undefined || this.#isOver(walk)) return false;
+    if (walk.page === null) {
+      if (walk.found < walk.lookups) return false;
+      adaptTo(walk);
+      if (walk.found < walk.lookups) return false;
+      walk.page = this.#listPage(walk, parent, walk.isLarge ? startOf(name, walk.name) : '');
+      walk.name = name;
     }
-    await course.page;
+    await walk.page;
     return true;
   }
 
-  #course(parent: number): Walk {
+  #walk(parent: number): Walk {
     const nowMs = this.#world.nowMs();
-    let course = this.#courses.get(parent);
-    if (course === undefined || this.#isOver(course)) {
-      const fresh = { found: 0, name: '', told: 0, used: 0, page: null, count: PAGE_MIN, lastMs: nowMs };
+    let walk = this.#walks.get(parent);
+    if (walk === undefined || this.#isOver(walk)) {
+      const fresh = { found: 0, name: '', listed: 0, used: 0, page: null, count: PAGE_MIN, lastMs: nowMs };
       // Tried less often if it was useless a moment ago.
-      const lookups = Math.max(LOOKUPS_MIN, course?.lookups ?? 0);
-      course = { ...fresh, lookups, isLarge: course?.isLarge ?? false };
+      const lookups = Math.max(LOOKUPS_MIN, walk?.lookups ?? 0);
+      walk = { ...fresh, lookups, isLarge: walk?.isLarge ?? false };
     }
-    course.lastMs = nowMs;
-    this.#courses.set(parent, course);
-    return course;
+    walk.lastMs = nowMs;
+    this.#walks.set(parent, walk);
+    return walk;
   }
 
   #isOver({ page, lastMs }: Walk): boolean {
@@ -106,30 +106,30 @@ export class LookAhead {
   }
 
   /** Never rejects: the caller then requests the name alone, and gets the error. */
-  async #ask(course: Walk, parent: number, after: string): Promise<void> {
-    course.found = 0;
-    course.used = 0;
-    const countMax = course.isLarge ? course.count : WHOLE_MAX;
+  async #listPage(walk: Walk, parent: number, after: string): Promise<void> {
+    walk.found = 0;
+    walk.used = 0;
+    const countMax = walk.isLarge ? walk.count : WHOLE_MAX;
     const listed = await this.#list(parent, after, countMax).catch(() => ({ count: 0, more: false }));
     // Reading only a part of a large directory does not make the page useless.
-    course.told = listed.more && !course.isLarge ? 0 : listed.count;
-    course.isLarge ||= listed.more;
-    course.page = null;
+    walk.listed = listed.more && !walk.isLarge ? 0 : listed.count;
+    walk.isLarge ||= listed.more;
+    walk.page = null;
   }
 }
 
-function learn(course: Walk): void {
-  const { told, used } = course;
-  if (told === 0) return;
-  course.told = 0;
-  if (used * USED_LEAST < told) {
-    course.lookups = Math.min(LOOKUPS_MAX, 2 * Math.max(LOOKUPS_MIN, course.lookups));
-    course.count = PAGE_MIN;
-  } else if (used * USED_WELL < told) {
-    course.lookups = LOOKUPS_MIN;
+function adaptTo(walk: Walk): void {
+  const { listed, used } = walk;
+  if (listed === 0) return;
+  walk.listed = 0;
+  if (used * USED_LEAST < listed) {
+    walk.lookups = Math.min(LOOKUPS_MAX, 2 * Math.max(LOOKUPS_MIN, walk.lookups));
+    walk.count = PAGE_MIN;
+  } else if (used * USED_WELL < listed) {
+    walk.lookups = LOOKUPS_MIN;
   } else {
-    course.lookups = 0;
-    course.count = Math.min(PAGE_MAX, course.count * 4);
+    walk.lookups = 0;
+    walk.count = Math.min(PAGE_MAX, walk.count * 4);
   }
 }
 

@@ -24,7 +24,7 @@ export class Names {
     this.#lookAhead = new LookAhead(
       world,
       async (parent, after, countMax) => {
-        const { entries, more } = await this.#ask(parent, after, countMax);
+        const { entries, more } = await this.#requestPage(parent, after, countMax);
         return { count: entries.length, more };
       },
       windowMs,
@@ -41,7 +41,7 @@ export class Names {
     const isForced = names.isCached(place) && !cache.isCertain(place);
     const isAsked = isOnceMore || isForced;
     try {
-      const found = await (isAsked ? this.#askFor(parent, name) : this.#find(parent, name));
+      const found = await (isAsked ? this.#requestName(parent, name) : this.#find(parent, name));
       if (isOnceMore) refusedOpens.found(thread, place, found);
       return await this.#inodes.present(found);
     } catch (error) {
@@ -54,7 +54,7 @@ export class Names {
   async lookupToOpen(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
     try {
-      const found = cache.lookedUpAt(parent, name) ?? (await this.#askFor(parent, name));
+      const found = cache.lookedUpAt(parent, name) ?? (await this.#requestName(parent, name));
       return await this.#inodes.present(found);
     } catch (error) {
       if (!isNotFound(error)) throw error;
@@ -71,14 +71,14 @@ export class Names {
   ): Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }> {
     const known = after === '' ? this.#inodes.cache.delegations.listing(parent, countMax) : null;
     if (known !== null) return { entries: known, more: false };
-    const { entries, more } = await this.#ask(parent, after, countMax);
+    const { entries, more } = await this.#requestPage(parent, after, countMax);
     return {
       entries: entries.map(({ name, attributes: { inode, kind } }) => ({ name, inode, kind })),
       more,
     };
   }
 
-  async #ask(parent: number, after: string, countMax: number): Promise<ListedPage> {
+  async #requestPage(parent: number, after: string, countMax: number): Promise<ListedPage> {
     const { cache } = this.#inodes;
     const requestedAt = cache.request();
     const listedAt = cache.delegations.request();
@@ -95,12 +95,12 @@ export class Names {
       const reached = this.#known(parent, name);
       if (reached !== undefined) return reached;
     }
-    const attributes = await this.#askFor(parent, name);
+    const attributes = await this.#requestName(parent, name);
     this.#lookAhead.found(parent, name);
     return attributes;
   }
 
-  async #askFor(parent: number, name: string): Promise<Answered> {
+  async #requestName(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
     const requestedAt = cache.request();
     return cache.learnEntry(parent, name, await this.#backend.lookup(parent, name), requestedAt);
@@ -110,7 +110,7 @@ export class Names {
     const attributes = this.#inodes.cache.entry(parent, name) ?? this.#granted(parent, name);
     if (attributes === undefined && !this.#backend.isCached(parent, name)) return undefined;
     this.#lookAhead.used(parent);
-    return attributes ?? this.#askFor(parent, name);
+    return attributes ?? this.#requestName(parent, name);
   }
 
   /** From the client library's grants, which are current: no request is sent. */

@@ -8,7 +8,7 @@ import type { FileSystemCalls, LockRequest } from '../transport.ts';
 /** Each waiting call occupies a worker of the library; some must remain for the call that releases the lock. */
 export const LOCK_WAITERS_MAX = 32;
 /** The library does not report interrupts: /proc is checked this often. */
-const LOOK_MS = 250;
+const CHECK_INTERVAL_MS = 250;
 
 /** Of <fcntl.h> and <sys/file.h>. */
 const F_GETLK = 5;
@@ -80,7 +80,7 @@ export class BindingLocks {
       throw new ErrnoError('ENOLCK', `${LOCK_WAITERS_MAX} calls wait for locks on this mount already`);
     }
     this.#waiting++;
-    const timer = this.#world.every(LOOK_MS, () => {
+    const timer = this.#world.every(CHECK_INTERVAL_MS, () => {
       isInterrupted(context?.pid ?? 0).then(
         (interrupted) => {
           if (interrupted) abort.abort();

@@ -85,7 +85,7 @@ export async function mountWithBinding(
       },
     },
   );
-  fuse.kernelOptions = options.kernelOptions.filter((word) => !UNKNOWN_TO_LIBRARY.has(word));
+  fuse.kernelOptions = options.kernelOptions.filter((option) => !UNKNOWN_TO_LIBRARY.has(option));
   await new Promise<void>((done, failed) => {
     fuse.mount((error) => (error ? failed(error) : done()));
   });
@@ -119,16 +119,16 @@ class Binding {
   readonly #options: TransportOptions;
   readonly #paths: Paths;
   readonly #view: PathView;
-  readonly #timedOut: RecentTimeouts;
-  readonly #spent: TimedOutCallers;
+  readonly #recentTimeouts: RecentTimeouts;
+  readonly #timedOutCallers: TimedOutCallers;
 
   constructor(calls: FileSystemCalls, options: TransportOptions) {
     this.#calls = calls;
     this.#paths = new Paths(calls);
     this.#options = options;
     this.#view = new PathView(options.world, options.cache.attributesMs);
-    this.#timedOut = new RecentTimeouts(options.world);
-    this.#spent = new TimedOutCallers(options.world, options.limitMs);
+    this.#recentTimeouts = new RecentTimeouts(options.world);
+    this.#timedOutCallers = new TimedOutCallers(options.world, options.limitMs);
   }
 
   operations(context: () => Fuse.RequestContext | null): Fuse.OPERATIONS {
@@ -148,22 +148,24 @@ class Binding {
         this.#answer(
           cb,
           async () => {
-            if (path !== '/' && this.#spent.has(pid))
+            if (path !== '/' && this.#timedOutCallers.has(pid))
               throw new ErrnoError(
                 'ETIMEDOUT',
                 'The request for the root used up the time limit of this call',
               );
             const beganMs = this.#options.world.nowMs();
-            const stored = await this.#repeated(`getattr ${path}`, () => this.#paths.lookup(path));
-            if (path === '/') this.#spent.rootAnswered(pid, beganMs);
-            return this.#tell(path, stored, pid);
+            const stored = await this.#unlessJustTimedOut(`getattr ${path}`, () => this.#paths.lookup(path));
+            if (path === '/') this.#timedOutCallers.rootAnswered(pid, beganMs);
+            return this.#statsAnswered(path, stored, pid);
           },
           false,
         );
       },
       fgetattr: (path, fd, cb) => {
         const pid = context()?.pid ?? 0;
-        this.#answer(cb, async () => this.#tell(path, await this.#paths.attributesOfHandle(path, fd), pid));
+        this.#answer(cb, async () =>
+          this.#statsAnswered(path, await this.#paths.attributesOfHandle(path, fd), pid),
+        );
       },
       readlink: (path, cb) => this.#answer(cb, async () => calls.readLink(await this.#paths.inode(path))),
       mknod: (path, mode, device, cb) => {
@@ -237,7 +239,7 @@ class Binding {
           buffer.set(bytes);
           return bytes.length;
         };
-        this.#answerCount(cb, () => this.#repeated(`read ${fd}`, read));
+        this.#answerCount(cb, () => this.#unlessJustTimedOut(`read ${fd}`, read));
       },
       write: (_path, fd, buffer, length, position, cb) => {
         const by = caller();
@@ -367,13 +369,13 @@ class Binding {
   }
 
   /** With a limit, and the same answer when the kernel repeats a request that timed out. */
-  async #repeated<Value>(question: string, call: () => Promise<Value>): Promise<Value> {
-    if (this.#timedOut.has(question))
+  async #unlessJustTimedOut<Value>(question: string, call: () => Promise<Value>): Promise<Value> {
+    if (this.#recentTimeouts.has(question))
       throw new ErrnoError('ETIMEDOUT', 'The same call timed out a moment ago');
     try {
       return await withDeadline(this.#options.world, call(), this.#options.limitMs, 'The call');
     } catch (error) {
-      if (errnoName(error) === 'ETIMEDOUT') this.#timedOut.add(question);
+      if (errnoName(error) === 'ETIMEDOUT') this.#recentTimeouts.add(question);
       throw error;
     }
   }
@@ -383,7 +385,7 @@ class Binding {
     return errnoNumber(error);
   }
 
-  #tell(path: string | null, stored: Attributes, caller: number): Fuse.Stats {
+  #statsAnswered(path: string | null, stored: Attributes, caller: number): Fuse.Stats {
     if (path !== null) this.#view.answered(path, stored, caller);
     return toStats(this.#options.present(stored));
   }

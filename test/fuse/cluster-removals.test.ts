@@ -50,7 +50,7 @@ test('names go together, each with the inode that is meant, and who removes them
   const { outcomes, atNs } = await births.unlink(NAMES, { uid: 12_345, signal });
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
-    ['removed', 'gone', 'refused'],
+    ['removed', 'absent', 'refused'],
   );
   assert.equal(atNs, '7');
   const [command] = commands;

@@ -218,7 +218,7 @@ export class MemoryBirths implements DelegationBackend {
       const found = this.#backend.inodeAt(parent, name);
       if (fate === 'refused')
         outcomes.push({ kind: 'refused', error: new ServiceError('forbidden', 'Refused by intent') });
-      else if (found !== inode) outcomes.push({ kind: 'gone' });
+      else if (found !== inode) outcomes.push({ kind: 'absent' });
       else if (contentVersionCompare((await this.#backend.attributes(inode)).contents, contents) !== 0)
         outcomes.push({ kind: 'refused', error: new ServiceError('fence-lost', 'It was written since') });
       else {
