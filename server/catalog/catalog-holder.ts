@@ -21,21 +21,21 @@ import type { CatalogService, CreationListener } from '../routing/service-interf
 export interface CatalogReplica {
   readonly service: CatalogService;
   view(): View;
-  /** It has nothing yet, and may have lost what it acknowledged: it does not count for what the catalog holds. */
+  /** The replica is empty and may have lost what it acknowledged: the catalog has one copy less. */
   isLost(): boolean;
-  /** The call met a damaged page and had no effect: another server's replica is to serve it. */
+  /** Whether the error is of a damaged page, and another server has a replica: the caller is to ask that server. */
   isReplaced(error: unknown): boolean;
 }
 
 export interface CatalogHolderParts {
   readonly self: ServerId;
   knownView(): { readonly number: number; readonly members: readonly ServerId[] };
-  /** The replica here is known to be no member: it stops requesting the lease. */
+  /** Called when the replica here turns out to be no member any more: it must stop requesting the lease. */
   notMember(): void;
   open(): Promise<CatalogReplica>;
 }
 
-/** A server's access to the catalog, with a replica here or without; then calls fail with the names of the members. */
+/** The catalog's service on each server: its replica here, if it is a member; else calls fail with `not-primary`. */
 export class CatalogHolder implements CatalogService {
   readonly #parts: CatalogHolderParts;
   #replica: CatalogReplica | null = null;
@@ -65,13 +65,14 @@ export class CatalogHolder implements CatalogService {
     return this.#replica !== null && this.#votes(this.#replica);
   }
 
-  /** Whether this server is to hold a replica, and has none that counts. */
+  /** Whether this server is a member of the catalog, but has no replica, or one that has lost its contents. */
   get lacksReplica(): boolean {
     const { self, knownView } = this.#parts;
     if (!(this.#replica === null ? knownView().members.includes(self) : this.votes)) return false;
     return this.#replica?.isLost() ?? true;
   }
 
+  /** The known view of the catalog may have changed: if it excludes the replica here, waiting calls fail. */
   heard(): void {
     if (this.#replica === null || this.#votes(this.#replica)) return;
     this.#parts.notMember();
@@ -115,11 +116,11 @@ export class CatalogHolder implements CatalogService {
     const { members } = this.#parts.knownView();
     if (replica === null) return { primary: null, epoch: 0, seq: 0, members };
     const status = replica.service.status();
-    // A replica that is no member may not know its successors.
+    // A replica that is no longer a member may not know the new members.
     return this.#votes(replica) ? status : { ...status, primary: null, members };
   }
 
-  /** A replica that was away during a change of members does not know it; other servers may have reported it. */
+  /** Whether the replica is a member, by its own view and by the one that other servers reported, if that is newer. */
   #votes(replica: CatalogReplica): boolean {
     const { self } = this.#parts;
     const heard = this.#parts.knownView();

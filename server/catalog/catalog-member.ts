@@ -46,7 +46,7 @@ export interface CatalogMemberParts extends CatalogDisk {
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   readonly placement: Placement;
-  /** The replica here is out of service because of a damaged page, or is in service again. */
+  /** Called when the replica here is out of service because of a damaged page, and when it is in service again. */
   tell(news: 'damaged' | 'replaced'): void;
   drawSession(): number;
   isConnected(server: ServerId): boolean;
@@ -82,7 +82,7 @@ function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
   });
 }
 
-/** This server as a possible member of the catalog: without a replica, or with one and all that serves from it. */
+/** The catalog on this server: its replica, if there is one, and the services that use it. */
 export class CatalogMember {
   readonly service: CatalogHolder;
   readonly #parts: CatalogMemberParts;
@@ -157,7 +157,7 @@ export class CatalogMember {
       ...{ clock, wakes, log, lease, driver },
       tell: (news) => this.#parts.tell(news),
     });
-    // In the next step: the call that met the damage has not finished.
+    // Not at once: the call that met the damage has not ended.
     store.damage.watch((reason) =>
       world.soon(() => (reason === null ? replacement.end() : replacement.begin(reason))),
     );

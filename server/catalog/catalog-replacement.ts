@@ -6,7 +6,7 @@ import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { WakeQueue } from '../drivers/wake-queue.ts';
 import type { Clock } from '../process/clock.ts';
 
-/** A server with a damaged replica leaves the lease to others for this time; then it serves what it can. */
+/** For this time, a server with a damaged replica does not compete for the lease; then it serves what it can. */
 const LEFT_TO_OTHERS_MS = 30_000;
 
 export interface CatalogReplacementParts {
@@ -18,7 +18,7 @@ export interface CatalogReplacementParts {
   tell(news: 'damaged' | 'replaced'): void;
 }
 
-/** Takes a damaged replica of the catalog out of service: it releases its lease, and restarts as `damaged`. */
+/** Takes a damaged replica of the catalog out of service, until a copy of another server's replica has replaced it. */
 export class CatalogReplacement {
   readonly #parts: CatalogReplacementParts;
   #leftUntilMs = -Infinity;
@@ -31,13 +31,14 @@ export class CatalogReplacement {
     return viewVoters(this.#parts.driver.view).length > 1;
   }
 
-  /** The lease is left to others, or one of them has it and sends its state. */
+  /** Whether this server still does not compete for the lease, or another one has it and sends its state. */
   get #isUnderWay(): boolean {
     const { driver, clock } = this.#parts;
     if (clock.nowMs() < this.#leftUntilMs) return true;
     return driver.role === 'backup' && driver.status().trust === 'damaged';
   }
 
+  /** The store found a damaged page: fails the replica, which restarts as `damaged`, and releases the lease. */
   begin(reason: string): void {
     const { driver, lease, clock, wakes, log } = this.#parts;
     if (driver.closed || this.#isUnderWay) return;

@@ -62,7 +62,7 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'set-replicas',
   'set-voters',
 ]);
-/** Commands that servers of this release send on their own; they have been sent only since there are plans. */
+/** Commands that servers, not clients, send. Releases before `PLANS_VERSION` do not know them. */
 const UNASKED: ReadonlySet<Command['kind']> = new Set(['plan-members', 'void-inodes']);
 type CommandResult = CommandResults[Command['kind']];
 /** Commands whose answers contain the times of the directories that they have changed. */
@@ -90,7 +90,7 @@ const NO_LISTENER: CreationListener = {
 interface Waiting {
   readonly request: CommandRequest;
   readonly chars: number;
-  /** Changes for which it had to recall caches. */
+  /** Its changes that wait for recalls, or waited: their inodes are granted to no client until it is answered. */
   readonly blocked: BlockedChange[];
   readonly maker: CreationListener;
   resolve(result: CommandResult): void;
@@ -108,7 +108,7 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
   capacity?(servers: readonly ServerInfo[]): number;
 }
 
-/** The namespace at this server, one of the catalog's members. */
+/** The catalog's service at one of its members: executes commands in batches, and answers queries, as primary. */
 export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
   readonly #waiter: PrimaryWaiter;
@@ -116,10 +116,10 @@ export class LocalCatalogService implements CatalogService {
   readonly #answered: Counter | undefined;
   #queue: Waiting[] = [];
   #held: Waiting[] = [];
-  /** Commands that wait for recalls; others continue meanwhile. */
+  /** Number of commands that wait for recalls, outside the queue. */
   #recalling = 0;
   #executing = false;
-  /** The version of commands that members were seen with. Their disks do not serve an earlier release afterwards. */
+  /** The version of commands that members were last seen with. No earlier release starts on their disks afterwards. */
   readonly #seenVersions = new Map<ServerId, number>();
   readonly #changes = new Set<readonly ServerId[]>();
 
@@ -172,13 +172,13 @@ export class LocalCatalogService implements CatalogService {
     );
   }
 
-  /** Servers report holes on their own; while a member may run a release without them, no member records them. */
+  /** Removes the count of holes from a `settle` while a member may run a release that does not know it. */
   #asUnderstood(command: Command): Command {
     if (command.kind !== 'settle') return command;
     return this.#notUpgraded(HOLES_VERSION).length === 0 ? command : withoutHoles(command);
   }
 
-  /** A member that cannot execute a command would be lost: while such a member is known, the command is refused. */
+  /** Refuses a command that a known member cannot execute: its replica would fail. @throws ServiceError */
   #assertUnderstood(command: Command): void {
     const version = commandVersion(command);
     if (version === 1) return;
@@ -192,7 +192,7 @@ export class LocalCatalogService implements CatalogService {
     );
   }
 
-  /** Members that may run a release before plans; a disconnected one counts as one, unless there were plans already. */
+  /** Members that may run a release before plans: also unknown ones, unless the catalog has had a plan already. */
   #withoutPlans(): readonly ServerId[] {
     const older = this.#olderThan(PLANS_VERSION);
     if (older.length > 0) return older;
@@ -276,7 +276,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** Checked before the flush, which fails if the epoch ends meanwhile: the flush covers what is there. */
+  /** Searches before the flush, which fails if the epoch ends meanwhile: so the flush covers what was found. */
   async flush(answered: readonly AnsweredCommands[] = []): Promise<FlushAnswer> {
     await this.#primary();
     const { driver, subject } = this.#parts;
@@ -305,7 +305,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** A member of the catalog, or a server that is to become one, is not removed: the member would be lost for good. */
+  /** The error for the removal of a server that is, or becomes, a member of the catalog; null for other commands. */
   #removalRefusal(command: Command): ServiceError | null {
     if (command.kind !== 'server-remove' || command.dead) return null;
     const { id } = command;
@@ -364,6 +364,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
+  /** Moves commands that the write barrier holds from the queue to `#held`. */
   #hold(): void {
     if (!this.#barrier.isUp) return;
     const goes: Waiting[] = [];
@@ -372,7 +373,7 @@ export class LocalCatalogService implements CatalogService {
     this.#queue = goes;
   }
 
-  /** As many commands as fit one operation, at least one if there are any; one that needs the barrier by itself. */
+  /** Takes commands for one operation from the queue, as many as fit; one that needs the barrier is alone in it. */
   #takeBatch(): Waiting[] {
     let count = 0;
     let chars = 0;
@@ -414,7 +415,7 @@ export class LocalCatalogService implements CatalogService {
     const changes = batch.map((waiting, place) => changeOf(waiting, execution.touched[place]));
     if (this.#setAside(batch, changes)) return;
     const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
-    // While the batch is replicated, no client is granted what it changes.
+    // Until the batch is committed, the inodes that it changes are granted to no client.
     this.#parts.recaller.block(all);
     const making = batch.map((waiting, place) => madeBy(waiting, execution.outcomes[place], changes[place]));
     // The lease requests of the creating server leave in the same frames as the batch.
@@ -459,8 +460,8 @@ export class LocalCatalogService implements CatalogService {
   }
 
   /**
-   * Additions to the answer that a retry does not get. A new directory, which no other client knows, is delegated to
-   * its creator on request. Attributes that a client has changed are granted to it.
+   * Adds to a result what a retry does not get: the time of the change; the delegation of a new directory, which no
+   * other client knows, to its creator on request; the grant of attributes that the client has changed.
    * @param changes of all commands of the batch, in order; the command's is at `place`
    */
   #told(
@@ -488,9 +489,9 @@ export class LocalCatalogService implements CatalogService {
   }
 
   /**
-   * Undoes commands that change what clients have cached, until all of them have acknowledged the recall; the rest of
-   * the batch is executed again at once. So no transaction is open during a recall, and only commands that need a
-   * recall wait for clients. @returns whether there were such commands
+   * If commands change what other clients cache, undoes the batch, executes the other commands again at once, and these
+   * after the recall. So no transaction is open during a recall, and only such commands wait for clients.
+   * @returns whether there were such commands
    */
   #setAside(batch: readonly Waiting[], changes: readonly BlockedChange[]): boolean {
     const { recaller, subject } = this.#parts;

@@ -38,7 +38,7 @@ export class CatalogSubject implements Subject {
   readonly #store: CatalogStore;
   #executed: Uint8Array | null = null;
   #staged: StagedCatalog | null = null;
-  /** An earlier fetch's result is discarded. */
+  /** Number of the latest fetch: the result of an earlier one is discarded. */
   #fetch = 0;
 
   constructor(store: CatalogStore) {
@@ -79,7 +79,7 @@ export class CatalogSubject implements Subject {
     return execution;
   }
 
-  /** Writes the rest of the commit into the open transaction, if there is one, while the backups execute the batch. */
+  /** If a batch is open, writes its log entry into the transaction already, while the backups execute it. */
   prepare(): void {
     if (this.#executed !== null) this.#store.prepare();
   }

@@ -33,9 +33,9 @@ export interface CachePoll {
   readonly session: number | null;
   /** A session of this client whose cache it has dropped for good. */
   readonly left?: number;
-  /** The client has dropped what recalls up to this number took back. */
+  /** The client has dropped the inodes of all recalls up to this number. */
   readonly acked: number;
-  /** False: the client does not put its session into its commands, and none begins. @see CacheOwner.under */
+  /** False: the client does not put its session into its commands, so it gets no session. @see CacheOwner.under */
   readonly fenced?: boolean;
 }
 
@@ -66,9 +66,9 @@ export interface ClientCachesOptions {
 }
 
 const RECALLS_PER_ANSWER = 5_000;
-/** Unacknowledged reads of one client. Inodes of further ones are recalled. */
+/** Unacknowledged reads of one client; the inodes of further reads are recalled instead. */
 const READS_MAX = 1_000;
-/** Grants beyond the bound while recalls are in progress; beyond that nothing is granted. */
+/** Grants may exceed their bound by this factor while the surplus is being recalled. */
 const OVERHANG = 1.25;
 
 /**
@@ -80,7 +80,7 @@ const OVERHANG = 1.25;
  * reads: a later primary need not know of them.
  *
  * A change is executed when no other client has a grant of what it touches: each has acknowledged a recall, or its
- * session is over. From the first check until the change is committed, or certainly not made here, its inodes are
+ * session is over. From the first check until the change is committed, or will certainly not be, its inodes are
  * granted to no client. A new access time needs no recall: clients learn it with their next poll.
  *
  * A directory may be *delegated*: granted to one session only [RFC 8881, 10.9, directory delegations]. Changes by other
@@ -124,7 +124,7 @@ export class ClientCaches {
     let known = session === null ? undefined : this.#sessions.get(session);
     if (known !== undefined && known.client !== client) known = undefined;
     if (known === undefined) {
-      // This does not end another session of the client: the poll may be late, forwarded by a server that was paused.
+      // Another session of the client continues: this poll may be late, from a server that was paused.
       if (leaseMs <= 0 || this.#closed || !fenced)
         return { session: null, validMs: 0, recalls: [], through: 0 };
       known = this.#begin(client);
@@ -133,7 +133,7 @@ export class ClientCaches {
     if (this.#closed || !fenced) return { session: null, validMs: 0, recalls: [], through: 0 };
     this.#acknowledge(known, acked);
     let validMs = 0;
-    // A lost answer lost its recalls: until they are acknowledged the session is not extended.
+    // If an answer was lost, the client lacks its recalls: the session is not extended until it acknowledges them.
     if (acked >= known.deliveredThrough) {
       const [oldest] = known.recalls.values();
       // A client that never acknowledges all recalls delays a change no longer than a silent one.
@@ -144,7 +144,7 @@ export class ClientCaches {
     return { ...this.take(known.id), session: known.id, validMs: validMs * (1 - DRIFT_MAX) };
   }
 
-  /** @returns what a session is to drop and to learn, and the number to acknowledge */
+  /** @returns the inodes that the client must drop, the reads that it must learn, and the number to acknowledge */
   take(id: number): Pick<CachePolled, 'recalls' | 'reads' | 'through'> {
     const session = this.#sessions.get(id);
     if (session === undefined) return { recalls: [], through: 0 };
@@ -171,11 +171,11 @@ export class ClientCaches {
     return this.#holders.has(inode);
   }
 
-  /** An inode's access time has increased. @returns sessions to notify */
+  /** An inode's access time has increased. @returns the sessions whose polls are to be answered */
   noted(read: NotedRead, nowMs: number): number[] {
     const told: number[] = [];
     for (const session of this.#holders.get(read.inode) ?? []) {
-      // A client that drops the inode asks again.
+      // The inode is being recalled: the client will query it again.
       if (session.grants.get(read.inode) !== 0) continue;
       session.reads.delete(read.inode);
       if (session.reads.size < READS_MAX)
@@ -187,8 +187,8 @@ export class ClientCaches {
   }
 
   /**
-   * To be called in the tick in which the answer is read from committed state.
-   * @returns those of `inodes` that the client must not cache; null if nothing is granted to it
+   * Grants inodes to a session. To be called in the tick in which the answer is read from committed state.
+   * @returns those of `inodes` that the client must not cache; null if it has no session and must cache nothing
    */
   grant(id: number, inodes: Iterable<number>, nowMs: number): number[] | null {
     const session = this.#sessions.get(id);
@@ -214,7 +214,7 @@ export class ClientCaches {
     return generation;
   }
 
-  /** Also true during a recall. To be called in the tick in which a fenced command is executed. */
+  /** Whether the session has the delegation, also during its recall. Called in the tick of a fenced command. */
   holds(id: number, { inode, generation }: HeldDelegation, nowMs: number): boolean {
     const held = this.#delegated.get(inode);
     return held?.session.id === id && held.generation === generation && nowMs < held.session.untilMs;
@@ -226,13 +226,13 @@ export class ClientCaches {
     return held !== undefined && held.session.id !== but;
   }
 
-  /** A change by the session's client, which has dropped the inode itself; null: by a client without a cache. */
+  /** The change of one inode by the session's client, which drops it by itself; null: by a client without a cache. */
   changeBy(id: number | null, inode: number): BlockedChange {
     const session = id === null ? undefined : this.#sessions.get(id);
     return { inodes: [inode], owner: session === undefined ? null : ownerOf(session, inode) };
   }
 
-  /** Whether a client has cached what changes, except the change's own client if it has dropped it. */
+  /** Whether a client may cache what changes; the change's own client counts only for what it has not dropped. */
   isHeld({ inodes, owner }: BlockedChange, nowMs: number): boolean {
     this.#expire(nowMs);
     return inodes.some((inode) => this.#othersOf(inode, owner).length > 0);
@@ -251,7 +251,7 @@ export class ClientCaches {
     }
   }
 
-  /** Recalls what changes, which is blocked before. @returns sessions to notify */
+  /** Recalls the inodes of a change, which is blocked already. @returns the sessions whose polls are to be answered */
   recall({ inodes, owner }: BlockedChange, nowMs: number): number[] {
     const told = new Set<number>();
     for (const inode of inodes) {
@@ -263,13 +263,13 @@ export class ClientCaches {
     return [...told];
   }
 
-  /** @returns the latest time at which a client may have cached what changes */
+  /** @returns the latest time at which another client may still use a cached inode of the change */
   heldUntilMs({ inodes, owner }: BlockedChange): number {
     const holders = inodes.flatMap((inode) => this.#othersOf(inode, owner));
     return Math.max(-Infinity, ...holders.map(({ untilMs }) => untilMs));
   }
 
-  /** Grants nothing any more; clients are to drop everything. `counts` shows whether all have. */
+  /** From now on nothing is granted, and no session renewed. `counts` shows when all sessions have ended. */
   close(): void {
     this.#closed = true;
   }
@@ -304,7 +304,7 @@ export class ClientCaches {
   #grantOne(session: Session, inode: number): boolean {
     if (this.#blocked.has(inode) || this.isDelegated(inode, session.id)) return false;
     const recall = session.grants.get(inode);
-    // Unknown whether the client asked before or after it dropped the inode.
+    // It is unknown whether the client sent this query before or after it dropped the recalled inode.
     if (recall !== undefined && recall !== 0) return false;
     if (recall === undefined) {
       const { sessionGrantsMax, grantsMax } = this.#options;
@@ -344,7 +344,7 @@ export class ClientCaches {
   #othersOf(inode: number, owner: CacheOwner | null): Session[] {
     const holders = this.#holders.get(inode);
     if (holders === undefined) return [];
-    // Another session of the same client may have grants from after it stopped waiting for the command.
+    // Another session of the same client may have newer grants: the client may have stopped waiting for this command.
     const own = owner?.forgets.includes(inode) ? owner.under : undefined;
     return [...holders].filter(({ id, client }) => id !== own || client !== owner?.client);
   }

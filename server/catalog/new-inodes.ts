@@ -13,8 +13,8 @@ interface Replica {
  * Attributes of a recently created file from the catalog's replica on this server, which saves its writer a request to
  * the catalog's primary. The replica may lag, or have applied operations that are not committed. Neither matters: the
  * caller has the number from an answer, so the file was committed; a number is assigned once; and the first replicas
- * and the object size were decided at the creation. If the replicas have moved since, their own views say so. A file
- * whose inode changed earlier gets no answer: it may be gone.
+ * and the object size were decided at the creation. If the replicas have moved since, their own views say so. For a
+ * file whose inode changed longer ago, null is returned: it may have been deleted.
  * @param nowNs wall clock, in nanoseconds
  * @returns null if there is no replica, or it does not have such a file
  */

@@ -15,7 +15,7 @@ import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { type BlockedChange, ClientCaches, type ClientCachesOptions } from './client-caches.ts';
 
-/** A poll waits for recalls for this part of the session's duration. */
+/** A poll without recalls waits for them for one part in this many of the session's duration. */
 const POLLS_PER_LEASE = 3;
 const SLOW_MS = 1_000;
 
@@ -91,7 +91,7 @@ export class Recaller {
     return { ...polled, ...this.#caches.take(id) };
   }
 
-  /** Answers a client with a cache session, in one tick. @param ask reads from committed state */
+  /** Answers a query, and grants the inodes of the answer, in one tick. @param ask reads from committed state */
   answer(query: Query, session: number, ask: (query: Query) => Answer): GrantedAnswer<Answer> {
     const result = presentOrNull(query, ask);
     const refused = this.#caches.grant(session, inodesOf(query, result), this.#parts.world.nowMs());
@@ -105,13 +105,13 @@ export class Recaller {
     return { result, granted: null, ...(inode === null ? {} : this.delegate(session, inode)) };
   }
 
-  /** Grants the result of a command to its client. To be called in the tick in which it is committed. */
+  /** Grants an inode to the client whose command changed it. To be called in the tick in which that is committed. */
   grants(session: number | undefined, { inode, live }: Pick<Attributes, 'inode' | 'live'>): boolean {
     if (session === undefined || live) return false;
     return this.#caches.grant(session, [inode], this.#parts.world.nowMs())?.length === 0;
   }
 
-  /** Each session with a grant of an inode learns the new access time with its next poll. */
+  /** Reads changed access times: each session with a grant of such an inode learns the time with its next poll. */
   noted(inodes: Iterable<number>, ask: (query: Query) => Answer): void {
     const nowMs = this.#parts.world.nowMs();
     const recallDelegation = new Set<number>();
@@ -130,7 +130,7 @@ export class Recaller {
     return generation === null ? {} : { delegated: session, generation };
   }
 
-  /** @returns why a command must not be executed now, if its fence is lost */
+  /** @returns `fence-lost` if the command's session no longer has a delegation that its fence names; else null */
   refusal({ under = 0, fence = [] }: Partial<CacheOwner> = {}): ServiceError | null {
     const nowMs = this.#parts.world.nowMs();
     const lost = fence.find((held) => !this.#caches.holds(under, held, nowMs));
@@ -142,9 +142,9 @@ export class Recaller {
   }
 
   /**
-   * Resolves when a query may be answered from committed state, which then includes earlier changes of a client to
-   * which the directory is delegated.
-   * @param session of the caller, whose own changes need not be included; null for a client without a cache
+   * Before a query of a directory that is delegated to another client: recalls the delegation, so that the client sends
+   * its pending changes before the query is answered. Other queries do not wait.
+   * @param session of the caller, whose own delegation stays; null for a client without a cache
    * @param delegate the directory is to be delegated to that session: plain grants of others are recalled, too
    */
   async told(query: Query, session: number | null, delegate: boolean): Promise<void> {
@@ -172,7 +172,7 @@ export class Recaller {
     this.#caches.release(change);
   }
 
-  /** Resolves when no client but the change's own has cached what changes, at the latest when the sessions end. */
+  /** Recalls what changes; resolves when no other client caches it any more, at the latest when the sessions end. */
   async recalled(change: BlockedChange): Promise<void> {
     const { world, log } = this.#parts;
     const beganMs = world.nowMs();
@@ -239,7 +239,7 @@ export class Recaller {
 const CLOCK_RATE_MARGIN = 1.03;
 const CLOSING_LOOK_MS = 100;
 
-/** @returns null if the directory exists, but not the entry */
+/** As `ask`, but returns null if a `lookup` finds the directory without such an entry: that can be cached, too. */
 function presentOrNull(query: Query, ask: (query: Query) => Answer): Answer | null {
   try {
     return ask(query);

@@ -19,7 +19,7 @@ export interface WriteBarrierParts {
   nowMs(): number;
   /** Reads from committed state, at the catalog's primary. */
   query<Q extends Query>(query: Q): QueryResults[Q['kind']];
-  /** Has a file's primary report all that it knows, which ends its mark; its next change asks the catalog first. */
+  /** Has a file's primary settle the file. The file's next change then waits for a mark of the catalog. */
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
   released(): void;
 }
@@ -38,11 +38,10 @@ export function needsBarrier(command: Command): command is BarrierCommand {
 }
 
 /**
- * Quiesces files for a command: while the barrier of its scope is up, no file of the scope becomes live, and live ones
- * are settled. So a snapshot is of one moment (decision 0043): the catalog has all changes acknowledged before, and
- * later ones ask the catalog first. Flags hold for all changes: a primary orders no change without a mark
- * (`open-for-write`), and the next mark is set under the new flags, also for a late change, or one of an earlier
- * primary.
+ * Has all files of a scope settled before a command: while the barrier of its scope is up, no file of the scope becomes
+ * live. So a snapshot is of one moment (decision 0043): the catalog has all changes acknowledged before, and later ones
+ * ask the catalog first. New flags apply to all later changes: a primary orders no change without a mark
+ * (`open-for-write`), and each later mark is set under the new flags, also for a delayed change or an earlier primary.
  */
 export class WriteBarrier {
   readonly #parts: WriteBarrierParts;
@@ -57,8 +56,8 @@ export class WriteBarrier {
   }
 
   /**
-   * Whether a command has to wait, because it would make a file of a scope with a barrier live. The primary of a live
-   * file may get its mark again: its settling waits for changes in progress.
+   * Whether a command has to wait, because a file of a scope with a barrier would become live by it. The primary of a
+   * live file may get its mark again: its settling waits for changes in progress.
    */
   holds(command: Command): boolean {
     if (!this.isUp) return false;
@@ -83,13 +82,16 @@ export class WriteBarrier {
     }
   }
 
-  /** To be called in the tick in which the command is executed. @throws FilesLive */
+  /** Checks that no file of the scope is live, in the tick in which the command is executed. @throws FilesLive */
   assertStill(command: BarrierCommand): void {
     const live = this.#liveFiles(command);
     if (live.length > 0) throw new FilesLive(live);
   }
 
-  /** @throws ServiceError if a file cannot be settled in time; the command was not executed then */
+  /**
+   * Raises the barrier and calls `execute`; while that fails with `FilesLive`, settles these files and calls it again.
+   * @throws ServiceError if a file cannot be settled in time; the command was not executed then
+   */
   async pass<Result>(command: BarrierCommand, execute: () => Promise<Result>): Promise<Result> {
     const { nowMs, operationTimeoutMs, world } = this.#parts;
     const untilMs = nowMs() + operationTimeoutMs * SETTLE_SHARE;
@@ -167,7 +169,7 @@ export class WriteBarrier {
   }
 }
 
-/** The command itself reports what is missing, at its position in the order. */
+/** @returns null if the query fails: the command then reports the error when it is executed */
 function orNull<Answer>(ask: () => Answer): Answer | null {
   try {
     return ask();

@@ -13,9 +13,7 @@ import { CHANNEL_LEASE, type Transport } from '../transport/transport.ts';
 import { CLOCK_CHECK_MS, type FormerTiming, LeaseLink, type LeaseNews } from './lease-link.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
-/**
- * Few servers compete for a file: rare collisions are better than a delay of all writes after each death of a primary.
- */
+/** The jitter of attempts is this part of a lease: with few competitors, a rare collision costs less than a delay. */
 const JITTERS_PER_LEASE = 400;
 const JITTER_MS_MAX = 5;
 
@@ -31,14 +29,17 @@ export interface LeaseDriverParts extends LeaseTiming {
   drawIncarnation(): Incarnation;
   /** A function, because the transport is created after its handlers, one of which is this driver. */
   transport(): Transport;
-  /** The recorded view of a file whose members ever changed; null for all others. */
+  /** The recorded view of a cell whose members have changed at some time; null for all others. */
   knownView(cell: CellId): View | null;
   readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
-  /** The own lease is valid until `untilMs` (process clock), by `view` (0: repeated); 0 if it is lost. */
+  /**
+   * This server holds the lease until `untilMs` (process clock; 0: it lost the lease), as voted by view number `view`
+   * (0: not a new vote).
+   */
   changed(cell: CellId, untilMs: number, view: number): void;
   /** Another server's lease is valid until `untilMs` (process clock), as far as this server knows. */
   heard?(cell: CellId, holder: ServerId, untilMs: number): void;
-  /** The own clock was out of bounds, and the lease layer restarts. */
+  /** This server's lease clock was out of bounds: all its leases have ended. */
   faulted?(): void;
   fatal(error: unknown): void;
 }
@@ -48,7 +49,7 @@ export class LeaseDriver {
   readonly #parts: LeaseDriverParts;
   readonly #link: LeaseLink;
   readonly #listeners = new Map<CellId, Set<() => void>>();
-  /** To request them again after a restart of the lease layer. */
+  /** The cells that this server wants, to request them again after a restart of the lease layer. */
   readonly #opened = new Map<CellId, View>();
   #retired = false;
 
@@ -72,25 +73,25 @@ export class LeaseDriver {
     });
   }
 
-  /** This server wants the cell to have a holder, and may become it. */
+  /** From now on this server tries to acquire the cell's lease while it has no holder. */
   open(cell: CellId, view: View): void {
     if (!viewVoters(view).includes(this.#parts.self)) return;
     this.#opened.set(cell, view);
     this.#link.step({ kind: 'open', cell, ...this.#viewOf(view), handicapMs: 0 });
   }
 
-  /** The members of the cell changed: the lease uses the new view, and is released if this server is no member. */
+  /** The members of the cell changed: the cell uses the new view, and is closed if this server is no member. */
   follow(cell: CellId, view: View): void {
     if (!this.#opened.has(cell)) this.#link.step({ kind: 'view', cell, ...this.#viewOf(view) });
     else if (viewVoters(view).includes(this.#parts.self)) this.open(cell, view);
-    // A primary that is no member releases its lease once it has stopped.
+    // A primary that is no longer a member keeps the lease until it has stopped, and releases it then.
     else if (!this.view(cell).own) {
       this.close(cell);
       this.#link.step({ kind: 'view', cell, ...this.#viewOf(view) });
     }
   }
 
-  /** The holder is about to release the lease, and has chosen this server, which wants the cell, as the next. */
+  /** The holder `from` will release the lease, and has chosen this server, which has opened the cell, as the next. */
   succeed(cell: CellId, from: ServerId): void {
     this.#link.step({ kind: 'succeed', cell, from });
   }

@@ -11,13 +11,13 @@ import { MalformedError } from '../../wire/bytes.ts';
 import type { Clock } from '../process/clock.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
-/** How often the wall clock is compared with the lease clock, and idle peers get our clock. */
+/** How often the wall clock is compared with the lease clock, and all peers get a reading of ours. */
 export const CLOCK_CHECK_MS = 1_000;
 /** The part of ε by which the wall clock may move against the lease clock before the lease layer restarts. */
 const WALL_DRIFT_SHARE = 0.25;
 /** A larger difference means that the machine slept; a smaller one is the boot clock's resolution. */
 const SLEPT_MS = 40;
-/** Clocks that move less than this between two checks are stable. */
+/** Clocks that moved less than this against each other between two checks are stable. */
 const STILL_MS = 15;
 
 /** Messages of a frame per step of the host: few enough that their garbage is collected young. */
@@ -34,17 +34,17 @@ interface OutgoingFrame {
 
 /** Leases of an earlier process of this server with other timing. */
 export interface FormerTiming {
-  /** The silence of that process after a start, in milliseconds: its leases may be valid for so long. */
+  /** Recovery wait of that process, in milliseconds: its leases may be valid for so long after this start. */
   readonly silenceMs: number;
-  /** The silence after this start is over: none of those leases is valid any more. */
+  /** Called once the recovery wait of this process is over: none of those leases is valid any more. */
   over(): void;
 }
 
-/** Records durably up to which reading of its lease clock a server may have voted. */
+/** Records, durably, an upper bound of the lease clock readings at which this server has voted. */
 export interface ClockMemory {
-  /** The latest such reading of earlier processes of this server; −Infinity if there is none. */
+  /** The bound that earlier processes of this server recorded; −Infinity if there is none. */
   readonly formerMs: number;
-  /** @returns the reading, at least this one, up to which votes are covered now @throws the disk's error */
+  /** Raises the bound to at least this reading. @returns the new bound @throws the disk's error */
   cover(leaseClockMs: number): number;
 }
 
@@ -56,6 +56,7 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
+  /** For messages: the options that all servers must agree on. */
   readonly options: string;
   /** Absent if no earlier process of this server had other timing. */
   readonly former?: FormerTiming;
@@ -67,9 +68,8 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly view?: () => number;
   readonly jitterMaxMs?: number;
   /**
-   * Whether this server votes for a peer that does not hold the cell. If not, the peer's READ and WRITE are dropped, as
-   * a network may do; while the peer holds the cell, it may renew, and its own votes count. Absent if every member may
-   * hold every cell.
+   * Whether this server votes for a peer that does not hold the cell. If not, it drops the peer's READ and WRITE, as a
+   * network may do. A peer that holds the cell may renew in any case. Absent if every member may hold every cell.
    */
   readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
   drawIncarnation(): Incarnation;
@@ -98,9 +98,9 @@ export class LeaseLink {
   #flushing = false;
   #wakeAtMs = Infinity;
   #faultedMs: number | null = null;
-  /** The latest reading of the lease clock of earlier hosts. */
+  /** The latest lease clock reading at which a host before the current one may have voted. */
   #formerClockMs: number;
-  /** The host may vote while the lease clock shows no more. */
+  /** The bound in `clockMemory`: the host may vote while the lease clock is not past it. */
   #coveredUntilMs = -Infinity;
 
   constructor(parts: LeaseLinkParts) {
@@ -130,7 +130,7 @@ export class LeaseLink {
     return this.#host.recoveringMs(this.nowMs());
   }
 
-  /** How far the lease clock is behind a reading at which this server may have voted before it was set back. */
+  /** How far the lease clock is behind a reading at which this server may have voted, before it was set back. */
   clockBehindMs(): number {
     return Math.max(0, this.#formerClockMs - this.nowMs());
   }
@@ -164,7 +164,7 @@ export class LeaseLink {
     }
   }
 
-  /** A peer's messages without those by which it would acquire cells that it may not have. */
+  /** Drops those messages by which the peer would acquire cells that it may not acquire. @see LeaseLinkParts */
   #admitted(from: ServerId, messages: readonly LeaseMessage[]): readonly LeaseMessage[] {
     const { mayAcquire } = this.#parts;
     const isRefused = ({ kind, cell }: LeaseMessage): boolean => {
@@ -181,8 +181,8 @@ export class LeaseLink {
   }
 
   /**
-   * This server votes instead of another one whose lease clock has shown this reading. Its own clock shows as much,
-   * within ε, unless it was set back: then the lease layer restarts, and waits until it does.
+   * This server replaces another one as a voter, whose lease clock showed `clockMs`. Within ε the clock here shows as
+   * much, unless it was set back: then the lease layer restarts, and does not vote before the clock shows as much.
    */
   succeed(clockMs: number): void {
     if (clockMs <= this.nowMs() + this.#parts.clockSkewMaxMs) return;
@@ -195,7 +195,7 @@ export class LeaseLink {
     this.#flush();
   }
 
-  /** How far clocks that should agree have diverged since the host began, in milliseconds. */
+  /** How far the clocks that `isClockSound` compares have moved against each other since the host began. */
   #clockMovedMs(): number {
     const { algorithm, clock } = this.#parts;
     return algorithm === 'flease'
@@ -239,6 +239,7 @@ export class LeaseLink {
     }
   }
 
+  /** Whether the host may answer the event with a vote, which `clockMemory` has to cover before. */
   #mayVote(event: LeaseEvent): boolean {
     if (this.#parts.clockMemory === undefined || this.#host.clockFault || this.recoveringMs() > 0)
       return false;
@@ -247,7 +248,7 @@ export class LeaseLink {
     );
   }
 
-  /** @returns whether the host may vote at this reading; if not, all its leases end */
+  /** Has `clockMemory` cover votes at this reading. @returns false if the disk failed: then all leases end here */
   #cover(nowMs: number): boolean {
     const { clockMemory, log } = this.#parts;
     try {
@@ -335,9 +336,9 @@ export class LeaseLink {
   }
 
   /**
-   * If the wall clock moves against the lease clock, it was set, or the machine slept: either clock may be wrong. All
-   * leases end; once the clocks agree for a while, the lease layer restarts with the silence of a restart. An empty
-   * frame lets peers compare clocks.
+   * Runs every `CLOCK_CHECK_MS`. If the wall clock moved against the lease clock, it was set, or the machine slept:
+   * either clock may be wrong, and all leases end here. Once the clocks no longer move between two checks, the lease
+   * layer restarts with a recovery wait. Without a fault, an empty frame lets each peer compare clocks.
    */
   #checkClock(): void {
     const { log, peers } = this.#parts;

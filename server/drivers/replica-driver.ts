@@ -21,14 +21,14 @@ const FETCH_TIMEOUT_MS = 10_000;
 /** A full disk is unlikely to have space at the next heartbeat. */
 const NO_SPACE_PAUSE_MS = 1_000;
 
-/** Longest wait for a move of replicas, which may continue afterwards. */
+/** Longest wait of a call for a move of replicas; the move itself continues. */
 const CHANGE_MS_MAX = 10 * 60_000;
 
 /** Epochs of the catalog begin at 1. Those of a file begin at 2: 1 is reserved for the server that created it. */
 const CATALOG_CANDIDATES_FROM = 1;
 export const FILE_CANDIDATES_FROM = 2;
 
-/** The part of a state that any replica may serve. */
+/** The fetch method whose answers do not depend on the epoch: it asks for objects in exact versions. */
 const OBJECTS = 'objects';
 
 export interface ReplicaSurroundings {
@@ -53,7 +53,7 @@ export interface ReplicaSurroundings {
   /** The file's voters have changed. */
   viewChanged(file: FileId, view: View): void;
   becamePrimary(file: FileId): void;
-  /** The replica stopped by itself: the members changed, or its base cannot be fetched. */
+  /** The replica stopped without a call of `stop`: the members changed, or its base cannot be fetched. */
   stoppedByItself(file: FileId): void;
   marked(
     replica: Pick<ReplicaDriver, 'file' | 'epoch' | 'isFirstPrimary'>,
@@ -91,7 +91,7 @@ export class ReplicaDriver {
   #closed = false;
   /** Disk writes and calls in progress: a new core would not know their effects. */
   #ordersUnderWay = 0;
-  /** Resolves when the changes of view in progress are synced. */
+  /** Resolves when the changes of view in progress are synced; null if there are none. */
   #syncing: Promise<void> | null = null;
   /** Why the last fetch failed: logged once. */
   #fetchFailure: string | null = null;
@@ -107,7 +107,7 @@ export class ReplicaDriver {
     this.#scheduleWake();
   }
 
-  /** Lease clock reading of the last use by a client or a peer, to find idle replicas. */
+  /** Time of the last use by a client or a peer, by the process clock, to find idle replicas. */
   usedAtMs = 0;
 
   status(): ReturnType<Replica['status']> {
@@ -148,8 +148,8 @@ export class ReplicaDriver {
   }
 
   /**
-   * Whether operations get their position here: as the primary, a little earlier for a file created here, or without a
-   * lease. @see Replica.mayOrder
+   * Whether this replica may give operations their positions: as primary, as creating server, or as resumed primary
+   * without a lease. @see Replica.mayOrder
    */
   get orders(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.mayOrder(this.#around.clock.nowMs());
@@ -160,10 +160,12 @@ export class ReplicaDriver {
     return this.#core.isFirstPrimary;
   }
 
+  /** @see Replica.resumable */
   get resumable(): Position | null {
     return this.#core.resumable;
   }
 
+  /** @see Replica.inheritedFrom */
   get inheritedFrom(): Epoch | null {
     return this.#core.inheritedFrom;
   }
@@ -185,13 +187,13 @@ export class ReplicaDriver {
     return gate;
   }
 
-  /** For how long, at least, no later primary can outdate what clients cache; 0 if this server is not the primary. */
+  /** For how long, at least, no other server can become primary, so that caches stay valid; 0 if this one is not it. */
   servesForMs(): number {
     return this.isPrimary ? this.#core.servesForMs(this.#around.clock.nowMs()) : 0;
   }
 
   /**
-   * Clients may cache answers of this primary for this long: it ends its epoch in good order no sooner.
+   * Clients may cache answers of this primary for this long: before that it does not end its epoch in good order.
    * @param durationMs −Infinity once no client has a cache any more
    */
   noteCachedFor(durationMs: number): void {
@@ -222,8 +224,8 @@ export class ReplicaDriver {
   }
 
   /**
-   * Waits until everything that was ordered here without a lease is committed.
-   * @throws ServiceError `not-primary` if it is not, and this server will not learn it
+   * As resumed primary: waits until all operations ordered here are committed.
+   * @throws ServiceError `not-primary` if this server stops ordering before it learns that
    */
   async committedAll(): Promise<void> {
     while (this.resumable === null) {
@@ -237,7 +239,7 @@ export class ReplicaDriver {
     }
   }
 
-  /** Resolves when the commit point or the role moved, or a read lease may have ended, which is not reported. */
+  /** Resolves when the commit point or the role changes, or after a read lease's duration: its end is not reported. */
   change(): Promise<void> {
     return new Promise((resolve) => {
       const timer = this.#around.world.after(this.#around.readLeaseMs, () => done());
@@ -281,8 +283,8 @@ export class ReplicaDriver {
   }
 
   /**
-   * Submits an operation to the order of writes. `sequenced` is called, in the same step, if the operation got a
-   * position of its own (not for a retry of a known request).
+   * Gives an operation its position, and replicates it; a retry of a known request gets the first result.
+   * @param sequenced called before `submit` returns if the operation got a position, so not for a retry
    * @returns the committed position and result
    * @throws ServiceError `not-primary`, `session-expired` (both: certainly not done) or `unknown`
    */
@@ -302,7 +304,7 @@ export class ReplicaDriver {
     });
   }
 
-  /** @throws ServiceError `unknown` if the epoch ends first */
+  /** Resolves when a majority has synced what is committed. @throws ServiceError `unknown` if the epoch ends first */
   flush(): Promise<void> {
     if (this.#closed) return Promise.reject(this.#closedError());
     const ticket = this.#nextTicket++;
@@ -312,7 +314,7 @@ export class ReplicaDriver {
     });
   }
 
-  /** Ends primaryship in good order; resolves when nothing is in flight any more. */
+  /** Stops ordering, and ends the epoch in good order; resolves when no operation is in flight any more. */
   stop(): Promise<void> {
     if (this.#closed) return Promise.resolve();
     return new Promise((resolve) => {
@@ -322,8 +324,8 @@ export class ReplicaDriver {
   }
 
   /**
-   * Restarts a failed replica from the disk's state, in the same process: there may be space now. It acknowledged
-   * nothing that is not there, and chooses a larger epoch than it promised.
+   * Replaces the core of a failed replica by a new one with the state on the disk, which may have space now. That is
+   * safe like a restart: the old core acknowledged nothing that is not on the disk, and kept its promises there.
    */
   renew(): void {
     assert(
@@ -362,7 +364,7 @@ export class ReplicaDriver {
 
   step(event: ReplicaEvent): void {
     if (this.#closed) return;
-    // An action's completion may arrive while the actions of the step before are still carried out.
+    // An action may complete, with an event, while the other actions of its step are still carried out.
     if (this.#stepping) {
       this.#queued.push(event);
       return;
@@ -383,7 +385,7 @@ export class ReplicaDriver {
     this.#scheduleWake();
   }
 
-  /** Drops the core; the disk keeps its state. Waiting calls fail, to be repeated. */
+  /** Unloads the replica; the disk keeps its state. Waiting calls fail with `unknown`: the callers retry. */
   close(): void {
     this.#closed = true;
     this.subject.abandon();
@@ -420,12 +422,13 @@ export class ReplicaDriver {
     return this.#closed;
   }
 
+  /** Answers another replica that fetches the state here, as the base of `epoch`. */
   async serve(epoch: Epoch, method: string, payload: Uint8Array): Promise<Uint8Array> {
-    // The request has the object's exact version: it is the same in every epoch.
+    // Such a request names the object's exact version, whose bytes are the same in every epoch.
     if (method === OBJECTS) return this.subject.serve(method, payload);
     this.#assertPromised(epoch);
     const answer = await this.subject.serve(method, payload);
-    // What was read while another epoch was promised belongs to no base.
+    // If another epoch was promised during the read, what was read may be of a later state.
     this.#assertPromised(epoch);
     return answer;
   }
@@ -554,7 +557,7 @@ export class ReplicaDriver {
     for (const listener of [...listeners]) listener();
   }
 
-  /** A change of view is synced before it, or a later operation, counts as applied. */
+  /** Resolves when the operation is applied, and it and all earlier ones that change the view are synced. */
   #viewSynced(work: Promise<void>, hasView: boolean): Promise<void> {
     if (!hasView && this.#syncing === null) return work;
     const before = this.#syncing ?? Promise.resolve();
@@ -596,7 +599,7 @@ export class ReplicaDriver {
       this.#around.fatal(error);
       return;
     }
-    // Earlier actions end in the same failure, which is logged once.
+    // Actions already under way fail with the same error: log the first only.
     if (this.role !== 'failed')
       this.#around.log.error({ file: this.file, err: error }, 'replica failed: disk error');
     this.step({ kind: 'storage-failed', reason: error instanceof Error ? error.message : String(error) });

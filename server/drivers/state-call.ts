@@ -5,6 +5,7 @@ import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 
 export const STATE_CALL = 'state';
 
+/** A replica that fetches the primary's state calls `method` of another replica. */
 export interface StateRequest {
   readonly file: FileId;
   readonly epoch: Epoch;

@@ -4,13 +4,13 @@ import type { Operation } from '../../replica/operation.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 
-/** Asks the server that has the wanted state; bound to one epoch, which that server must have promised. */
+/** Calls a fetch method of the server that has the wanted state. It answers only while it has promised the epoch. */
 export type AskSource = (method: string, payload: Uint8Array) => Promise<Uint8Array>;
 
 export interface FetchHelp {
   /** Further servers that may have some of the objects; they are asked only for `objects`. */
   readonly others?: readonly ServerId[];
-  /** An error only removes that server from the fetch. */
+  /** Calls a method of another server than the source; after an error the fetch does not ask that server again. */
   readonly askOther?: (server: ServerId, method: string, payload: Uint8Array) => Promise<Uint8Array>;
   /** Rate limit of object requests; unlimited if absent. */
   readonly pace?: { take(bytes: number): Promise<void> };
@@ -27,8 +27,8 @@ export interface FetchedState {
 }
 
 /**
- * What a replica orders operations over: a file's objects, or the catalog. All methods reject with a `ServiceError` if
- * the disk refuses; the replica then stops acknowledging.
+ * What a replica orders operations over: a file's objects, or the catalog. Methods fail with a `ServiceError` if the
+ * disk does; the replica then fails, and acknowledges nothing more.
  */
 export interface Subject {
   readonly appliesAtPrimary: 'first' | 'last';
@@ -56,9 +56,9 @@ export interface Subject {
   /** Installs the fetched state with its view (or keeps both) and stamps the epoch; survives power loss. */
   install(epoch: Epoch, seq: number, sessions: Uint8Array, fetched: boolean): Promise<void>;
 
-  /** Answers another replica's fetch. Called only while `epoch` is promised here. */
+  /** Answers a call of another replica's `fetch`. */
   serve(method: string, payload: Uint8Array): Promise<Uint8Array>;
 
-  /** The replica is no longer primary: its unfinished work is undone. */
+  /** Undoes unfinished work of a primary, and fetches in progress: the replica has another role now, or is unloaded. */
   abandon(): void;
 }

@@ -9,12 +9,12 @@ interface Entry {
 
 /** The limit of Node's timers. */
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;
-/** Wake-ups come up to this much late, in milliseconds. */
+/** Wake-ups may be late by up to this, in milliseconds. */
 const GRID_MS = 5;
 
 /**
- * One timer for many wake-ups: a binary heap by lease clock. A wake-up that is no longer needed comes all the same, and
- * its receiver checks; timers trigger work here and never define validity.
+ * One timer for many wake-ups, in a binary heap by time. A wake-up cannot be canceled: its receiver checks whether it
+ * still has something to do. Wake-ups only start work; whether a lease is valid never depends on them.
  */
 export class WakeQueue {
   readonly #world: World;
@@ -29,7 +29,7 @@ export class WakeQueue {
     this.#clock = clock;
   }
 
-  /** Calls `wake` once, as soon as the lease clock shows `atMs`. */
+  /** Calls `wake` once, when the process clock shows `atMs` or a little later. */
   at(atMs: number, wake: () => void): void {
     this.#push({ atMs, order: this.#order++, wake });
     this.#arm();
@@ -45,7 +45,7 @@ export class WakeQueue {
     const first = this.#heap[0];
     if (first === undefined || (this.#timer !== null && this.#timerAtMs <= first.atMs)) return;
     this.#timer?.cancel();
-    // On a grid, so that wake-ups of about the same time share a tick and its frames.
+    // Rounded up to a multiple of GRID_MS, so that wake-ups of about the same time share a tick and its frames.
     const dueMs = Math.ceil(first.atMs / GRID_MS) * GRID_MS;
     const delayMs = Math.min(TIMEOUT_MS_MAX, Math.max(0, Math.ceil(dueMs - this.#clock.nowMs())));
     this.#timerAtMs = first.atMs;
@@ -55,7 +55,7 @@ export class WakeQueue {
   #fire(): void {
     this.#timer = null;
     const nowMs = this.#clock.nowMs();
-    // A wake-up for the past, requested during this loop, waits for the next tick: it must not block the event loop.
+    // A wake-up that is added in this loop, even for a past time, waits for the next tick, so that the loop ends.
     const later = this.#order;
     for (;;) {
       const first = this.#heap[0];

@@ -37,7 +37,7 @@ export type QuorumRead = Of<'quorum-read'>;
 export type LocalDisk = Of<'local-disk'>;
 export type StaleOnRequest = Of<'stale-on-request'>;
 
-/** A caller that was sent to the last primary and returns within this time is served here, in milliseconds. */
+/** If a request for a file was sent to the last primary less than this time ago, the next one is served here. */
 const SENT_BACK_MS = 1_000;
 const SENT_MAX = 10_000;
 
@@ -55,8 +55,8 @@ export interface AuthoritiesParts {
 }
 
 /**
- * Decides who orders changes of a file and who answers its reads, as this server knows it in this tick: it waits for
- * nothing and sends no request. `FileReplicas` gets a missing authority.
+ * Decides by which authority this server may order changes of a file or answer its reads, from what it knows in this
+ * tick: it waits for nothing and sends no request. `FileReplicas` acquires a missing authority.
  */
 export class Authorities {
   readonly #parts: AuthoritiesParts;
@@ -73,12 +73,12 @@ export class Authorities {
     return { kind: own ? 'creating-server' : 'resumed-primary', driver };
   }
 
-  /** Also requests a missing right, for later reads. */
+  /** @returns the first authority that this server has to answer reads; null if none, after requesting a read lease */
   reader(file: FileId): Reader | null {
     return this.sealed(file) ?? this.quorum(file) ?? this.replica(file);
   }
 
-  /** It needs no lease, no primary and no majority. */
+  /** @returns the authority of a replica with the final seal, which needs no lease and no majority; else null */
   sealed(file: FileId): SealedReplica | null {
     const attributes = finalAttributes(this.#parts.store, file);
     return attributes === null ? null : { kind: 'sealed-replica', attributes };
@@ -93,7 +93,7 @@ export class Authorities {
     return mayAsk ? { kind: 'quorum-read' } : null;
   }
 
-  /** @returns null if the replica here may not answer, or has to ask for the right first */
+  /** @returns null if the replica here is neither primary nor has a read lease, which it then requests */
   replica(file: FileId): ReplicaReader | null {
     const driver = this.#parts.host.loaded(file);
     if (driver === null || driver.readGate(0) === 'not-primary') return null;
@@ -102,8 +102,8 @@ export class Authorities {
   }
 
   /**
-   * To be called in the tick in which contents are pinned: a backup whose right to answer ended before, and that
-   * regains it later, would return contents that were outdated in between.
+   * Checks the right to answer, in the tick in which contents are pinned: a backup whose read lease ended before, and
+   * that gets another one later, would return contents that were outdated in between.
    * @param dependsOnSeq the last operation that the contents show
    * @throws ServiceError `not-primary`
    */
@@ -128,9 +128,9 @@ export class Authorities {
   }
 
   /**
-   * The last primary resumes the file (docs/design/mount.md) unless this server becomes primary first, so a file that
-   * is written in one place stays there. Each call counts as sending a caller there, which happens once.
-   * @returns null if this server is to serve the change
+   * For a change of a file without a primary: its last primary can resume the file (docs/design/mount.md), so that a
+   * file that is written in one place stays there. Records that the caller is sent there: it is, once.
+   * @returns the last primary; null if this server is to serve the change
    */
   sendToLastPrimary(file: FileId): ServerId | null {
     const { own, holder } = this.#parts.lease.view(file);
@@ -150,7 +150,7 @@ export class Authorities {
     return this.#parts.yieldTo?.(view) ?? null;
   }
 
-  /** The replica orders, and this server has the lease, or resumes without one and could have it. */
+  /** Whether the replica may order, and this server has the lease, or resumes without one and could get it. */
   #mayOrder({ file, orders, view }: ReplicaDriver): boolean {
     const { lease } = this.#parts;
     const { own, holder } = lease.view(file);

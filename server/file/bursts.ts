@@ -5,7 +5,7 @@ import type { FileId } from '../../base/ids.ts';
 const TOGETHER_MS = 1_000;
 const FILES_MAX = 10_000;
 
-/** Tells files that are used often, and should have a primary, from the others. */
+/** Counts uses of files in bursts: a file that is used often should have a primary. */
 export class Bursts {
   readonly #bursts = new LruMap<FileId, { readonly count: number; readonly lastMs: number }>(FILES_MAX);
 

@@ -3,9 +3,9 @@ import type { Attributes, Command } from '../../wire/catalog-api.ts';
 
 /** The catalog as the file service needs it. Calls go over the network unless this server is its primary. */
 export interface CatalogAccess {
-  /** As the catalog has them, not merged with what primaries know. */
+  /** The attributes as the catalog has them, without those that a live file's primary knows. */
   attributes(file: FileId): Promise<Attributes>;
-  /** From the catalog's replica on this server; null if there is none, or it does not have them. Sends no request. */
+  /** Attributes of a new file from the catalog's replica on this server; null if it has none. Sends no request. */
   recentAttributes(file: FileId): Attributes | null;
   command(command: Command): Promise<unknown>;
   /** As `command`; resolves when its changes survive a loss of power of all servers. */

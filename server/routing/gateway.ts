@@ -56,10 +56,10 @@ import type {
 import { type Shown, ShownFiles } from './shown-files.ts';
 import { ageOfHeaders, stateOfHeaders } from './state-headers.ts';
 
-/** Attempts of a durable query, each in another epoch of the catalog. */
+/** Attempts of `findDurably`: each failed one ended in another epoch of the catalog than it began in. */
 const LOOKS_MAX = 8;
 const LOOK_RETRY_MS = 500;
-/** Attempts of a command that a loss of power takes before its flush. */
+/** Executions of a durable command that losses of power took before its flush. */
 const LOSSES_MAX = 3;
 
 export interface GatewayOptions {
@@ -200,8 +200,9 @@ export class Gateway {
   }
 
   /**
-   * Executes a command with a request name of this server.
-   * @param done uses the result. The name is in use until then, so that the catalog remembers the command for as long
+   * Executes a command under a number of this server's own session, and once more in a new session if the catalog had
+   * forgotten the session.
+   * @param done uses the result; until it ends, the catalog remembers the outcome of the number
    */
   async #ownCommand<C extends Command, Value>(
     command: C,
@@ -218,7 +219,7 @@ export class Gateway {
       } catch (error) {
         if (!(error instanceof ServiceError) || error.code !== 'session-expired') throw error;
         // The catalog forgot our idle session. A command that was refused in every attempt certainly had no effect, and
-        // may be repeated with another name.
+        // may be repeated under another number.
         this.#names.abandon(name.session);
         if (trail.ambiguous || sessions === 2) throw forgotten(error, trail, `"${command.kind}" happened`);
       } finally {
@@ -235,7 +236,7 @@ export class Gateway {
     return (await this.#withLive(result, options)) as QueryResults[Q['kind']];
   }
 
-  /** As `query`, for a client with a cache session. */
+  /** As `query`, for a client with a cache session: the answer also says what the client may cache. */
   async queryRemembered<Q extends Query>(
     query: Q,
     session: number,
@@ -259,7 +260,7 @@ export class Gateway {
     return { ...answer, result: merged as QueryResults[Q['kind']] | null };
   }
 
-  /** Renews a client's cache session, and returns its recalls. */
+  /** A client's poll: renews its cache session, and returns the recalls, for which it waits a while. */
   async cache(request: CacheRequest, options: CallOptions = {}): Promise<CacheAnswer> {
     return this.router.route(
       {
@@ -272,7 +273,7 @@ export class Gateway {
     );
   }
 
-  /** Changes in a directory, or below it; waits for some as long as the request says. */
+  /** Returns the changes in a directory, or below it; if there are none, waits for some as long as the request says. */
   async changes(request: ChangesRequest, options: CallOptions = {}): Promise<ChangesAnswer> {
     return this.router.route(
       {
@@ -296,8 +297,8 @@ export class Gateway {
   }
 
   /**
-   * Queries the catalog; what is found survives a loss of power of all servers when it resolves. A loss before the
-   * flush may take it, and begins another epoch of the catalog: then the query is repeated.
+   * Calls the query, and flushes the catalog if it found something: what it found then survives a loss of power of all
+   * servers. A loss before the flush may take it, and begins another epoch of the catalog: then all is repeated.
    */
   async findDurably<Found>(
     look: () => Promise<Found>,
@@ -347,7 +348,7 @@ export class Gateway {
     );
   }
 
-  /** Fewer than `length` bytes at the end of the file; all bytes are of one state. */
+  /** Reads bytes, all of one state; fewer than `length` at the end of the file. */
   async read(file: FileId, offset: number, length: number, options: ReadOptions = {}): Promise<FileRead> {
     const { snapshot, asOf, ...rest } = options;
     if (snapshot !== undefined) {
@@ -381,6 +382,7 @@ export class Gateway {
     );
   }
 
+  /** As `read`, but returns positions on this server's disk instead of bytes, and forwards nothing. */
   async locate(
     file: FileId,
     offset: number,
@@ -473,7 +475,7 @@ export class Gateway {
     );
   }
 
-  /** Where data or a hole begins, not before `offset`. */
+  /** Finds where data or a hole begins, at `offset` or after it. */
   async extent(
     file: FileId,
     offset: number,
@@ -496,9 +498,9 @@ export class Gateway {
   }
 
   /**
-   * Copies from the beginning of a range, as much as one operation takes; the files may be the same. The destination's
-   * primary reads the source like a client. A request is one operation, so it may be repeated; `offset` of the result
-   * is how far the copy came, and the caller continues with another number.
+   * Copies the beginning of a range to `file`, as much as fits one operation; the files may be the same. The primary of
+   * `file` reads the source like a client. A request is one operation, so it may be repeated. `offset` of the result is
+   * the end of the copied bytes in `file`: the caller continues from there, under another request number.
    * @throws ServiceError `bad-request` if the two ranges overlap
    */
   async copy(
@@ -526,9 +528,9 @@ export class Gateway {
     );
   }
 
-  /** A whole hole, however long, or data up to the next hole, limited to one operation. */
+  /** Reads a copy's next piece: a whole hole, however long, or data up to the next hole, limited to one operation. */
   async #copyPiece(from: FileId, offset: number, length: number, snapshot?: number): Promise<CopyPiece> {
-    // The write gets the other half.
+    // The write after it gets the other half.
     const options = { timeoutMs: this.services.status.operationTimeoutMs / 2, snapshot };
     const data = await this.extent(from, offset, 'data', options);
     const end = Math.min(data.sizeBytes, offset + length);
@@ -541,7 +543,7 @@ export class Gateway {
     return bytes.length === 0 ? { kind: 'end' } : { kind: 'data', bytes };
   }
 
-  /** Resolves when all acknowledged operations survive a loss of power of all servers. */
+  /** Resolves when all acknowledged operations survive a loss of power of all servers. @see FileService.flush */
   async flush(
     file: FileId,
     options: CallOptions = {},
@@ -660,7 +662,7 @@ export class Gateway {
     );
   }
 
-  /** A move that takes longer than the call continues; a repeated call waits for it. */
+  /** Moves the file's replicas. A move continues after the call has timed out; a repeated call waits for its end. */
   async changeMembers(file: FileId, members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
     const view = await this.#fileCall(
       file,
@@ -685,6 +687,7 @@ export class Gateway {
     );
   }
 
+  /** Makes `catalogSeq` known: any answer of the catalog's primary has it in its headers. */
   async #askCatalogSeq(options: CallOptions): Promise<void> {
     await this.#catalogQuery({ kind: 'sweeps' }, options);
   }
@@ -735,7 +738,7 @@ export class Gateway {
     return result as QueryResults[Q['kind']];
   }
 
-  /** A new modification time is bound to the newest contents, so that it overrides the primary's time for them. */
+  /** Binds a new modification time to the newest contents, so that it overrides the primary's time for that version. */
   async #againstNewest<C extends Command>(command: C, options: CallOptions): Promise<C> {
     if (command.kind !== 'set-attributes') return command;
     if (command.modifiedNs === undefined || command.contents !== undefined) return command;
@@ -795,8 +798,8 @@ export class Gateway {
 }
 
 /**
- * A client that gets `session-expired` starts again with a new session. If an earlier attempt may have had an effect,
- * that would execute it twice.
+ * Turns `session-expired` into `unknown` if an earlier attempt may have had an effect: after `session-expired` a client
+ * sends the request again in a new session, which would execute it twice. Returns other errors as they are.
  */
 function forgotten(error: unknown, { ambiguous }: Trail, what: string): unknown {
   if (!ambiguous || !(error instanceof ServiceError) || error.code !== 'session-expired') return error;

@@ -29,7 +29,7 @@ export async function withLiveStates<Result extends Partial<AnsweredAttributes>>
   return result;
 }
 
-/** An explicitly set modification time is valid for its contents; the size is always the primary's. */
+/** The size is always the primary's; a modification time set at the catalog counts until the contents are newer. */
 export function attributesWithState(attributes: Attributes, state: FileState): Attributes {
   const newer = contentVersionCompare(state.contents, attributes.contents) > 0;
   const { holeBytes: _, ...others } = attributes;
@@ -50,7 +50,7 @@ async function merged(attributes: Attributes, ask: AskState, timeoutMs?: number)
   return attributesWithState(attributes, await ask(attributes.inode as FileId, timeoutMs));
 }
 
-/** A listing promises less than a stat of one file: late primaries are replaced by the catalog's attributes. */
+/** A listing promises less than a stat of one file: if a primary fails or is late, the catalog's attributes stay. */
 async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
   entries: readonly Entry[],
   ask: AskState,

@@ -22,7 +22,7 @@ export interface PeerAnswer {
   readonly bytes: Uint8Array;
 }
 
-/** An operation of the catalog that has happened, null if none is known, and its newest known epoch, or 0. */
+/** The number of an executed operation of the catalog, null if none is known, and the newest known epoch, or 0. */
 export interface CatalogPosition {
   readonly seq: number | null;
   readonly epoch: number;
@@ -130,6 +130,7 @@ export class PeerHttp {
   }
 }
 
+/** One connection pool per server, replaced when the server's URL changes. */
 class PeerChannels {
   readonly #urls: ReadonlyMap<ServerId, string>;
   readonly #make: (server: ServerId, url: string) => HttpChannel;
@@ -147,7 +148,7 @@ class PeerChannels {
     }
     const known = this.#channels.get(server);
     if (known?.url === url) return known.channel;
-    // Its address has changed: the old one may still answer what is under way.
+    // The address has changed. The old channel closes once its requests in progress have ended.
     if (known !== undefined) void known.channel.close();
     const channel = this.#make(server, url);
     this.#channels.set(server, { url, channel });

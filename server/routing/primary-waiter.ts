@@ -8,11 +8,11 @@ import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import { bounded } from '../process/bounded.ts';
 import type { Clock } from '../process/clock.ts';
 
-/** Requests do not wait for a majority that has been unreachable for this long. */
+/** A request fails once no majority has been reachable for this long. */
 const PATIENCE_MS = 1_000;
-/** An older observation says nothing about the time since. */
+/** Without an observation for this long, the time without a majority is counted from 0 again. */
 const FORGOTTEN_MS = 1_000;
-/** Connections may change without a change of lease or role: they are checked this often. */
+/** Connections may change without a change of lease or role: a waiting request checks them this often. */
 const LOOK_MS = 100;
 
 export interface PrimaryWaiterParts {
@@ -25,6 +25,7 @@ export interface PrimaryWaiterParts {
   isDiskFull?(server: ServerId): boolean;
 }
 
+/** For this long after a holder has announced the end of its lease, requests wait for the next primary. */
 const ENDING_MS_MAX = 1_000;
 
 interface Alone {
@@ -43,6 +44,7 @@ export class PrimaryWaiter {
   }
 
   /**
+   * Waits until the replica is primary, or `isEnough` holds; fails as soon as that is not to be expected here.
    * @param subject for messages: "file 12"
    * @param competes whether this server requests the lease, only during this call
    * @param isEnough the awaited condition; by default, that the replica is primary
@@ -86,7 +88,7 @@ export class PrimaryWaiter {
     }
   }
 
-  /** The holder is about to release the lease: requests that arrive here meanwhile wait for the next primary. */
+  /** The holder announced that it will release the lease: requests here then wait for the next primary. */
   expectEnd(driver: ReplicaDriver, holder: ServerId): void {
     this.#endings.set(driver, { holder, untilMs: this.#parts.clock.nowMs() + ENDING_MS_MAX });
   }
@@ -117,6 +119,7 @@ export class PrimaryWaiter {
     return ending?.holder === holder && this.#parts.clock.nowMs() < ending.untilMs;
   }
 
+  /** Records whether a majority is reachable now. @returns for how long it has not been; 0 if it is */
   #aloneMs(driver: ReplicaDriver, view: View, nowMs: number): number {
     const isThere = (member: ServerId): boolean =>
       member === this.#parts.self || this.#parts.isConnected(member);
@@ -137,12 +140,13 @@ export class PrimaryWaiter {
     );
   }
 
-  /** They store ordered operations once they have space again. */
+  /** Connected members without disk space, which acknowledge nothing until they have space again. */
   #full(view: View): ServerId[] {
     const { self, isConnected, isDiskFull = () => false } = this.#parts;
     return viewVoters(view).filter((member) => member !== self && isConnected(member) && isDiskFull(member));
   }
 
+  /** Resolves at the next change of role or lease, or after `LOOK_MS`. */
   #change(driver: ReplicaDriver): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {

@@ -1,10 +1,10 @@
 import type { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 
-/** Within this time after a server without space has left a file to others, one of them has taken it, or none can. */
+/** A server without disk space releases the file's lease. If no other is primary after this time, none can be. */
 const TAKEOVER_MS_MAX = 3_000;
 
-/** What earlier attempts of a change did, to judge the last answer. */
+/** Whether earlier attempts of a change may have had an effect, which decides what its last error means. */
 export interface Trail {
   /** An attempt may have had an effect although no success was reported. */
   ambiguous: boolean;
@@ -14,6 +14,7 @@ export interface Trail {
 export interface Round {
   readonly number: number;
   readonly tried: Set<ServerId>;
+  /** Servers that an error of this round named as unreachable. */
   readonly silent: Set<string>;
   /** Ask all members, whether or not an answer names one. */
   walks: boolean;
@@ -21,7 +22,7 @@ export interface Round {
 
 /** What the attempts of one routed call have shown, over all rounds. */
 export class RouteCourse {
-  /** Servers without space, and since when: each has released the lease if others may have space. */
+  /** Servers that refused the change with `no-space`, and the time of the first refusal. */
   readonly full = new Map<ServerId, number>();
   readonly #trail: Trail | null;
   #noRoom: ServiceError | null = null;
@@ -37,7 +38,7 @@ export class RouteCourse {
     return this.#noRoom ?? this.#said;
   }
 
-  /** @returns whether no further attempt can have another answer */
+  /** Records the error of an attempt. @returns whether no further attempt can have another outcome */
   failed(server: ServerId, error: ServiceError, nowMs: number): boolean {
     if (error.code === 'no-space') {
       // A server that stays primary has checked the others: none with space could take over.

@@ -10,8 +10,9 @@ import { type Round, RouteCourse, type Trail } from './route-course.ts';
 import type { Services } from './service-interfaces.ts';
 
 export interface CallOptions {
-  /** A peer forwarded it: it is answered here or fails, so that no request goes in circles. */
+  /** A peer forwarded the request: this server answers it or fails, so that no request goes in circles. */
   readonly forwarded?: boolean;
+  /** For locks: the token or certificate of the client. */
   readonly holder?: string;
   readonly timeoutMs?: number;
   readonly cacheOwner?: CacheOwner;
@@ -28,12 +29,12 @@ export interface Whereabouts {
   readonly role: 'primary' | 'backup' | 'none';
 }
 
-/** A request that one of several servers can answer, and it is not known which. */
+/** A request that one of several servers can answer; it is not known in advance which one. */
 export interface Call<Result> {
   readonly cell: CellId;
   /** For messages: "Cannot <action>: …". */
   readonly action: string;
-  /** False if the answer does not show the primary. */
+  /** False if the answer may come from a server that is not primary, without naming the primary. */
   readonly teaches?: boolean;
   local(): Promise<Result>;
   remote(server: ServerId, timeoutMs: number): Promise<Result>;
@@ -48,7 +49,7 @@ export interface RouterOptions {
 }
 
 const PACE: Pace = { firstMs: 10, largestMs: 200, spread: [0.5, 1.5] };
-/** A round asks each server once, so its number of members is bounded. */
+/** Ask the next server of the round at once. Moves are not counted: a round asks each server only once. */
 const ELSEWHERE_IN_ROUND: RetryOutcome = {
   kind: 'elsewhere',
   movesMax: Number.POSITIVE_INFINITY,
@@ -58,7 +59,7 @@ const HINTS_MAX = 50_000;
 const MEMBERS_MAX = 50_000;
 /** A service has its own time-out and a better error; this slack lets it report that first. */
 const LOCAL_SLACK_MS = 100;
-/** While a member of the file waits for an election, it asks all other members in every so many rounds. */
+/** A healthy member that waits for an election asks the other members only in each round with a multiple of this. */
 const ROUNDS_BETWEEN_WALKS = 4;
 
 /** Answers after which another server, or the same one a little later, may succeed. */
@@ -100,6 +101,7 @@ export class Router {
     this.#countRetry = () => retries?.add();
   }
 
+  /** This server takes part in no lease any more, so each round asks all members. Called when it shuts down. */
   retire(): void {
     this.#retired = true;
   }
@@ -108,6 +110,7 @@ export class Router {
     if (this.#calls > 0) await new Promise<void>((resolve) => this.#drained.push(resolve));
   }
 
+  /** New calls and further rounds fail; attempts in progress may still succeed. */
   close(): void {
     this.#closing = true;
   }
@@ -124,7 +127,7 @@ export class Router {
     return this.#services.catalog.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null;
   }
 
-  /** As far as this server knows; sends no request. */
+  /** The primary and this server's role, as far as this server knows; sends no request. */
   whereabouts(file: FileId): Whereabouts {
     const standing = this.#services.files.leaseStatus(file);
     const members = standing?.view.members ?? this.#members.peek(file) ?? [];
@@ -136,7 +139,7 @@ export class Router {
     return { primary: hint?.server ?? null, epoch: hint?.epoch ?? standing?.epoch ?? 0, role };
   }
 
-  /** This server first, then the presumed primary, then the other members, with a short wait between rounds. */
+  /** In each round: this server, the primary that an answer or an earlier call named, perhaps the other members. */
   async route<Result>(call: Call<Result>, options: CallOptions, trail: Trail | null = null): Promise<Result> {
     this.#calls++;
     try {
@@ -170,7 +173,7 @@ export class Router {
       }
       const nowMs = world.nowMs();
       if (course.failed(server, last, nowMs)) throw this.#failure(call, last, round.silent, trail);
-      // A server that was asked just before the deadline had no time to answer: it is not missing.
+      // A server that was asked just before the deadline had no time to answer: it does not count as unreachable.
       if (nowMs < deadlineMs || nowMs - beganMs > PACE.largestMs)
         for (const silent of last.details.unreachable ?? []) round.silent.add(silent);
       if (this.#primaries.peek(call.cell)?.server === server) this.#primaries.delete(call.cell);
@@ -222,6 +225,7 @@ export class Router {
     return call.remote(server, leftMs);
   }
 
+  /** @returns the next server of the round: the named or presumed primary, or a member if it `walks`; null if none */
   async #nextOf(
     call: Call<unknown>,
     answer: ServiceError,
@@ -294,6 +298,7 @@ export class Router {
     return new ServiceError(code, message, details, { cause: last });
   }
 
+  /** Remembers the primary that a result names; without one, the server that answered. */
   #learn(cell: CellId, server: ServerId, result: unknown): void {
     const epoch = typeof result === 'object' && result !== null ? epochIn(result) : null;
     this.#primaries.set(cell, {
@@ -303,7 +308,7 @@ export class Router {
   }
 }
 
-/** A backup answers reads, too, and names the primary. */
+/** @returns the primary that a result names, also a backup's answer to a read; null if it names none */
 function primaryIn(result: unknown): ServerId | null {
   if (typeof result !== 'object' || result === null) return null;
   if ('primary' in result && typeof result.primary === 'string') {

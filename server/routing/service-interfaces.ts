@@ -40,7 +40,7 @@ import type {
   LocksHeld,
 } from '../../wire/lock-api.ts';
 
-/** The creating server of files that commands create: gets each by `making`, then by one of the others. */
+/** The creating server of files that commands create: `creating` is called for each, then one of the others. */
 export interface CreationListener {
   /** The file will exist once a majority has the command. */
   creating(attributes: Attributes): void;
@@ -60,7 +60,7 @@ export interface CatalogService {
   /**
    * Executes a command; resolves when a majority has it. A command of operators (volumes, servers, snapshots, counts of
    * replicas) then also survives a loss of power of all servers.
-   * @param maker called before that if this very call creates a file
+   * @param maker called before that, if the command creates a file and is no retry of one that has
    */
   execute(request: CommandRequest, maker?: CreationListener): Promise<CommandResults[Command['kind']]>;
   /**
@@ -102,7 +102,7 @@ export interface FileLeaseStatus {
 export interface FileRead {
   readonly bytes: Uint8Array;
   readonly state: FileState;
-  /** Answered by the primary, by another replica, or by a server that this one asked. */
+  /** Which server answered: the primary, this server by another authority, or one to which the read was forwarded. */
   readonly served: Served;
   /** How outdated this may be, in milliseconds: 0 unless a stale answer was requested. */
   readonly ageMs: number;
@@ -133,7 +133,7 @@ export interface ChangeRequest extends RequestId {
 /** Contents of files. This server becomes primary if a call needs that and there is none. */
 export interface FileService extends CreationListener {
   /**
-   * Shorter than `length` at the end of the file. All bytes are of one state.
+   * Returns bytes of one state: fewer than `length` at the end of the file.
    * @param asOf contents of another version are refused with `precondition-failed`
    */
   read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead>;
@@ -142,10 +142,10 @@ export interface FileService extends CreationListener {
    * `not-primary` if this server would have to ask another one before it may answer.
    */
   locate(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileLocated>;
-  /** The state of the replica here, however old. `not-primary` if there is none. */
+  /** Reads the replica here, however outdated it is. `not-primary` if there is none. */
   readStale(file: FileId, offset: number, length: number): Promise<FileRead>;
   /**
-   * At most `WRITE_BYTES_MAX` bytes. Acknowledged by a majority when it resolves.
+   * Writes at most `WRITE_BYTES_MAX` bytes; resolves when a majority has acknowledged them.
    * @param guard the expected state just before the write; a repeated write gets its first answer, whatever the state
    * is now
    */
@@ -156,16 +156,16 @@ export interface FileService extends CreationListener {
     bytes: Uint8Array,
     guard?: WriteGuard,
   ): Promise<WriteResult>;
-  /** One operation. `offset` of the result is that of the first part. */
+  /** Writes all parts as one operation. `offset` of the result is that of the first part. */
   writeParts(file: FileId, request: ChangeRequest, parts: readonly WritePart[]): Promise<WriteResult>;
   truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult>;
-  /** `offset` of the result is the hole's end. Acknowledged by a majority when it resolves. */
+  /** Makes a hole; resolves when a majority has acknowledged it. `offset` of the result is the hole's end. */
   punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult>;
-  /** Where data or a hole begins, not before `offset`; answered under the same authorities as a read. */
+  /** Finds where data or a hole begins, at `offset` or after it; needs the same authority as a read. */
   extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent>;
   /**
    * Writes to `toOffset` what `read` returns, as one operation; `read` is not called for a repeated request. `offset`
-   * of the result is how far the copy came: `toOffset` at the end of the source.
+   * of the result is the end of what was copied: `toOffset` if the source has ended.
    */
   copy(
     file: FileId,
@@ -199,7 +199,7 @@ export interface FileService extends CreationListener {
    * `deadlock`, `lock-limit`, and `busy` while locks are claimed from a new primary.
    */
   lock(file: FileId, order: LockOrder, holder: string | null): Promise<LockGrant>;
-  /** A client is alive, and has these locks. Claims those that it had from the primary before. */
+  /** Renews all locks of a client, which lists them: so it claims from a new primary those of the one before. */
   renewLocks(file: FileId, body: LockClaim, holder: string | null): Promise<LockRenewal>;
   locks(file: FileId): Promise<LockList>;
   /** Known without a request; loads nothing. Null if this server has no replica of the file. */

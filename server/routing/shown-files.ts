@@ -5,10 +5,10 @@ import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 import type { CallOptions } from './router.ts';
 
 const KNOWN_MAX = 10_000;
-/** The contents move at most once during a read: from the file itself to the one that preserves them. */
+/** During a read the contents move at most once: from the file itself to the one that preserves them. */
 const ATTEMPTS_MAX = 3;
 
-/** The file that has the contents of a file in a snapshot, and their version. */
+/** Where the contents are that a file has in a snapshot: in the file `source`, as its version `asOf`. */
 export interface Shown {
   readonly attributes: Attributes;
   readonly source: FileId;
@@ -16,8 +16,8 @@ export interface Shown {
 }
 
 /**
- * Reads files of snapshots. Until a file changes, its own contents are the snapshot's; then another file preserves
- * them. A read has the expected version, and a file that has changed refuses it: then the catalog is asked again.
+ * Reads files of snapshots. Until a file changes, its own contents are the snapshot's; then another one preserves them.
+ * A read names the expected version, and a file that has changed refuses it: then the catalog is queried again.
  */
 export class ShownFiles {
   readonly #ask: (file: FileId, snapshot: number, options: CallOptions) => Promise<Attributes>;
@@ -28,7 +28,8 @@ export class ShownFiles {
   }
 
   /**
-   * @param read uses the contents; `precondition-failed` from it means that the file has changed
+   * Calls `read` with the contents of the file in the snapshot, and again with newly queried ones if it fails with
+   * `precondition-failed` (the file has changed) or, once, `not-found`.
    * @throws ServiceError `integrity` if no file has the contents any more
    */
   async use<Result>(
@@ -44,7 +45,7 @@ export class ShownFiles {
       try {
         return await read(shown);
       } catch (error) {
-        // Also after the removal of the snapshot, and of the preserving file with it.
+        // `not-found`: the snapshot may have been removed, and the preserving file with it.
         const code = error instanceof ServiceError ? error.code : null;
         if (code !== 'precondition-failed' && code !== 'not-found') throw error;
         this.#known.delete(key);
