@@ -29,7 +29,7 @@ export type AcceptorReply =
 
 const FIRST_VIEW = 1;
 
-/** The voting half of a cell: its register, and the newest view that requests had. [Flease] Alg. 1, [PaxosLease] §4. */
+/** The voter's part of each cell: its register, and the newest view of requests. [Flease] Alg. 1, [PaxosLease] §4. */
 export class Acceptor {
   readonly #rules: LeaseRules;
   readonly #table: CellTable;
@@ -38,12 +38,12 @@ export class Acceptor {
    * uses it asks again, and a view that only a failed peer had must not block the cell.
    */
   readonly #newerViews = new Map<number, { readonly view: number; readonly untilMs: number }>();
-  readonly #heardViewMs: number;
+  readonly #newerViewMs: number;
 
   constructor(rules: LeaseRules, table: CellTable, { leaseMs, clockSkewMaxMs }: LeaseTiming) {
     this.#rules = rules;
     this.#table = table;
-    this.#heardViewMs = leaseMs + 2 * clockSkewMaxMs;
+    this.#newerViewMs = leaseMs + 2 * clockSkewMaxMs;
   }
 
   accept(
@@ -55,14 +55,14 @@ export class Acceptor {
     const { cell, ballot, view } = message;
     const rules = this.#rules;
     assert(nowMs >= rules.recovery.untilMs, 'An acceptor that may have forgotten something keeps silent');
-    const seen = this.#viewSeen(row, nowMs);
-    if (view < seen) {
-      this.#trace(row, out, 'wrong-view', `${view} < ${seen}`);
-      return { kind: 'wrong-view', cell, view: seen, ballot };
+    const newest = this.#newestView(row, nowMs);
+    if (view < newest) {
+      this.#trace(row, out, 'wrong-view', `${view} < ${newest}`);
+      return { kind: 'wrong-view', cell, view: newest, ballot };
     }
-    if (view > seen || this.#isHeard(row, view)) this.#seeView(row, view, nowMs);
+    if (view > newest || this.#isNewerView(row, view)) this.#noteNewerView(row, view, nowMs);
     const register = this.#table.register(row);
-    if (message.kind === 'query') return this.#tell(register, message, nowMs);
+    if (message.kind === 'query') return this.#reportWrite(register, message, nowMs);
     const reason =
       rules.ballotRefusal(ballot, nowMs) ??
       (message.kind === 'write' ? rules.writeRefusal(register, message, nowMs) : null);
@@ -80,7 +80,7 @@ export class Acceptor {
   learn(row: number, message: LearnMessage, nowMs: number): boolean {
     const { ballot, lease } = message;
     const rules = this.#rules;
-    if (message.view < this.#viewSeen(row, nowMs)) return false;
+    if (message.view < this.#newestView(row, nowMs)) return false;
     if (rules.ballotRefusal(ballot, nowMs) !== null || rules.isTooLong(lease, nowMs)) return false;
     // In PaxosLease only the holder's own WRITE may set an end: other servers cannot tell when the lease ends.
     if (rules.helps) this.#replace(row, (register) => registerWrite(register, ballot, lease)[0]);
@@ -112,16 +112,16 @@ export class Acceptor {
     const [promised, reply] = registerRead(register, ballot);
     if (promised !== register) this.#table.setRegister(row, promised);
     if (reply.kind === 'nack-read') return { ...reply, cell, view };
-    return this.#tell(register, { cell, view, ballot }, nowMs);
+    return this.#reportWrite(register, { cell, view, ballot }, nowMs);
   }
 
-  #tell(
+  #reportWrite(
     { writeBallot: written, lease }: Register,
     { cell, view, ballot }: Pick<QueryMessage, 'cell' | 'view' | 'ballot'>,
     nowMs: number,
   ): AckReadMessage {
-    const told = lease === null ? null : this.#rules.outgoing(lease, nowMs);
-    return { kind: 'ack-read', cell, view, ballot, written, lease: told };
+    const reported = lease === null ? null : this.#rules.outgoing(lease, nowMs);
+    return { kind: 'ack-read', cell, view, ballot, written, lease: reported };
   }
 
   #write(row: number, register: Register, message: WriteMessage, nowMs: number): AcceptorReply {
@@ -139,7 +139,7 @@ export class Acceptor {
     if (changed !== register) this.#table.setRegister(row, changed);
   }
 
-  #viewSeen(row: number, nowMs: number): number {
+  #newestView(row: number, nowMs: number): number {
     const newer = this.#newerViews.size === 0 ? undefined : this.#newerViews.get(row);
     if (newer === undefined) return this.#table.group(row).view;
     if (nowMs < newer.untilMs) return newer.view;
@@ -147,15 +147,15 @@ export class Acceptor {
     return this.#table.group(row).view;
   }
 
-  #isHeard(row: number, view: number): boolean {
+  #isNewerView(row: number, view: number): boolean {
     return this.#newerViews.size > 0 && this.#newerViews.get(row)?.view === view;
   }
 
   /** Nearly all cells stay in their first view, so that one is stored in the row. */
-  #seeView(row: number, view: number, nowMs: number): void {
-    const isStranger = this.#table.group(row).voters.length === 0;
-    if (isStranger && view === FIRST_VIEW) this.#table.setGroup(row, view, NO_MEMBERS, undefined);
-    else this.#newerViews.set(row, { view, untilMs: nowMs + this.#heardViewMs });
+  #noteNewerView(row: number, view: number, nowMs: number): void {
+    const hasNoMembers = this.#table.group(row).voters.length === 0;
+    if (hasNoMembers && view === FIRST_VIEW) this.#table.setGroup(row, view, NO_MEMBERS, undefined);
+    else this.#newerViews.set(row, { view, untilMs: nowMs + this.#newerViewMs });
   }
 
   #trace(row: number, out: LeaseAction[], mark: LeaseMark, detail: string): void {

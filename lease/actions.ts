@@ -66,11 +66,12 @@ export type LeaseEvent =
   | { readonly kind: 'succeed'; readonly cell: CellId; readonly from: ServerId }
   /** This server stops competing. A lease that it holds runs out unless `release` follows. */
   | { readonly kind: 'close'; readonly cell: CellId }
-  /** The replica stopped acting as primary: release the lease. If the cell is open, others get to go first. */
+  /** The replica stopped acting as primary: release the lease. In an open cell other servers compete first. */
   | { readonly kind: 'release'; readonly cell: CellId }
   /** A client's order. This server need not be a member. `answered` has the outcome, at the latest at `deadlineMs`. */
   | {
       readonly kind: 'ask';
+      /** Number of the order, chosen by the caller; `answered` repeats it. */
       readonly ask: number;
       readonly cell: CellId;
       readonly view: number;
@@ -79,7 +80,7 @@ export type LeaseEvent =
       readonly order: LeaseOrder;
       readonly deadlineMs: number;
     }
-  /** All cells vote by this view, now on disk, from now on. Orders under way end as unknown: their votes are older. */
+  /** All cells vote by this view, now on disk. Orders under way end as unknown: their votes are older. */
   | { readonly kind: 'voters'; readonly view: number }
   /** A peer's decoded frame. The transport authenticated `from`. */
   | {

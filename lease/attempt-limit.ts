@@ -9,18 +9,18 @@ const ATTEMPTS_MAX = 2048;
  * a held lease, or a client waits.
  */
 export class AttemptLimit {
-  readonly #waiting = new Set<number>();
-  readonly #slowForMs: number;
+  readonly #queuedRows = new Set<number>();
+  readonly #slowMs: number;
   #running = 0;
   #slowUntilMs = -Infinity;
 
-  /** @param slowForMs how long voters count as slow after a late answer, in milliseconds */
-  constructor(slowForMs: number) {
-    this.#slowForMs = slowForMs;
+  /** @param slowMs how long voters count as slow after a late answer, in milliseconds */
+  constructor(slowMs: number) {
+    this.#slowMs = slowMs;
   }
 
   noteSlow(nowMs: number): void {
-    this.#slowUntilMs = nowMs + this.#slowForMs;
+    this.#slowUntilMs = nowMs + this.#slowMs;
   }
 
   /** Whether to ask all voters at once, because the fastest majority answers before a chosen one does. */
@@ -42,18 +42,19 @@ export class AttemptLimit {
   }
 
   wait(row: number): void {
-    this.#waiting.add(row);
+    this.#queuedRows.add(row);
   }
 
+  /** Removes the row that has waited longest from the queue. @returns null if none waits or the limit is reached */
   next(): number | null {
-    if (this.isFull || this.#waiting.size === 0) return null;
-    const [row] = this.#waiting as Iterable<number>;
-    assert(row !== undefined, 'Somebody waits');
-    this.#waiting.delete(row);
+    if (this.isFull || this.#queuedRows.size === 0) return null;
+    const [row] = this.#queuedRows as Iterable<number>;
+    assert(row !== undefined, 'A row waits');
+    this.#queuedRows.delete(row);
     return row;
   }
 
   forget(row: number): void {
-    this.#waiting.delete(row);
+    this.#queuedRows.delete(row);
   }
 }

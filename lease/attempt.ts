@@ -46,6 +46,7 @@ interface AttemptBase {
   readonly startedMs: number;
   readonly repeatAtMs: number;
   readonly tally: Tally;
+  /** Voters that were asked in this phase, as bits. */
   readonly asked: number;
 }
 
@@ -54,6 +55,7 @@ export interface ReadingAttempt extends AttemptBase {
   /** The newest write among the answers so far, and its ballot. */
   readonly written: Ballot;
   readonly lease: Lease | null;
+  /** Largest write ballot of all answers, even of one whose lease does not count as the newest. */
   readonly highest: Ballot;
   /** All answers so far report the same WRITE. If they are a majority, that WRITE is decided. */
   readonly unanimous: boolean;
@@ -120,11 +122,14 @@ export function tallyWon(tally: Tally, group: Group): boolean {
 export function tallyLost(
   { acks, nacks }: Tally,
   group: Group,
-  isAway: (voter: ServerId) => boolean,
+  isDisconnected: (voter: ServerId) => boolean,
 ): boolean {
   if (nacks === 0) return false;
-  const away = group.voters.reduce((bits, voter, place) => (isAway(voter) ? bits | (1 << place) : bits), 0);
-  return groupHasVeto(group, nacks | (away & ~acks));
+  const disconnected = group.voters.reduce(
+    (bits, voter, place) => (isDisconnected(voter) ? bits | (1 << place) : bits),
+    0,
+  );
+  return groupHasVeto(group, nacks | (disconnected & ~acks));
 }
 
 /** Merges one more answer to the READ. @param outranks whether it is newer than the previous answers */

@@ -26,7 +26,7 @@ export interface CellContext {
   readonly wheel: TimingWheel;
 }
 
-/** Points to one cell: a row of the table, and its `Work` while an attempt or release is under way. */
+/** Points to one cell: a row of the table, and its `CellWork` while an attempt, release or order is under way. */
 export class CellCursor {
   readonly #context: CellContext;
   readonly #works = new Map<number, CellWork>();
@@ -68,6 +68,7 @@ export class CellCursor {
     return this.#context.table.knownLeaseIsOf(this.#row, self, incarnation);
   }
 
+  /** @returns the cell's work, created if it has none */
   begin(): CellWork {
     if (this.#work !== null) return this.#work;
     const { wheel } = this.#context;

@@ -4,7 +4,7 @@ import type { CellId } from '../base/ids.ts';
 /** Share of slots in use: the maximum, and the share right after growing. */
 const LOAD_MAX = 0.7;
 const LOAD_MIN = 0.46;
-const PLACES_MIN = 128;
+const SLOTS_MIN = 128;
 
 /** A slot holds row + 1 in its lower bits, and part of the cell's hash above them. */
 const ROW_BITS = 24;
@@ -14,7 +14,7 @@ const ROWS_MAX = ROW_MASK;
 /** Cell to row: open addressing, linear probing, six to nine bytes a cell. The rows hold the keys. */
 export class CellIndex {
   readonly #cellOf: (row: number) => CellId;
-  #places = new Uint32Array(PLACES_MIN);
+  #slots = new Uint32Array(SLOTS_MIN);
   #size = 0;
 
   constructor(cellOf: (row: number) => CellId) {
@@ -22,22 +22,22 @@ export class CellIndex {
   }
 
   find(cell: CellId): number | null {
-    const found = this.#places[this.#placeOf(cell, hashOf(cell))] as number;
+    const found = this.#slots[this.#slotOf(cell, hashOf(cell))] as number;
     return found === 0 ? null : (found & ROW_MASK) - 1;
   }
 
   add(cell: CellId, row: number): void {
     assert(row < ROWS_MAX, 'Rows are numbered in 24 bits');
-    if (this.#size + 1 > this.#places.length * LOAD_MAX) this.#grow();
+    if (this.#size + 1 > this.#slots.length * LOAD_MAX) this.#grow();
     this.#put(cell, row);
     this.#size++;
   }
 
   /** Removes a cell that is in the index. Moves later entries up, so that probing still finds them. */
   remove(cell: CellId): void {
-    const places = this.#places;
+    const places = this.#slots;
     const { length } = places;
-    let gap = this.#placeOf(cell, hashOf(cell));
+    let gap = this.#slotOf(cell, hashOf(cell));
     for (let at = gap; ; ) {
       at = at + 1 === length ? 0 : at + 1;
       const found = places[at] as number;
@@ -53,12 +53,12 @@ export class CellIndex {
 
   #put(cell: CellId, row: number): void {
     const hash = hashOf(cell);
-    this.#places[this.#placeOf(cell, hash)] = (tagOf(hash) | (row + 1)) >>> 0;
+    this.#slots[this.#slotOf(cell, hash)] = (tagOf(hash) | (row + 1)) >>> 0;
   }
 
   #grow(): void {
-    const before = this.#places;
-    this.#places = new Uint32Array(Math.ceil((this.#size + 1) / LOAD_MIN));
+    const before = this.#slots;
+    this.#slots = new Uint32Array(Math.ceil((this.#size + 1) / LOAD_MIN));
     for (const found of before) {
       if (found === 0) continue;
       const row = (found & ROW_MASK) - 1;
@@ -67,8 +67,8 @@ export class CellIndex {
   }
 
   /** @returns the slot of a cell, or the empty slot where it belongs */
-  #placeOf(cell: CellId, hash: number): number {
-    const places = this.#places;
+  #slotOf(cell: CellId, hash: number): number {
+    const places = this.#slots;
     const { length } = places;
     const tag = tagOf(hash);
     let place = homeOf(hash, length);

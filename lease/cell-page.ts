@@ -8,7 +8,7 @@ export class CellPage {
   readonly rows: number;
   readonly cell: Float64Array;
   readonly leaseUntilMs: Float64Array;
-  readonly beliefUntilMs: Float64Array;
+  readonly knownUntilMs: Float64Array;
   readonly group: Uint32Array;
   // The acceptor: promised ballot, write ballot, lease.
   readonly readInterval: Uint32Array;
@@ -18,16 +18,16 @@ export class CellPage {
   readonly leaseInterval: Uint32Array;
   readonly leaseRound: Uint32Array;
   // The proposer: this server's own lease, or another server's known one.
-  readonly beliefInterval: Uint32Array;
-  readonly beliefRound: Uint32Array;
+  readonly knownInterval: Uint32Array;
+  readonly knownRound: Uint32Array;
   // The timing wheel's chains; `next` also chains free rows.
   readonly next: Uint32Array;
   readonly previous: Uint32Array;
   readonly due: Uint32Array;
-  readonly readLife: Uint16Array;
-  readonly writeLife: Uint16Array;
-  readonly leaseLife: Uint16Array;
-  readonly beliefLife: Uint16Array;
+  readonly readIncarnation: Uint16Array;
+  readonly writeIncarnation: Uint16Array;
+  readonly leaseIncarnation: Uint16Array;
+  readonly knownIncarnation: Uint16Array;
   readonly flags: Uint8Array;
 
   readonly #buffer: ArrayBuffer;
@@ -40,15 +40,15 @@ export class CellPage {
       type: new (buffer: ArrayBuffer, offset: number, length: number) => T,
       bytes: number,
     ): T => {
-      const made = new type(buffer, at, rows);
+      const array = new type(buffer, at, rows);
       at += rows * bytes;
-      return made;
+      return array;
     };
     this.rows = rows;
     this.#buffer = buffer;
     this.cell = column(Float64Array, 8);
     this.leaseUntilMs = column(Float64Array, 8);
-    this.beliefUntilMs = column(Float64Array, 8);
+    this.knownUntilMs = column(Float64Array, 8);
     this.group = column(Uint32Array, 4);
     this.readInterval = column(Uint32Array, 4);
     this.readRound = column(Uint32Array, 4);
@@ -56,15 +56,15 @@ export class CellPage {
     this.writeRound = column(Uint32Array, 4);
     this.leaseInterval = column(Uint32Array, 4);
     this.leaseRound = column(Uint32Array, 4);
-    this.beliefInterval = column(Uint32Array, 4);
-    this.beliefRound = column(Uint32Array, 4);
+    this.knownInterval = column(Uint32Array, 4);
+    this.knownRound = column(Uint32Array, 4);
     this.next = column(Uint32Array, 4);
     this.previous = column(Uint32Array, 4);
     this.due = column(Uint32Array, 4);
-    this.readLife = column(Uint16Array, 2);
-    this.writeLife = column(Uint16Array, 2);
-    this.leaseLife = column(Uint16Array, 2);
-    this.beliefLife = column(Uint16Array, 2);
+    this.readIncarnation = column(Uint16Array, 2);
+    this.writeIncarnation = column(Uint16Array, 2);
+    this.leaseIncarnation = column(Uint16Array, 2);
+    this.knownIncarnation = column(Uint16Array, 2);
     this.flags = column(Uint8Array, 1);
   }
 
@@ -82,7 +82,7 @@ export class CellPage {
 const COLUMNS = [
   'cell',
   'leaseUntilMs',
-  'beliefUntilMs',
+  'knownUntilMs',
   'group',
   'readInterval',
   'readRound',
@@ -90,14 +90,14 @@ const COLUMNS = [
   'writeRound',
   'leaseInterval',
   'leaseRound',
-  'beliefInterval',
-  'beliefRound',
+  'knownInterval',
+  'knownRound',
   'next',
   'previous',
   'due',
-  'readLife',
-  'writeLife',
-  'leaseLife',
-  'beliefLife',
+  'readIncarnation',
+  'writeIncarnation',
+  'leaseIncarnation',
+  'knownIncarnation',
   'flags',
 ] as const satisfies readonly (keyof CellPage)[];

@@ -12,12 +12,13 @@ import type { WheelLinks } from './timing-wheel.ts';
 const NONE = 0xffff_ffff;
 const ROWS_MIN = 64;
 const PAGE_BITS = Math.log2(PAGE_ROWS);
-const PLACE_MASK = PAGE_ROWS - 1;
+const OFFSET_MASK = PAGE_ROWS - 1;
 
 const NO_CELL = -1 as CellId;
 
-/** The lives that one message can name: its ballot's, two of its lease, and this server's. */
-const LIVES_PER_MESSAGE = 4;
+/** Most incarnations that one message can add: its ballot's, two of its lease, and this server's. */
+const INCARNATIONS_PER_MESSAGE = 4;
+/** While the numbers of incarnations are used up, one message in this many starts a sweep. */
 const SWEEP_EVERY = 4096;
 
 const OPEN = 1;
@@ -36,7 +37,7 @@ export interface KnownLease {
  * not ten million objects for the garbage collector. Registers, leases and ballots are objects only while in use.
  */
 export class CellTable implements WheelLinks {
-  readonly #lives = new IncarnationTable();
+  readonly #incarnations = new IncarnationTable();
   readonly #groups = new GroupTable();
   readonly #claims = new Map<number, Claim>();
   readonly #index = new CellIndex((row) => this.cell(row));
@@ -55,9 +56,9 @@ export class CellTable implements WheelLinks {
   }
 
   add(cell: CellId): number {
-    const row = this.#rowTake();
+    const row = this.#takeRow();
     const page = this.#page(row);
-    const at = row & PLACE_MASK;
+    const at = row & OFFSET_MASK;
     page.cell[at] = cell;
     page.flags[at] = 0;
     page.group[at] = this.#groups.take(0, NO_MEMBERS, undefined);
@@ -71,7 +72,7 @@ export class CellTable implements WheelLinks {
   /** Removes a row that the wheel no longer contains. */
   remove(row: number): void {
     const page = this.#page(row);
-    const at = row & PLACE_MASK;
+    const at = row & OFFSET_MASK;
     this.#index.remove(this.cell(row));
     this.#groups.leave(page.group[at] as number);
     this.#claims.delete(row);
@@ -86,11 +87,11 @@ export class CellTable implements WheelLinks {
   }
 
   cell(row: number): CellId {
-    return this.#page(row).cell[row & PLACE_MASK] as CellId;
+    return this.#page(row).cell[row & OFFSET_MASK] as CellId;
   }
 
   isOpen(row: number): boolean {
-    return ((this.#page(row).flags[row & PLACE_MASK] as number) & OPEN) !== 0;
+    return ((this.#page(row).flags[row & OFFSET_MASK] as number) & OPEN) !== 0;
   }
 
   setOpen(row: number, open: boolean): void {
@@ -98,7 +99,7 @@ export class CellTable implements WheelLinks {
   }
 
   group(row: number): Group {
-    return this.#groups.at(this.#page(row).group[row & PLACE_MASK] as number);
+    return this.#groups.at(this.#page(row).group[row & OFFSET_MASK] as number);
   }
 
   setGroup(
@@ -108,40 +109,44 @@ export class CellTable implements WheelLinks {
     joint: readonly ServerId[] | undefined,
   ): void {
     const { group } = this.#page(row);
-    const before = group[row & PLACE_MASK] as number;
-    group[row & PLACE_MASK] = this.#groups.take(view, members, joint);
+    const before = group[row & OFFSET_MASK] as number;
+    group[row & OFFSET_MASK] = this.#groups.take(view, members, joint);
     this.#groups.leave(before);
   }
 
   register(row: number): Register {
     const page = this.#page(row);
-    const at = row & PLACE_MASK;
+    const at = row & OFFSET_MASK;
     const readRound = page.readRound[at] as number;
     const writeRound = page.writeRound[at] as number;
     if (readRound === 0 && writeRound === 0) return REGISTER_EMPTY;
-    const readBallot = this.#ballot(page.readInterval[at] as number, readRound, page.readLife[at] as number);
+    const readBallot = this.#ballot(
+      page.readInterval[at] as number,
+      readRound,
+      page.readIncarnation[at] as number,
+    );
     if (writeRound === 0) return { readBallot, writeBallot: BALLOT_ZERO, lease: null };
     const writeInterval = page.writeInterval[at] as number;
-    const writeLife = page.writeLife[at] as number;
+    const writeIncarnation = page.writeIncarnation[at] as number;
     const writeBallot =
       writeRound === readRound &&
       writeInterval === readBallot.interval &&
-      writeLife === (page.readLife[at] as number)
+      writeIncarnation === (page.readIncarnation[at] as number)
         ? readBallot
-        : this.#ballot(writeInterval, writeRound, writeLife);
+        : this.#ballot(writeInterval, writeRound, writeIncarnation);
     return { readBallot, writeBallot, lease: this.#lease(row, writeBallot) };
   }
 
   setRegister(row: number, register: Register): void {
     const page = this.#page(row);
-    const at = row & PLACE_MASK;
+    const at = row & OFFSET_MASK;
     const { readBallot, writeBallot, lease } = register;
     page.readInterval[at] = readBallot.interval;
     page.readRound[at] = readBallot.round;
-    page.readLife[at] = this.#lifeOf(readBallot);
+    page.readIncarnation[at] = this.#incarnationNumber(readBallot);
     page.writeInterval[at] = writeBallot.interval;
     page.writeRound[at] = writeBallot.round;
-    page.writeLife[at] = this.#lifeOf(writeBallot);
+    page.writeIncarnation[at] = this.#incarnationNumber(writeBallot);
     if (lease === null) {
       page.leaseRound[at] = 0;
       this.#flag(row, RELEASED, false);
@@ -151,7 +156,7 @@ export class CellTable implements WheelLinks {
     page.leaseUntilMs[at] = lease.untilMs;
     page.leaseInterval[at] = uid.interval;
     page.leaseRound[at] = uid.round;
-    page.leaseLife[at] = this.#lifeOf(uid);
+    page.leaseIncarnation[at] = this.#incarnationNumber(uid);
     this.#flag(row, RELEASED, lease.released);
     if (lease.claim !== null) this.#claims.set(row, lease.claim);
     else if (this.#claims.size > 0) this.#claims.delete(row);
@@ -160,88 +165,86 @@ export class CellTable implements WheelLinks {
   /** End of the known lease; -Infinity without one. */
   knownUntilMs(row: number): number {
     const page = this.#page(row);
-    const at = row & PLACE_MASK;
-    return (page.beliefRound[at] as number) === 0 ? -Infinity : (page.beliefUntilMs[at] as number);
+    const at = row & OFFSET_MASK;
+    return (page.knownRound[at] as number) === 0 ? -Infinity : (page.knownUntilMs[at] as number);
   }
 
   knownLease(row: number): KnownLease | null {
     const page = this.#page(row);
-    const at = row & PLACE_MASK;
-    const round = page.beliefRound[at] as number;
+    const at = row & OFFSET_MASK;
+    const round = page.knownRound[at] as number;
     if (round === 0) return null;
-    const uid = this.#ballot(page.beliefInterval[at] as number, round, page.beliefLife[at] as number);
+    const uid = this.#ballot(page.knownInterval[at] as number, round, page.knownIncarnation[at] as number);
     const { server: holder, incarnation } = uid;
-    return { holder, incarnation, untilMs: page.beliefUntilMs[at] as number, uid };
+    return { holder, incarnation, untilMs: page.knownUntilMs[at] as number, uid };
   }
 
   knownLeaseIsOf(row: number, server: ServerId, incarnation: Incarnation): boolean {
     const page = this.#page(row);
-    const at = row & PLACE_MASK;
-    if ((page.beliefRound[at] as number) === 0) return false;
-    const life = this.#lives.at(page.beliefLife[at] as number);
-    return life.incarnation === incarnation && life.server === server;
+    const at = row & OFFSET_MASK;
+    if ((page.knownRound[at] as number) === 0) return false;
+    const found = this.#incarnations.at(page.knownIncarnation[at] as number);
+    return found.incarnation === incarnation && found.server === server;
   }
 
-  setKnownLease(row: number, belief: KnownLease | null): void {
+  setKnownLease(row: number, lease: KnownLease | null): void {
     const page = this.#page(row);
-    const at = row & PLACE_MASK;
-    if (belief === null) {
-      page.beliefRound[at] = 0;
+    const at = row & OFFSET_MASK;
+    if (lease === null) {
+      page.knownRound[at] = 0;
       return;
     }
-    const { uid } = belief;
-    page.beliefUntilMs[at] = belief.untilMs;
-    page.beliefInterval[at] = uid.interval;
-    page.beliefRound[at] = uid.round;
-    page.beliefLife[at] = this.#lifeOf(uid);
+    const { uid } = lease;
+    page.knownUntilMs[at] = lease.untilMs;
+    page.knownInterval[at] = uid.interval;
+    page.knownRound[at] = uid.round;
+    page.knownIncarnation[at] = this.#incarnationNumber(uid);
   }
 
   next(row: number): number {
-    return this.#page(row).next[row & PLACE_MASK] as number;
+    return this.#page(row).next[row & OFFSET_MASK] as number;
   }
 
   setNext(row: number, next: number): void {
-    this.#page(row).next[row & PLACE_MASK] = next;
+    this.#page(row).next[row & OFFSET_MASK] = next;
   }
 
   previous(row: number): number {
-    return this.#page(row).previous[row & PLACE_MASK] as number;
+    return this.#page(row).previous[row & OFFSET_MASK] as number;
   }
 
   setPrevious(row: number, previous: number): void {
-    this.#page(row).previous[row & PLACE_MASK] = previous;
+    this.#page(row).previous[row & OFFSET_MASK] = previous;
   }
 
   due(row: number): number {
-    return this.#page(row).due[row & PLACE_MASK] as number;
+    return this.#page(row).due[row & OFFSET_MASK] as number;
   }
 
   setDue(row: number, due: number): void {
-    this.#page(row).due[row & PLACE_MASK] = due;
+    this.#page(row).due[row & OFFSET_MASK] = due;
   }
 
-  #ballot(interval: number, round: number, life: number): Ballot {
+  #ballot(interval: number, round: number, number: number): Ballot {
     if (round === 0) return BALLOT_ZERO;
-    const { server, incarnation } = this.#lives.at(life);
+    const { server, incarnation } = this.#incarnations.at(number);
     return { interval, round, server, incarnation };
   }
 
   #lease(row: number, writeBallot: Ballot): Lease | null {
     const page = this.#page(row);
-    const at = row & PLACE_MASK;
+    const at = row & OFFSET_MASK;
     const round = page.leaseRound[at] as number;
     if (round === 0) return null;
     const interval = page.leaseInterval[at] as number;
-    const life = this.#lives.at(page.leaseLife[at] as number);
+    const { server, incarnation } = this.#incarnations.at(page.leaseIncarnation[at] as number);
     // Most leases were set by the ballot that wrote them: share one object.
     const shared =
       round === writeBallot.round &&
       interval === writeBallot.interval &&
-      life.incarnation === writeBallot.incarnation &&
-      life.server === writeBallot.server;
-    const uid = shared
-      ? writeBallot
-      : { interval, round, server: life.server, incarnation: life.incarnation };
+      incarnation === writeBallot.incarnation &&
+      server === writeBallot.server;
+    const uid = shared ? writeBallot : { interval, round, server, incarnation };
     return {
       holder: uid.server,
       incarnation: uid.incarnation,
@@ -252,50 +255,50 @@ export class CellTable implements WheelLinks {
     };
   }
 
-  #lifeOf(k: Ballot): number {
+  #incarnationNumber(k: Ballot): number {
     if (k.round === 0) return 0;
     const { server, incarnation } = k;
-    const number = this.#lives.number(server, incarnation);
+    const number = this.#incarnations.number(server, incarnation);
     if (number !== null) return number;
-    this.#sweepLives();
-    const swept = this.#lives.number(server, incarnation);
-    assert(swept !== null, 'Cells do not name more lives at a time than a row can number');
+    this.#sweepIncarnations();
+    const swept = this.#incarnations.number(server, incarnation);
+    assert(swept !== null, 'Rows refer to fewer incarnations than a row can number');
     return swept;
   }
 
-  /** Whether a message may add lives. Only a peer that invents lives uses up the numbers; then messages are dropped. */
+  /** False if only a message without new incarnations fits: a peer that invents them used up the numbers. */
   canAddLives(): boolean {
-    if (this.#lives.left >= LIVES_PER_MESSAGE) return true;
+    if (this.#incarnations.left >= INCARNATIONS_PER_MESSAGE) return true;
     // Sweeps rarely, so that a flood costs little.
     if (this.#refused++ % SWEEP_EVERY !== 0) return false;
-    this.#sweepLives();
-    return this.#lives.left >= LIVES_PER_MESSAGE;
+    this.#sweepIncarnations();
+    return this.#incarnations.left >= INCARNATIONS_PER_MESSAGE;
   }
 
-  #sweepLives(): void {
+  #sweepIncarnations(): void {
     const used = new Uint8Array(LIVES_MAX + 1);
     for (const row of this.rows()) {
       const page = this.#page(row);
-      const at = row & PLACE_MASK;
-      if (page.readRound[at] !== 0) used[page.readLife[at] as number] = 1;
-      if (page.writeRound[at] !== 0) used[page.writeLife[at] as number] = 1;
-      if (page.leaseRound[at] !== 0) used[page.leaseLife[at] as number] = 1;
-      if (page.beliefRound[at] !== 0) used[page.beliefLife[at] as number] = 1;
+      const at = row & OFFSET_MASK;
+      if (page.readRound[at] !== 0) used[page.readIncarnation[at] as number] = 1;
+      if (page.writeRound[at] !== 0) used[page.writeIncarnation[at] as number] = 1;
+      if (page.leaseRound[at] !== 0) used[page.leaseIncarnation[at] as number] = 1;
+      if (page.knownRound[at] !== 0) used[page.knownIncarnation[at] as number] = 1;
     }
-    this.#lives.sweep(used);
+    this.#incarnations.sweep(used);
   }
 
   #flag(row: number, bit: number, set: boolean): void {
     const { flags } = this.#page(row);
-    const before = flags[row & PLACE_MASK] as number;
-    flags[row & PLACE_MASK] = set ? before | bit : before & ~bit;
+    const before = flags[row & OFFSET_MASK] as number;
+    flags[row & OFFSET_MASK] = set ? before | bit : before & ~bit;
   }
 
   #page(row: number): CellPage {
     return this.#pages[row >>> PAGE_BITS] as CellPage;
   }
 
-  #rowTake(): number {
+  #takeRow(): number {
     const row = this.#freeRow;
     if (row !== NONE) {
       this.#freeRow = this.next(row);

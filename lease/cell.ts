@@ -29,7 +29,7 @@ export interface CellState {
  * One cell on one server: takes events and the time, appends actions. [Flease], [PaxosLease].
  *
  * One object serves all cells: `at` moves its cursor to a row of the table. An idle cell is only that row; a cell
- * with an attempt or release under way also has a `Work`.
+ * with an attempt, a release or an order under way also has a `CellWork`.
  */
 export class Cell {
   readonly #context: CellContext;
@@ -82,12 +82,12 @@ export class Cell {
   }
 
   state(): CellState {
-    const belief = this.#table.knownLease(this.#cursor.row);
-    const own = belief !== null && this.#cursor.isOwn;
+    const known = this.#table.knownLease(this.#cursor.row);
+    const own = known !== null && this.#cursor.isOwn;
     return {
       register: this.#table.register(this.#cursor.row),
-      own: own ? belief : null,
-      known: own ? null : belief,
+      own: own ? known : null,
+      known: own ? null : known,
       attempt: this.#cursor.work?.attempt ?? null,
     };
   }
@@ -97,7 +97,7 @@ export class Cell {
     return this.#cursor.work === null && !this.#cursor.isOpen && !this.#cursor.isOwn;
   }
 
-  /** Drops finished work. @returns when `tick` is due, null if unchanged; idle: when all messages about it are void */
+  /** Drops finished work. @returns when `tick` is due, null if unchanged; for an idle cell: when to remove it */
   settle(nowMs: number): number | null {
     const { parameters } = this.#context;
     const row = this.#cursor.row;
@@ -113,6 +113,7 @@ export class Cell {
     return Math.min(ownMs, nowMs + parameters.forgetMs);
   }
 
+  /** Competes for the cell from now on, or takes a changed view or handicap, as the event `open` says. */
   open(
     view: number,
     members: readonly ServerId[],
@@ -137,13 +138,13 @@ export class Cell {
     work.handicapMs = handicapMs;
     if (wasOpen && !changed) return;
     work.backoffMs = 0;
-    const belief = table.knownLease(row);
-    if (belief !== null && this.#cursor.isOwn) {
-      out.push({ kind: 'held', cell: this.#cursor.id, untilMs: belief.untilMs, view: 0 });
-      work.attemptAtMs = changed ? nowMs : this.#timing.renewalMs(belief.untilMs);
-    } else if (belief !== null && nowMs <= belief.untilMs) {
-      this.#knowledge.announce(belief, out);
-      work.attemptAtMs = this.#timing.afterEndMs(belief.untilMs, nowMs);
+    const known = table.knownLease(row);
+    if (known !== null && this.#cursor.isOwn) {
+      out.push({ kind: 'held', cell: this.#cursor.id, untilMs: known.untilMs, view: 0 });
+      work.attemptAtMs = changed ? nowMs : this.#timing.renewalMs(known.untilMs);
+    } else if (known !== null && nowMs <= known.untilMs) {
+      this.#knowledge.announce(known, out);
+      work.attemptAtMs = this.#timing.afterEndMs(known.untilMs, nowMs);
     } else {
       work.attemptAtMs = nowMs + handicapMs;
     }
@@ -151,16 +152,17 @@ export class Cell {
   }
 
   /**
-   * Votes by this view, or by a newer one of a request. The local replica's view counts even if the previous one was
-   * newer: that one was never committed, and both share acceptors with the committed view.
+   * Sets the view that the local acceptor votes by, unless a request has a newer one. The local replica's view counts
+   * even if the previous one was newer: that one was never committed, and both share acceptors with the committed view.
    */
   follow({ view, members, joint }: KnownView): void {
     const { acceptor } = this.#context;
     if (view === this.#cursor.group.view) return;
-    assert(!this.#cursor.isOpen, 'An open cell is opened anew with its new view');
+    assert(!this.#cursor.isOpen, 'An open cell gets its new view by the event open');
     acceptor.regroup(this.#cursor.row, view, members, joint);
   }
 
+  /** Notes that the holder `from` chose this server: its RELEASE then starts an attempt without a random delay. */
   succeed(from: ServerId): void {
     if (this.#cursor.isOpen && !this.#cursor.isOwn) this.#cursor.begin().succeeds = from;
   }
@@ -192,7 +194,7 @@ export class Cell {
       const uid = ballots.last;
       this.#context.acceptor.release(this.#cursor.row, uid);
       work.releasing = { uid, atMs: nowMs, left: RELEASES_MAX };
-      this.#repeatRelease(work, nowMs, out);
+      this.#sendReleaseIfDue(work, nowMs, out);
     }
   }
 
@@ -244,7 +246,7 @@ export class Cell {
         this.#knowledge.takeDecided(message, nowMs, out);
         break;
       case 'release':
-        this.#released(message, nowMs, out);
+        this.#onRelease(message, nowMs, out);
         break;
       default:
         this.#proposer.receive(from, message, nowMs, out);
@@ -253,7 +255,7 @@ export class Cell {
       this.#proposer.attemptIfDue(nowMs, out);
   }
 
-  /** Starts an attempt that had to wait for `Flow`, if the cell is still open. */
+  /** Starts an attempt that had to wait for `AttemptLimit`, if the cell is still open and not this server's. */
   startQueued(nowMs: number, out: LeaseAction[]): void {
     if (!this.#cursor.isOpen || this.#cursor.isOwn) return;
     const work = this.#cursor.begin();
@@ -274,15 +276,15 @@ export class Cell {
       this.#proposer.repeat(work, attempt, nowMs, out);
     }
     this.#proposer.attemptIfDue(nowMs, out);
-    this.#repeatRelease(work, nowMs, out);
+    this.#sendReleaseIfDue(work, nowMs, out);
   }
 
-  #released(message: ReleaseMessage, nowMs: number, out: LeaseAction[]): void {
+  #onRelease(message: ReleaseMessage, nowMs: number, out: LeaseAction[]): void {
     const { uid } = message;
     this.#context.acceptor.release(this.#cursor.row, uid);
-    const belief = this.#table.knownLease(this.#cursor.row);
-    if (belief === null || belief.holder !== uid.server || belief.incarnation !== uid.incarnation) return;
-    if (ballotCompare(belief.uid, uid) > 0 || this.#cursor.isOwn) return;
+    const known = this.#table.knownLease(this.#cursor.row);
+    if (known === null || known.holder !== uid.server || known.incarnation !== uid.incarnation) return;
+    if (ballotCompare(known.uid, uid) > 0 || this.#cursor.isOwn) return;
     this.#table.setKnownLease(this.#cursor.row, null);
     if (!this.#cursor.isOpen) return;
     const work = this.#cursor.begin();
@@ -293,7 +295,7 @@ export class Cell {
     if (isChosen) this.#proposer.attemptIfDue(nowMs, out);
   }
 
-  #repeatRelease(work: CellWork, nowMs: number, out: LeaseAction[]): void {
+  #sendReleaseIfDue(work: CellWork, nowMs: number, out: LeaseAction[]): void {
     const { releasing } = work;
     if (releasing === null || nowMs < releasing.atMs) return;
     const { self, repeatMs } = this.#context.parameters;

@@ -55,6 +55,7 @@ export class Cells {
     this.#context.table.remove(row);
   }
 
+  /** Called after each event of a cell: drops its finished work, and sets when it is due. */
   settle(cell: Cell, nowMs: number): void {
     const dueMs = cell.settle(nowMs);
     if (dueMs !== null) this.#context.wheel.move(cell.row, dueMs);

@@ -103,8 +103,8 @@ export class ClientBidder implements Bidder {
     // Ballots may differ in the server only, but tokens must rise.
     if (token <= ballotToken(attempt.highest, this.#parameters)) return { kind: 'wait', untilMs: nowMs };
     const { session, note, spanMs } = order;
-    const lease = this.#lease({ session, token, note }, spanMs, attempt);
-    this.#grant(lease);
+    const lease = this.#newLease({ session, token, note }, spanMs, attempt);
+    this.#setGranted(lease);
     return this.#write(lease, attempt, 'acquire', spanMs);
   }
 
@@ -115,15 +115,15 @@ export class ClientBidder implements Bidder {
   ): Bid {
     const claim = found.claim as Claim;
     const { spanMs } = order;
-    const fresh = this.#lease({ ...claim, note: order.note ?? claim.note }, spanMs, attempt);
+    const fresh = this.#newLease({ ...claim, note: order.note ?? claim.note }, spanMs, attempt);
     const lease = { ...fresh, untilMs: this.#rules.extendedMs(found.untilMs, fresh.untilMs) };
-    this.#grant(lease);
+    this.#setGranted(lease);
     return this.#write(lease, attempt, 'renew', spanMs);
   }
 
   /** Changes nothing, but writes back a lease that only some answers have, so that later queries report the same. */
   #report(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
-    const lease = finding.kind === 'free' ? null : this.#claimed(finding.lease, finding, nowMs);
+    const lease = finding.kind === 'free' ? null : this.#claimedLease(finding.lease, finding, nowMs);
     const { order } = this;
     if (order.kind === 'acquire' && lease !== null) this.#outcome = { kind: 'taken', lease };
     else if (order.kind === 'look' && lease !== null) this.#outcome = { kind: 'seen', lease };
@@ -133,7 +133,7 @@ export class ClientBidder implements Bidder {
     return { kind: 'write', lease: finding.lease, spanMs: 0, reason: 'help' };
   }
 
-  #lease(claim: Claim, spanMs: number, attempt: ReadingAttempt): Lease {
+  #newLease(claim: Claim, spanMs: number, attempt: ReadingAttempt): Lease {
     const { self: holder, incarnation } = this.#parameters;
     const untilMs = this.#rules.endMs(attempt.startedMs, spanMs);
     return { holder, incarnation, untilMs, uid: attempt.ballot, released: false, claim };
@@ -145,13 +145,13 @@ export class ClientBidder implements Bidder {
     return { kind: 'write', lease: written, spanMs, reason };
   }
 
-  #grant(lease: Lease): void {
+  #setGranted(lease: Lease): void {
     const { session, token, note } = lease.claim as Claim;
     const remainingMs = Math.max(0, (lease.untilMs - this.#receivedMs) * (1 - CLOCK_DRIFT_MAX));
     this.#outcome = { kind: 'granted', lease: { session, token, note, remainingMs } };
   }
 
-  #claimed(lease: Lease, finding: Finding, nowMs: number): ClaimedLease {
+  #claimedLease(lease: Lease, finding: Finding, nowMs: number): ClaimedLease {
     const { session, token, note } = lease.claim as Claim;
     const untilMs = finding.kind === 'grace' ? finding.untilMs : lease.untilMs;
     return { session, token, note, remainingMs: Math.max(0, untilMs - nowMs) };

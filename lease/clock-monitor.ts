@@ -22,8 +22,8 @@ interface Peer {
   violatedMs: number;
 }
 
-/** `aheadMs` is cached for this share of a measurement's lifetime. */
-const AHEAD_FRESH_SHARE = 1 / 32;
+/** `aheadMs` is cached for this share of `#keepMs`. */
+const AHEAD_CACHED_SHARE = 1 / 32;
 
 export type FrameVerdict = 'accept' | 'older-life' | 'clock-out-of-bounds';
 
@@ -37,34 +37,35 @@ export type FrameVerdict = 'accept' | 'older-life' | 'clock-out-of-bounds';
 export class ClockMonitor {
   readonly #clockSkewMaxMs: number;
   readonly #startedMs: number;
-  /** A less precise measurement replaces one only after this time. */
-  readonly #freshMs: number;
+  /** A measurement counts this long, in milliseconds; until then only one that is at least as precise replaces it. */
+  readonly #keepMs: number;
   readonly #peers = new Map<ServerId, Peer>();
-  readonly #away = new Set<ServerId>();
+  readonly #disconnected = new Set<ServerId>();
   /** Peers whose latest frame found them out of bounds. */
-  #violating = 0;
+  #outOfBounds = 0;
   #aheadMs = 0;
   #aheadAtMs = -Infinity;
 
-  constructor(startedMs: number, clockSkewMaxMs: number, freshMs: number) {
+  constructor(startedMs: number, clockSkewMaxMs: number, keepMs: number) {
     this.#startedMs = startedMs;
     this.#clockSkewMaxMs = clockSkewMaxMs;
-    this.#freshMs = freshMs;
+    this.#keepMs = keepMs;
   }
 
+  /** Measures the peer's clock by a frame. @returns whether the messages of the frame count */
   observe(from: ServerId, envelope: LeaseEnvelope, nowMs: number): FrameVerdict {
     let peer = this.#peers.get(from);
     if (peer === undefined || peer.incarnation !== envelope.incarnation) {
-      // Frames can overtake each other: those of an earlier life are void once a later life sent one. But the clock
-      // may have been set back between two lives, so a life that was silent for `#freshMs` is over.
+      // Frames can overtake each other: those of an earlier incarnation are void once a later one sent a frame. But a
+      // peer's clock may be set back while it restarts, so after `#keepMs` of silence any incarnation replaces it.
       if (
         peer !== undefined &&
         envelope.startedMs < peer.startedMs &&
-        nowMs - peer.receivedMs < this.#freshMs
+        nowMs - peer.receivedMs < this.#keepMs
       ) {
         return 'older-life';
       }
-      if (peer?.outOfBounds) this.#violating--;
+      if (peer?.outOfBounds) this.#outOfBounds--;
       peer = {
         incarnation: envelope.incarnation,
         startedMs: envelope.startedMs,
@@ -80,14 +81,15 @@ export class ClockMonitor {
     }
     peer.clockMs = Math.max(peer.clockMs, envelope.clockMs);
     peer.receivedMs = nowMs;
-    this.#away.delete(from);
+    this.#disconnected.delete(from);
     const { echoMs, clockMs } = envelope;
     const lowMs = clockMs - nowMs;
-    // An echo of this server's earlier life says nothing about this clock.
+    // An echo of this server's earlier incarnation says nothing about this clock.
     const highMs = echoMs >= this.#startedMs && echoMs <= nowMs ? clockMs - echoMs : Infinity;
     return this.#measured(peer, lowMs, highMs, nowMs) ? 'accept' : 'clock-out-of-bounds';
   }
 
+  /** The latest clock reading received from the peer, which the next frame to it repeats; 0 if none. */
   echoMs(peer: ServerId): number {
     return this.#peers.get(peer)?.clockMs ?? 0;
   }
@@ -105,25 +107,25 @@ export class ClockMonitor {
 
   /** The connection to the peer broke; cleared by its next frame. */
   away(peer: ServerId): void {
-    this.#away.add(peer);
+    this.#disconnected.add(peer);
   }
 
   isAway(peer: ServerId): boolean {
-    return this.#away.has(peer);
+    return this.#disconnected.has(peer);
   }
 
-  /** When the peer's last frame arrived; -Infinity if never, or if it is away. */
+  /** When the peer's last frame arrived; -Infinity if never, or if the connection broke since. */
   heardMs(peer: ServerId): number {
-    if (this.#away.has(peer)) return -Infinity;
+    if (this.#disconnected.has(peer)) return -Infinity;
     return this.#peers.get(peer)?.receivedMs ?? -Infinity;
   }
 
   /** How far the local clock is ahead of the slowest one within bounds, in milliseconds. */
   aheadMs(nowMs: number): number {
-    if (nowMs - this.#aheadAtMs < this.#freshMs * AHEAD_FRESH_SHARE) return this.#aheadMs;
+    if (nowMs - this.#aheadAtMs < this.#keepMs * AHEAD_CACHED_SHARE) return this.#aheadMs;
     let aheadMs = 0;
     for (const { lowMs, highMs, receivedMs: heardMs, outOfBounds } of this.#peers.values()) {
-      if (outOfBounds || highMs === Infinity || nowMs - heardMs > this.#freshMs) continue;
+      if (outOfBounds || highMs === Infinity || nowMs - heardMs > this.#keepMs) continue;
       aheadMs = Math.max(aheadMs, -(lowMs + highMs) / 2);
     }
     // A slow frame makes its sender's clock look behind.
@@ -134,26 +136,27 @@ export class ClockMonitor {
 
   /** Whether most of at least two live peers are out of bounds. With one peer nothing tells whose clock is wrong. */
   isOutlier(nowMs: number): boolean {
-    if (this.#violating < 2) return false;
+    if (this.#outOfBounds < 2) return false;
     // Only recent frames count, for and against.
-    let lively = 0;
+    let recent = 0;
     let violating = 0;
     for (const { receivedMs: heardMs, violatedMs } of this.#peers.values()) {
-      if (nowMs - heardMs <= this.#freshMs) lively++;
-      if (nowMs - violatedMs <= this.#freshMs) violating++;
+      if (nowMs - heardMs <= this.#keepMs) recent++;
+      if (nowMs - violatedMs <= this.#keepMs) violating++;
     }
-    return violating >= 2 && 2 * violating > lively;
+    return violating >= 2 && 2 * violating > recent;
   }
 
+  /** Takes a measurement: the peer is ahead by `lowMs` to `highMs`. @returns whether it may be within bounds */
   #measured(peer: Peer, lowMs: number, highMs: number, nowMs: number): boolean {
     const limitMs = this.#clockSkewMaxMs;
     if (lowMs > limitMs || highMs < -limitMs) peer.violatedMs = nowMs;
     else if (lowMs >= -limitMs && highMs <= limitMs) peer.violatedMs = -Infinity;
-    // A slow frame proves nothing, so the suspicion lasts longer than the frame that raised it.
-    const outOfBounds = nowMs - peer.violatedMs <= this.#freshMs;
-    if (outOfBounds !== peer.outOfBounds) this.#violating += outOfBounds ? 1 : -1;
+    // A slow frame after the violation shows neither, so the violation counts for `#keepMs`.
+    const outOfBounds = nowMs - peer.violatedMs <= this.#keepMs;
+    if (outOfBounds !== peer.outOfBounds) this.#outOfBounds += outOfBounds ? 1 : -1;
     peer.outOfBounds = outOfBounds;
-    const stale = nowMs - peer.measuredMs > this.#freshMs;
+    const stale = nowMs - peer.measuredMs > this.#keepMs;
     if (stale || highMs - lowMs <= peer.highMs - peer.lowMs) {
       peer.lowMs = lowMs;
       peer.highMs = highMs;

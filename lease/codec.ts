@@ -8,9 +8,9 @@ import type { Claim, Lease } from './lease.ts';
 import type { LeaseEnvelope, LeaseMessage, RefusedMessage } from './messages.ts';
 
 /**
- * Version of the frame: version, envelope, table of the server lives that ballots and leases refer to, messages of
- * any cells. Integers are varints of seven-bit groups, least first, so that a READ takes about a dozen bytes. A tag
- * is never reused.
+ * Version of the frame. A frame consists of version, envelope, a table of the server incarnations that its ballots and
+ * leases refer to by index, and messages of any cells. Integers are varints of seven-bit groups, least first, so that
+ * a READ takes about a dozen bytes. A tag is never reused.
  */
 const FRAME_VERSION = 2;
 
@@ -45,7 +45,7 @@ const LEASE_FLAGS = 15;
 const ROUND_MAX = 0xffff_ffff;
 
 const HEADER_BYTES_MAX = 64;
-const LIFE_BYTES_MAX = 2 + 32 + 8;
+const INCARNATION_BYTES_MAX = 2 + 32 + 8;
 
 export interface LeaseFrame {
   readonly envelope: LeaseEnvelope;
@@ -54,7 +54,7 @@ export interface LeaseFrame {
 
 /** Packs messages for one peer one by one, so that they need not be kept until the frame is full. */
 export class LeaseFrameWriter {
-  readonly #lives = new FrameLives();
+  readonly #incarnations = new FrameIncarnations();
   readonly #body = new ByteWriter(128);
   #count = 0;
 
@@ -63,14 +63,16 @@ export class LeaseFrameWriter {
   }
 
   add(message: LeaseMessage): void {
-    messageWrite(this.#body, this.#lives, message);
+    messageWrite(this.#body, this.#incarnations, message);
     this.#count++;
   }
 
   /** @returns the frame; the writer must not be used afterwards */
   finish(envelope: LeaseEnvelope): Uint8Array {
-    const { entries } = this.#lives;
-    const frame = new ByteWriter(HEADER_BYTES_MAX + LIFE_BYTES_MAX * entries.length + this.#body.length);
+    const { entries } = this.#incarnations;
+    const frame = new ByteWriter(
+      HEADER_BYTES_MAX + INCARNATION_BYTES_MAX * entries.length + this.#body.length,
+    );
     frame
       .uint8(FRAME_VERSION)
       .uint53(envelope.incarnation)
@@ -89,8 +91,8 @@ export class LeaseFrameWriter {
 export class LeaseFrameReader {
   readonly envelope: LeaseEnvelope;
   readonly #reader: ByteReader;
-  readonly #lives: readonly ServerIncarnation[];
-  #left: number;
+  readonly #incarnations: readonly ServerIncarnation[];
+  #remaining: number;
 
   constructor(bytes: Uint8Array) {
     const reader = new ByteReader(bytes);
@@ -103,24 +105,24 @@ export class LeaseFrameReader {
       clockMs: reader.float64(),
       echoMs: reader.float64(),
     };
-    const lives: ServerIncarnation[] = [];
+    const incarnations: ServerIncarnation[] = [];
     for (let left = reader.varint(); left > 0; left--) {
       const server = reader.text();
       if (!isServerId(server)) throw new MalformedError('A server id is malformed');
-      lives.push({ server, incarnation: reader.uint53() as Incarnation });
+      incarnations.push({ server, incarnation: reader.uint53() as Incarnation });
     }
     this.#reader = reader;
-    this.#lives = lives;
-    this.#left = reader.varint();
-    if (this.#left === 0) reader.end();
+    this.#incarnations = incarnations;
+    this.#remaining = reader.varint();
+    if (this.#remaining === 0) reader.end();
   }
 
   /** @returns the next messages, at most `max`; empty at the end */
   next(max: number): LeaseMessage[] {
     const messages: LeaseMessage[] = [];
-    for (; this.#left > 0 && messages.length < max; this.#left--) {
-      messages.push(messageRead(this.#reader, this.#lives));
-      if (this.#left === 1) this.#reader.end();
+    for (; this.#remaining > 0 && messages.length < max; this.#remaining--) {
+      messages.push(messageRead(this.#reader, this.#incarnations));
+      if (this.#remaining === 1) this.#reader.end();
     }
     return messages;
   }
@@ -138,10 +140,10 @@ export function decodeLeaseFrame(bytes: Uint8Array): LeaseFrame {
   return { envelope: reader.envelope, messages: reader.next(Infinity) };
 }
 
-function messageWrite(writer: ByteWriter, lives: FrameLives, message: LeaseMessage): void {
+function messageWrite(writer: ByteWriter, incarnations: FrameIncarnations, message: LeaseMessage): void {
   writer.uint8(TAGS[message.kind]);
   writer.varint(message.cell).varint(message.view);
-  ballotWrite(writer, lives, message.kind === 'release' ? message.uid : message.ballot);
+  ballotWrite(writer, incarnations, message.kind === 'release' ? message.uid : message.ballot);
   switch (message.kind) {
     case 'read':
     case 'query':
@@ -151,35 +153,35 @@ function messageWrite(writer: ByteWriter, lives: FrameLives, message: LeaseMessa
       break;
     case 'write':
       writer.uint8(message.acquires ? 1 : 0);
-      leaseWrite(writer, lives, message.lease, message.ballot);
+      leaseWrite(writer, incarnations, message.lease, message.ballot);
       break;
     case 'ack-read':
-      ballotWrite(writer, lives, message.written);
-      leaseWrite(writer, lives, message.lease, message.written);
+      ballotWrite(writer, incarnations, message.written);
+      leaseWrite(writer, incarnations, message.lease, message.written);
       break;
     case 'nack-read':
     case 'nack-write':
-      ballotWrite(writer, lives, message.standing);
+      ballotWrite(writer, incarnations, message.standing);
       break;
     case 'refused-read':
     case 'refused-write':
       writer.uint8(REASONS.indexOf(message.reason));
       break;
     case 'learn':
-      leaseWrite(writer, lives, message.lease, message.ballot);
+      leaseWrite(writer, incarnations, message.lease, message.ballot);
       break;
     default:
       unreachable(message);
   }
 }
 
-function messageRead(reader: ByteReader, lives: readonly ServerIncarnation[]): LeaseMessage {
+function messageRead(reader: ByteReader, incarnations: readonly ServerIncarnation[]): LeaseMessage {
   const tag = reader.uint8();
   const kind = KINDS.get(tag);
   if (kind === undefined) throw new MalformedError(`Lease message with tag ${tag}`);
   const cell = reader.varint() as CellId;
   const view = reader.varint();
-  const ballot = ballotRead(reader, lives);
+  const ballot = ballotRead(reader, incarnations);
   // The cores assert that ballots of attempts are larger than zero.
   if (ballot === BALLOT_ZERO) throw new MalformedError('An attempt without a ballot');
   switch (kind) {
@@ -190,11 +192,11 @@ function messageRead(reader: ByteReader, lives: readonly ServerIncarnation[]): L
       return { kind, cell, view, ballot };
     case 'write': {
       const acquires = flagRead(reader);
-      return { kind, cell, view, ballot, acquires, lease: leaseReadPresent(reader, lives, ballot) };
+      return { kind, cell, view, ballot, acquires, lease: leaseReadPresent(reader, incarnations, ballot) };
     }
     case 'ack-read': {
-      const written = ballotRead(reader, lives);
-      const lease = leaseRead(reader, lives, written);
+      const written = ballotRead(reader, incarnations);
+      const lease = leaseRead(reader, incarnations, written);
       if (lease !== null && written === BALLOT_ZERO) {
         throw new MalformedError('A register has a lease only if it was written');
       }
@@ -202,7 +204,7 @@ function messageRead(reader: ByteReader, lives: readonly ServerIncarnation[]): L
     }
     case 'nack-read':
     case 'nack-write':
-      return { kind, cell, view, ballot, standing: ballotRead(reader, lives) };
+      return { kind, cell, view, ballot, standing: ballotRead(reader, incarnations) };
     case 'refused-read':
     case 'refused-write': {
       const reason = REASONS[reader.uint8()];
@@ -210,7 +212,7 @@ function messageRead(reader: ByteReader, lives: readonly ServerIncarnation[]): L
       return { kind, cell, view, ballot, reason };
     }
     case 'learn':
-      return { kind, cell, view, ballot, lease: leaseReadPresent(reader, lives, ballot) };
+      return { kind, cell, view, ballot, lease: leaseReadPresent(reader, incarnations, ballot) };
     case 'release':
       return { kind, cell, view, uid: ballot };
     default:
@@ -218,7 +220,12 @@ function messageRead(reader: ByteReader, lives: readonly ServerIncarnation[]): L
   }
 }
 
-function leaseWrite(writer: ByteWriter, lives: FrameLives, lease: Lease | null, beside: Ballot): void {
+function leaseWrite(
+  writer: ByteWriter,
+  incarnations: FrameIncarnations,
+  lease: Lease | null,
+  beside: Ballot,
+): void {
   if (lease === null) {
     writer.uint8(0);
     return;
@@ -232,17 +239,21 @@ function leaseWrite(writer: ByteWriter, lives: FrameLives, lease: Lease | null, 
       (claim === null ? 0 : LEASE_CLAIMED),
   );
   writer.float64(untilMs);
-  if (!shared) ballotWrite(writer, lives, uid);
+  if (!shared) ballotWrite(writer, incarnations, uid);
   if (claim !== null) writer.uint53(claim.session).uint53(claim.token).text(claim.note);
 }
 
-function leaseRead(reader: ByteReader, lives: readonly ServerIncarnation[], beside: Ballot): Lease | null {
+function leaseRead(
+  reader: ByteReader,
+  incarnations: readonly ServerIncarnation[],
+  beside: Ballot,
+): Lease | null {
   const flags = reader.uint8();
   if (flags === 0) return null;
   if ((flags & LEASE_PRESENT) === 0 || flags > LEASE_FLAGS) throw new MalformedError('Unknown lease flags');
   const untilMs = reader.float64();
   if (!Number.isFinite(untilMs)) throw new MalformedError('A lease without an end');
-  const uid = (flags & LEASE_UID_BESIDE) !== 0 ? beside : ballotRead(reader, lives);
+  const uid = (flags & LEASE_UID_BESIDE) !== 0 ? beside : ballotRead(reader, incarnations);
   if (uid === BALLOT_ZERO) throw new MalformedError('A lease without a ballot');
   return {
     holder: uid.server,
@@ -260,46 +271,51 @@ function claimRead(reader: ByteReader): Claim {
   return claim;
 }
 
-function leaseReadPresent(reader: ByteReader, lives: readonly ServerIncarnation[], beside: Ballot): Lease {
-  const lease = leaseRead(reader, lives, beside);
+function leaseReadPresent(
+  reader: ByteReader,
+  incarnations: readonly ServerIncarnation[],
+  beside: Ballot,
+): Lease {
+  const lease = leaseRead(reader, incarnations, beside);
   if (lease === null) throw new MalformedError('A message without its lease');
   return lease;
 }
 
 /** The round comes first: only the zero ballot has round 0, and it has no other field. */
-function ballotWrite(writer: ByteWriter, lives: FrameLives, k: Ballot): void {
+function ballotWrite(writer: ByteWriter, incarnations: FrameIncarnations, k: Ballot): void {
   writer.varint(k.round);
   if (k.round === 0) return;
-  writer.varint(k.interval).varint(lives.index(k.server, k.incarnation));
+  writer.varint(k.interval).varint(incarnations.index(k.server, k.incarnation));
 }
 
-function ballotRead(reader: ByteReader, lives: readonly ServerIncarnation[]): Ballot {
+function ballotRead(reader: ByteReader, incarnations: readonly ServerIncarnation[]): Ballot {
   const round = reader.varint();
   if (round === 0) return BALLOT_ZERO;
   const interval = reader.varint();
   if (round > ROUND_MAX || interval >= INTERVALS_MAX) throw new MalformedError('A ballot out of range');
-  const { server, incarnation } = lifeRead(reader, lives);
+  const { server, incarnation } = incarnationRead(reader, incarnations);
   return { interval, round, server, incarnation };
 }
 
-class FrameLives {
+/** The table of a frame that is being written. `index` adds a server incarnation that is not in it yet. */
+class FrameIncarnations {
   readonly entries: ServerIncarnation[] = [];
 
   index(server: ServerId, incarnation: Incarnation): number {
     const { entries } = this;
     for (let i = 0; i < entries.length; i++) {
-      const life = entries[i] as ServerIncarnation;
-      if (life.incarnation === incarnation && life.server === server) return i;
+      const entry = entries[i] as ServerIncarnation;
+      if (entry.incarnation === incarnation && entry.server === server) return i;
     }
     entries.push({ server, incarnation });
     return entries.length - 1;
   }
 }
 
-function lifeRead(reader: ByteReader, lives: readonly ServerIncarnation[]): ServerIncarnation {
-  const life = lives[reader.varint()];
-  if (life === undefined) throw new MalformedError('A life that the frame does not list');
-  return life;
+function incarnationRead(reader: ByteReader, incarnations: readonly ServerIncarnation[]): ServerIncarnation {
+  const found = incarnations[reader.varint()];
+  if (found === undefined) throw new MalformedError('An incarnation that the frame does not list');
+  return found;
 }
 
 function flagRead(reader: ByteReader): boolean {

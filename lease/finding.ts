@@ -2,7 +2,7 @@ import type { Lease } from './lease.ts';
 
 /** What a majority's answers say about a cell. */
 export type Finding =
-  /** No holder on any clock. */
+  /** There is no lease, or it is over on every clock. */
   | { readonly kind: 'free' }
   /** The lease is over on this clock, but until `untilMs` perhaps not on its holder's. */
   | { readonly kind: 'grace'; readonly lease: Lease; readonly untilMs: number }

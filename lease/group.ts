@@ -5,7 +5,7 @@ import { majority } from '../base/quorum.ts';
 /** Voters fit the bits of a tally. */
 export const VOTERS_MAX = 30;
 
-/** The members of a cell that this server was only asked about. */
+/** Stands for unknown members: another server's request named the cell, and this server has no view of it. */
 export const NO_MEMBERS: readonly ServerId[] = [];
 
 /** The voters of a cell in one view. A majority needs both sets of a joint view: neighbouring views intersect. */
@@ -24,7 +24,7 @@ export interface KnownView {
   readonly joint?: readonly ServerId[];
 }
 
-/** A cell that this server was only asked about: its view is known, its members are not. */
+/** The view of a request for a cell whose members this server does not know. */
 function groupOfUnknownMembers(view: number): Group {
   return { view, voters: NO_MEMBERS, members: 0, joint: 0 };
 }
@@ -55,7 +55,7 @@ export function groupAll(group: Group): number {
  * Just enough voters for a majority: `self`, and present voters that follow it by name. The same order for all cells
  * lets requests share frames and spreads load. @returns their bits; all voters if too few are present
  */
-export function groupSome(group: Group, self: ServerId, isThere: (server: ServerId) => boolean): number {
+export function groupSome(group: Group, self: ServerId, isPresent: (server: ServerId) => boolean): number {
   const { voters } = group;
   if (group.joint !== 0) return groupAll(group);
   let bits = 0;
@@ -65,11 +65,11 @@ export function groupSome(group: Group, self: ServerId, isThere: (server: Server
     bits = 1 << own;
     missing--;
   }
-  const round = (server: ServerId): number => (server < self ? 1 : 0);
-  const inTurn = voters
-    .filter((server) => server !== self && isThere(server))
-    .sort((a, b) => round(a) - round(b) || (a < b ? -1 : 1));
-  for (const server of inTurn.slice(0, missing)) {
+  const wrapped = (server: ServerId): number => (server < self ? 1 : 0);
+  const inNameOrder = voters
+    .filter((server) => server !== self && isPresent(server))
+    .sort((a, b) => wrapped(a) - wrapped(b) || (a < b ? -1 : 1));
+  for (const server of inNameOrder.slice(0, missing)) {
     bits |= 1 << voters.indexOf(server);
     missing--;
   }
@@ -98,7 +98,7 @@ function sameIds(a: readonly ServerId[], b: readonly ServerId[]): boolean {
   return true;
 }
 
-interface Counted {
+interface CountedGroup {
   readonly group: Group;
   readonly key: string;
   rows: number;
@@ -116,7 +116,7 @@ const RECENT_MAX = 4;
 
 /** Numbered groups: a row holds four bytes, and cells with the same members share a group. */
 export class GroupTable {
-  readonly #groups: (Counted | null)[] = [];
+  readonly #groups: (CountedGroup | null)[] = [];
   readonly #byKey = new Map<string, number>();
   readonly #free: number[] = [];
   #recent: Recent[] = [];
@@ -137,7 +137,7 @@ export class GroupTable {
       this.#counted(recent.index).rows++;
       return recent.index;
     }
-    const index = this.#named(view, members, joint);
+    const index = this.#findOrAdd(view, members, joint);
     this.#counted(index).rows++;
     this.#recent = [{ view, members, joint, index }, ...this.#recent.slice(0, RECENT_MAX - 1)];
     return index;
@@ -154,13 +154,13 @@ export class GroupTable {
     this.#recent = this.#recent.filter((recent) => recent.index !== index);
   }
 
-  #counted(index: number): Counted {
+  #counted(index: number): CountedGroup {
     const counted = this.#groups[index];
     assert(counted !== undefined && counted !== null, 'A row names a group that the table knows');
     return counted;
   }
 
-  #named(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): number {
+  #findOrAdd(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): number {
     const key = `${view}/${members.join()}/${joint?.join() ?? ''}`;
     const known = this.#byKey.get(key);
     if (known !== undefined) return known;

@@ -19,15 +19,15 @@ export class HolderKnowledge {
   }
 
   view(nowMs: number): LeaseView {
-    const belief = this.#context.table.knownLease(this.#cursor.row);
-    if (belief === null) return { holder: null, own: false, remainingMs: 0 };
-    const { holder, untilMs } = belief;
+    const known = this.#context.table.knownLease(this.#cursor.row);
+    if (known === null) return { holder: null, own: false, remainingMs: 0 };
+    const { holder, untilMs } = known;
     if (this.#cursor.isOwn) {
       if (nowMs < untilMs) return { holder, own: true, remainingMs: untilMs - nowMs };
     } else if (nowMs <= untilMs) {
-      // This server waits for its own earlier life's lease, but redirects no client to it.
-      const alive = holder === this.#context.parameters.self ? null : holder;
-      return { holder: alive, own: false, remainingMs: untilMs - nowMs };
+      // A lease of this server's earlier incarnation runs out unused: redirect no client to it.
+      const redirectTo = holder === this.#context.parameters.self ? null : holder;
+      return { holder: redirectTo, own: false, remainingMs: untilMs - nowMs };
     }
     return { holder: null, own: false, remainingMs: 0 };
   }
@@ -40,7 +40,7 @@ export class HolderKnowledge {
     else this.learn(rules.received(lease, nowMs), nowMs, out);
   }
 
-  /** Takes in another server's lease; its end is on the local clock. */
+  /** Notes another server's decided lease, which ends on the local clock; postpones an own attempt until after it. */
   learn(lease: Lease, nowMs: number, out: LeaseAction[]): void {
     const { bidder, table } = this.#context;
     if (lease.claim !== null || lease.released || nowMs > lease.untilMs) return;

@@ -27,13 +27,13 @@ import type { LeaseRules } from './rules.ts';
 import { ServerBidder } from './server-bidder.ts';
 import { TimingWheel } from './timing-wheel.ts';
 
-/** After a slow answer all voters are asked at once for this many leases. */
+/** After a slow answer all voters are asked at once, for this many lease lengths. */
 const SLOW_LEASES = 2;
 
 type FrameEvent = Extract<LeaseEvent, { kind: 'frame' }>;
 type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
-/** All lease cells of an incarnation. A cell is created when opened or asked about, and removed after being idle. */
+/** All lease cells of one process. A cell is created when opened or named by a message, and removed when idle. */
 export class LeaseHost {
   readonly #parameters: LeaseParameters;
   readonly #context: CellContext;
@@ -123,7 +123,7 @@ export class LeaseHost {
         this.#onFrame(event, nowMs, out);
         break;
       case 'clock-fault':
-        this.#fault('reported', out);
+        this.#stopForClockFault('reported', out);
         break;
       case 'tick':
         this.#onTick(nowMs, out);
@@ -145,7 +145,7 @@ export class LeaseHost {
     return this.#cells.find(cell)?.view(nowMs) ?? { holder: null, own: false, remainingMs: 0 };
   }
 
-  /** A client's lease as this member of the cell knows it. A hint: a majority may have a newer one. */
+  /** A client's lease as this member has it, until its grace ends. A hint: a majority may have a newer one. */
   claim(cell: CellId, nowMs: number): ClaimedLease | null {
     const lease = this.#cells.find(cell)?.accepted() ?? null;
     if (lease === null || lease.claim === null || lease.released) return null;
@@ -158,10 +158,12 @@ export class LeaseHost {
     return Math.max(0, this.#context.rules.recovery.untilMs - nowMs);
   }
 
+  /** When the driver must send the next `tick` event; null if no cell waits for anything. */
   nextWakeMs(): number | null {
     return this.#clockFault ? null : this.#cells.firstDueMs();
   }
 
+  /** The header of a frame that is sent to a peer now. */
   envelope(to: ServerId, nowMs: number): LeaseEnvelope {
     return {
       incarnation: this.#parameters.incarnation,
@@ -198,7 +200,7 @@ export class LeaseHost {
     const verdict = this.#monitor.observe(from, envelope, nowMs);
     if (this.#context.rules.comparesClocks) {
       if (this.#monitor.isOutlier(nowMs)) {
-        this.#fault('most peers disagree', out);
+        this.#stopForClockFault('most peers disagree', out);
         return;
       }
       if (verdict !== 'accept') {
@@ -218,14 +220,15 @@ export class LeaseHost {
 
   #onMessage(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     const { kind } = message;
-    const asks = kind === 'read' || kind === 'query' || kind === 'write' || kind === 'learn';
-    // An answer for a missing cell is too late.
-    const cell = asks ? this.#cells.at(message.cell, nowMs) : this.#cells.find(message.cell);
+    const createsCell = kind === 'read' || kind === 'query' || kind === 'write' || kind === 'learn';
+    // An answer or a RELEASE for a cell that was removed is too late.
+    const cell = createsCell ? this.#cells.at(message.cell, nowMs) : this.#cells.find(message.cell);
     if (cell === null) return;
     cell.message(from, message, nowMs, out);
     this.#cells.settle(cell, nowMs);
   }
 
+  /** The voters of clients' leases changed: ends all attempts and orders, whose votes are of the previous view. */
   #onVoters(view: number, nowMs: number, out: LeaseAction[]): void {
     assert(this.#view !== null && view > this.#view, 'Views of voters are numbered in their order');
     this.#view = view;
@@ -236,7 +239,7 @@ export class LeaseHost {
 
   /** Votes are given and counted by one view only: the one on this server's disk. */
   #isOfOtherView({ kind, view }: LeaseMessage): boolean {
-    // Its `view` is the newer one, which ends the attempt that it answers.
+    // In a `wrong-view` message `view` is the peer's newer one. The message ends the attempt that it answers.
     return this.#view !== null && kind !== 'wrong-view' && view !== this.#view;
   }
 
@@ -263,7 +266,7 @@ export class LeaseHost {
     this.#cells.settle(cell, nowMs);
   }
 
-  /** During the recovery wait: neither acks nor nacks; only a decided lease is of use. */
+  /** Takes in a message during the recovery wait: answers nothing, and notes the holder of a decided lease only. */
   #onHint(message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     if (message.kind !== 'learn') return;
     const cell = this.#cells.at(message.cell, nowMs);
@@ -271,6 +274,7 @@ export class LeaseHost {
     this.#cells.settle(cell, nowMs);
   }
 
+  /** Handles each cell that is due: removes an idle one, else repeats, starts or aborts what is due. */
   #onTick(nowMs: number, out: LeaseAction[]): void {
     for (let cell = this.#cells.takeDue(nowMs); cell !== null; cell = this.#cells.takeDue(nowMs)) {
       if (cell.isIdle) {
@@ -283,6 +287,7 @@ export class LeaseHost {
     }
   }
 
+  /** Starts attempts that wait for `AttemptLimit`, while it allows more. */
   #startQueued(nowMs: number, out: LeaseAction[]): void {
     const { flow } = this.#context;
     for (let row = flow.next(); row !== null; row = flow.next()) {
@@ -292,7 +297,7 @@ export class LeaseHost {
     }
   }
 
-  #fault(detail: string, out: LeaseAction[]): void {
+  #stopForClockFault(detail: string, out: LeaseAction[]): void {
     this.#clockFault = true;
     this.#trace(out, 'clock-fault', detail);
     for (const cell of this.#cells) cell.fault(out);

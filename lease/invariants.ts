@@ -55,14 +55,17 @@ function assertCellState(state: CellState, nowMs: number, parameters: LeaseParam
     );
   }
   if (own !== null) {
-    assert(own.holder === self && own.incarnation === incarnation, 'The own lease names this life');
+    assert(own.holder === self && own.incarnation === incarnation, 'The own lease names this incarnation');
     assert(own.untilMs <= nowMs + leaseMs, 'The own lease is counted from the past');
   }
   if (known !== null) {
-    assert(known.holder !== self || known.incarnation !== incarnation, 'The known lease is a stranger’s');
+    assert(
+      known.holder !== self || known.incarnation !== incarnation,
+      'The known lease is another incarnation’s',
+    );
   }
   if (attempt !== null) {
-    assert(attempt.startedMs <= nowMs, 'An attempt has begun before it is looked at');
+    assert(attempt.startedMs <= nowMs, 'An attempt started in the past');
     const { server } = attempt.ballot;
     assert(server === self && attempt.ballot.incarnation === incarnation, 'An attempt has an own ballot');
   }

@@ -1,6 +1,7 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import type { Ballot } from './ballot.ts';
 
+/** A client as the holder of a lease. */
 export interface Claim {
   /** The holder's secret: a random number below 2^53 drawn by the client. */
   readonly session: number;

@@ -28,11 +28,11 @@ export interface LeaseConfig extends LeaseTiming {
   readonly algorithm?: LeaseAlgorithm;
   /** Ask only a majority while peers answer; saves two fifths of the messages. True if absent; Flease only. */
   readonly thrifty?: boolean;
-  /** The longest recovery wait of an earlier life with other timing, in milliseconds. This wait is no shorter. */
+  /** The recovery wait that earlier timing would need, in milliseconds. This server's wait is no shorter. */
   readonly formerSilenceMs?: number;
   /**
-   * The latest lease clock reading at which an earlier life may have voted or drawn a ballot; set if ballots must
-   * rise over restarts. The wait counts from the later of it and the start.
+   * The latest lease clock reading at which an earlier incarnation may have voted or drawn a ballot; set if ballots
+   * must rise over restarts. The recovery wait counts from the later of it and the start.
    */
   readonly formerClockMs?: number;
   /** Largest random delay of competitors, in milliseconds. Default: a twentieth of a lease, at most 100. */
@@ -76,7 +76,7 @@ export interface LeaseParameters {
 
 export function leaseParameters(config: LeaseConfig): LeaseParameters {
   const { leaseMs, clockSkewMaxMs } = config;
-  assert(clockSkewMaxMs > 0, 'Clocks differ');
+  assert(clockSkewMaxMs > 0, 'The clock skew is positive');
   assert(leaseMs >= 10 * clockSkewMaxMs, 'A lease outlasts the clock skew ten times');
   const attemptMaxMs = leaseMs / 6;
   return {
@@ -85,6 +85,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     algorithm: config.algorithm ?? 'flease',
     leaseMs,
     clockSkewMaxMs,
+    // [Flease]: t_max − ε.
     intervalMs: leaseMs - clockSkewMaxMs,
     recoveryMs: Math.max(leaseSilenceMs(config), config.formerSilenceMs ?? 0),
     formerClockMs: config.formerClockMs ?? -Infinity,

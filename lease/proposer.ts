@@ -47,25 +47,26 @@ export class Proposer {
     this.#knowledge = knowledge;
   }
 
-  /** Starts attempts while one is due: a single voter decides at once, and the next order may start. */
+  /** Starts an attempt if one is due. Repeats: a single voter decides at once, and the next order may start. */
   attemptIfDue(nowMs: number, out: LeaseAction[]): void {
     for (;;) {
       const work = this.#cursor.work;
       if (work === null || work.attempt !== null || nowMs < work.attemptAtMs) return;
       if (work.asks.length === 0 && !this.#cursor.isOpen) return;
-      if (!this.#attemptBegin(work, nowMs, out)) return;
+      if (!this.#startAttempt(work, nowMs, out)) return;
     }
   }
 
-  #attemptBegin(work: CellWork, nowMs: number, out: LeaseAction[]): boolean {
+  /** Asks voters for the first order, else for this server. @returns false if postponed to a new `attemptAtMs` */
+  #startAttempt(work: CellWork, nowMs: number, out: LeaseAction[]): boolean {
     const { parameters, ballots, rules, bidder, acceptor, flow } = this.#context;
     if (nowMs < rules.recovery.untilMs) {
       work.attemptAtMs = rules.recovery.untilMs + this.#timing.jitterMs() + work.handicapMs;
       return false;
     }
-    const asking = work.asks[0];
+    const client = work.asks[0];
     const held = this.#cursor.isOwn;
-    if (asking === undefined && !held) {
+    if (client === undefined && !held) {
       // A READ would only disturb the renewals of the known holder.
       const knownMs = this.#context.table.knownUntilMs(this.#cursor.row);
       if (nowMs <= knownMs) {
@@ -73,25 +74,25 @@ export class Proposer {
         return false;
       }
     }
-    if (flow.isFull && asking === undefined && !held) {
+    if (flow.isFull && client === undefined && !held) {
       flow.wait(this.#cursor.row);
       work.attemptAtMs = nowMs + parameters.repeatMs;
       return false;
     }
     flow.begin();
     // Each order has its own members: two names that share a cell may have different ones.
-    if (asking !== undefined) acceptor.regroup(this.#cursor.row, asking.view, asking.members, asking.joint);
+    if (client !== undefined) acceptor.regroup(this.#cursor.row, client.view, client.members, client.joint);
     const register = this.#context.table.register(this.#cursor.row);
-    const attempting = asking ?? bidder;
-    const query = attempting.queriesFirst(register.lease, nowMs);
+    const attemptBidder = client ?? bidder;
+    const query = attemptBidder.queriesFirst(register.lease, nowMs);
     const attempt = attemptStart(
-      attempting,
+      attemptBidder,
       ballots.next(nowMs, registerBallotMax(register)),
       query,
       nowMs,
       parameters,
     );
-    this.#ask(work, attempt, this.#first(nowMs), nowMs, out);
+    this.#ask(work, attempt, this.#votersAskedFirst(nowMs), nowMs, out);
     return true;
   }
 
@@ -100,7 +101,7 @@ export class Proposer {
     const { self } = this.#context.parameters;
     const { voters, view } = this.#cursor.group;
     work.attempt = { ...attempt, asked: attempt.asked | bits };
-    const message = this.#request(attempt, view);
+    const message = this.#requestMessage(attempt, view);
     let asksSelf = false;
     for (let index = 0; index < voters.length; index++) {
       if ((bits & (1 << index)) === 0) continue;
@@ -112,19 +113,19 @@ export class Proposer {
     this.receive(self, this.#context.acceptor.accept(this.#cursor.row, message, nowMs, out), nowMs, out);
   }
 
-  /** The voters to ask first: all, or just a majority. Both are safe. */
-  #first(nowMs: number): number {
+  /** Bits of the voters to ask first: all, or just a majority. Both are safe. `repeat` asks the others. */
+  #votersAskedFirst(nowMs: number): number {
     const { parameters, monitor, flow } = this.#context;
     const group = this.#cursor.group;
     if (!parameters.thrifty || flow.isSlow(nowMs)) return groupAll(group);
-    // The last holder may be failing, so it must not be one of few that are asked.
+    // The last holder may have failed. If only a majority with it were asked, the attempt would wait for its answer.
     const { lease } = this.#context.table.register(this.#cursor.row);
     if (lease !== null && lease.holder !== parameters.self && lease.claim === null) return groupAll(group);
     const sinceMs = nowMs - parameters.presentMs;
     return groupSome(group, parameters.self, (peer) => monitor.heardMs(peer) >= sinceMs);
   }
 
-  #request(attempt: Attempt, view: number): ReadMessage | QueryMessage | WriteMessage {
+  #requestMessage(attempt: Attempt, view: number): ReadMessage | QueryMessage | WriteMessage {
     const { ballot } = attempt;
     if (attempt.phase === 'reading') {
       return { kind: attempt.query ? 'query' : 'read', cell: this.#cursor.id, view, ballot };
@@ -193,7 +194,7 @@ export class Proposer {
     if (tallyWon(tally, group)) this.#propose(work, merged, nowMs, out);
   }
 
-  /** A majority promised. One clock reading serves every decision here. */
+  /** A majority promised: the bidder writes a lease, waits, or is done, by one clock reading. */
   #propose(work: CellWork, attempt: ReadingAttempt, nowMs: number, out: LeaseAction[]): void {
     const { parameters, rules, flow } = this.#context;
     assert(nowMs >= attempt.startedMs, 'Answers come after questions');
@@ -214,7 +215,7 @@ export class Proposer {
     }
     this.#cursor.endAttempt(work);
     if (bid.kind === 'done') {
-      this.#answer(work, nowMs, out);
+      this.#answerFirstOrder(work, nowMs, out);
       return;
     }
     if (finding.kind === 'grace') this.#cursor.trace(out, 'waited-out-grace', leaseText(attempt.lease));
@@ -243,6 +244,7 @@ export class Proposer {
     const { voters, view } = this.#cursor.group;
     this.#cursor.endAttempt(work);
     work.backoffMs = 0;
+    // Null if the lease is over in PaxosLease. Members must still learn that a claim ended.
     const sent = rules.outgoing(lease, nowMs) ?? (lease.claim === null ? null : { ...lease, untilMs: 0 });
     if (sent !== null) {
       const message = { kind: 'learn', cell: this.#cursor.id, view, ballot, lease: sent } as const;
@@ -251,9 +253,9 @@ export class Proposer {
     if (lease.claim !== null) {
       if (voters.includes(self)) out.push({ kind: 'claimed', cell: this.#cursor.id });
       // Decided too late: the client needs a running lease, or a refusal.
-      const over = attempt.reason !== 'help' && !lease.released && nowMs >= lease.untilMs;
-      if (over) this.abort(work, nowMs);
-      else this.#answer(work, nowMs, out);
+      const isTooLate = attempt.reason !== 'help' && !lease.released && nowMs >= lease.untilMs;
+      if (isTooLate) this.abort(work, nowMs);
+      else this.#answerFirstOrder(work, nowMs, out);
     } else if (lease.holder !== self || lease.incarnation !== incarnation) {
       this.#cursor.trace(out, 'helped', leaseText(lease));
       work.attemptAtMs = this.#timing.afterEndMs(lease.untilMs, nowMs);
@@ -306,7 +308,7 @@ export class Proposer {
     return tallyLost(tally, this.#cursor.group, (voter) => this.#context.monitor.isAway(voter));
   }
 
-  /** Members changed and this server does not know it yet; the cell will be opened again with the new view. */
+  /** Aborts: members changed, and this server does not know it yet. An event brings the new view. */
   #onWrongView(message: WrongViewMessage, nowMs: number, out: LeaseAction[]): void {
     const work = this.#cursor.work;
     const attempt = work?.attempt;
@@ -321,9 +323,9 @@ export class Proposer {
     work.attemptAtMs = nowMs + this.#timing.nextBackoffMs(work);
   }
 
-  #answer(work: CellWork, nowMs: number, out: LeaseAction[]): void {
+  #answerFirstOrder(work: CellWork, nowMs: number, out: LeaseAction[]): void {
     const first = work.asks.shift();
-    assert(first !== undefined, 'A claim is asked for');
+    assert(first !== undefined, 'An order waits');
     out.push(answeredAction(first.ask, first.outcome));
     work.backoffMs = 0;
     work.attemptAtMs = work.asks.length === 0 ? Infinity : nowMs;

@@ -12,7 +12,7 @@ import type { LeaseParameters } from './parameters.ts';
  * W − 2ε their interval is larger than that of x + ε: larger than all forgotten ones. The papers wait t_max or t_max
  * + ε, which is too short if clocks are slewed during the wait.
  *
- * If the clock was set back before the start, x is the earlier life's last reading, which the caller remembers
+ * If the clock was set back before the start, x is the previous incarnation's last reading, which the caller remembers
  * (`formerClockMs`): the wait is longer, and ballots still rise.
  */
 export interface Recovery {

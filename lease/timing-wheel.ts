@@ -138,8 +138,8 @@ export class TimingWheel {
     const occupied = this.#occupied;
     let word = first >>> 5;
     let bits = (occupied[word] as number) & (-1 << (first & 31));
-    for (let looked = 0; bits === 0; looked++) {
-      assert(looked <= occupied.length, 'A wheel with rows has an occupied bucket');
+    for (let checked = 0; bits === 0; checked++) {
+      assert(checked <= occupied.length, 'A wheel with rows has an occupied bucket');
       word = (word + 1) % occupied.length;
       bits = occupied[word] as number;
     }

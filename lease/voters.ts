@@ -1,7 +1,7 @@
 import { isServerId, type ServerId } from '../base/ids.ts';
 import { CLOCK_DRIFT_MAX, type LeaseTiming } from './parameters.ts';
 
-/** Two sets of voters, while they change, fit a tally. */
+/** Most voters per cell: two such sets, while they change, fit a tally. */
 const PER_CELL_MAX = 7;
 
 /** The servers from which each cell's voters are chosen. */
@@ -94,7 +94,7 @@ export class VotersChange {
   #number = 0;
   readonly #clocks = new Map<ServerId, number>();
   /** When it became certain that the previous view decides nothing more. */
-  #fencedMs: number | null = null;
+  #previousEndedMs: number | null = null;
 
   constructor(timing: LeaseTiming) {
     this.#timing = timing;
@@ -106,7 +106,7 @@ export class VotersChange {
    * @param isSilent whether it was in its recovery wait or had a clock fault
    */
   confirmed(server: ServerId, view: VotersView, clockMs: number, isSilent: boolean): void {
-    this.#begin(view);
+    this.#restartIfNewView(view);
     if (isSilent) return;
     this.#clocks.set(server, Math.max(clockMs, this.#clocks.get(server) ?? -Infinity));
   }
@@ -118,7 +118,7 @@ export class VotersChange {
    * @returns the view to agree on now, or null
    */
   next(view: VotersView, wanted: VoterSet | null, nowMs: number): VotersView | null {
-    this.#begin(view);
+    this.#restartIfNewView(view);
     const { number, members, joint, clockMs } = view;
     if (joint === undefined) {
       if (wanted === null || wanted.servers.length === 0 || votersEqual(wanted, members)) return null;
@@ -127,16 +127,16 @@ export class VotersChange {
     const has = (server: ServerId): boolean => this.#clocks.has(server);
     // The joint voters are needed for a majority, and their registers must contain the running leases.
     if (!votersMajorities(members, has) || !votersMajorities(joint, has)) return null;
-    this.#fencedMs ??= nowMs;
-    if (nowMs - this.#fencedMs < votersJointMs(this.#timing)) return null;
+    this.#previousEndedMs ??= nowMs;
+    if (nowMs - this.#previousEndedMs < votersJointMs(this.#timing)) return null;
     return { number: number + 1, members: joint, clockMs: Math.max(clockMs, ...this.#clocks.values()) };
   }
 
-  #begin({ number }: VotersView): void {
+  #restartIfNewView({ number }: VotersView): void {
     if (number === this.#number) return;
     this.#number = number;
     this.#clocks.clear();
-    this.#fencedMs = null;
+    this.#previousEndedMs = null;
   }
 }
 

@@ -4,13 +4,14 @@ import type { Ballot } from './ballot.ts';
 import type { ClientBidder } from './client-bidder.ts';
 import type { LeaseParameters } from './parameters.ts';
 
+/** RELEASE(uid) is sent `left` more times, next at `atMs`. */
 export interface Releasing {
   readonly uid: Ballot;
   readonly atMs: number;
   readonly left: number;
 }
 
-/** What is under way at one cell. An idle cell has no `Work`; its row has the time of the next attempt. */
+/** What is under way at one cell. An idle cell has no `CellWork`; its row has the time of the next attempt. */
 export interface CellWork {
   attempt: Attempt | null;
   /** No attempt starts before this time. */
