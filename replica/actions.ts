@@ -19,16 +19,16 @@ export type ReplicaEvent =
   /** This process created the subject, known only here: with the lease it is primary. Sent once, while it is empty. */
   | { readonly kind: 'made' }
   /**
-   * This process ended its own epoch at `place` in good order (`Replica.resumable`), or created the file with
-   * contents in it and the catalog has its name. All operations up to `place` are committed, none follows, and the
-   * process may resume the epoch. Sent once per end.
+   * This process ended its own epoch in good order (`Replica.resumable`), or created the file with contents in it and
+   * the catalog has its name. All operations up to this position are committed, none follows, and the process may
+   * resume the epoch. Sent once per end.
    */
   | { readonly kind: 'ended'; readonly place: Position }
   /** After the first message of a peer's new incarnation, none of an earlier one is delivered. */
   | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
   /** The transport reached `peer` again: what may be lost is sent again. */
   | { readonly kind: 'connected'; readonly peer: ServerId }
-  /** A read arrived while the gate is closed: prepare what opens it. */
+  /** `readGate` refused a read or made it wait: request the guard of a majority, or a read lease, for the next try. */
   | { readonly kind: 'read-wanted' }
   /**
    * Moves the replicas to these servers. Answer: `members-changed`, `refused` (`not-primary`, or `busy` with another

@@ -11,19 +11,19 @@ import { viewHasMajority } from './view.ts';
  * because the agreeing replicas already have the state. Decision 0055, docs/replication.md.
  */
 
-/** @returns the replica's position if it counts for an agreement: it has an epoch, and its store lost nothing */
+/** @returns the replica's position; null if it has no epoch or an unreliable store, so that no quorum read counts it */
 export function positionForQuorumRead({ installed, seq }: ReplicaRecord, trust: Trust): Position | null {
   return trust === 'intact' && installed.counter > 0 ? { epoch: installed, seq } : null;
 }
 
-/** Whether a replica agrees: asked after the read began, it has the same position and the same view. */
-export function agrees(record: ReplicaRecord, trust: Trust, place: Position, viewNumber: number): boolean {
+/** Whether another replica, asked after the read began, has the same position and the same settled view. */
+export function agrees(record: ReplicaRecord, trust: Trust, position: Position, viewNumber: number): boolean {
   const own = positionForQuorumRead(record, trust);
-  const isSame = own !== null && epochEqual(own.epoch, place.epoch) && own.seq === place.seq;
+  const isSame = own !== null && epochEqual(own.epoch, position.epoch) && own.seq === position.seq;
   return isSame && record.view.number === viewNumber && record.view.joint === undefined;
 }
 
-/** Whether the agreeing servers, the reader included, are enough. */
+/** Whether the servers that agree, with the one that reads, are a majority of a view that is not changing. */
 export function hasQuorum(view: View, agreeing: ReadonlySet<ServerId>): boolean {
   return view.joint === undefined && viewHasMajority(view, (server) => agreeing.has(server));
 }

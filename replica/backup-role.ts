@@ -7,7 +7,7 @@ import { mayBeResumed } from './resumption.ts';
 import { type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
 import { WriteOrder } from './write-order.ts';
 
-/** Promises of replicas that lost power suffice only after this many heartbeats without better ones. */
+/** A reset waits this many heartbeats for intact replicas; then promises of replicas that lost power suffice. */
 const PATIENT_HEARTBEATS = 2;
 
 /** An epoch that this process ended with nothing under way. `isEverywhere`: all replicas had all of it. */
@@ -18,7 +18,7 @@ export interface EndedEpoch {
 
 export class BackupRole extends ReplicaRole {
   readonly kind = 'backup';
-  /** The replica may have a newer position or epoch by now. */
+  /** Outdated once the replica has a newer position or epoch, which `resumable` checks. */
   #ended: EndedEpoch | null;
 
   constructor(parts: ReplicaParts, roles: Transitions, ended: EndedEpoch | null) {
@@ -35,7 +35,7 @@ export class BackupRole extends ReplicaRole {
     return candidacy.votes && mayBeResumed(place, standing) ? place : null;
   }
 
-  /** All up to `place` is committed, as the process that ended the epoch or named the subject knows. */
+  /** Remembers that this process may resume the epoch at `place`: all up to there is committed (event `ended`). */
   override ended(place: Position): void {
     const { standing, backup } = this.parts;
     if (!mayBeResumed(place, standing)) return;
@@ -56,7 +56,7 @@ export class BackupRole extends ReplicaRole {
     this.roles.become(new Resumed(this.parts, this.roles, order));
   }
 
-  /** This replica is out by a view that other servers may not know: they must get the lease. */
+  /** Releases the lease if this replica is no voter of its view, which other servers may not know. */
   override leaseExtended(): void {
     const { candidacy } = this.parts;
     if (!candidacy.isStopped && !candidacy.votes) this.roles.stop();

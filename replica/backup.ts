@@ -15,34 +15,34 @@ import { type View, viewsConflict } from './view.ts';
 
 type Write = Extract<PrimaryMessage, { readonly kind: 'write' }>;
 
-/** Operations of a first epoch kept while its beginning is stored; later ones are requested again. */
-const EARLY_MAX = 64;
+/** Most operations of a first epoch kept while `begin` is stored; later ones are requested again. */
+const EARLY_WRITES_MAX = 64;
 
 /** The backup's half of reset and write. Candidates run it too; answers go to *other* servers only. */
 export class Backup {
   readonly #self: ServerId;
   readonly #out: Outbox;
-  readonly #standing: ReplicaState;
+  readonly #state: ReplicaState;
   readonly #localFlush: LocalFlush;
   readonly #guard: Guard;
   readonly #incarnation: Incarnation;
   readonly #readLease: ReadLease;
-  #owesPromise = false;
+  #mustAnswerPrepare = false;
   /** Operations that arrived right after `begin`. */
-  #early: Write[] = [];
+  #earlyWrites: Write[] = [];
   /** First operation of the last `resend` request, so that one lost message is requested once. */
-  #askedSeq = 0;
-  #heardCommittedSeq = 0;
+  #requestedSeq = 0;
+  #reportedCommittedSeq = 0;
   /** When the primary last reported no commit that is missing here. */
   currentAtMs = -Infinity;
   #committedSeq = 0;
   /** The state being stored is another replica's, of another epoch than the known commit point. */
-  #replaces = false;
+  #replacesEpoch = false;
 
   constructor(
     { self, incarnation }: Pick<ReplicaConfig, 'self' | 'incarnation'>,
     out: Outbox,
-    standing: ReplicaState,
+    state: ReplicaState,
     localFlush: LocalFlush,
     guard: Guard,
     readLease: ReadLease,
@@ -52,7 +52,7 @@ export class Backup {
     this.#guard = guard;
     this.#readLease = readLease;
     this.#out = out;
-    this.#standing = standing;
+    this.#state = state;
     this.#localFlush = localFlush;
   }
 
@@ -63,11 +63,14 @@ export class Backup {
   /** @param message of the promised epoch: smaller ones were refused, a larger one raised the promise */
   message(message: PrimaryMessage, nowMs: number): void {
     const { epoch } = message;
-    assert(epochEqual(epoch, this.#standing.promised), 'Only the promised epoch is listened to');
-    assert(epoch.server !== this.#self, 'Nobody else speaks for this server');
+    assert(
+      epochEqual(epoch, this.#state.promised),
+      'Messages of other epochs than the promised one are refused',
+    );
+    assert(epoch.server !== this.#self, 'Messages of an own epoch come from no other server');
     switch (message.kind) {
       case 'prepare':
-        this.#owesPromise = true;
+        this.#mustAnswerPrepare = true;
         return;
       case 'install':
         this.#onInstall(epoch, message.base, message.to, message.urgent);
@@ -83,10 +86,10 @@ export class Backup {
         this.#onHeartbeat(message, nowMs);
         return;
       case 'flush':
-        if (epochEqual(epoch, this.#standing.installed)) this.#onFlush(epoch, message.seq);
+        if (epochEqual(epoch, this.#state.installed)) this.#onFlush(epoch, message.seq);
         return;
       case 'commit':
-        if (epochEqual(epoch, this.#standing.installed)) this.#hearCommitted(message.committedSeq);
+        if (epochEqual(epoch, this.#state.installed)) this.#noteCommitted(message.committedSeq);
         return;
       case 'read-grant':
         this.#onReadGrant(message);
@@ -96,22 +99,23 @@ export class Backup {
 
   /** A larger epoch was promised: drops what waited for the older one. */
   onNewPromise(): void {
-    this.#owesPromise = false;
+    this.#mustAnswerPrepare = false;
     this.#readLease.drop();
-    this.#early = [];
+    this.#earlyWrites = [];
   }
 
+  /** Sends the promise once it is stored, starts a waiting install once the disk is at rest, and local flushes. */
   advance(): void {
-    const { promised } = this.#standing;
-    if (this.#owesPromise && this.#standing.settled) {
-      this.#owesPromise = false;
-      this.#out.trace('promised', `${epochFormat(promised)} from ${positionFormat(this.#standing.position)}`);
+    const { promised } = this.#state;
+    if (this.#mustAnswerPrepare && this.#state.settled) {
+      this.#mustAnswerPrepare = false;
+      this.#out.trace('promised', `${epochFormat(promised)} from ${positionFormat(this.#state.position)}`);
       this.#out.send(promised.server, {
         kind: 'promise',
         epoch: promised,
-        position: this.#standing.position,
-        view: this.#standing.view,
-        trust: this.#standing.trust,
+        position: this.#state.position,
+        view: this.#state.view,
+        trust: this.#state.trust,
       });
     }
     this.#beginInstall();
@@ -119,31 +123,31 @@ export class Backup {
   }
 
   #onInstall(epoch: Epoch, base: Position, to: Incarnation, urgent: boolean): void {
-    const standing = this.#standing;
-    if (standing.install !== null) return;
-    const trusted = standing.trust === 'intact';
-    // A message from before the primary knew of the loss says nothing about what this replica had by then.
-    const meant = trusted || to === this.#incarnation;
-    if (this.#has(epoch, base) && (trusted || !meant)) {
-      this.#out.send(epoch.server, { kind: 'installed', epoch, seq: standing.seq });
+    const state = this.#state;
+    if (state.install !== null) return;
+    const trusted = state.trust === 'intact';
+    // The primary sent a message for another incarnation before it knew that this store may have lost operations.
+    const isForThisProcess = trusted || to === this.#incarnation;
+    if (this.#has(epoch, base) && (trusted || !isForThisProcess)) {
+      this.#out.send(epoch.server, { kind: 'installed', epoch, seq: state.seq });
       return;
     }
-    if (!meant) {
-      // The primary does not know this incarnation; a promise tells it.
-      this.#owesPromise = true;
+    if (!isForThisProcess) {
+      // The primary does not know this incarnation yet; a promise reports it.
+      this.#mustAnswerPrepare = true;
       return;
     }
     // A primary that applies last is behind what this replica acknowledged, but not for long.
-    if (epochEqual(epoch, standing.installed) && base.seq < standing.seq) return;
+    if (epochEqual(epoch, state.installed) && base.seq < state.seq) return;
     this.startInstall(epoch, base, epoch.server, urgent);
   }
 
   /** Starts to take over `base` for the promised epoch, from `from` unless it is already here. */
   startInstall(epoch: Epoch, base: Position, from: ServerId, urgent: boolean): void {
-    const standing = this.#standing;
-    assert(epochEqual(epoch, standing.promised), 'Only the promised epoch is installed');
-    const { view } = standing;
-    standing.install = {
+    const state = this.#state;
+    assert(epochEqual(epoch, state.promised), 'Only the promised epoch is installed');
+    const { view } = state;
+    state.install = {
       epoch,
       base,
       from,
@@ -156,29 +160,29 @@ export class Backup {
   }
 
   #has(epoch: Epoch, base: Position): boolean {
-    return epochEqual(this.#standing.installed, epoch) && this.#standing.seq >= base.seq;
+    return epochEqual(this.#state.installed, epoch) && this.#state.seq >= base.seq;
   }
 
-  /** Only with the disk at rest is the position final, comparable with the base, and the contents fixed for a fetch. */
+  /** Starts the waiting install. Not before the disk is at rest: then position and contents do not change. */
   #beginInstall(): void {
-    const standing = this.#standing;
-    const { install } = standing;
-    if (install === null || install.stage !== 'waiting' || !standing.settled) return;
+    const state = this.#state;
+    const { install } = state;
+    if (install === null || install.stage !== 'waiting' || !state.settled) return;
     const { epoch, base } = install;
-    const { seq, view, sessions } = standing;
-    if (this.#has(epoch, base) && standing.trust === 'intact') {
+    const { seq, view, sessions } = state;
+    if (this.#has(epoch, base) && state.trust === 'intact') {
       // Operations under way filled the gap.
-      standing.install = null;
+      state.install = null;
       this.#out.send(epoch.server, { kind: 'installed', epoch, seq });
-    } else if (this.#has(epoch, base) && standing.trust !== 'damaged') {
+    } else if (this.#has(epoch, base) && state.trust !== 'damaged') {
       // After a power loss it has all that the primary had when it learned of the loss.
       this.#out.trace('trusted-again', `${epochFormat(epoch)} at ${seq}`);
-      standing.storeInstall(install, { seq, view, sessions }, false);
-    } else if (positionCompare(standing.position, base) === 0 && !this.#isRepairedBy(install.from)) {
+      state.storeInstall(install, { seq, view, sessions }, false);
+    } else if (positionCompare(state.position, base) === 0 && !this.#isRepairedBy(install.from)) {
       // Stamping: the contents stay, but now belong to the new epoch. Otherwise the tail of an older epoch could
       // later win over a newer base that looks shorter.
       this.#out.trace('stamped', `${epochFormat(epoch)} over ${positionFormat(base)}`);
-      standing.storeInstall(install, { seq: base.seq, view, sessions }, false);
+      state.storeInstall(install, { seq: base.seq, view, sessions }, false);
     } else {
       install.stage = 'fetching';
       this.#out.push({ kind: 'fetch-state', epoch, from: install.from, urgent: install.urgent });
@@ -187,123 +191,127 @@ export class Backup {
 
   /** Another replica's state replaces unreadable contents. Without one, reads repair them. */
   #isRepairedBy(from: ServerId): boolean {
-    return this.#standing.trust === 'damaged' && from !== this.#self;
+    return this.#state.trust === 'damaged' && from !== this.#self;
   }
 
   /**
    * The driver has the state of `install.from` beside the local contents. From a primary it may be any state of its
    * epoch, base or later. From the holder of a base it must be the promised one: if it moved, the holder followed
    * another candidate, and this epoch is over.
-   * @returns false if the fetch was in vain
+   * @returns false if the state cannot be used
    */
   stateFetched(epoch: Epoch, position: Position, view: View, encodedSessions: Uint8Array): boolean {
-    const standing = this.#standing;
-    const { install } = standing;
+    const state = this.#state;
+    const { install } = state;
     if (install === null || install.stage !== 'fetching' || !epochEqual(install.epoch, epoch)) return true;
     const sessions = sessionsDecoded(encodedSessions);
     const own = epoch.server === this.#self;
-    const stands = own
+    const isExpected = own
       ? positionCompare(position, install.base) === 0
       : epochEqual(position.epoch, epoch) && position.seq >= install.base.seq;
-    const fits = stands && !viewsConflict(view, standing.view);
+    const fits = isExpected && !viewsConflict(view, state.view);
     if (sessions === null || !fits) {
-      standing.install = null;
+      state.install = null;
       this.#out.trace('fetch-failed', `${positionFormat(position)} for ${positionFormat(install.base)}`);
       return false;
     }
-    const within = epochEqual(standing.installed, epoch);
-    this.#replaces = !within;
+    const within = epochEqual(state.installed, epoch);
+    this.#replacesEpoch = !within;
     this.#out.trace(within ? 'caught-up' : 'replaced', `${epochFormat(epoch)} from ${install.from}`);
-    standing.storeInstall(install, { seq: position.seq, view, sessions }, true);
+    state.storeInstall(install, { seq: position.seq, view, sessions }, true);
     return true;
   }
 
-  /** @returns false if the fetch was needed, so that it was in vain */
+  /** A fetch failed. @returns false if an install waits for it */
   stateFailed(epoch: Epoch, reason: string): boolean {
-    const { install } = this.#standing;
+    const { install } = this.#state;
     if (install === null || install.stage !== 'fetching' || !epochEqual(install.epoch, epoch)) return true;
-    this.#standing.install = null;
+    this.#state.install = null;
     this.#out.trace('fetch-failed', reason);
     return false;
   }
 
   /** The epoch is installed: reports it to the primary, unless the epoch is over. */
   installed(epoch: Epoch): void {
-    this.#askedSeq = 0;
-    this.#heardCommittedSeq = 0;
+    this.#requestedSeq = 0;
+    this.#reportedCommittedSeq = 0;
     // After a power loss of a majority, a base may lack what this replica knew to be committed, and the fetched state
     // may have other operations at the same numbers. Contents that were only stamped are the whole base: the commit
     // point stays true.
-    if (this.#replaces) this.#committedSeq = 0;
-    this.#replaces = false;
-    this.#committedSeq = Math.min(this.#committedSeq, this.#standing.seq);
-    if (epoch.server === this.#self || !epochEqual(epoch, this.#standing.promised)) return;
-    for (const write of this.#early.splice(0)) this.#onWrite(write);
+    if (this.#replacesEpoch) this.#committedSeq = 0;
+    this.#replacesEpoch = false;
+    this.#committedSeq = Math.min(this.#committedSeq, this.#state.seq);
+    if (epoch.server === this.#self || !epochEqual(epoch, this.#state.promised)) return;
+    for (const write of this.#earlyWrites.splice(0)) this.#onWrite(write);
     // If operations are under way, their acknowledgement says the same.
-    if (!this.#standing.atRest) return;
-    this.#out.send(epoch.server, { kind: 'installed', epoch, seq: this.#standing.seq });
+    if (!this.#state.atRest) return;
+    this.#out.send(epoch.server, { kind: 'installed', epoch, seq: this.#state.seq });
   }
 
+  /** This replica stops being primary, and knows that all operations up to `committedSeq` are committed. */
   wasPrimaryUntil(committedSeq: number): void {
-    this.#heardCommittedSeq = Math.max(this.#heardCommittedSeq, committedSeq);
+    this.#reportedCommittedSeq = Math.max(this.#reportedCommittedSeq, committedSeq);
     this.#committedSeq = Math.max(this.#committedSeq, committedSeq);
-    assert(this.#committedSeq <= this.#standing.seq, 'What is committed is here');
+    assert(
+      this.#committedSeq <= this.#state.seq,
+      'A replica has all operations that it knows to be committed',
+    );
   }
 
   #onWrite(message: Write): void {
-    const standing = this.#standing;
+    const state = this.#state;
     const { epoch, seq, operation } = message;
-    if (!epochEqual(epoch, standing.installed)) {
-      if (standing.isBeginning) {
-        if (this.#early.length < EARLY_MAX) this.#early.push(message);
+    if (!epochEqual(epoch, state.installed)) {
+      if (state.isBeginning) {
+        if (this.#earlyWrites.length < EARLY_WRITES_MAX) this.#earlyWrites.push(message);
         return;
       }
-      this.#out.send(epoch.server, { kind: 'need-state', epoch, position: standing.position });
+      this.#out.send(epoch.server, { kind: 'need-state', epoch, position: state.position });
       return;
     }
-    this.#hearCommitted(message.committedSeq);
-    if (seq <= standing.seq) {
-      this.#out.send(epoch.server, { kind: 'ack', epoch, seq: standing.seq });
+    this.#noteCommitted(message.committedSeq);
+    if (seq <= state.seq) {
+      this.#out.send(epoch.server, { kind: 'ack', epoch, seq: state.seq });
       return;
     }
-    // A store in doubt takes no operation before it is complete: its state is not certain.
-    if (standing.trust !== 'intact') return;
+    // A store that may lack operations takes no new one before an install has made it complete.
+    if (state.trust !== 'intact') return;
     // Under way: acknowledged when applied. Or contents are being replaced: the primary sends it again.
-    if (seq <= standing.issuedSeq || standing.install !== null) return;
-    if (seq > standing.issuedSeq + 1) {
-      this.#ask(epoch, false);
+    if (seq <= state.issuedSeq || state.install !== null) return;
+    if (seq > state.issuedSeq + 1) {
+      this.#requestResend(epoch, false);
       return;
     }
-    standing.apply(operation, sessionsAfter(standing.sessions, seq, operation), true);
+    state.apply(operation, sessionsAfter(state.sessions, seq, operation), true);
   }
 
   /** Acknowledges an applied operation, unless a larger epoch was promised meanwhile. */
   applied(): void {
-    const { installed, promised, seq } = this.#standing;
+    const { installed, promised, seq } = this.#state;
     this.#moveCommitted();
     if (installed.server === this.#self || !epochEqual(installed, promised)) return;
     this.#out.send(installed.server, { kind: 'ack', epoch: installed, seq });
   }
 
-  /** The guard binds before the promise is on disk: after a crash, the start has a guard of its own. */
+  /** Binds this replica to the primary for the guard, requests what is missing, and reports the position. */
   #onHeartbeat(message: Extract<PrimaryMessage, { kind: 'heartbeat' }>, nowMs: number): void {
-    const standing = this.#standing;
+    const state = this.#state;
     const { epoch, beat } = message;
     this.#guard.hold(epoch, nowMs, message.guardMs);
-    if (epochEqual(epoch, standing.installed)) {
-      this.#hearCommitted(message.committedSeq);
+    if (epochEqual(epoch, state.installed)) {
+      this.#noteCommitted(message.committedSeq);
       // Without a guard the sender may order without a lease, and another server may have been primary since.
-      if (message.guardMs > 0 && standing.seq >= message.committedSeq) this.currentAtMs = nowMs;
-      const asks = standing.install === null && standing.trust === 'intact';
-      if (message.sentSeq > standing.issuedSeq && asks) this.#ask(epoch, true);
+      if (message.guardMs > 0 && state.seq >= message.committedSeq) this.currentAtMs = nowMs;
+      const mayRequest = state.install === null && state.trust === 'intact';
+      if (message.sentSeq > state.issuedSeq && mayRequest) this.#requestResend(epoch, true);
     }
-    const { position, trust } = standing;
+    const { position, trust } = state;
     this.#out.send(epoch.server, { kind: 'heartbeat-ack', epoch, position, beat, trust });
   }
 
   /** Requests a read lease, or its renewal, if reads arrive here and it is time. */
   askToRead(nowMs: number): void {
-    const { installed, promised } = this.#standing;
+    const { installed, promised } = this.#state;
     if (nowMs < this.#readLease.nextAskMs()) return;
     if (installed.counter === 0 || installed.server === this.#self || !epochEqual(installed, promised))
       return;
@@ -317,7 +325,7 @@ export class Backup {
     durationMs,
     startSeq,
   }: Extract<PrimaryMessage, { kind: 'read-grant' }>): void {
-    if (!epochEqual(epoch, this.#standing.installed)) return;
+    if (!epochEqual(epoch, this.#state.installed)) return;
     if (!this.#readLease.granted(epoch, nonce, durationMs, startSeq)) return;
     this.#out.trace('read-lease', `from operation ${startSeq}`);
     this.#out.push({ kind: 'advanced', committedSeq: this.#committedSeq });
@@ -329,28 +337,28 @@ export class Backup {
    * committed elsewhere.
    */
   readGate(dependsOnSeq: number, nowMs: number): 'serve' | 'wait' | 'not-primary' {
-    const { installed, promised, seq } = this.#standing;
+    const { installed, promised, seq } = this.#state;
     if (!epochEqual(installed, promised) || !this.#readLease.covers(installed, seq, nowMs))
       return 'not-primary';
     return dependsOnSeq <= this.#committedSeq ? 'serve' : 'wait';
   }
 
   /** Requests missing operations; `again` if the first request may be lost. */
-  #ask(epoch: Epoch, again: boolean): void {
-    const fromSeq = this.#standing.issuedSeq + 1;
-    if (this.#askedSeq === fromSeq && !again) return;
-    this.#askedSeq = fromSeq;
+  #requestResend(epoch: Epoch, again: boolean): void {
+    const fromSeq = this.#state.issuedSeq + 1;
+    if (this.#requestedSeq === fromSeq && !again) return;
+    this.#requestedSeq = fromSeq;
     this.#out.trace('gap', `from operation ${fromSeq}`);
     this.#out.send(epoch.server, { kind: 'resend', epoch, fromSeq });
   }
 
-  #hearCommitted(committedSeq: number): void {
-    this.#heardCommittedSeq = Math.max(this.#heardCommittedSeq, committedSeq);
+  #noteCommitted(committedSeq: number): void {
+    this.#reportedCommittedSeq = Math.max(this.#reportedCommittedSeq, committedSeq);
     this.#moveCommitted();
   }
 
   #moveCommitted(): void {
-    const committedSeq = Math.min(this.#heardCommittedSeq, this.#standing.seq);
+    const committedSeq = Math.min(this.#reportedCommittedSeq, this.#state.seq);
     if (committedSeq <= this.#committedSeq) return;
     this.#committedSeq = committedSeq;
     this.#out.push({ kind: 'advanced', committedSeq });
@@ -365,7 +373,7 @@ export class Backup {
   }
 
   flushed(): void {
-    const { installed, promised } = this.#standing;
+    const { installed, promised } = this.#state;
     if (installed.server === this.#self || !epochEqual(installed, promised)) return;
     this.#out.send(installed.server, { kind: 'flushed', epoch: installed, seq: this.#localFlush.flushedSeq });
   }

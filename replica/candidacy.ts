@@ -17,12 +17,12 @@ const BACKOFF_DOUBLINGS_MAX = 4;
 /** After this many failed fetches of the base in one lease, the candidate leaves the lease to others. */
 const FAILED_FETCHES_MAX = 4;
 
-/** Whether this server may begin an epoch, when, and which one. */
+/** Whether this server may become candidate, when, and with which epoch. */
 export class Candidacy {
   /** The other replicas' view, in which this server is no member; null if none is known. */
   outside: View | null = null;
   readonly #config: ReplicaConfig;
-  readonly #standing: ReplicaState;
+  readonly #state: ReplicaState;
   readonly #guard: Guard;
   readonly #lease: OwnLease;
   readonly #prng: Prng;
@@ -37,16 +37,16 @@ export class Candidacy {
   #failedFetches = 0;
   #retryAtMs = 0;
 
-  constructor(config: ReplicaConfig, file: FileId, standing: ReplicaState, guard: Guard, lease: OwnLease) {
+  constructor(config: ReplicaConfig, file: FileId, state: ReplicaState, guard: Guard, lease: OwnLease) {
     this.#config = config;
-    this.#standing = standing;
+    this.#state = state;
     this.#guard = guard;
     this.#lease = lease;
     this.#prng = new Prng(config.incarnation + file);
   }
 
   get votes(): boolean {
-    return viewVoters(this.#standing.view).includes(this.#config.self);
+    return viewVoters(this.#state.view).includes(this.#config.self);
   }
 
   get isStopped(): boolean {
@@ -55,7 +55,7 @@ export class Candidacy {
 
   /** Whether this server created the subject and has promised no other epoch since. */
   get isCreator(): boolean {
-    return this.#firstEpoch !== null && epochEqual(this.#standing.promised, this.#firstEpoch);
+    return this.#firstEpoch !== null && epochEqual(this.#state.promised, this.#firstEpoch);
   }
 
   mayBegin(nowMs: number): boolean {
@@ -71,7 +71,7 @@ export class Candidacy {
     return !this.#isStopped && this.outside === null && this.votes;
   }
 
-  /** A server that asks others for the guard keeps it too. A new subject had no primary and no reader. */
+  /** After a pause, and after a guard that binds this replica to another server. At once for a subject created here. */
   #beginAtMs(): number {
     if (this.isCreator) return -Infinity;
     const { self, incarnation } = this.#config;
@@ -81,7 +81,7 @@ export class Candidacy {
   /** @returns an epoch larger than all that were promised here or reported */
   nextEpoch(): Epoch {
     const { self, incarnation, candidatesFrom } = this.#config;
-    const reported = Math.max(this.#standing.promised.counter, this.#refusedCounter);
+    const reported = Math.max(this.#state.promised.counter, this.#refusedCounter);
     const counter = Math.max(candidatesFrom, 1 + reported);
     assert(Number.isSafeInteger(counter), 'Epochs do not run out');
     return { counter, server: self, incarnation };
@@ -106,6 +106,7 @@ export class Candidacy {
     this.#refusedCounter = Math.max(this.#refusedCounter, counter);
   }
 
+  /** A reset was refused: the next one starts after a random pause, which doubles. */
   backOff(nowMs: number): void {
     const longestMs = (this.#config.heartbeatMs / 2) * 2 ** Math.min(this.#refusals, BACKOFF_DOUBLINGS_MAX);
     this.#refusals++;

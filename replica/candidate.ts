@@ -25,11 +25,11 @@ export class Candidate extends ReplicaRole {
   }
 
   override heartbeatDue(): void {
-    for (const voter of this.#others()) this.#ask(voter);
+    for (const voter of this.#others()) this.#request(voter);
   }
 
   override peerConnected(peer: ServerId): void {
-    if (this.#reset.voters.has(peer) && peer !== this.parts.config.self) this.#ask(peer);
+    if (this.#reset.voters.has(peer) && peer !== this.parts.config.self) this.#request(peer);
   }
 
   override peerRestarted(peer: ServerId): void {
@@ -49,7 +49,7 @@ export class Candidate extends ReplicaRole {
       // Its view may contain members that this server does not know.
       if (reset.voters.size > before) this.heartbeatDue();
       // Too late to be considered for the base: it gets the base.
-      if (reset.base !== null) this.#ask(from);
+      if (reset.base !== null) this.#request(from);
     }
     if (message.kind === 'installed' && reset.base !== null) reset.install(from, message.seq);
   }
@@ -59,7 +59,7 @@ export class Candidate extends ReplicaRole {
     if (reset.base === null || !epochEqual(reset.epoch, epoch)) return;
     reset.install(this.parts.config.self, seq);
     // Voters that need only the stamp were asked when the base was chosen.
-    for (const voter of this.#others()) if (!reset.needsOnlyStamp(voter)) this.#ask(voter);
+    for (const voter of this.#others()) if (!reset.needsOnlyStamp(voter)) this.#request(voter);
   }
 
   /** Steps 2 and 3: a majority promised; the replica with the largest position has the base. */
@@ -95,7 +95,7 @@ export class Candidate extends ReplicaRole {
     }
     this.roles.become(this);
     backup.startInstall(reset.epoch, position, holder, true);
-    for (const voter of this.#others()) this.#ask(voter);
+    for (const voter of this.#others()) this.#request(voter);
   }
 
   /** Step 5: a majority has the base, so no later epoch can miss it. */
@@ -132,7 +132,7 @@ export class Candidate extends ReplicaRole {
     return [...this.#reset.voters].filter((voter) => voter !== this.parts.config.self);
   }
 
-  #ask(voter: ServerId): void {
+  #request(voter: ServerId): void {
     const reset = this.#reset;
     const { out, config, lives } = this.parts;
     const { epoch, base, view } = reset;

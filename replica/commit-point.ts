@@ -10,8 +10,8 @@ export class CommitPoint {
   #committedSeq: number;
   /** The last operation answered to clients; with policy `all` it may lag behind the commit point. */
   #answeredSeq: number;
-  /** Since when a commit waits only for a read lease holder; Infinity if none does. */
-  #waitsSinceMs = Infinity;
+  /** Since when a commit waits for a read lease holder only; Infinity if none waits. */
+  #waitsForReaderSinceMs = Infinity;
 
   constructor(context: OrderContext, members: MemberChange) {
     this.#context = context;
@@ -28,13 +28,14 @@ export class CommitPoint {
     return this.#answeredSeq;
   }
 
+  /** How long a commit has waited for a read lease holder only; −Infinity if none waits. */
   waitedForReaderMs(nowMs: number): number {
-    return nowMs - this.#waitsSinceMs;
+    return nowMs - this.#waitsForReaderSinceMs;
   }
 
   /** When a commit may be possible without a message: the end of a read lease that it waits for. */
   nextCommitMs(nowMs: number): number {
-    return this.#waitsSinceMs === Infinity ? Infinity : this.#context.grants.nextEndMs(nowMs);
+    return this.#waitsForReaderSinceMs === Infinity ? Infinity : this.#context.grants.nextEndMs(nowMs);
   }
 
   /** @returns whether operations were committed or answered */
@@ -47,12 +48,12 @@ export class CommitPoint {
     return this.#committedSeq > committedSeq || this.#answeredSeq > answeredSeq;
   }
 
-  /** The local copy. `first`: when sequenced. `last`: after the others of a majority, so that applying commits. */
+  /** Applies operations at this replica. `first`: at once. `last`: after the others of a majority, which commits them. */
   #applyOwn(nowMs: number): void {
     const { standing, log, config } = this.#context;
     while (standing.issuedSeq < log.lastSeq) {
       const seq = standing.issuedSeq + 1;
-      if (config.appliesAtPrimary === 'last' && this.#reachedWith(Infinity, nowMs) < seq) break;
+      if (config.appliesAtPrimary === 'last' && this.#committableSeq(Infinity, nowMs) < seq) break;
       const { operation, sessions } = log.get(seq);
       standing.apply(operation, sessions, false);
     }
@@ -65,7 +66,7 @@ export class CommitPoint {
    */
   #commit(nowMs: number): void {
     const { standing, out, log, grants, peers, epoch } = this.#context;
-    const committedSeq = Math.min(this.#reachedWith(standing.seq, nowMs), standing.seq);
+    const committedSeq = Math.min(this.#committableSeq(standing.seq, nowMs), standing.seq);
     if (committedSeq <= this.#committedSeq) return;
     const from = this.#committedSeq + 1;
     this.#committedSeq = committedSeq;
@@ -102,8 +103,8 @@ export class CommitPoint {
     }
   }
 
-  /** How far operations are if this replica has `ownSeq`. */
-  #reachedWith(ownSeq: number, nowMs: number): number {
+  /** The last operation that a majority and all read lease holders have, if this replica has all up to `ownSeq`. */
+  #committableSeq(ownSeq: number, nowMs: number): number {
     const { config, peers, log, out, grants } = this.#context;
     const { self } = config;
     const ackedSeq = (server: ServerId): number => peers.ackedSeq(server, ownSeq);
@@ -113,11 +114,11 @@ export class CommitPoint {
       if (server !== self) atReaders = Math.min(atReaders, Math.max(this.#committedSeq, ackedSeq(server)));
     }
     const waits = atReaders < reached && atReaders < log.lastSeq && reached > this.#committedSeq;
-    if (waits && this.#waitsSinceMs === Infinity) {
+    if (waits && this.#waitsForReaderSinceMs === Infinity) {
       out.trace('waited-for-reader', `at operation ${reached}`);
-      this.#waitsSinceMs = nowMs;
+      this.#waitsForReaderSinceMs = nowMs;
     } else if (!waits) {
-      this.#waitsSinceMs = Infinity;
+      this.#waitsForReaderSinceMs = Infinity;
     }
     return Math.min(atReaders, this.#members.lastJointSeq);
   }

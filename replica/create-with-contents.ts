@@ -33,7 +33,7 @@ export function mayCreateWithContents(
   return here === null && trust === 'intact' && view.joint === undefined && view.members.includes(self);
 }
 
-/** Subjects created together, and the servers that hold each. */
+/** Counts which servers have stored each of several subjects that are created together. */
 export class CreationQuorum {
   readonly #view: View;
   readonly #holders: readonly Set<ServerId>[];
@@ -44,8 +44,8 @@ export class CreationQuorum {
   }
 
   /** The server stored the subjects at these indexes as durably as a promise. */
-  holds(server: ServerId, places: Iterable<number>): void {
-    for (const place of places) this.#holders[place]?.add(server);
+  holds(server: ServerId, indexes: Iterable<number>): void {
+    for (const index of indexes) this.#holders[index]?.add(server);
   }
 
   /** Whether a majority has the subject, so that every later epoch begins with it: the catalog may name it. */
@@ -74,7 +74,7 @@ interface NumberRange extends NumberPlacement {
   readonly untilMs: number;
 }
 
-/** Numbers for the first epoch, each used once: two operations at one position would be taken for the same. */
+/** Reserved inode numbers that a client may use at this server, each once: a first epoch must not exist twice. */
 export class NumberReservations {
   #ranges: NumberRange[] = [];
 

@@ -48,7 +48,7 @@ export class EventHandler {
         this.#inbox.receive(event.from, event.message, nowMs);
         return;
       case 'made':
-        this.#made();
+        this.#created();
         return;
       case 'ended':
         current.ended(event.place);
@@ -129,7 +129,7 @@ export class EventHandler {
   }
 
   /** Stores the first epoch while the lease is requested; it binds no server. */
-  #made(): void {
+  #created(): void {
     const { standing, candidacy, backup } = this.#parts;
     if (!standing.isNew) return;
     standing.begin(candidacy.created());

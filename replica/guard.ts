@@ -15,21 +15,22 @@ export class Guard {
   #epoch: Epoch | null = null;
   #untilMs = -Infinity;
 
-  /** @param startUntilMs no promise before this time: an earlier life may have answered a heartbeat */
+  /** @param startUntilMs no promise before this time: an earlier incarnation may have answered a heartbeat */
   constructor(startUntilMs: number) {
     this.#startUntilMs = startUntilMs;
   }
 
+  /** Binds this replica to the process of `epoch` for `guardMs`. */
   hold(epoch: Epoch, nowMs: number, guardMs: number): void {
     const untilMs = nowMs + guardMs * (1 + DRIFT_MAX);
     this.#epoch = epoch;
     this.#untilMs = Math.max(this.#untilMs, untilMs);
   }
 
-  /** The primary of `epoch` and its read lease holders stopped. */
+  /** Ends the guard of this epoch's process: neither the primary nor its read lease holders answer reads any more. */
   lift(epoch: Epoch): void {
-    const held = this.#epoch;
-    if (held === null || held.counter !== epoch.counter || !isSameLife(held, epoch)) return;
+    const bound = this.#epoch;
+    if (bound === null || bound.counter !== epoch.counter || !isSameProcess(bound, epoch)) return;
     this.#epoch = null;
     this.#untilMs = -Infinity;
   }
@@ -41,12 +42,12 @@ export class Guard {
 
   /** @returns until when `candidate` gets no promise; a past time if it may get one */
   barsUntilMs(candidate: Epoch): number {
-    const held = this.#epoch;
-    if (held === null || isSameLife(held, candidate)) return this.#startUntilMs;
+    const bound = this.#epoch;
+    if (bound === null || isSameProcess(bound, candidate)) return this.#startUntilMs;
     return Math.max(this.#startUntilMs, this.#untilMs);
   }
 }
 
-function isSameLife(a: Epoch, b: Epoch): boolean {
+function isSameProcess(a: Epoch, b: Epoch): boolean {
   return a.server === b.server && a.incarnation === b.incarnation;
 }

@@ -1,6 +1,6 @@
 import type { ReplicaConfig } from './actions.ts';
 
-/** A waiting read requests the guard again after this time, in milliseconds. */
+/** While reads wait, heartbeats that request the guard are at least this far apart, in milliseconds. */
 const GUARD_ASK_MS = 20;
 
 interface Beating {

@@ -23,7 +23,7 @@ export class Heartbeats {
   #sentMs = -Infinity;
   /** The last operation before the newest guard of a member, which may have agreed to a quorum read until then. */
   #shownSeq: number;
-  /** The local disk lacked some of them when the guard began. */
+  /** The local disk lacked operations up to `#shownSeq` when that guard began. */
   #isBehindShown = false;
 
   constructor(context: OrderContext, members: MemberChange) {
@@ -66,12 +66,13 @@ export class Heartbeats {
     return guardMs;
   }
 
+  /** A peer answered heartbeat `number`, which renews its guard. */
   answered(peer: Progress, number: number, trust: Trust, committedSeq: number, nowMs: number): void {
     this.reported(peer, trust);
     // An answer to an earlier span of the same epoch proves nothing in this one.
     if (number <= this.#number) peer.answeredBeat = Math.max(peer.answeredBeat, number);
     // A replica that lost its disk is not bound by a lost promise: its answer excludes no other primary.
-    if (trust !== 'lost') this.#guarded(peer, number, committedSeq, nowMs);
+    if (trust !== 'lost') this.#noteGuard(peer, number, committedSeq, nowMs);
   }
 
   reported(peer: Progress, trust: Trust): void {
@@ -80,8 +81,8 @@ export class Heartbeats {
     else peer.lostSinceBeat ??= this.#number;
   }
 
-  /** Counts from before the heartbeat left, so that the guard ends here first. */
-  #guarded(peer: Progress, number: number, committedSeq: number, nowMs: number): void {
+  /** Renews the peer's guard, counted from before the heartbeat left, so that it ends here first. */
+  #noteGuard(peer: Progress, number: number, committedSeq: number, nowMs: number): void {
     const beat = this.#beats.get(number);
     if (beat === undefined) return;
     const wasKept = nowMs < this.guardEndMs();

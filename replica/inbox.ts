@@ -6,17 +6,17 @@ import type { ReplicaParts } from './role.ts';
 import type { Roles } from './roles.ts';
 import { viewMembersFormat, viewsConflict } from './view.ts';
 
-interface Held {
+interface DelayedPrepare {
   readonly from: ServerId;
   readonly message: Extract<ReplicaMessage, { readonly kind: 'prepare' }>;
 }
 
-/** Accepts messages of live incarnations, of the same members, and of the promised epoch. */
+/** Checks sender, members and epoch of each message, and passes it to the backup's part or to the present role. */
 export class Inbox {
   readonly #parts: ReplicaParts;
   readonly #roles: Roles;
   /** The request for the largest epoch that the guard delays. */
-  #held: Held | null = null;
+  #delayed: DelayedPrepare | null = null;
 
   constructor(parts: ReplicaParts, roles: Roles) {
     this.#parts = parts;
@@ -26,7 +26,7 @@ export class Inbox {
   receive(from: ServerId, message: ReplicaMessage, nowMs: number): void {
     const { lives, out, guard, readLease } = this.#parts;
     if (lives.isFormer(from, message.incarnation)) {
-      out.trace('late-answer', `${message.kind} of a former life of ${from}`);
+      out.trace('late-answer', `${message.kind} of an earlier incarnation of ${from}`);
       return;
     }
     if (this.#isOfOtherMembers(from, message)) return;
@@ -71,7 +71,7 @@ export class Inbox {
   /** A peer's new incarnation has acknowledged nothing in this epoch. */
   #onRestart(from: ServerId): void {
     this.#parts.out.trace('peer-restarted', from);
-    // The process that held the read lease is gone.
+    // The process with the read lease has ended.
     this.#parts.grants.returned(from);
     this.#roles.current.peerRestarted(from);
   }
@@ -90,7 +90,7 @@ export class Inbox {
       return;
     }
     if (message.kind === 'prepare' && nowMs < guard.barsUntilMs(epoch)) {
-      this.#hold(from, message);
+      this.#delay(from, message);
       return;
     }
     if (message.kind === 'begin' && standing.isNew && candidacy.votes) {
@@ -105,22 +105,22 @@ export class Inbox {
   }
 
   /** Delays a candidate: a primary whose heartbeat was answered may still serve reads that it would outdate. */
-  #hold(from: ServerId, message: Held['message']): void {
+  #delay(from: ServerId, message: DelayedPrepare['message']): void {
     this.#parts.out.trace('guarded', `${epochFormat(message.epoch)} waits`);
-    if (this.#held !== null && epochCompare(this.#held.message.epoch, message.epoch) > 0) return;
-    this.#held = { from, message };
+    if (this.#delayed !== null && epochCompare(this.#delayed.message.epoch, message.epoch) > 0) return;
+    this.#delayed = { from, message };
   }
 
   /** Answers the delayed candidate after the guard. */
   advance(nowMs: number): void {
-    const held = this.#held;
+    const held = this.#delayed;
     if (held === null || nowMs < this.wakeAtMs()) return;
-    this.#held = null;
+    this.#delayed = null;
     this.#onPrimaryMessage(held.from, held.message, nowMs);
   }
 
   wakeAtMs(): number {
-    const held = this.#held;
+    const held = this.#delayed;
     return held === null ? Infinity : this.#parts.guard.barsUntilMs(held.message.epoch);
   }
 

@@ -6,7 +6,7 @@ import type { ReplicaInspection } from './replica.ts';
 export function assertReplica(state: ReplicaInspection): void {
   const { role, promised, stored, installed, ownEpoch } = state;
   assert(epochCompare(stored, promised) <= 0, 'Only what was promised is stored');
-  assert(epochCompare(installed, stored) <= 0, 'Only what was promised for good is installed');
+  assert(epochCompare(installed, stored) <= 0, 'Only what was promised on disk is installed');
   assert(state.seq <= state.issuedSeq, 'Only what was ordered is applied');
   assert(state.committedSeq <= state.seq, 'What is known to be committed is here');
   if (ownEpoch !== null) {
@@ -41,6 +41,6 @@ export function assertStep(before: ReplicaInspection, after: ReplicaInspection):
     const candidates = ['installing', 'preparing', 'beginning'];
     // The only replica of a new subject needs no other: it was stored before the lease came.
     const hasBegun = after.ownEpoch !== null && epochEqual(before.installed, after.ownEpoch);
-    assert(hasBegun || candidates.includes(before.role), 'Nobody serves without a reset');
+    assert(hasBegun || candidates.includes(before.role), 'No replica is primary without a reset');
   }
 }

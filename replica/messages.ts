@@ -11,7 +11,7 @@ export const INCARNATION_UNKNOWN = 0 as Incarnation;
 export type ReplicaMessageBody =
   /** Candidate: request to refuse every smaller epoch from now on, and to report the position. */
   | { readonly kind: 'prepare'; readonly epoch: Epoch; readonly view: View }
-  /** Replica: promised. It stays at `position` until `epoch` is installed; `trust` tells how reliable that is. */
+  /** Replica: promised. It stays at `position` until `epoch` is installed; `trust`: how reliable its store is. */
   | {
       readonly kind: 'promise';
       readonly epoch: Epoch;
@@ -23,8 +23,8 @@ export type ReplicaMessageBody =
   | { readonly kind: 'refuse'; readonly epoch: Epoch; readonly promised: Epoch }
   /**
    * Primary: install this epoch. A replica at `base` has all it needs; others fetch the state from the sender. `to`:
-   * the incarnation that `base` was chosen for, or `LIFE_UNKNOWN`. A replica whose store is in doubt ignores what was
-   * meant for an earlier incarnation.
+   * the incarnation that `base` was chosen for, or `INCARNATION_UNKNOWN`. A replica whose store is not intact ignores a
+   * message for another incarnation.
    */
   | {
       readonly kind: 'install';

@@ -5,7 +5,7 @@ import type { Answer } from './messages.ts';
 import { type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
 import { WriteOrder } from './write-order.ts';
 
-/** Without a lease, operations are abandoned at this many heartbeats in a row without a commit. */
+/** A resumed primary abandons its operations after this many heartbeats in a row without a commit. */
 const STALLED_HEARTBEATS = 2;
 
 /** A role in which this server orders operations. */
@@ -88,7 +88,7 @@ export class Beginning extends OrderingRole {
     this.#order?.establish();
   }
 
-  /** Before anything is committed: a majority has the epoch, so no later one can miss it. */
+  /** The first answers install the epoch. Once a majority has it, this server is primary; only then may acks commit. */
   protected override peerAnswered(order: WriteOrder, from: ServerId, message: Answer, nowMs: number): void {
     order.answers.receiveFirst(from, message);
     if (order.isEstablished) this.roles.serve(order);
@@ -124,7 +124,7 @@ export class Active extends InstalledRole {
     return this.order;
   }
 
-  /** The guard reaches only to the lease's end known at its request. */
+  /** Sends a heartbeat early while clients read: the guard ends with the lease as known when it was requested. */
   override leaseExtended(nowMs: number): void {
     this.parts.schedule.hurryForReads(nowMs);
   }
@@ -167,7 +167,7 @@ export class Active extends InstalledRole {
 /** A primary that takes no more operations and waits for commits and for the end of read leases. */
 class Stopping extends InstalledRole {
   readonly kind = 'stopping';
-  #hasAskedBack = false;
+  #hasRevoked = false;
 
   override stop(): void {
     // Already stopping.
@@ -178,13 +178,13 @@ class Stopping extends InstalledRole {
     this.finish(nowMs);
   }
 
-  /** Ends read leases before the lease is released, so that a new primary need not wait for them. */
+  /** Revokes read leases once nothing is under way, then ends the epoch: a new primary need not wait for them. */
   finish(nowMs: number): void {
     const { order } = this;
     if (!order.isIdle) return;
-    const asks = !this.#hasAskedBack;
-    this.#hasAskedBack = true;
-    if (!order.revokeReads(nowMs, asks)) return;
+    const revokes = !this.#hasRevoked;
+    this.#hasRevoked = true;
+    if (!order.revokeReads(nowMs, revokes)) return;
     order.yield();
     this.roles.endInOrder(order);
   }
@@ -214,7 +214,7 @@ export class Resumed extends InstalledRole {
     this.#committedSeq = order.committedSeq;
   }
 
-  /** With the lease it stops here, and begins a new epoch once nothing is under way. */
+  /** Null once this server gets the lease: the epoch ends when nothing is under way, and a new one begins. */
   override get acceptingOrder(): WriteOrder | null {
     return this.parts.lease.isHeld ? null : this.order;
   }

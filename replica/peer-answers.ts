@@ -76,7 +76,7 @@ export class PeerAnswers {
     if (peer?.isInstalled === false) this.#installed(peer, seq);
   }
 
-  /** The replica restarted: it reports anew what it has. */
+  /** The replica restarted: forgets what it acknowledged, until it reports its position again. */
   restarted(server: ServerId): void {
     const { peers, log } = this.#context;
     peers.find(server)?.restarted(log.firstSeq - 1, this.#heartbeats.number);
@@ -118,7 +118,7 @@ export class PeerAnswers {
     }
   }
 
-  /** The replica lacks, or lacked, this epoch. */
+  /** The replica reported that it lacks this epoch, maybe before it was installed: sends it the install request. */
   #stateNeeded(from: ServerId, nowMs: number): void {
     const peer = this.#context.peers.received(from, nowMs);
     if (peer.isInstalled) return;

@@ -1,19 +1,19 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import { INCARNATION_UNKNOWN } from './messages.ts';
 
-/** Tracks the incarnations of the other servers: a new one has acknowledged nothing of its predecessor's. */
+/** Tracks the incarnations of the other servers: acknowledgements of an earlier one do not count for a new one. */
 export class PeerIncarnations {
   readonly #current = new Map<ServerId, Incarnation>();
   /** Null until a server restarts, which is rare; there are many replicas. */
-  #former: Map<ServerId, Set<Incarnation>> | null = null;
+  #ended: Map<ServerId, Set<Incarnation>> | null = null;
 
-  /** @returns the last incarnation that sent a message, or `LIFE_UNKNOWN` */
+  /** @returns the last incarnation that sent a message, or `INCARNATION_UNKNOWN` */
   of(server: ServerId): Incarnation {
     return this.#current.get(server) ?? INCARNATION_UNKNOWN;
   }
 
   isFormer(server: ServerId, incarnation: Incarnation): boolean {
-    return this.#former?.get(server)?.has(incarnation) === true;
+    return this.#ended?.get(server)?.has(incarnation) === true;
   }
 
   /** @returns whether the server has restarted since its last message */
@@ -21,9 +21,9 @@ export class PeerIncarnations {
     const before = this.#current.get(server);
     this.#current.set(server, incarnation);
     if (before === undefined || before === incarnation) return false;
-    this.#former ??= new Map();
-    const former = this.#former.get(server) ?? new Set();
-    this.#former.set(server, former.add(before));
+    this.#ended ??= new Map();
+    const former = this.#ended.get(server) ?? new Set();
+    this.#ended.set(server, former.add(before));
     return true;
   }
 }

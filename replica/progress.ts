@@ -80,7 +80,7 @@ export class Progress {
     return this.#nextSeq;
   }
 
-  /** Later operations may have to be sent to it. */
+  /** The log must keep operations after this one: the peer may lack them. */
   get neededAfterSeq(): number {
     return this.isInstalled && !this.#isFetching ? this.#ackedSeq : this.#floorSeq;
   }
@@ -151,7 +151,7 @@ export class Progress {
     this.#floorSeq = floorSeq;
   }
 
-  /** The replica restarted and reports anew. @param beat last heartbeat: a replaced disk may be replaced again */
+  /** The replica restarted: forgets its position. @param beat last heartbeat: a replaced disk may be replaced again */
   restarted(floorSeq: number, beat: number): void {
     if (this.#stage.kind !== 'unasked') this.#stage = { kind: 'unknown' };
     this.#isFetching = false;

@@ -3,6 +3,7 @@ import type { Epoch } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import { DRIFT_MAX } from './guard.ts';
 
+/** While clients read here, the lease is requested again after this part of it. */
 const ASKS_PER_LEASE = 3;
 
 /**
@@ -17,10 +18,10 @@ export class ReadLease {
   #startSeq = 0;
   #nonce: number;
   #askedMs = -Infinity;
-  #open = false;
+  #isRequested = false;
   #readMs = -Infinity;
 
-  /** @param firstNonce larger than all of earlier lives and of earlier replicas in this process */
+  /** @param firstNonce larger than those of earlier incarnations, and of earlier replicas in this process */
   constructor(leaseMs: number, firstNonce: number) {
     this.#leaseMs = leaseMs;
     this.#nonce = firstNonce;
@@ -46,14 +47,14 @@ export class ReadLease {
   ask(nowMs: number): number {
     this.#nonce++;
     this.#askedMs = nowMs;
-    this.#open = true;
+    this.#isRequested = true;
     return this.#nonce;
   }
 
   /** @returns whether the grant answers the latest request */
   granted(epoch: Epoch, nonce: number, durationMs: number, startSeq: number): boolean {
-    if (!this.#open || nonce !== this.#nonce) return false;
-    this.#open = false;
+    if (!this.#isRequested || nonce !== this.#nonce) return false;
+    this.#isRequested = false;
     const untilMs = this.#askedMs + durationMs * (1 - DRIFT_MAX);
     const renewed = this.#epoch !== null && epochEqual(this.#epoch, epoch);
     this.#untilMs = renewed ? Math.max(this.#untilMs, untilMs) : untilMs;
@@ -66,14 +67,14 @@ export class ReadLease {
   drop(): void {
     this.#epoch = null;
     this.#untilMs = -Infinity;
-    this.#open = false;
+    this.#isRequested = false;
   }
 }
 
 /** Read leases that this process granted, by its own clock. They may outlive the epoch. */
 export class ReadGrants {
   readonly #grants = new Map<ServerId, { readonly epoch: Epoch; readonly untilMs: number }>();
-  #believedUntilMs = -Infinity;
+  #cachedUntilMs = -Infinity;
 
   /** Must be called before the grant is sent. */
   grant(server: ServerId, epoch: Epoch, nowMs: number, durationMs: number): void {
@@ -81,12 +82,12 @@ export class ReadGrants {
     this.#grants.set(server, { epoch, untilMs: Math.max(this.#grants.get(server)?.untilMs ?? 0, untilMs) });
   }
 
-  /** The server returned its read lease, or the holding process is gone. */
+  /** The server's read lease ended: it returned the lease, or its process ended. */
   returned(server: ServerId): void {
     this.#grants.delete(server);
   }
 
-  /** The server follows `epoch`: its promise ended a read lease of an earlier one. */
+  /** Removes the server's grant of an earlier epoch: its promise to `epoch` ended that read lease. */
   followed(server: ServerId, epoch: Epoch): void {
     const grant = this.#grants.get(server);
     if (grant !== undefined && !epochEqual(grant.epoch, epoch)) this.#grants.delete(server);
@@ -94,16 +95,16 @@ export class ReadGrants {
 
   /** Until then clients may use cached answers of this primary, which it cannot revoke from here. */
   cachedUntil(untilMs: number): void {
-    this.#believedUntilMs = Math.max(this.#believedUntilMs, untilMs);
+    this.#cachedUntilMs = Math.max(this.#cachedUntilMs, untilMs);
   }
 
   /** All clients reported that they dropped what they cached. */
   cachesDropped(): void {
-    this.#believedUntilMs = -Infinity;
+    this.#cachedUntilMs = -Infinity;
   }
 
   isCached(nowMs: number): boolean {
-    return nowMs < this.#believedUntilMs;
+    return nowMs < this.#cachedUntilMs;
   }
 
   /** @returns servers whose read leases may still run */
@@ -114,15 +115,12 @@ export class ReadGrants {
 
   /** @returns when the last one ends; −Infinity if none */
   lastEndMs(): number {
-    return Math.max(this.#believedUntilMs, ...this.#ends());
+    return Math.max(this.#cachedUntilMs, ...this.#ends());
   }
 
   /** @returns when the first running one ends; Infinity if none */
   nextEndMs(nowMs: number): number {
-    return Math.min(
-      Infinity,
-      ...[...this.#ends(), this.#believedUntilMs].filter((untilMs) => untilMs > nowMs),
-    );
+    return Math.min(Infinity, ...[...this.#ends(), this.#cachedUntilMs].filter((untilMs) => untilMs > nowMs));
   }
 
   #ends(): number[] {

@@ -9,7 +9,7 @@ import { SessionTable } from './sessions.ts';
 import type { View } from './view.ts';
 import { sameServers } from './view.ts';
 
-/** A new epoch, or within an epoch a newer state, on its way into this replica. */
+/** An installation under way: of a new epoch, or within an epoch of a newer state of the primary. */
 export interface Install {
   readonly epoch: Epoch;
   /** A replica at this position keeps its contents and only stamps them; others fetch from `from`. */
@@ -23,7 +23,7 @@ export interface Install {
   sessions: SessionTable;
 }
 
-/** State, and what is on its way to the disk. Fields change when stored, but `promised` binds at once. */
+/** The replica's state, and what the disk is still storing. Fields change when stored; `promised` binds at once. */
 export class ReplicaState {
   readonly #out: Outbox;
   /** pe: smaller epochs are refused. Never decreases. */
@@ -39,7 +39,7 @@ export class ReplicaState {
   /** As of `issuedSeq`: a change of members counts once accepted. */
   view: View;
   /** The last view reported to the lease. */
-  #told: View;
+  #reportedView: View;
   trust: Trust;
   install: Install | null = null;
 
@@ -53,7 +53,7 @@ export class ReplicaState {
     this.issuedSeq = record.seq;
     this.sessions = SessionTable.decode(record.sessions);
     this.view = record.view;
-    this.#told = record.view;
+    this.#reportedView = record.view;
     this.trust = trust;
   }
 
@@ -120,15 +120,15 @@ export class ReplicaState {
   }
 
   /**
-   * Gives the next operation to the disk. @param tells whether to report a change of view at once. A primary reports
+   * Gives the next operation to the disk. @param reports whether to report a change of view at once. A primary reports
    * it after the commit: before, it may be the only one that has it, and would make voters refuse the view of all
    * others.
    */
-  apply(operation: Operation, sessions: SessionTable, tells: boolean): void {
+  apply(operation: Operation, sessions: SessionTable, reports: boolean): void {
     assert(this.install === null, 'Contents that are about to be replaced do not change');
     this.issuedSeq++;
     this.sessions = sessions;
-    if (operation.view !== undefined) this.#goBy(operation.view, tells);
+    if (operation.view !== undefined) this.#useView(operation.view, reports);
     this.#out.push({
       kind: 'apply',
       epoch: this.installed,
@@ -169,20 +169,20 @@ export class ReplicaState {
     this.issuedSeq = seq;
     this.sessions = install.sessions;
     this.trust = 'intact';
-    this.#goBy(install.view, true);
+    this.#useView(install.view, true);
   }
 
-  #goBy(view: View, tells: boolean): void {
+  #useView(view: View, reports: boolean): void {
     if (!isSame(view, this.view)) {
       this.view = view;
       this.#out.trace('view-changed', `${view.number}: ${view.members.join()} ${view.joint?.join() ?? ''}`);
     }
-    if (tells) this.reportView();
+    if (reports) this.reportView();
   }
 
   reportView(): void {
-    if (isSame(this.view, this.#told)) return;
-    this.#told = this.view;
+    if (isSame(this.view, this.#reportedView)) return;
+    this.#reportedView = this.view;
     this.#out.push({ kind: 'view-changed', view: this.view });
   }
 }

@@ -20,7 +20,7 @@ import { Roles } from './roles.ts';
 import type { View } from './view.ts';
 
 /** Ranges of read lease nonces, per incarnation and per replica within one. */
-const NONCE_LIVES = 2 ** 32;
+const NONCE_INCARNATIONS = 2 ** 32;
 const NONCE_TIMES = 2 ** 20;
 
 export interface ReplicaStatus {
@@ -79,7 +79,8 @@ export class Replica {
     const localFlush = new LocalFlush(out, standing);
     const guard = new Guard(config.startGuardUntilMs);
     // Never a used nonce: an answer to it may be under way.
-    const firstNonce = (config.incarnation % NONCE_LIVES) * NONCE_TIMES + (Math.floor(nowMs) % NONCE_TIMES);
+    const firstNonce =
+      (config.incarnation % NONCE_INCARNATIONS) * NONCE_TIMES + (Math.floor(nowMs) % NONCE_TIMES);
     const readLease = new ReadLease(config.readLeaseMs, firstNonce);
     const lease = new OwnLease();
     this.#parts = {

@@ -13,6 +13,7 @@ const WINDOW_BYTES_MAX = 16 * 1024 * 1024;
 
 export const NO_PEERS: ReadonlySet<ServerId> = new Set();
 
+/** Sends operations, install requests, heartbeats and flushes to the peers in the epoch that this server orders. */
 export class Replication {
   readonly #context: OrderContext;
   readonly #members: MemberChange;

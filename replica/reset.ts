@@ -7,7 +7,7 @@ import type { Trust } from './record.ts';
 import type { View } from './view.ts';
 import { viewHasMajority, viewSides, viewVoters } from './view.ts';
 
-/** The state that a new epoch begins with: its holder and position. */
+/** The state that a new epoch begins with: the replica that has it, and its position. */
 export interface Base {
   readonly holder: ServerId;
   readonly position: Position;
@@ -45,10 +45,10 @@ export interface Promised {
  * Whether these promises contain all that was acknowledged, for each side of the view:
  *
  * - a majority of intact replicas: each acknowledged operation was on a majority, which shares one with it; or
- * - any majority, if a majority lost power: then only synced operations are owed, and every majority has a replica
+ * - any majority, if a majority lost power: then only synced operations must survive, and every majority has a replica
  *   that synced them. Only after others had time to answer (`mayLose`), which may have unsynced ones; or
- * - all replicas: what is left anywhere is here. Not if nothing can be left: a subject whose stores were all replaced
- *   does not restart empty, unless `mayBeginLost`.
+ * - all replicas: no other has more. Not if all stores were replaced: such a subject does not restart empty, unless
+ *   `mayBeginLost`.
  *
  * New members whose stores were all replaced lack nothing that the old members have, while both sets vote. So they
  * delay nothing once every voter promised, and no server is left that could know an end of the change.
@@ -58,13 +58,13 @@ export function promisesSuffice(
   promises: ReadonlyMap<ServerId, Promised>,
   { mayBeginLost, mayLose }: { readonly mayBeginLost: boolean; readonly mayLose: boolean },
 ): boolean {
-  const everybody = viewVoters(view).every((server) => promises.has(server));
+  const allPromised = viewVoters(view).every((server) => promises.has(server));
   return viewSides(view).every((side) => {
     const needed = majority(side.length);
     const trusts = side.flatMap((server) => promises.get(server)?.trust ?? []);
     const count = (trust: Trust): number => trusts.filter((each) => each === trust).length;
     if (trusts.filter(isUnlost).length >= needed || (mayLose && count('suspect') >= needed)) return true;
-    if (everybody && side === view.joint) return true;
+    if (allPromised && side === view.joint) return true;
     return trusts.length === side.length && (mayBeginLost || count('lost') < side.length);
   });
 }

@@ -8,23 +8,26 @@ import type { View } from './view.ts';
  * reads, and keeps candidates from deposing each other; ordering needs only the epoch. docs/replication.md.
  */
 
-type Here = Pick<ReplicaState, 'promised' | 'installed' | 'seq' | 'issuedSeq' | 'trust' | 'view' | 'install'>;
+type LocalReplica = Pick<
+  ReplicaState,
+  'promised' | 'installed' | 'seq' | 'issuedSeq' | 'trust' | 'view' | 'install'
+>;
 
 /**
  * Whether the process that ended an epoch in this incarnation may order in it again.
- * @param place the epoch and its last operation: all were committed when it ended
+ * @param position the epoch and its last operation: all were committed when it ended
  * @param here the local replica: it promised no larger epoch, has all of it and lost nothing
  */
 export function mayBeResumed(
-  place: Position,
-  { promised, installed, seq, issuedSeq, trust, view, install }: Here,
+  position: Position,
+  { promised, installed, seq, issuedSeq, trust, view, install }: LocalReplica,
 ): boolean {
-  if (!epochEqual(promised, place.epoch) || !epochEqual(installed, place.epoch)) return false;
-  const isHere = seq === place.seq && issuedSeq === place.seq && seq > 0 && install === null;
+  if (!epochEqual(promised, position.epoch) || !epochEqual(installed, position.epoch)) return false;
+  const isHere = seq === position.seq && issuedSeq === position.seq && seq > 0 && install === null;
   return isHere && trust === 'intact' && needsMajorityAlone(view);
 }
 
-/** If an answer needs more, a primary waits for it and reports the missing servers. */
+/** Whether a majority of one set of members commits. Otherwise a primary must wait, which reports missing servers. */
 function needsMajorityAlone({ joint, policy = 'quorum' }: View): boolean {
   return joint === undefined && policy === 'quorum';
 }

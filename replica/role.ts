@@ -42,7 +42,7 @@ export interface Transitions {
   stopped(): void;
 }
 
-/** What a replica does in one role, beside what all do (`Backup`). The defaults do nothing. */
+/** How a replica in one role handles events, beside what all roles do (`Backup`). The defaults do nothing. */
 export abstract class ReplicaRole {
   abstract readonly kind: Role;
   protected readonly parts: ReplicaParts;
@@ -96,10 +96,10 @@ export abstract class ReplicaRole {
 
   peerRestarted(_peer: ServerId): void {}
 
-  /** What became possible, before the local replica promises and installs. */
+  /** Called after each event, before `Backup.advance`: takes steps that became possible. */
   prepare(_nowMs: number): void {}
 
-  /** What became possible, after it. */
+  /** The same, after `Backup.advance`. */
   advance(_nowMs: number): void {}
 
   heartbeatDue(_nowMs: number): void {}

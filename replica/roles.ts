@@ -30,7 +30,7 @@ export class Roles implements Transitions {
     return this.#current.kind === 'active' ? this.#current.order : null;
   }
 
-  /** Of the last epoch in which this server ordered or began to. */
+  /** The origin of the last epoch in which this server ordered, or began to. */
   get origin(): EpochOrigin {
     return this.#origin;
   }

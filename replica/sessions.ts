@@ -9,7 +9,7 @@ export const SESSIONS_MAX = 64;
 
 const FORM = 2;
 /** Format without `answered`: everything in the window had a result. */
-const FORM_BEFORE = 1;
+const FORM_WITHOUT_ANSWERED = 1;
 
 interface Outcome {
   readonly number: number;
@@ -123,7 +123,8 @@ export class SessionTable {
     if (encoded.length === 0) return SessionTable.EMPTY;
     const reader = new ByteReader(encoded);
     const form = reader.uint8();
-    if (form !== FORM && form !== FORM_BEFORE) throw new MalformedError('A session table of an unknown form');
+    if (form !== FORM && form !== FORM_WITHOUT_ANSWERED)
+      throw new MalformedError('A session table of an unknown form');
     const forgottenSeqMax = reader.uint53();
     const count = reader.uint8();
     if (count > SESSIONS_MAX) throw new MalformedError(`A table of ${count} sessions`);

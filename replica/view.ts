@@ -4,7 +4,7 @@ import { majority } from '../base/quorum.ts';
 
 /**
  * How many replicas an answered operation needs. `quorum`: a majority. `all`: every member, so that writes fail while
- * one is away. `read-only`: a majority until the file is sealed; afterwards it never changes.
+ * one is unreachable. `read-only`: a majority until the file is sealed; afterwards it never changes.
  */
 export type Policy = 'quorum' | 'all' | 'read-only';
 
@@ -37,11 +37,11 @@ export function viewHasMajority(view: View, counts: (server: ServerId) => boolea
 export function viewReached(
   view: View,
   reached: (server: ServerId) => number,
-  everybody: boolean = false,
+  allVoters: boolean = false,
 ): number {
   let least = Infinity;
   for (const side of viewSides(view)) {
-    const needed = everybody ? side.length : majority(side.length);
+    const needed = allVoters ? side.length : majority(side.length);
     const numbers = side.map(reached).sort((a, b) => b - a);
     least = Math.min(least, numbers[needed - 1] ?? 0);
   }

@@ -16,7 +16,7 @@ import { QuorumFlush } from './quorum-flush.ts';
 import { NO_PEERS, Replication } from './replication.ts';
 import { viewHasMajority, viewVoters } from './view.ts';
 
-/** How an epoch of this server begins. */
+/** With what an epoch that this server orders begins. */
 export interface OrderStart {
   /** Installed by a majority: all of it is committed. */
   readonly base: Position;
