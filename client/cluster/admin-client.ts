@@ -62,8 +62,8 @@ export class AdminClient {
   }
 
   /**
-   * Copies a directory recursively; each answer reports the progress. With `resume`, files that are there with size and
-   * time of their sources are skipped. The message of an error says where to resume.
+   * Copies a directory recursively; each answer reports the progress. With `resume`, files are skipped that the target
+   * already has with the size and time of their sources. The message of an error says where to resume.
    */
   async *copyTree(
     from: RemotePlace,

@@ -5,7 +5,7 @@ const CLIENT_NUMBER_BYTES = 6;
 const PAUSE_MS = 100;
 /** A poll without an answer is aborted after this time; servers answer sooner, or wait for an election. */
 const POLL_MS_MAX = 10_000;
-/** The report that a session was left is aborted after this time; the session then expires by itself. */
+/** The report that a session has ended is aborted after this time; the session then expires by itself. */
 const LEAVE_MS_MAX = 1_000;
 
 export interface SessionEvents {
@@ -13,6 +13,7 @@ export interface SessionEvents {
   recalled(inodes: readonly number[]): Promise<void>;
   /** Granted inodes were read. Resolves when no answer from the cache has an earlier access time. */
   read?(reads: readonly NotedRead[]): Promise<void>;
+  /** The session has ended or expired: no grant is valid any more. */
   ended(): void;
   /** Resolves when no operation is in flight that is fenced by a session which has just ended here. */
   flushed?(): Promise<void>;
@@ -38,7 +39,7 @@ interface Polls {
   readonly over: Promise<void>;
 }
 
-/** Draws the number that identifies a client for its whole life. */
+/** Draws a random number that identifies a client until its process ends. */
 export function drawClientNumber(world: World): number {
   return 1 + Math.floor(world.randomBytes(CLIENT_NUMBER_BYTES).readUIntBE(0, CLIENT_NUMBER_BYTES) / 2);
 }
@@ -51,10 +52,10 @@ export class CacheSession {
   readonly client: number;
   readonly #parts: CacheSessionParts;
   #polls: Polls | null = null;
-  /** Resolves when the primary has been notified of the session left last, or cannot be. */
+  /** Resolves when the report that the last session has ended was answered or has failed. */
   #leaving: Promise<void> | null = null;
   #session: number | null = null;
-  /** The session before, none of whose grants is in use any more. */
+  /** An ended session, none of whose grants is in use any more; the next polls report it to the primary. */
   #left: number | null = null;
   #acked = 0;
   #untilMs = -Infinity;
@@ -81,7 +82,7 @@ export class CacheSession {
     if (this.#isClosed || this.#polls !== null) return;
     const abort = new AbortController();
     const run = (): Promise<void> => this.#run(abort.signal);
-    // A session that is being left has the same client number.
+    // The report that a session has ended has the same client number: it comes first.
     this.#polls = { abort, over: this.#leaving === null ? run() : this.#leaving.then(run) };
   }
 
@@ -157,6 +158,7 @@ export class CacheSession {
     await this.#parts.poll(request, { signal, timeoutMs: LEAVE_MS_MAX }).catch(this.#parts.failed);
   }
 
+  /** Polls until `signal` aborts, with a pause after a poll that failed or brought nothing. */
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
@@ -169,6 +171,7 @@ export class CacheSession {
     }
   }
 
+  /** @returns whether the next poll should follow at once */
   async #poll(signal: AbortSignal): Promise<boolean> {
     const session = this.#session;
     const request = {
@@ -188,7 +191,7 @@ export class CacheSession {
       const { unused, flushed, world } = this.#parts;
       const settled = leftMs > 0 ? Promise.allSettled([unused?.(), flushed?.()]) : undefined;
       this.#end();
-      // The primary delays a handover until the next poll reports that the session was left. Before that it executes
+      // The primary delays a handover until the next poll reports that the session has ended. Before that it executes
       // what was acknowledged under the session.
       if (settled !== undefined) await Promise.race([settled, world.sleep(leftMs, { unref: true })]);
       if (signal.aborted) return false;

@@ -37,9 +37,9 @@ export interface CachingClientOptions extends ClusterClientOptions {
 }
 
 /**
- * A client that caches names, absent names, attributes and listings, and answers from the cache what no client has
- * changed since: the catalog's primary recalls what is about to change, and waits. Without a session every query is
- * sent, and nothing is cached. Attributes of live files are never cached.
+ * A client that caches names, absent names, attributes and listings, and answers queries from the cache. The catalog's
+ * primary recalls what another client is about to change, and waits until nothing of it is cached here. Without a cache
+ * session every query is sent, and nothing is cached. Attributes of live files are never cached.
  */
 export class CachingClient extends ClusterClient {
   readonly #memory = new CatalogCache();
@@ -72,13 +72,13 @@ export class CachingClient extends ClusterClient {
     this.#session.start();
   }
 
-  /** How long these attributes stay valid without a recall, in milliseconds; 0 if unknown. */
+  /** How long these attributes stay valid without a recall, in milliseconds; 0 if they are not those in the cache. */
   validMs(attributes: CachedAttributes): number {
     const cached = this.#memory.attributes(attributes.inode);
     return cached !== undefined && isSame(cached, attributes) ? this.#session.leftMs : 0;
   }
 
-  /** @returns cached attributes of the name's inode; undefined if the cluster would have to be asked */
+  /** @returns cached attributes of the name's inode; undefined if they are not cached: then a query is needed */
   granted(parent: number, name: string): Attributes | undefined {
     return this.#session.session === null ? undefined : this.#knownAt({ parent, name });
   }
@@ -87,7 +87,7 @@ export class CachingClient extends ClusterClient {
     return this.#session.session === null ? undefined : this.#attributes(inode);
   }
 
-  /** How long the name stays this inode's unless `forgotten` is called, in milliseconds; 0 if that is unknown. */
+  /** How long the name stays this inode's without a recall, in milliseconds; 0 if the cache does not say that it is. */
   nameValidMs(parent: number, name: string, inode: number): number {
     return this.#memory.name(parent, name) === inode ? this.#session.leftMs : 0;
   }
@@ -98,6 +98,7 @@ export class CachingClient extends ClusterClient {
     return this.#session.session !== null && isKnown !== undefined;
   }
 
+  /** @returns the cache session, for delegations; `events` report its recalls and its end, too */
   share(events: SessionSharer): CacheSession {
     this.#sharer = events;
     return this.#session;
@@ -155,7 +156,10 @@ export class CachingClient extends ClusterClient {
     await super.close();
   }
 
-  /** @param drops inodes, besides the directories, of which nothing is cached any more; none is recalled from here */
+  /**
+   * Sends a command of this client, and caches its outcome. The catalog does not recall the named directories and
+   * `drops` from this client: `#changing` ends their use before the command is sent.
+   */
   async #change<Result>(
     change: OwnChange,
     drops: readonly number[],
@@ -172,7 +176,7 @@ export class CachingClient extends ClusterClient {
       await this.#changing(forgets);
       const { client, session } = this.#session;
       const cache = { client, forgets };
-      // Without a session nothing is cached, and what the last one was granted is recalled.
+      // Without a session nothing is cached, and the primary recalls the grants of the last one.
       const result = await ask({
         cache: session === null ? cache : { ...cache, under: session },
         unknown: () => {
@@ -241,11 +245,12 @@ export class CachingClient extends ClusterClient {
     }
   }
 
-  /** By grant; own changes of names in a directory do not change its extended attributes. */
+  /** Known from granted attributes; own changes of names in a directory do not change its extended attributes. */
   #hasNoXattrs(inode: number): boolean {
     return (this.#memory.attributes(inode) ?? this.#memory.attributesBeforeOwn(inode))?.xattrs === 0;
   }
 
+  /** Caches the granted parts of an answer. @param refused inodes for which the catalog granted nothing */
   #learn(
     query: Query,
     result: QueryResults[Query['kind']] | null,
@@ -288,8 +293,8 @@ export class CachingClient extends ClusterClient {
   }
 
   /**
-   * By grant. A directory delegated to this client is also known while own commands change names in it: a query of
-   * another client for it or its names recalls it first, and attributes of it in its parent's listing are not granted.
+   * Granted attributes. Those of a directory delegated to this client stay valid while own commands change names in it:
+   * a query of another client for it or its names recalls it first, and its parent's listing grants none of them.
    */
   #attributes(inode: number): Attributes | undefined {
     const granted = this.#memory.attributes(inode);
@@ -297,7 +302,7 @@ export class CachingClient extends ClusterClient {
     return this.#memory.attributesBeforeOwn(inode);
   }
 
-  /** What a command names; everything else that it changes is recalled from this client as from all others. */
+  /** @returns what a command names; everything else that it changes is recalled from this client, too */
   #changeOf(command: Command): OwnChange {
     const places: NamedPlace[] = [];
     const inodes: number[] = [];

@@ -14,6 +14,7 @@ export interface NamedPlace {
   readonly name: string;
 }
 
+/** What a command of this client is about to change. */
 export interface OwnChange {
   readonly names: readonly NamedPlace[];
   /** Inodes whose attributes change, without the directories of `names`. */
@@ -25,7 +26,7 @@ export interface OwnOutcome {
   readonly names: readonly (NamedPlace & { readonly inode: number | null })[];
   /** Modification and change time of the directories of all names after the change, in nanoseconds. */
   readonly atNs: string;
-  /** By how many the subdirectories have increased; may be negative. */
+  /** By how many the directory's subdirectories have increased; may be negative. */
   readonly directories: number;
 }
 
@@ -34,10 +35,12 @@ interface Directory {
   readonly pages: Map<string, Page>;
 }
 
+/** A directory as the answered commands have left it, while further own commands change names in it. */
 interface BeforeOwn {
   readonly attributes: Attributes;
   /** The latest time that an own command has given the directory; null before the first was answered. */
   readonly atNs: string | null;
+  /** False once two commands reported different times: it is unknown which was executed last. */
   readonly isCertain: boolean;
 }
 
@@ -56,6 +59,7 @@ export class CatalogCache {
   readonly #before = new Map<number, BeforeOwn>();
   #names = 0;
 
+  /** @returns `requestedAt` of `learn…`, for a query that is about to be sent */
   request(): number {
     return this.#sequencer.request();
   }
@@ -64,11 +68,12 @@ export class CatalogCache {
     return this.#attributes.get(inode);
   }
 
+  /** All inodes of which attributes are cached. */
   get inodes(): readonly number[] {
     return [...this.#attributes.entries().map(([inode]) => inode), ...this.#before.keys()];
   }
 
-  /** The directory without own commands in flight. Valid while delegated: no other client has seen their effects. */
+  /** A directory without effects of own commands in flight. Valid while delegated: no other client has seen these. */
   attributesBeforeOwn(directory: number): Attributes | undefined {
     return this.#before.get(directory)?.attributes;
   }
@@ -83,7 +88,7 @@ export class CatalogCache {
     return page?.countMax === countMax ? page : undefined;
   }
 
-  /** The catalog grants all attributes except those of live files. */
+  /** Caches attributes, which the catalog grants except for live files. */
   learn(attributes: Attributes, requestedAt: number): void {
     if (attributes.live || !this.#sequencer.isValid(requestedAt, attributes.inode)) return;
     this.#attributes.set(attributes.inode, attributes);
@@ -124,7 +129,7 @@ export class CatalogCache {
     this.#names = 0;
   }
 
-  /** The catalog has recorded a read, without a recall: attributes that are otherwise unchanged get the access time. */
+  /** The catalog has recorded a read of this client, without a recall. Otherwise unchanged attributes get its time. */
   accessed({ inode, accessedNs: to, seen }: NotedAccess): void {
     // An answer in flight may be older.
     this.#sequencer.changed(inode);
@@ -146,7 +151,7 @@ export class CatalogCache {
     return isNews;
   }
 
-  /** Begins an own change: until `changed`, nothing of it is valid or cached. @returns `since` of `changed` */
+  /** Begins an own change: until `changed`, what it names is neither valid nor cached. @returns `since` of `changed` */
   changing(change: OwnChange): number {
     const before = [...directoriesOf(change)].map(
       (parent) => [parent, this.#attributes.get(parent)] as const,
@@ -160,8 +165,8 @@ export class CatalogCache {
   }
 
   /**
-   * Ends an own change, for which the catalog recalls nothing from this client. If nothing else happened to a
-   * directory, it is the former one with the own changes applied. `outcome` is null if unknown.
+   * Ends an own change, for which the catalog recalls nothing from this client. If no other change interfered, caches
+   * its names, and their directories with the new times and link counts. `outcome` is null if unknown.
    */
   changed(
     change: OwnChange,
@@ -195,7 +200,7 @@ export class CatalogCache {
     return this.#isChangedAlone(nameKey(parent, name), since);
   }
 
-  /** Whether nothing else has changed the subject since an own change of it began, or is about to. */
+  /** Whether the own change that began at `since` is the only change of the subject since then. */
   #isChangedAlone(key: number | string, since: number): boolean {
     return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(since, key);
   }

@@ -70,8 +70,8 @@ export class CatalogCommands {
   }
 
   /**
-   * Executes commands, at the given server if it is in reach.
-   * @param hasCommands whether commands were executed that a flush must cover
+   * Sends a request that contains commands, at first to `server`; if that does not answer, to the others.
+   * @param hasCommands whether an answer reports commands that a flush must cover
    */
   executeAt<Value>(
     server: string,
@@ -85,6 +85,7 @@ export class CatalogCommands {
     });
   }
 
+  /** Makes the answered commands survive a power failure of all servers. @throws CommandsLost once, if some are lost */
   async flush(options?: CallOptions): Promise<void> {
     let hasLost = false;
     try {

@@ -58,7 +58,7 @@ export interface Entry {
 
 /**
  * The client of a cluster. A call tries one server after another, with the same request id, until one gives a final
- * answer or time is up; failures are `ServiceError`s of the catalogue. The primary that an answer names is tried first
+ * answer or time is up; failures are `ServiceError`s (docs/errors.md). The primary that an answer names is tried first
  * from then on, which saves forwarding.
  */
 export class ClusterClient {
@@ -109,12 +109,12 @@ export class ClusterClient {
     return this.#commands.hasUnflushed;
   }
 
-  /** Makes all commands answered before survive a power failure of all servers. @throws CommandsLost once */
+  /** Makes all commands answered before survive a power failure of all servers. @throws CommandsLost once, if lost */
   flushCatalog(options?: CallOptions): Promise<void> {
     return this.#commands.flush(options);
   }
 
-  /** Reserves inode numbers for new files; without `volume`, for volumes of three replicas. `untilMs` is monotonic. */
+  /** Reserves inode numbers until `untilMs` (monotonic), for new files; without `volume`, for three replicas. */
   async reserveInodes(
     count: number,
     { volume, ...options }: CallOptions & { readonly volume?: string } = {},
@@ -165,7 +165,7 @@ export class ClusterClient {
         body,
       );
     };
-    // A file that already has a name only gets contents, for which there is no command.
+    // A file that already has a directory entry only gets contents, for which there is no command.
     const hasCommands = ({ outcomes: known }: NewFilesAnswer): boolean =>
       known.some(({ kind }, place) => kind === 'born' && births[place]?.isNamed !== true);
     const { outcomes } = await this.#commands.executeAt(
@@ -223,7 +223,7 @@ export class ClusterClient {
     return new FileHandle(this.#exchanger, file, unsynced, options, this.#local, subject);
   }
 
-  /** Remembers a file's creating server: with a replica, it orders the first changes, so it is asked first. */
+  /** Notes a file's creating server: if it has a replica, it orders the first changes, so they are sent to it first. */
   noteCreator({ inode, replicas }: Pick<Attributes, 'inode' | 'replicas'>, maker: string | null): void {
     if (maker !== null && replicas.includes(maker)) this.#primaries.note(inode, maker);
   }
@@ -290,6 +290,7 @@ export class ClusterClient {
     return this.#exchanger.ask(getRequest(`Cannot get information on ${volume}:${path}`, url), options);
   }
 
+  /** Keeps the capability for a file's contents that an answer with attributes has. */
   #learned<Answer>(answer: Answer): Answer {
     this.#exchanger.capabilities.learn(answer);
     return answer;

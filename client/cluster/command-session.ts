@@ -29,6 +29,7 @@ export class CommandSession {
     this.#lastOf = lastOf;
   }
 
+  /** Ends the session: the next command begins another. */
   renew(): void {
     this.#commands = null;
   }
@@ -90,11 +91,14 @@ export class CommandSession {
     if (this.#commands === commands) this.#commands = null;
   }
 
-  /** The session names an operation from before its first command, which distinguishes it from a forgotten one. */
+  /**
+   * The session names an operation from before its first command: servers then know that it is not one that they have
+   * forgotten. @param anew whether to query for a newer operation than the last known one
+   */
   #begin(what: string, anew: boolean, options: CallOptions): Promise<RequestWindow> {
     const begin = async (): Promise<RequestWindow> => {
-      // Any query will do, and every user may send this one: its answer names an operation. Other commands wait for the
-      // same answer, so neither the signal nor the time limit of this one ends it.
+      // Any query will do, and every user may send this one: its answer names an operation. Other commands may wait for
+      // the same answer, so neither the signal nor the time limit of this command ends the query.
       const { signal: _signal, timeoutMs: _timeoutMs, ...rest } = options;
       const question = postRequest(what, '/v1/catalog/queries', { query: { kind: 'volumes' } });
       if (anew || this.#exchanger.catalogSeq === null)

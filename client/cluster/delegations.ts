@@ -25,13 +25,13 @@ export function fencedBy(fences: readonly Fence[]): CacheOwner {
 type OwnedCommand = Pick<CommandOptions, 'cache' | 'unknown'>;
 export type DelegationEvents = Required<Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'>>;
 
-/** A session whose delegations were unused for this long is left, so that no change has to recall them. */
+/** A session whose delegations were unused for this long is ended, so that no change has to recall them. */
 const IDLE_MS = 5_000;
 const RECALLED_MAX = 10_000;
 
 /**
  * Directories that are delegated to this client: no other client changes their entries before a recall. The catalog's
- * primary delegates each to a session: the client's cache session, if it has one; else one of their own, which is left
+ * primary delegates each to a session: that of a `CachingClient`; of another client, one of their own, which is ended
  * when the delegations are not used.
  */
 export class Delegations {
@@ -43,9 +43,9 @@ export class Delegations {
     flushed: () => Promise.resolve(),
   };
   readonly #generations = new Map<number, number>();
-  /** A delegation that was requested before a recall of its directory is void. */
+  /** Recalls of directories: a delegation that was requested before one is void. */
   readonly #recalls = new Sequencer<number>(undefined, RECALLED_MAX);
-  /** Recalled and not yet returned: own changes until then reach the cluster first, and need no recall from here. */
+  /** Recalled directories whose own changes are still being sent: those commands need no recall from this client. */
   readonly #returning = new Counts<number>();
 
   constructor(client: ClusterClient, failed: SessionEvents['failed']) {
@@ -81,6 +81,7 @@ export class Delegations {
           });
   }
 
+  /** @returns the number of a query that is about to be sent, for `learn` */
   request(): number {
     return this.#recalls.request();
   }
@@ -90,11 +91,12 @@ export class Delegations {
     return this.delegatedMs(directory) > 0;
   }
 
-  /** For how long that is certain without a recall, in milliseconds. */
+  /** For how long the directory stays delegated without a recall, in milliseconds; 0 if it is not. */
   delegatedMs(directory: number): number {
     return this.#generations.has(directory) ? this.#session.leftMs : 0;
   }
 
+  /** Begins the session. Without a call, nothing is delegated. */
   listen(events: DelegationEvents): void {
     this.#events = events;
     this.#session.start();
@@ -127,7 +129,7 @@ export class Delegations {
     return true;
   }
 
-  /** @returns the owner of a command that changes entries of these directories: it recalls none from this client */
+  /** @returns options of a command that changes entries of these directories: none is recalled from this client */
   asOwner(directories: readonly number[]): OwnedCommand {
     const { client, session } = this.#session;
     const forgets = [...new Set(directories)].filter(
@@ -137,7 +139,7 @@ export class Delegations {
     return { cache: { client, forgets, under: session }, unknown: () => this.#renounce(session) };
   }
 
-  /** As `asOwner`, for a command that makes a directory in the given one; the new one is delegated, too. */
+  /** As `asOwner`, for a command that creates a directory in the given one; the new one is delegated, too. */
   asMaker(directory: number): OwnedCommand {
     const owner = this.asOwner([directory]);
     const { client, session } = this.#session;
@@ -145,7 +147,7 @@ export class Delegations {
     return { ...owner, cache: { client, forgets: [], ...owner.cache, session } };
   }
 
-  /** @returns the fence of an operation that is acknowledged now and sent later; null if it is not delegated */
+  /** @returns the fence of an operation that is acknowledged now and sent later; null without a delegation */
   fenceOf(directory: number): Fence | null {
     const { client, session } = this.#session;
     const generation = this.#generations.get(directory);

@@ -39,6 +39,7 @@ export interface ReadResult {
 export interface FileRange {
   /** The state is at least as new as this moment (monotonic, in milliseconds). */
   readonly sinceMs: number;
+  /** Until then bytes come from the local disk; later reads are of a server. */
   readonly untilMs: number;
   read(offset: number, length: number): Promise<Uint8Array>;
 }
@@ -123,7 +124,7 @@ export class FileHandle {
     return this.#read(offset, length, null, options);
   }
 
-  /** Prepares local reads of bytes needed soon, all of one state. @returns null if no server here may answer now */
+  /** Asks a server on this machine where bytes are on its disk. @returns null if none here may answer reads now */
   async range(offset: number, length: number): Promise<FileRange | null> {
     const { file } = this;
     const located = { file, subject: this.#subject, replicas: this.#replicas, shown: this.#snapshotQuery };
@@ -212,7 +213,7 @@ export class FileHandle {
     return this.#post(`Cannot copy from file ${order.from} to ${this.#name}`, 'copy?', options, order);
   }
 
-  /** Acknowledged operations survive a power failure of all servers. @throws ChangesLost once, if some are lost */
+  /** Makes acknowledged changes survive a power failure of all servers. @throws ChangesLost once, if some are lost */
   async flush(options?: CallOptions): Promise<FileState> {
     const state = await this.#flush(options);
     this.#unsynced.report();
@@ -229,14 +230,15 @@ export class FileHandle {
   }
 
   /**
-   * Seals a file of policy `read-only`: it changes no more, survives a power failure of every server, and is at each of
-   * its servers that can be reached. With `ifContents`, a file written since is not sealed.
+   * Seals a file of policy `read-only`: its contents never change again, survive a power failure of every server, and
+   * are at each of its servers that can be reached. With `ifContents`, a file written since is not sealed.
    */
   seal({ ifContents, ...options }: WriteOptions = {}): Promise<FileState> {
     const name = `seal${guardOf(ifContents, '?')}`;
     return this.#askState('POST', name, `Cannot seal ${this.#name}`, options);
   }
 
+  /** Has the primary report size, time and version to the catalog, so that the file is no longer live. */
   settle(options?: CallOptions): Promise<FileState> {
     return this.#askState('POST', 'settle', `Cannot settle ${this.#name}`, options);
   }
@@ -276,6 +278,7 @@ export class FileHandle {
     );
   }
 
+  /** @param build makes the request; `query` has the session, number and locks */
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
     const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
     const { world } = this.#exchanger;
@@ -311,7 +314,7 @@ export class FileHandle {
     return sendOnce(acquire, send, () => this.#locks()?.fence());
   }
 
-  /** All attempts are one change, including those that name other locks. */
+  /** Sends a change, again with the new stamp if that of its locks was outdated. All attempts are one change. */
   async #sendUnderLocks(
     build: (locked: string) => ExchangeRequest,
     limits: () => CallOptions,
@@ -334,10 +337,10 @@ export class FileHandle {
   }
 
   /**
-   * The first session claims to be as old as what is known of the file. Servers refuse that only if the file has
-   * forgotten sessions since then; the next session asks for the file's position, which is one more round trip. After a
-   * refusal, the outcome of an earlier attempt without an answer cannot be found out, so the claim is as new as
-   * possible.
+   * A session names an operation from before its first change (`since`). Servers refuse a session that they do not know
+   * if the file has forgotten sessions since that operation: its requests may have been executed. The handle's first
+   * session names the last operation that is known here, without a request. Each later one follows a refusal, so it
+   * requests the file's position, the newest operation, which is one more round trip.
    */
   #beginSession(options: CallOptions): Promise<RequestWindow> {
     const begun = (since: number): RequestWindow => new RequestWindow(this.#exchanger.world, since);

@@ -22,30 +22,32 @@ import { locksConflict, overlap, rangesCover, rangesWith } from '../../wire/lock
 import type { CallOptions, Exchanger, Subject, TimedAnswer } from '../transport/exchange.ts';
 import { getRequest, postRequest } from '../transport/request.ts';
 
-/** Servers wait for less than this before they answer that the lock is not free yet. */
+/** Asked of the server; it waits for less, and then answers `locked`, or `busy` during its grace. */
 const WAIT_MS = 30_000;
 const WAIT_ATTEMPT_MS = 60_000;
 /** Renewals per lock lease: most of the lease is always left, for a failover. */
 const RENEWALS_PER_LEASE = 6;
 const RENEW_AGAIN_MS = 100;
-/** A renewal without an answer soon goes to another server. */
+/** A renewal that has no answer after this share of the lease is sent to another server. */
 const ATTEMPTS_PER_LEASE = 6;
-/** A new primary answers `busy` until the former locks are claimed, which takes longer than one request may. */
+/** A new primary answers `busy` until the clients have claimed their locks, which takes longer than one request may. */
 const BUSY_REQUESTS_MAX = 3;
 /** Bound of the reading error of `World.bootMs`, on this machine and on the server, with a reserve. */
 const CLOCK_MARGIN_MS = 50;
 
 export interface FileLocksEvents {
-  /** Locks were not renewed in time, or a new primary has granted them to others. */
+  /** The client has lost these locks: they were not renewed in time, or a new primary has granted them to others. */
   lost(file: number, locks: readonly LockHeld[]): void;
 }
 
 /** The holder of locks. Its messages about all files share one sequence, which reopening a file does not restart. */
 export interface LockClient {
   readonly id: number;
+  /** Number of the last message about any file. */
   stamp: number;
+  /** By file: the numbers of its lock requests in progress. */
   readonly pending: Map<number, Set<number>>;
-  /** The last answers of the files' primaries, in the order of these answers. */
+  /** By file: the primary's epoch in its last answer. */
   readonly lastAnswers: BoundedMap<number, LockMoment>;
 }
 
@@ -67,7 +69,9 @@ export class FileLocks {
   readonly #exchanger: Exchanger;
   readonly #subject: Subject;
   readonly #events: FileLocksEvents;
+  /** By kind and owner (`keyOf`), as `#lost`. */
   readonly #held = new Map<string, LockHeld[]>();
+  /** Lost locks that their owner has not released since: until then it gets no other. */
   readonly #lost = new Map<string, LockHeld[]>();
   /** By owner: corrections at the server after a request with an unknown outcome. */
   readonly #repairs = new Map<string, Promise<void>>();
@@ -75,7 +79,7 @@ export class FileLocks {
   #leaseMs = 0;
   /**
    * Changes made under the locks name this stamp; changes that name an earlier one have failed, or their locks are
-   * gone. Each lock message carries it, so that it is known wherever a lock becomes free for others.
+   * released or lost. Each lock message carries it, so that a server knows it before it grants a lock to others.
    */
   #sinceStamp = 0;
   #lostStamp = 0;
@@ -171,7 +175,7 @@ export class FileLocks {
     return this.#lost.has(keyOf({ kind, owner }));
   }
 
-  /** @returns what a change made under locks says of them; null without locks */
+  /** @returns what a change made under the locks sends: servers refuse it once they are lost; null without locks */
   get currentStamp(): LocksHeld | null {
     this.checkExpiry();
     return this.#held.size === 0 ? null : { client: this.#client.id, stamp: this.#sinceStamp };
@@ -185,13 +189,13 @@ export class FileLocks {
     this.#sinceStamp = ++this.#client.stamp;
   }
 
-  /** Whether a change's stamp is outdated although no lock was lost: servers refuse it then, and it is sent again. */
+  /** Whether a change's stamp is outdated although no lock was lost: servers refuse the change; it is sent again. */
   isOutdated({ stamp }: LocksHeld): boolean {
     const { currentStamp: under } = this;
     return stamp >= this.#lostStamp && stamp !== under?.stamp;
   }
 
-  /** Renews now, since a change under the locks is sent again: a new primary accepts it once they are claimed. */
+  /** Renews now. Called before a change is sent again: a new primary accepts it once a renewal claimed the locks. */
   claim(): void {
     this.checkExpiry();
     if (this.#held.size === 0 || this.#renewing) return;
@@ -199,7 +203,7 @@ export class FileLocks {
     void this.#renew();
   }
 
-  /** Reports locks whose lease is over, which depends on time alone. */
+  /** Reports all locks as lost if their lease has ended, which no event shows: called before each use of them. */
   checkExpiry(): void {
     if (this.#held.size === 0 || this.#exchanger.world.bootMs() < this.#validUntilMs) return;
     this.#lose([...this.#held.values()].flat());
@@ -225,6 +229,7 @@ export class FileLocks {
     if (this.#pending.size === 0) this.#client.pending.delete(this.file);
   }
 
+  /** Requests a lock once. @returns `outdated` if the server set nothing; the error if it is `locked` or `busy` */
   async #ask(
     number: number,
     wish: LockHeld,
@@ -282,7 +287,7 @@ export class FileLocks {
     });
   }
 
-  /** Reduces the owner's locks in the range, at the server, to those known here, until a server has answered. */
+  /** After a request with an unknown outcome: reduces the owner's locks in its range, at the server, to `#held`. */
   #repair(wish: LockWish): void {
     const key = keyOf(wish);
     const before = this.#repairs.get(key) ?? Promise.resolve();
@@ -310,7 +315,7 @@ export class FileLocks {
     this.#repairs.set(key, repair);
   }
 
-  /** Without locks there are no renewals, and a lock that only the server knows ends with its lease. */
+  /** Sends a repair until a server answers. Without locks here it ends: unrenewed, those at the server expire. */
   async #insist(wish: LockWish): Promise<void> {
     for (;;) {
       const number = this.#begin();
@@ -345,6 +350,7 @@ export class FileLocks {
     );
   }
 
+  /** Changes under the lost locks fail from here on, here and at servers. */
   #lose(locks: readonly LockHeld[]): void {
     if (locks.length === 0) return;
     for (const lock of locks) {
@@ -392,6 +398,7 @@ export class FileLocks {
     }
   }
 
+  /** @returns `again` if a renewal that is sent at once may succeed, `failed` if only a later one may */
   async #renewOnce(): Promise<'renewed' | 'again' | 'failed'> {
     const locks = [...this.#held.values()].flat();
     this.#epochsSince.clear();
@@ -417,18 +424,18 @@ export class FileLocks {
       return error.code === 'locked' ? 'again' : 'failed';
     }
     const { answer: renewal, sentMs } = renewed;
-    // An answer that comes too late does not count: others may have had the locks in between.
+    // An answer after the end of the lease does not count: others may have had the locks in between.
     this.checkExpiry();
     this.#leaseMs = renewal.leaseMs;
     const gone = renewal.lost.flatMap((place) => {
       const lock = locks[place];
-      // A lock released meanwhile is not lost.
+      // A lock that its owner released meanwhile is not lost.
       return lock !== undefined && rangesCover(this.#held.get(keyOf(lock)) ?? [], lock) ? [lock] : [];
     });
     this.#lose(gone);
     // Another primary accepts as a claim only what was sent since its epoch began.
     if (renewal.epoch !== epoch) return renewal.epoch > epoch ? 'again' : 'failed';
-    // A lock that another primary granted meanwhile is not claimed from this one: it has only its own time.
+    // A lock that another primary granted meanwhile is not claimed from this one: this renewal does not extend it.
     if ([...this.#epochsSince].some((epoch) => epoch !== renewal.epoch)) return 'again';
     if (this.#held.size > 0) this.#validUntilMs = sentMs + renewal.leaseMs - CLOCK_MARGIN_MS;
     return 'renewed';

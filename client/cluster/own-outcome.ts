@@ -4,7 +4,7 @@ import type { OwnOutcome } from './catalog-cache.ts';
 
 type Names = OwnOutcome['names'];
 
-/** The names after a command of this client; null if that is not certain. `moved`: what a rename moves. */
+/** The names after a command of this client; null if not certain. `moved`: cached attributes of what a rename moves. */
 export function outcomeOfCommand(
   command: Command,
   result: CommandResults[Command['kind']],
@@ -47,6 +47,7 @@ export function outcomeOfCommand(
   }
 }
 
+/** As `outcomeOfCommand`, for files created with contents; null unless all were, at one time. */
 export function outcomeOfCreations(
   births: readonly FileWithContents[],
   outcomes: readonly NewFileOutcome[],

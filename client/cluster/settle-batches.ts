@@ -5,7 +5,7 @@ import type { Exchanger } from '../transport/exchange.ts';
 import { postRequest } from '../transport/request.ts';
 import type { FileHandle } from './file-handle.ts';
 
-/** How long files gather. Queries of their sizes meanwhile are answered by the files' primaries. */
+/** How long closed files wait for others. Until then, queries get their sizes from the files' primaries. */
 const GATHER_MS = 200;
 
 interface Waiting {
@@ -14,7 +14,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** Settles files that are closed in a row together: one request per primary, and one command to the catalog. */
+/** Settles files that are closed within `GATHER_MS` together: one request per primary. */
 export class SettleBatches {
   readonly #exchanger: Exchanger;
   #waiting: Waiting[] = [];

@@ -18,6 +18,7 @@ interface Unflushed {
 
 export interface FlushOutcome {
   readonly areLost: boolean;
+  /** To be named in another flush, which decides whether they are lost. */
   readonly again: readonly AnsweredCommands[];
 }
 
@@ -59,7 +60,7 @@ export class UnflushedCommands {
     return known === undefined ? Number.POSITIVE_INFINITY : known.newest + REQUEST_WINDOW;
   }
 
-  /** What a flush has to name, in requests of at most `FLUSH_SESSIONS_MAX` sessions. */
+  /** @returns the commands that a flush names, divided into requests of at most `FLUSH_SESSIONS_MAX` sessions */
   pages(): readonly (readonly AnsweredCommands[])[] {
     const all = [...this.#sessions.keys()].map((session) => this.#named(session) as AnsweredCommands);
     const pages = [all.splice(0, FLUSH_SESSIONS_MAX)];
@@ -74,7 +75,10 @@ export class UnflushedCommands {
     return { session, numbers: [...numbers].filter((number) => number > newest - REQUEST_WINDOW) };
   }
 
-  /** `missing`, of what the flush named, is lost, or was forgotten while the flush was in flight. */
+  /**
+   * Handles the answer of a flush that named `commands`. The catalog does not have `missing`: they are lost, or newer
+   * commands of their session have pushed them out, so a session with newer ones is flushed again.
+   */
   flushed(commands: readonly AnsweredCommands[], missing: readonly AnsweredCommands[] = []): FlushOutcome {
     const again: AnsweredCommands[] = [];
     let areLost = false;
@@ -86,7 +90,7 @@ export class UnflushedCommands {
         again.push(newer);
         continue;
       }
-      // What another flush has judged meanwhile stays as that one found it.
+      // A command that another flush has covered meanwhile is no longer listed.
       const isListed = (number: number): boolean => this.#sessions.get(session)?.numbers.has(number) === true;
       if (lacks?.some(isListed)) this.#lost.add(session);
       if (lacks !== undefined && this.#lost.has(session)) areLost = true;

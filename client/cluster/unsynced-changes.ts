@@ -33,6 +33,7 @@ export interface UnsyncedChange {
 interface UnsyncedFile {
   /** The last change of each epoch, which includes the others of that epoch. Oldest epoch first. */
   changes: readonly UnsyncedChange[];
+  /** Number of the last loss, 0 if there was none; and of the last one that a handle has reported. */
   lost: number;
   reported: number;
 }
@@ -96,6 +97,7 @@ export class UnsyncedChanges {
     return this.#find()?.changes ?? [];
   }
 
+  /** @returns the smallest unsynced number of the session; `Infinity` if it has none */
   lowestOf(session: number): number {
     const numbers = this.changes.map(({ request }) =>
       request?.session === session ? request.number : Infinity,
@@ -103,11 +105,12 @@ export class UnsyncedChanges {
     return Math.min(...numbers);
   }
 
-  /** Servers keep the results of the last `SESSION_WINDOW` numbers of a session, of which half may be in flight. */
+  /** Whether to flush before this number: servers keep the results of a session's last `SESSION_WINDOW` numbers. */
   isFull(session: number, number: number): boolean {
     return this.changes.length >= CHANGES_MAX || number - this.lowestOf(session) >= REQUEST_WINDOW;
   }
 
+  /** Notes a change, and a loss if the contents before it are older than a change in `sent`, acknowledged earlier. */
   acknowledged(
     { before, contents }: WriteResult,
     request: AcknowledgedRequest,
@@ -118,6 +121,7 @@ export class UnsyncedChanges {
     add(unsynced, { contents, request });
   }
 
+  /** Drops the changes that a flush has covered. @param sent those that were acknowledged when it was sent */
   flushed({ contents, lost = false }: FlushResult, sent: readonly UnsyncedChange[]): void {
     const isLost = lost || isBehind(contents, sent);
     const unsynced = isLost ? this.#changed() : this.#find();
@@ -140,7 +144,7 @@ export class UnsyncedChanges {
     return this.#known;
   }
 
-  /** An open handle remembers its changes, however many other files are changed. */
+  /** This handle keeps the file's entry after `UnsyncedFiles` has dropped it for those of other files. */
   #find(): UnsyncedFile | undefined {
     this.#known = this.#files.find(this.#file) ?? this.#known;
     return this.#known;
@@ -152,6 +156,7 @@ function isBehind(contents: ContentVersion, changes: readonly UnsyncedChange[]):
   return changes.some((change) => contentVersionCompare(contents, change.contents) < 0);
 }
 
+/** Notes a change in place of an earlier one of its epoch, unless a later one is noted. */
 function add(unsynced: UnsyncedFile, change: UnsyncedChange): void {
   const { epoch } = change.contents;
   const isNewer = ({ contents }: UnsyncedChange): boolean =>
