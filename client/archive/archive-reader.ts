@@ -35,12 +35,12 @@ export async function* readArchive(
     if (raw === null) return;
     if (raw.flag === 'x' || raw.flag === 'g' || raw.flag === 'L' || raw.flag === 'K') {
       if (raw.dataBytes > PAX_BYTES_MAX) throw new Error('an extended header is too large');
-      const said = await bytes.take(raw.dataBytes);
+      const contents = await bytes.take(raw.dataBytes);
       await bytes.skip(paddingOf(raw.dataBytes));
       // GNU tar's long names have the same meaning.
-      if (raw.flag === 'x') records = new Map([...records, ...readRecords(said)]);
+      if (raw.flag === 'x') records = new Map([...records, ...readRecords(contents)]);
       else if (raw.flag !== 'g')
-        records.set(raw.flag === 'L' ? 'path' : 'linkpath', said.subarray(0, said.indexOf(0)));
+        records.set(raw.flag === 'L' ? 'path' : 'linkpath', contents.subarray(0, contents.indexOf(0)));
       continue;
     }
     const entry = entryOf(raw, records);

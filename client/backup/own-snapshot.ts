@@ -47,7 +47,7 @@ export async function withOwnSnapshot(
       await work(name, signal);
     } finally {
       // Also after the user has aborted the command.
-      await client.command({ kind: 'snapshot-remove', volume, name }).catch(unlessGone);
+      await client.command({ kind: 'snapshot-remove', volume, name }).catch(ignoreNotFound);
     }
   } finally {
     await lease?.release();
@@ -121,7 +121,7 @@ async function removeLeftBehind(
   }
 }
 
-function unlessGone(error: unknown): void {
+function ignoreNotFound(error: unknown): void {
   if (!(error instanceof ServiceError) || error.code !== 'not-found') throw error;
 }
 

@@ -25,9 +25,9 @@ export interface RestoreTarget {
   readonly path: string;
 }
 
-type Dress = Pick<ArchiveEntry, 'path' | 'mode' | 'uid' | 'gid' | 'modifiedNs' | 'xattrs'>;
+type MemberAttributes = Pick<ArchiveEntry, 'path' | 'mode' | 'uid' | 'gid' | 'modifiedNs' | 'xattrs'>;
 
-/** Stores an archive below a directory. Replaces what has the name of a member, except directories. */
+/** Stores the members of an archive below `target`. A member replaces a file at its path, but no directory. */
 export async function restore(
   client: ClusterClient,
   source: AsyncIterable<Uint8Array>,
@@ -35,7 +35,7 @@ export async function restore(
   report: RestoreReport,
   call: CallOptions,
 ): Promise<void> {
-  const directories: { readonly inode: number; readonly entry: Dress }[] = [];
+  const directories: { readonly inode: number; readonly entry: MemberAttributes }[] = [];
   const store = new Restorer(client, target, report, call);
   const small = new BoundedTransfers(FILES_AT_ONCE);
   try {
@@ -61,7 +61,7 @@ export async function restore(
         });
       } else {
         await small.end();
-        await store.attempt(entry, () => store.other(member));
+        await store.attempt(entry, () => store.restoreAlone(member));
       }
     }
   } finally {
@@ -127,10 +127,13 @@ class Restorer {
     }
   }
 
-  async other({ entry, ranges, data }: ArchiveMember): Promise<void> {
+  /** A large or sparse file, a link or a special file. No small file is in progress. */
+  async restoreAlone({ entry, ranges, data }: ArchiveMember): Promise<void> {
     if (entry.kind === 'file') return this.file(entry, ranges, data);
     const place = this.#placeOf(entry.path);
-    const attributes = await this.#replaced(place, () => this.#command(this.#commandFor(entry, place)));
+    const attributes = await this.#replaceExisting(place, () =>
+      this.#command(this.#commandFor(entry, place)),
+    );
     if (entry.kind !== 'link') await this.setAttributes(attributes.inode, entry);
   }
 
@@ -149,7 +152,7 @@ class Restorer {
       );
       const { inode, replicas, policy } = orphan.attributes;
       const file = this.#client.openFile(inode, { replicas });
-      const writes = prefetch(placed(ranges, data), WRITES_AT_ONCE, async ({ offset, bytes }) => {
+      const writes = prefetch(writesOf(ranges, data), WRITES_AT_ONCE, async ({ offset, bytes }) => {
         await file.write(offset, bytes, this.#call);
         return bytes.length;
       });
@@ -164,7 +167,10 @@ class Restorer {
     }
   }
 
-  async setAttributes(inode: number, { mode, uid, gid, modifiedNs, xattrs }: Dress): Promise<void> {
+  async setAttributes(
+    inode: number,
+    { mode, uid, gid, modifiedNs, xattrs }: MemberAttributes,
+  ): Promise<void> {
     for (const [name, value] of xattrs) {
       const base64 = Buffer.from(value).toString('base64');
       await this.#client.command({ kind: 'set-xattr', inode, name, value: base64, mode: 'set' }, this.#call);
@@ -172,7 +178,7 @@ class Restorer {
     await this.#client.command({ kind: 'set-attributes', inode, mode, uid, gid, modifiedNs }, this.#call);
   }
 
-  async #replaced(
+  async #replaceExisting(
     place: { readonly volume: string; readonly path: string },
     make: () => Promise<Attributes>,
   ): Promise<Attributes> {
@@ -211,7 +217,7 @@ class Restorer {
 
   async #command(command: () => Promise<Command>): Promise<Attributes> {
     const result = await this.#client.command(await command(), this.#call);
-    if (!('attributes' in result)) throw new Error('What makes an inode tells its attributes');
+    if (!('attributes' in result)) throw new Error('A command that creates an inode returns its attributes');
     return result.attributes;
   }
 
@@ -225,7 +231,7 @@ class Restorer {
   }
 }
 
-async function* placed(
+async function* writesOf(
   ranges: ArchiveMember['ranges'],
   data: AsyncGenerator<Buffer, void, undefined>,
 ): AsyncGenerator<{ readonly offset: number; readonly bytes: Uint8Array }, void, undefined> {

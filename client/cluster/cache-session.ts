@@ -6,7 +6,7 @@ const PAUSE_MS = 100;
 /** A poll without an answer is aborted after this time; servers answer sooner, or wait for an election. */
 const POLL_MS_MAX = 10_000;
 /** The report that a session has ended is aborted after this time; the session then expires by itself. */
-const LEAVE_MS_MAX = 1_000;
+const REPORT_MS_MAX = 1_000;
 
 export interface SessionEvents {
   /** Resolves when nothing of these inodes is cached any more, and nothing requested before the call will be. */
@@ -36,7 +36,7 @@ export interface CacheSessionParts extends SessionEvents {
 
 interface Polls {
   readonly abort: AbortController;
-  readonly over: Promise<void>;
+  readonly ended: Promise<void>;
 }
 
 /** Draws a random number that identifies a client until its process ends. */
@@ -53,10 +53,10 @@ export class CacheSession {
   readonly #parts: CacheSessionParts;
   #polls: Polls | null = null;
   /** Resolves when the report that the last session has ended was answered or has failed. */
-  #leaving: Promise<void> | null = null;
+  #reporting: Promise<void> | null = null;
   #session: number | null = null;
   /** An ended session, none of whose grants is in use any more; the next polls report it to the primary. */
-  #left: number | null = null;
+  #endedSession: number | null = null;
   #acked = 0;
   #untilMs = -Infinity;
   #timer: Timer | null = null;
@@ -83,7 +83,7 @@ export class CacheSession {
     const abort = new AbortController();
     const run = (): Promise<void> => this.#run(abort.signal);
     // The report that a session has ended has the same client number: it comes first.
-    this.#polls = { abort, over: this.#leaving === null ? run() : this.#leaving.then(run) };
+    this.#polls = { abort, ended: this.#reporting === null ? run() : this.#reporting.then(run) };
   }
 
   /** Marks the session as in use: something is granted, or soon will be. */
@@ -93,7 +93,7 @@ export class CacheSession {
     this.start();
     this.#idle?.cancel();
     this.#idle = world.after(idleMs, () => {
-      void this.#leave();
+      void this.#endAndReport();
       this.start();
     });
   }
@@ -109,11 +109,11 @@ export class CacheSession {
     if (session === null) return;
     const flushed = this.#parts.flushed?.() ?? Promise.resolve();
     // It keeps no process alive: a session that is not renewed expires by itself.
-    const over = this.#parts.world.sleep(this.leftMs, { unref: true });
+    const expired = this.#parts.world.sleep(this.leftMs, { unref: true });
     this.#end();
     this.#acked = 0;
-    void Promise.allSettled([flushed, over]).then(() => {
-      this.#left = session;
+    void Promise.allSettled([flushed, expired]).then(() => {
+      this.#endedSession = session;
     });
   }
 
@@ -121,13 +121,13 @@ export class CacheSession {
     this.#isClosed = true;
     const polls = this.#endPolls();
     this.#end();
-    await polls?.over;
+    await polls?.ended;
   }
 
   /** As `stop`, and notifies the primary, so that no change waits for this client. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await this.#leave();
+    await this.#endAndReport();
   }
 
   #endPolls(): Polls | null {
@@ -138,24 +138,24 @@ export class CacheSession {
     return polls;
   }
 
-  async #leave(): Promise<void> {
+  async #endAndReport(): Promise<void> {
     const session = this.#session;
     const polls = this.#endPolls();
-    if (polls === null) return this.#leaving ?? undefined;
+    if (polls === null) return this.#reporting ?? undefined;
     this.#end();
-    this.#leaving = (this.#leaving ?? Promise.resolve()).then(async () => {
-      await polls.over;
-      [this.#left, this.#acked] = [null, 0];
-      if (session !== null) await this.#reportLeft(session);
+    this.#reporting = (this.#reporting ?? Promise.resolve()).then(async () => {
+      await polls.ended;
+      [this.#endedSession, this.#acked] = [null, 0];
+      if (session !== null) await this.#reportEnded(session);
     });
-    await this.#leaving;
+    await this.#reporting;
   }
 
-  async #reportLeft(session: number): Promise<void> {
+  async #reportEnded(session: number): Promise<void> {
     await this.#parts.flushed?.();
     const request = { client: this.client, left: session, acked: 0, fenced: true };
-    const signal = this.#parts.world.timeout(LEAVE_MS_MAX);
-    await this.#parts.poll(request, { signal, timeoutMs: LEAVE_MS_MAX }).catch(this.#parts.failed);
+    const signal = this.#parts.world.timeout(REPORT_MS_MAX);
+    await this.#parts.poll(request, { signal, timeoutMs: REPORT_MS_MAX }).catch(this.#parts.failed);
   }
 
   /** Polls until `signal` aborts, with a pause after a poll that failed or brought nothing. */
@@ -177,7 +177,7 @@ export class CacheSession {
     const request = {
       client: this.client,
       ...(session === null ? {} : { session }),
-      ...(this.#left === null ? {} : { left: this.#left }),
+      ...(this.#endedSession === null ? {} : { left: this.#endedSession }),
       acked: this.#acked,
       fenced: true,
     };
@@ -189,13 +189,14 @@ export class CacheSession {
     if (answer.session !== session) {
       const { leftMs } = this;
       const { unused, flushed, world } = this.#parts;
-      const settled = leftMs > 0 ? Promise.allSettled([unused?.(), flushed?.()]) : undefined;
+      const grantsUnused = leftMs > 0 ? Promise.allSettled([unused?.(), flushed?.()]) : undefined;
       this.#end();
       // The primary delays a handover until the next poll reports that the session has ended. Before that it executes
       // what was acknowledged under the session.
-      if (settled !== undefined) await Promise.race([settled, world.sleep(leftMs, { unref: true })]);
+      if (grantsUnused !== undefined)
+        await Promise.race([grantsUnused, world.sleep(leftMs, { unref: true })]);
       if (signal.aborted) return false;
-      this.#left = session ?? this.#left;
+      this.#endedSession = session ?? this.#endedSession;
       this.#session = answer.session;
       this.#acked = 0;
     }

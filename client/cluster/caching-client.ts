@@ -44,13 +44,13 @@ export interface CachingClientOptions extends ClusterClientOptions {
 export class CachingClient extends ClusterClient {
   readonly #memory = new CatalogCache();
   readonly #session: CacheSession;
-  readonly #forgotten: (inodes: readonly number[]) => Promise<void>;
+  readonly #dropDerived: (inodes: readonly number[]) => Promise<void>;
   readonly #changing: (inodes: readonly number[]) => Promise<void>;
   #sharer: SessionSharer | null = null;
 
   constructor(options: CachingClientOptions) {
     super(options);
-    this.#forgotten = options.recalled ?? (() => Promise.resolve());
+    this.#dropDerived = options.recalled ?? (() => Promise.resolve());
     this.#changing = options.changing ?? (() => Promise.resolve());
     this.#session = new CacheSession({
       client: drawClientNumber(this.world),
@@ -64,7 +64,7 @@ export class CachingClient extends ClusterClient {
         this.#memory.forgetAll();
         this.#sharer?.ended();
       },
-      unused: () => this.#forgotten(this.#memory.inodes),
+      unused: () => this.#dropDerived(this.#memory.inodes),
       flushed: () => this.#sharer?.flushed?.() ?? Promise.resolve(),
       world: this.world,
       failed: options.failed ?? (() => undefined),
@@ -80,7 +80,7 @@ export class CachingClient extends ClusterClient {
 
   /** @returns cached attributes of the name's inode; undefined if they are not cached: then a query is needed */
   granted(parent: number, name: string): Attributes | undefined {
-    return this.#session.session === null ? undefined : this.#knownAt({ parent, name });
+    return this.#session.session === null ? undefined : this.#attributesAt({ parent, name });
   }
 
   grantedAttributes(inode: number): Attributes | undefined {
@@ -94,8 +94,8 @@ export class CachingClient extends ClusterClient {
 
   /** Whether the catalog's primary recalls the directory from this client before another client changes it. */
   isGranted(directory: number): boolean {
-    const isKnown = this.#memory.attributes(directory) ?? this.#memory.attributesBeforeOwn(directory);
-    return this.#session.session !== null && isKnown !== undefined;
+    const cached = this.#memory.attributes(directory) ?? this.#memory.attributesBeforeOwn(directory);
+    return this.#session.session !== null && cached !== undefined;
   }
 
   /** @returns the cache session, for delegations; `events` report its recalls and its end, too */
@@ -119,11 +119,11 @@ export class CachingClient extends ClusterClient {
     const change = this.#changeOf(command as Command);
     if (change.names.length + change.inodes.length === 0) {
       const result = await super.command<Kind>(command, options);
-      this.#noted(command as Command);
+      this.#noteAccesses(command as Command);
       return result;
     }
     const moved =
-      command.kind === 'rename' ? this.#knownAt((command as CommandOf<'rename'>).from) : undefined;
+      command.kind === 'rename' ? this.#attributesAt((command as CommandOf<'rename'>).from) : undefined;
     // The kernel drops the attributes of what a program unlinks itself. The primary knows that the files of a fenced
     // unlink are forgotten: there are more of them than a request may name.
     const drops = command.kind === 'unlink-fenced' ? [] : change.inodes;
@@ -138,16 +138,16 @@ export class CachingClient extends ClusterClient {
 
   override async createWithContents(
     creatingServer: string,
-    births: readonly FileWithContents[],
+    files: readonly FileWithContents[],
     options: OwnedOptions = {},
   ): Promise<readonly NewFileOutcome[]> {
-    const names = births.map(({ parent, name }) => ({ parent, name }));
-    const change = { names, inodes: births.map(({ inode }) => inode) };
+    const names = files.map(({ parent, name }) => ({ parent, name }));
+    const change = { names, inodes: files.map(({ inode }) => inode) };
     return this.#change(
       change,
       [],
-      (owned) => super.createWithContents(creatingServer, births, { ...options, ...ownedBy(options, owned) }),
-      (outcomes) => outcomeOfCreations(births, outcomes),
+      (owned) => super.createWithContents(creatingServer, files, { ...options, ...ownedBy(options, owned) }),
+      (outcomes) => outcomeOfCreations(files, outcomes),
     );
   }
 
@@ -163,7 +163,7 @@ export class CachingClient extends ClusterClient {
   async #change<Result>(
     change: OwnChange,
     drops: readonly number[],
-    ask: (owned: Owned) => Promise<Result>,
+    send: (owned: Owned) => Promise<Result>,
     outcomeOf: (result: Result) => OwnOutcome | null,
     grantOf: (result: Result) => CommandResults['set-attributes'] | null = () => null,
   ): Promise<Result> {
@@ -177,7 +177,7 @@ export class CachingClient extends ClusterClient {
       const { client, session } = this.#session;
       const cache = { client, forgets };
       // Without a session nothing is cached, and the primary recalls the grants of the last one.
-      const result = await ask({
+      const result = await send({
         cache: session === null ? cache : { ...cache, under: session },
         unknown: () => {
           if (this.#session.session === session) this.#session.renounce();
@@ -197,17 +197,17 @@ export class CachingClient extends ClusterClient {
   async #query(query: Query, options?: CallOptions): Promise<QueryResults[Query['kind']]> {
     const { session } = this.#session;
     // What a snapshot shows is not the inode's present state, and is never recalled.
-    const isShown = 'snapshot' in query || ('volume' in query && query.volume.includes('@'));
-    if (session === null || isShown) return super.query(query as never, options);
+    const isOfSnapshot = 'snapshot' in query || ('volume' in query && query.volume.includes('@'));
+    if (session === null || isOfSnapshot) return super.query(query as never, options);
     const known = this.#fromCache(query);
-    if (known !== undefined) return known ?? notThere(query);
+    if (known !== undefined) return known ?? throwNotFound(query);
     if (!isCacheable(query)) return super.query(query as never, options);
     const requestedAt = this.#memory.request();
     const { result, granted } = await this.queryForCache(query as never, session, options);
     if (granted !== null && granted.session === this.#session.session) {
       this.#learn(query, result, new Set(granted.refused), requestedAt);
     }
-    return result ?? notThere(query);
+    return result ?? throwNotFound(query);
   }
 
   /** @returns null for a name that does not exist, undefined if nothing is cached */
@@ -220,7 +220,7 @@ export class CachingClient extends ClusterClient {
       }
       case 'lookup': {
         if (memory.name(query.parent, query.name) === null) return null;
-        const attributes = this.#knownAt(query);
+        const attributes = this.#attributesAt(query);
         return attributes === undefined ? undefined : { attributes };
       }
       case 'list': {
@@ -278,15 +278,15 @@ export class CachingClient extends ClusterClient {
 
   async #recalled(inodes: readonly number[]): Promise<void> {
     for (const inode of inodes) this.#memory.forget(inode);
-    await Promise.all([this.#forgotten(inodes), this.#sharer?.recalled(inodes)]);
+    await Promise.all([this.#dropDerived(inodes), this.#sharer?.recalled(inodes)]);
   }
 
-  #noted(command: Command): void {
+  #noteAccesses(command: Command): void {
     if (command.kind !== 'note-accesses') return;
     for (const access of command.accesses) this.#memory.accessed(access);
   }
 
-  #knownAt(place: Place): Attributes | undefined {
+  #attributesAt(place: Place): Attributes | undefined {
     if ('volume' in place) return undefined;
     const inode = this.#memory.name(place.parent, place.name);
     return typeof inode === 'number' ? this.#attributes(inode) : undefined;
@@ -361,7 +361,7 @@ function isCacheable({ kind }: Query): boolean {
   return kind === 'lookup' || kind === 'attributes' || kind === 'list';
 }
 
-function notThere(query: Query): never {
+function throwNotFound(query: Query): never {
   const name = query.kind === 'lookup' ? query.name : query.kind;
   throw new ServiceError('not-found', `There is no "${name}"`);
 }

@@ -56,7 +56,7 @@ export class CatalogCache {
   readonly #directories = new Map<number, Directory>();
   readonly #sequencer = new Sequencer<number | string>(undefined, CHANGED_MAX);
   /** Directories in which only own commands change names: their attributes after the commands answered so far. */
-  readonly #before = new Map<number, BeforeOwn>();
+  readonly #beforeOwn = new Map<number, BeforeOwn>();
   #names = 0;
 
   /** @returns `requestedAt` of `learn…`, for a query that is about to be sent */
@@ -70,12 +70,12 @@ export class CatalogCache {
 
   /** All inodes of which attributes are cached. */
   get inodes(): readonly number[] {
-    return [...this.#attributes.entries().map(([inode]) => inode), ...this.#before.keys()];
+    return [...this.#attributes.entries().map(([inode]) => inode), ...this.#beforeOwn.keys()];
   }
 
   /** A directory without effects of own commands in flight. Valid while delegated: no other client has seen these. */
   attributesBeforeOwn(directory: number): Attributes | undefined {
-    return this.#before.get(directory)?.attributes;
+    return this.#beforeOwn.get(directory)?.attributes;
   }
 
   /** @returns null for a name that does not exist, undefined if that is not known */
@@ -100,7 +100,7 @@ export class CatalogCache {
     const { names } = this.#directory(parent);
     if (!names.has(name)) this.#names++;
     names.set(name, inode);
-    this.#bound();
+    this.#evictOldest();
   }
 
   learnPage(parent: number, after: string, page: Page, requestedAt: number): void {
@@ -109,7 +109,7 @@ export class CatalogCache {
     if (!keys.every((key) => this.#sequencer.isValid(requestedAt, key))) return;
     this.#directory(parent).pages.set(after, page);
     this.#names += page.names.length;
-    this.#bound();
+    this.#evictOldest();
   }
 
   /** Handles a recall: drops the inode's attributes, the names in it, and answers requested before. */
@@ -117,14 +117,14 @@ export class CatalogCache {
     this.#sequencer.changed(inode);
     this.#sequencer.changed(directoryKey(inode));
     this.#attributes.delete(inode);
-    this.#before.delete(inode);
-    this.#forgetDirectory(inode);
+    this.#beforeOwn.delete(inode);
+    this.#dropDirectory(inode);
   }
 
   forgetAll(): void {
     this.#sequencer.changedAll();
     this.#attributes.clear();
-    this.#before.clear();
+    this.#beforeOwn.clear();
     this.#directories.clear();
     this.#names = 0;
   }
@@ -137,18 +137,19 @@ export class CatalogCache {
       known?.accessedNs === seen.accessedNs && known.changedNs === seen.changedNs;
     const attributes = this.#attributes.get(inode);
     if (isSeen(attributes)) this.#attributes.set(inode, { ...attributes, accessedNs: to });
-    const before = this.#before.get(inode);
+    const before = this.#beforeOwn.get(inode);
     if (before !== undefined && isSeen(before.attributes))
-      this.#before.set(inode, { ...before, attributes: { ...before.attributes, accessedNs: to } });
+      this.#beforeOwn.set(inode, { ...before, attributes: { ...before.attributes, accessedNs: to } });
   }
 
   /** The catalog has recorded a read by any client. @returns whether cached attributes got a new access time */
   read({ inode, accessedNs, changedNs }: NotedRead): boolean {
-    const seen = this.#attributes.get(inode) ?? this.#before.get(inode)?.attributes;
-    const isNews = seen !== undefined && seen.changedNs === changedNs && isLater(accessedNs, seen.accessedNs);
-    if (isNews) this.accessed({ inode, accessedNs, seen });
+    const seen = this.#attributes.get(inode) ?? this.#beforeOwn.get(inode)?.attributes;
+    const isNewer =
+      seen !== undefined && seen.changedNs === changedNs && isLater(accessedNs, seen.accessedNs);
+    if (isNewer) this.accessed({ inode, accessedNs, seen });
     else this.#sequencer.changed(inode);
-    return isNews;
+    return isNewer;
   }
 
   /** Begins an own change: until `changed`, what it names is neither valid nor cached. @returns `since` of `changed` */
@@ -156,11 +157,11 @@ export class CatalogCache {
     const before = [...directoriesOf(change)].map(
       (parent) => [parent, this.#attributes.get(parent)] as const,
     );
-    for (const key of this.#forgetOwn(change)) this.#sequencer.begin(key);
-    const isNamesAlone = (parent: number): boolean => !change.inodes.includes(parent);
+    for (const key of this.#dropChanged(change)) this.#sequencer.begin(key);
+    const changesNamesOnly = (parent: number): boolean => !change.inodes.includes(parent);
     for (const [parent, attributes] of before)
-      if (attributes !== undefined && isNamesAlone(parent))
-        this.#before.set(parent, { attributes, atNs: null, isCertain: true });
+      if (attributes !== undefined && changesNamesOnly(parent))
+        this.#beforeOwn.set(parent, { attributes, atNs: null, isCertain: true });
     return this.#sequencer.latest;
   }
 
@@ -174,38 +175,38 @@ export class CatalogCache {
     outcome: OwnOutcome | null = null,
     granted: Attributes | null = null,
   ): void {
-    const isCurrent = granted !== null && !granted.live && this.#isChangedAlone(granted.inode, since);
-    const names = (outcome?.names ?? []).filter((place) => this.#isOwnAlone(place, since));
-    for (const key of this.#forgetOwn(change)) this.#sequencer.end(key);
-    for (const parent of directoriesOf(change)) this.#changedNames(parent, outcome);
+    const isCurrent = granted !== null && !granted.live && this.#isOnlyChange(granted.inode, since);
+    const names = (outcome?.names ?? []).filter((place) => this.#isOnlyNameChange(place, since));
+    for (const key of this.#dropChanged(change)) this.#sequencer.end(key);
+    for (const parent of directoriesOf(change)) this.#endNameChanges(parent, outcome);
     if (isCurrent) this.#attributes.set(granted.inode, granted);
     if (outcome === null) return;
     for (const { parent, name, inode } of names) this.learnName(parent, name, inode, this.request());
   }
 
-  #changedNames(parent: number, outcome: OwnOutcome | null): void {
-    const before = this.#before.get(parent);
+  #endNameChanges(parent: number, outcome: OwnOutcome | null): void {
+    const before = this.#beforeOwn.get(parent);
     if (before === undefined) return;
-    this.#before.delete(parent);
+    this.#beforeOwn.delete(parent);
     if (outcome === null) return;
-    const after = afterwards(before, outcome);
-    if (this.#sequencer.changing(parent) > 0) this.#before.set(parent, after);
+    const after = directoryAfter(before, outcome);
+    if (this.#sequencer.changing(parent) > 0) this.#beforeOwn.set(parent, after);
     else if (after.isCertain) this.#attributes.set(parent, after.attributes);
   }
 
   /** Whether the directory was cached throughout, and no other change of the name was in flight. */
-  #isOwnAlone({ parent, name }: NamedPlace, since: number): boolean {
-    const isKnown = this.#directories.has(parent) || this.#before.has(parent);
+  #isOnlyNameChange({ parent, name }: NamedPlace, since: number): boolean {
+    const isKnown = this.#directories.has(parent) || this.#beforeOwn.has(parent);
     if (!isKnown || !this.#sequencer.isValid(since, directoryKey(parent))) return false;
-    return this.#isChangedAlone(nameKey(parent, name), since);
+    return this.#isOnlyChange(nameKey(parent, name), since);
   }
 
   /** Whether the own change that began at `since` is the only change of the subject since then. */
-  #isChangedAlone(key: number | string, since: number): boolean {
+  #isOnlyChange(key: number | string, since: number): boolean {
     return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(since, key);
   }
 
-  #forgetOwn({ names, inodes }: OwnChange): ReadonlySet<number | string> {
+  #dropChanged({ names, inodes }: OwnChange): ReadonlySet<number | string> {
     const keys = new Set<number | string>(inodes);
     for (const { parent, name } of names) {
       keys.add(parent).add(nameKey(parent, name));
@@ -216,7 +217,7 @@ export class CatalogCache {
       directory.pages.clear();
     }
     for (const key of keys) if (typeof key === 'number') this.#attributes.delete(key);
-    for (const inode of inodes) this.#before.delete(inode);
+    for (const inode of inodes) this.#beforeOwn.delete(inode);
     return keys;
   }
 
@@ -229,7 +230,7 @@ export class CatalogCache {
     return directory;
   }
 
-  #forgetDirectory(inode: number): void {
+  #dropDirectory(inode: number): void {
     const directory = this.#directories.get(inode);
     if (directory === undefined) return;
     this.#names -= directory.names.size;
@@ -237,11 +238,11 @@ export class CatalogCache {
     this.#directories.delete(inode);
   }
 
-  #bound(): void {
+  #evictOldest(): void {
     while (this.#names > NAMES_MAX) {
       const [oldest] = this.#directories.keys();
       if (oldest === undefined) return;
-      this.#forgetDirectory(oldest);
+      this.#dropDirectory(oldest);
     }
   }
 }
@@ -254,7 +255,7 @@ export function directoriesOf({ names }: Pick<OwnChange, 'names'>): ReadonlySet<
  * @returns a directory after a change of names in it. Of two concurrent changes, the one answered first may have been
  *   executed last; its time is then the directory's, if the server's clock was set back in between
  */
-function afterwards(before: BeforeOwn, { atNs, directories }: OwnOutcome): BeforeOwn {
+function directoryAfter(before: BeforeOwn, { atNs, directories }: OwnOutcome): BeforeOwn {
   const latestNs = before.atNs === null ? atNs : laterNs(before.atNs, atNs);
   const links = before.attributes.links + directories;
   return {

@@ -33,7 +33,7 @@ export class CatalogCommands {
   readonly #unlimited: CommandSession;
   readonly #unflushed = new UnflushedCommands();
   /** A flush found that commands are lost and then failed: the next one that succeeds throws `CommandsLost`. */
-  #isLossDue = false;
+  #isLossUnreported = false;
 
   constructor(exchanger: Exchanger, catalog: Subject) {
     this.#exchanger = exchanger;
@@ -45,7 +45,7 @@ export class CatalogCommands {
 
   /** Whether a power failure of all servers may lose commands answered here, or has and was not yet reported. */
   get hasUnflushed(): boolean {
-    return this.#isLossDue || !this.#unflushed.isEmpty;
+    return this.#isLossUnreported || !this.#unflushed.isEmpty;
   }
 
   execute<Kind extends Command['kind']>(
@@ -64,8 +64,8 @@ export class CatalogCommands {
       };
       return postRequest(what, '/v1/catalog/commands', body, { mutation: true });
     };
-    return session.once(this.#catalog, what, requestOf, options, (_, ...name) =>
-      this.#unflushed.answered(...name),
+    return session.once(this.#catalog, what, requestOf, options, (_, ...sessionAndNumber) =>
+      this.#unflushed.answered(...sessionAndNumber),
     );
   }
 
@@ -80,9 +80,15 @@ export class CatalogCommands {
     options: OwnedOptions,
     hasCommands: (value: Value) => boolean,
   ): Promise<Value> {
-    return this.#commands.once<Value>({ primary: server }, what, requestOf, options, (value, ...name) => {
-      if (hasCommands(value)) this.#unflushed.answered(...name);
-    });
+    return this.#commands.once<Value>(
+      { primary: server },
+      what,
+      requestOf,
+      options,
+      (value, ...sessionAndNumber) => {
+        if (hasCommands(value)) this.#unflushed.answered(...sessionAndNumber);
+      },
+    );
   }
 
   /** Makes the answered commands survive a power failure of all servers. @throws CommandsLost once, if some are lost */
@@ -96,11 +102,11 @@ export class CatalogCommands {
       }
     } catch (error) {
       // A later flush does not ask about these commands again.
-      this.#isLossDue ||= hasLost;
+      this.#isLossUnreported ||= hasLost;
       throw error;
     }
-    hasLost ||= this.#isLossDue;
-    this.#isLossDue = false;
+    hasLost ||= this.#isLossUnreported;
+    this.#isLossUnreported = false;
     if (hasLost) throw new CommandsLost();
   }
 

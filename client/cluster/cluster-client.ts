@@ -74,7 +74,7 @@ export class ClusterClient {
   readonly #lockClient: LockClient;
   readonly #primaries = new LastPrimaries();
   readonly #unsynced = new UnsyncedFiles();
-  readonly #settling: SettleBatches;
+  readonly #settleBatches: SettleBatches;
 
   constructor(options: ClusterClientOptions) {
     const { world, access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
@@ -84,7 +84,7 @@ export class ClusterClient {
     this.#exchanger = new Exchanger(world, options.servers, operationTimeoutMs, access);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
-    this.#settling = new SettleBatches(this.#exchanger);
+    this.#settleBatches = new SettleBatches(this.#exchanger);
     this.#commands = new CatalogCommands(this.#exchanger, this.#catalog);
     this.admin = new AdminClient(this.#exchanger);
   }
@@ -102,7 +102,7 @@ export class ClusterClient {
     command: CommandOf<Kind>,
     options: CommandOptions = {},
   ): Promise<CommandResults[Kind]> {
-    return this.#learned(await this.#commands.execute(command, options));
+    return this.#learnCapability(await this.#commands.execute(command, options));
   }
 
   get hasUnflushedCommands(): boolean {
@@ -143,20 +143,20 @@ export class ClusterClient {
    * contents and a majority of the catalog's members has the name; its size and times are settled.
    * @param creatingServer the server that creates files with these numbers, as `reserveInodes` returned it; one per
    *   request
-   * @param births at most `BIRTHS_MAX`, within the limits of `wire/new-files.ts`; the caller leaves the contents
+   * @param files at most `BIRTHS_MAX`, within the limits of `wire/new-files.ts`; the caller leaves the contents
    *   unchanged until it resolves
    * @returns the outcome of each file, in their order
    * @throws ServiceError `unknown` if the outcome is not known; otherwise nothing happened
    */
   async createWithContents(
     creatingServer: string,
-    births: readonly FileWithContents[],
+    files: readonly FileWithContents[],
     options: OwnedOptions = {},
   ): Promise<readonly NewFileOutcome[]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
-    const what = `Cannot create ${births.length} files`;
+    const what = `Cannot create ${files.length} files`;
     const requestOf: RequestOf = ({ session, since }, number) => {
-      const body = encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births });
+      const body = encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births: files });
       // Not in the body: here servers of an earlier release ignore it.
       return bytesRequest(
         what,
@@ -167,7 +167,7 @@ export class ClusterClient {
     };
     // A file that already has a directory entry only gets contents, for which there is no command.
     const hasCommands = ({ outcomes: known }: NewFilesAnswer): boolean =>
-      known.some(({ kind }, place) => kind === 'born' && births[place]?.isNamed !== true);
+      known.some(({ kind }, index) => kind === 'born' && files[index]?.isNamed !== true);
     const { outcomes } = await this.#commands.executeAt(
       creatingServer,
       what,
@@ -177,9 +177,9 @@ export class ClusterClient {
     );
     for (const [index, outcome] of outcomes.entries()) {
       if (outcome.kind !== 'born') continue;
-      this.#learned(outcome);
+      this.#learnCapability(outcome);
       const { inode, contents } = outcome.attributes;
-      if ((births[index]?.contents.length ?? 0) > 0) this.#unsynced.created(inode, contents);
+      if ((files[index]?.contents.length ?? 0) > 0) this.#unsynced.created(inode, contents);
     }
     return outcomes;
   }
@@ -189,8 +189,10 @@ export class ClusterClient {
     query: Extract<Query, { kind: Kind }>,
     options?: CallOptions,
   ): Promise<QueryResults[Kind]> {
-    const request = catalogQuestion({ query: query as Query, ...(this.#exact ? { exact: true } : {}) });
-    return this.#learned(await this.#exchanger.ask<QueryResults[Kind]>(request, options, this.#catalog));
+    const request = catalogQuery({ query: query as Query, ...(this.#exact ? { exact: true } : {}) });
+    return this.#learnCapability(
+      await this.#exchanger.ask<QueryResults[Kind]>(request, options, this.#catalog),
+    );
   }
 
   /** As `query`, for a client that caches what is granted or delegated to its session; see `CacheSession`. */
@@ -199,14 +201,14 @@ export class ClusterClient {
     session: number,
     { delegate, ...options }: CallOptions & { readonly delegate?: boolean } = {},
   ): Promise<GrantedAnswer<QueryResults[Kind]>> {
-    const wish = delegate === undefined ? {} : { delegate };
-    const request = catalogQuestion({ query: query as Query, cache: session, ...wish });
+    const delegation = delegate === undefined ? {} : { delegate };
+    const request = catalogQuery({ query: query as Query, cache: session, ...delegation });
     const answer = await this.#exchanger.ask<GrantedAnswer<QueryResults[Kind]>>(
       request,
       options,
       this.#catalog,
     );
-    this.#learned(answer.result);
+    this.#learnCapability(answer.result);
     return answer;
   }
 
@@ -224,13 +226,13 @@ export class ClusterClient {
   }
 
   /** Notes a file's creating server: if it has a replica, it orders the first changes, so they are sent to it first. */
-  noteCreator({ inode, replicas }: Pick<Attributes, 'inode' | 'replicas'>, maker: string | null): void {
-    if (maker !== null && replicas.includes(maker)) this.#primaries.note(inode, maker);
+  noteCreator({ inode, replicas }: Pick<Attributes, 'inode' | 'replicas'>, creator: string | null): void {
+    if (creator !== null && replicas.includes(creator)) this.#primaries.note(inode, creator);
   }
 
   /** As `FileHandle.settle`, delayed and batched, for closed files: until then their primaries report the sizes. */
   settleSoon(handle: FileHandle): Promise<void> {
-    return this.#settling.settle(handle);
+    return this.#settleBatches.settle(handle);
   }
 
   /** Opens this client's locks on a file. All its users share one instance: two would not know of each other. */
@@ -291,7 +293,7 @@ export class ClusterClient {
   }
 
   /** Keeps the capability for a file's contents that an answer with attributes has. */
-  #learned<Answer>(answer: Answer): Answer {
+  #learnCapability<Answer>(answer: Answer): Answer {
     this.#exchanger.capabilities.learn(answer);
     return answer;
   }
@@ -306,6 +308,6 @@ export class ClusterClient {
   }
 }
 
-function catalogQuestion(body: QueryRequest): ExchangeRequest {
+function catalogQuery(body: QueryRequest): ExchangeRequest {
   return postRequest(`Cannot ${describeQuery(body.query)}`, '/v1/catalog/queries', body);
 }

@@ -20,18 +20,18 @@ export interface OnceOptions extends CallOptions {
 export class CommandSession {
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject;
-  readonly #lastOf: (session: number) => number;
-  #commands: Promise<RequestWindow> | null = null;
+  readonly #numberMaxOf: (session: number) => number;
+  #window: Promise<RequestWindow> | null = null;
 
-  constructor(exchanger: Exchanger, catalog: Subject, lastOf: (session: number) => number) {
+  constructor(exchanger: Exchanger, catalog: Subject, numberMaxOf: (session: number) => number) {
     this.#exchanger = exchanger;
     this.#catalog = catalog;
-    this.#lastOf = lastOf;
+    this.#numberMaxOf = numberMaxOf;
   }
 
   /** Ends the session: the next command begins another. */
   renew(): void {
-    this.#commands = null;
+    this.#window = null;
   }
 
   /** If the cluster forgot the session, and certainly has not executed the request, sends it in a new session. */
@@ -50,7 +50,7 @@ export class CommandSession {
       new ServiceError('no-majority', `${what}: no server began a command session within ${limitMs} ms`);
     const limits = () => ({ timeoutMs: leftMs(), signal });
     const acquire = (isAnother: boolean): Promise<Ticket> => {
-      const begin = () => this.#commands ?? this.#begin(what, isAnother, options);
+      const begin = () => this.#window ?? this.#begin(what, isAnother, options);
       return this.#acquire(begin, limits, late);
     };
     const send = async ({ window, number }: Ticket): Promise<ExchangeOutcome<Value>> => {
@@ -72,43 +72,43 @@ export class CommandSession {
     limits: () => WaitLimits,
     late: () => Error,
   ): Promise<Ticket> {
-    const isOf = (epoch: number): boolean => epoch >= this.#exchanger.catalogEpoch;
+    const isNewest = (epoch: number): boolean => epoch >= this.#exchanger.catalogEpoch;
     for (;;) {
-      const commands = begin();
-      const window = await inTime(this.#exchanger.world, commands, limits(), late);
-      if (isOf(window.epoch)) {
+      const beginning = begin();
+      const window = await inTime(this.#exchanger.world, beginning, limits(), late);
+      if (isNewest(window.epoch)) {
         const number = await window.acquire(limits());
-        const forgotten = (): void => this.#leave(commands);
-        if (isOf(window.epoch) && number <= this.#lastOf(window.session))
+        const forgotten = (): void => this.#dropSession(beginning);
+        if (isNewest(window.epoch) && number <= this.#numberMaxOf(window.session))
           return { window, number, forgotten };
         window.release(number);
       }
-      this.#leave(commands);
+      this.#dropSession(beginning);
     }
   }
 
-  #leave(commands: Promise<RequestWindow>): void {
-    if (this.#commands === commands) this.#commands = null;
+  #dropSession(beginning: Promise<RequestWindow>): void {
+    if (this.#window === beginning) this.#window = null;
   }
 
   /**
    * The session names an operation from before its first command: servers then know that it is not one that they have
-   * forgotten. @param anew whether to query for a newer operation than the last known one
+   * forgotten. @param isAnother whether to query for a newer operation than the last known one
    */
-  #begin(what: string, anew: boolean, options: CallOptions): Promise<RequestWindow> {
+  #begin(what: string, isAnother: boolean, options: CallOptions): Promise<RequestWindow> {
     const begin = async (): Promise<RequestWindow> => {
       // Any query will do, and every user may send this one: its answer names an operation. Other commands may wait for
       // the same answer, so neither the signal nor the time limit of this command ends the query.
       const { signal: _signal, timeoutMs: _timeoutMs, ...rest } = options;
-      const question = postRequest(what, '/v1/catalog/queries', { query: { kind: 'volumes' } });
-      if (anew || this.#exchanger.catalogSeq === null)
-        await this.#exchanger.ask(question, rest, this.#catalog);
+      const query = postRequest(what, '/v1/catalog/queries', { query: { kind: 'volumes' } });
+      if (isAnother || this.#exchanger.catalogSeq === null)
+        await this.#exchanger.ask(query, rest, this.#catalog);
       const { catalogSeq, catalogEpoch } = this.#exchanger;
       return new RequestWindow(this.#exchanger.world, catalogSeq, catalogEpoch);
     };
-    const commands = begin();
-    this.#commands = commands;
-    commands.catch(() => this.#leave(commands));
-    return commands;
+    const beginning = begin();
+    this.#window = beginning;
+    beginning.catch(() => this.#dropSession(beginning));
+    return beginning;
   }
 }

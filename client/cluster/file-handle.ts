@@ -69,10 +69,10 @@ export interface FileOptions {
    * they are lost. Release a lock only when the changes made under it have ended, with or without success: then none of
    * them is executed any more.
    */
-  readonly locks?: () => Under | null;
+  readonly locks?: () => LocksOfChange | null;
 }
 
-type Under = Pick<FileLocks, 'claim' | 'fence' | 'isOutdated' | 'checkExpiry' | 'currentStamp'>;
+type LocksOfChange = Pick<FileLocks, 'claim' | 'fence' | 'isOutdated' | 'checkExpiry' | 'currentStamp'>;
 
 /**
  * An open file: reads, and writes under a session of its own. Calls may run in parallel; those on the same bytes then
@@ -87,7 +87,7 @@ export class FileHandle {
   readonly #local: LocalReads | null;
   readonly #path: string;
   readonly #snapshotQuery: string;
-  readonly #locks: () => Under | null;
+  readonly #locks: () => LocksOfChange | null;
   #session: Promise<RequestWindow> | null = null;
   #hadSession = false;
   #knownSeq: number;
@@ -161,7 +161,7 @@ export class FileHandle {
     bytes: Uint8Array | readonly Uint8Array[],
     { ifContents, ...options }: WriteOptions = {},
   ): Promise<WriteResult> {
-    const path = `${this.#path}?offset=${offset}${guardOf(ifContents, '&')}`;
+    const path = `${this.#path}?offset=${offset}${conditionOf(ifContents, '&')}`;
     const length =
       bytes instanceof Uint8Array ? bytes.length : bytes.reduce((sum, one) => sum + one.length, 0);
     assert(length > 0 && length <= TRANSFER_BYTES_MAX, 'A write is one transfer');
@@ -234,7 +234,7 @@ export class FileHandle {
    * are at each of its servers that can be reached. With `ifContents`, a file written since is not sealed.
    */
   seal({ ifContents, ...options }: WriteOptions = {}): Promise<FileState> {
-    const name = `seal${guardOf(ifContents, '?')}`;
+    const name = `seal${conditionOf(ifContents, '?')}`;
     return this.#askState('POST', name, `Cannot seal ${this.#name}`, options);
   }
 
@@ -286,7 +286,7 @@ export class FileHandle {
     // no attempt follows.
     const deadlineMs = world.nowMs() + timeoutMs;
     const limits = () => ({ timeoutMs: Math.max(0, deadlineMs - world.nowMs()), signal });
-    const rest = (): CallOptions => ({ ...options, timeoutMs: limits().timeoutMs });
+    const remaining = (): CallOptions => ({ ...options, timeoutMs: limits().timeoutMs });
     const sent = this.#unsynced.changes;
     const acquire = async (): Promise<Ticket> => {
       this.#session ??= this.#beginSession(options);
@@ -297,16 +297,16 @@ export class FileHandle {
           `Cannot begin a session for ${this.#name}: no server answered in time`,
         );
       const window = await inTime(world, beginning, limits(), late);
-      const forgotten = (): void => this.#leave(beginning);
+      const forgotten = (): void => this.#dropSession(beginning);
       return { window, number: await window.acquire(limits()), forgotten };
     };
     const send = async ({ window, number }: Ticket) => {
       const { session, since } = window;
-      if (this.#unsynced.isFull(session, number)) await this.#flush(rest());
+      if (this.#unsynced.isFull(session, number)) await this.#flush(remaining());
       // Servers keep the result of a change until a flush has asked for it.
       const answered = Math.min(window.answered, this.#unsynced.lowestOf(session) - 1);
       const query = `session=${session}&number=${number}&since=${since}&answered=${answered}`;
-      const outcome = await this.#sendUnderLocks((locked) => build(query + locked), rest);
+      const outcome = await this.#sendUnderLocks((locked) => build(query + locked), remaining);
       if (outcome.kind === 'answered')
         this.#unsynced.acknowledged(outcome.value, { session, number, since: since ?? 0 }, sent);
       return outcome;
@@ -319,7 +319,7 @@ export class FileHandle {
     build: (locked: string) => ExchangeRequest,
     limits: () => CallOptions,
   ): Promise<ExchangeOutcome<WriteResult>> {
-    let doubtful = false;
+    let isUnknown = false;
     for (;;) {
       const locks = this.#locks();
       const under = locks?.currentStamp ?? null;
@@ -330,9 +330,9 @@ export class FileHandle {
       const request = { ...build(locked), onAttempt };
       const outcome = await this.#exchanger.exchange(this.#subject, request, readJson<WriteResult>, limits());
       if (outcome.kind === 'answered') return outcome;
-      doubtful ||= outcome.isOutcomeUnknown;
+      isUnknown ||= outcome.isOutcomeUnknown;
       const isRefused = outcome.error.code === 'lease-lost' && under !== null;
-      if (!isRefused || locks?.isOutdated(under) !== true) return { ...outcome, isOutcomeUnknown: doubtful };
+      if (!isRefused || locks?.isOutdated(under) !== true) return { ...outcome, isOutcomeUnknown: isUnknown };
     }
   }
 
@@ -343,21 +343,21 @@ export class FileHandle {
    * requests the file's position, the newest operation, which is one more round trip.
    */
   #beginSession(options: CallOptions): Promise<RequestWindow> {
-    const begun = (since: number): RequestWindow => new RequestWindow(this.#exchanger.world, since);
+    const windowFrom = (since: number): RequestWindow => new RequestWindow(this.#exchanger.world, since);
     if (!this.#hadSession) {
       this.#hadSession = true;
-      return Promise.resolve(begun(this.#knownSeq));
+      return Promise.resolve(windowFrom(this.#knownSeq));
     }
-    const beginning = this.state(options).then(({ seq }) => begun(seq));
-    beginning.catch(() => this.#leave(beginning));
+    const beginning = this.state(options).then(({ seq }) => windowFrom(seq));
+    beginning.catch(() => this.#dropSession(beginning));
     return beginning;
   }
 
-  #leave(session: Promise<RequestWindow>): void {
+  #dropSession(session: Promise<RequestWindow>): void {
     if (this.#session === session) this.#session = null;
   }
 }
 
-function guardOf(contents: ContentVersion | undefined, separator: '?' | '&'): string {
+function conditionOf(contents: ContentVersion | undefined, separator: '?' | '&'): string {
   return contents === undefined ? '' : `${separator}if-contents=${contents.epoch}-${contents.seq}`;
 }

@@ -51,11 +51,11 @@ export interface LockClient {
   readonly lastAnswers: BoundedMap<number, LockMoment>;
 }
 
-const UNHEARD: LockMoment = { epoch: 0 };
-const HEARD_MAX = 10_000;
+const NO_ANSWER: LockMoment = { epoch: 0 };
+const LAST_ANSWERS_MAX = 10_000;
 
 export function lockClient(id: number): LockClient {
-  return { id, stamp: 0, pending: new Map(), lastAnswers: new BoundedMap(HEARD_MAX) };
+  return { id, stamp: 0, pending: new Map(), lastAnswers: new BoundedMap(LAST_ANSWERS_MAX) };
 }
 
 /**
@@ -120,24 +120,24 @@ export class FileLocks {
     const own = this.#held.get(key) ?? [];
     // The server releases the former lock of the whole file before it checks whether the new one is free.
     if (wish.kind === 'flock' && own.some(({ type }) => type !== wish.type)) this.#held.delete(key);
-    const number = this.#begin();
+    const number = this.#beginRequest();
     try {
       for (let request = 1; ; request++) {
-        const outcome = await this.#ask(number, wish, waits ? WAIT_MS : 0, signal);
+        const outcome = await this.#requestLock(number, wish, waits ? WAIT_MS : 0, signal);
         if (outcome === 'granted') break;
         signal?.throwIfAborted();
         if (outcome === 'outdated') {
           request--;
           continue;
         }
-        const isAskedAgain = waits || (outcome.code === 'busy' && request < BUSY_REQUESTS_MAX);
-        if (!isAskedAgain) throw outcome;
+        const isRetried = waits || (outcome.code === 'busy' && request < BUSY_REQUESTS_MAX);
+        if (!isRetried) throw outcome;
       }
     } catch (error) {
       this.#pending.delete(number);
-      const certain = error instanceof ServiceError && error.remedy === 'give-up' && signal?.aborted !== true;
+      const isFinal = error instanceof ServiceError && error.remedy === 'give-up' && signal?.aborted !== true;
       // It may have been granted: a caller that does not know of a lock must not keep it.
-      if (!certain) this.#repair(wish);
+      if (!isFinal) this.#repair(wish);
       if (signal?.aborted === true) await this.#repairs.get(key);
       throw error;
     } finally {
@@ -149,13 +149,13 @@ export class FileLocks {
   async unlock(range: Omit<LockHeld, 'type'>): Promise<void> {
     const wish: LockWish = { ...range, type: 'unlock' };
     const key = keyOf(wish);
-    this.#cut(this.#lost, wish);
+    this.#removeRange(this.#lost, wish);
     const held = this.#held.get(key) ?? [];
     if (!held.some((lock) => overlap(lock, wish) !== null)) return;
     // From here on no renewal names it.
-    this.#cut(this.#held, wish);
+    this.#removeRange(this.#held, wish);
     await this.#repairs.get(key);
-    const number = this.#begin();
+    const number = this.#beginRequest();
     try {
       await this.#send(number, number, wish, 0);
     } catch (error) {
@@ -230,7 +230,7 @@ export class FileLocks {
   }
 
   /** Requests a lock once. @returns `outdated` if the server set nothing; the error if it is `locked` or `busy` */
-  async #ask(
+  async #requestLock(
     number: number,
     wish: LockHeld,
     waitMs: number,
@@ -307,7 +307,7 @@ export class FileLocks {
           at = lock.end + 1n;
         }
         if (at <= wish.end) wanted.push({ ...wish, type: 'unlock', start: at });
-        for (const each of wanted) await this.#insist(each);
+        for (const each of wanted) await this.#sendUntilAnswered(each);
       })
       .finally(() => {
         if (this.#repairs.get(key) === repair) this.#repairs.delete(key);
@@ -316,9 +316,9 @@ export class FileLocks {
   }
 
   /** Sends a repair until a server answers. Without locks here it ends: unrenewed, those at the server expire. */
-  async #insist(wish: LockWish): Promise<void> {
+  async #sendUntilAnswered(wish: LockWish): Promise<void> {
     for (;;) {
-      const number = this.#begin();
+      const number = this.#beginRequest();
       try {
         const { answer } = await this.#send(number, number, wish, 0);
         if (answer.outdated !== true) return;
@@ -332,7 +332,7 @@ export class FileLocks {
     }
   }
 
-  #begin(): number {
+  #beginRequest(): number {
     if (this.#pending.size >= LOCK_REQUESTS_PENDING_MAX) {
       throw new ServiceError('lock-limit', `Too many lock requests for file ${this.file} are pending`);
     }
@@ -354,7 +354,7 @@ export class FileLocks {
   #lose(locks: readonly LockHeld[]): void {
     if (locks.length === 0) return;
     for (const lock of locks) {
-      this.#cut(this.#held, { ...lock, type: 'unlock' });
+      this.#removeRange(this.#held, { ...lock, type: 'unlock' });
       const key = keyOf(lock);
       this.#lost.set(key, rangesWith(this.#lost.get(key) ?? [], lock));
     }
@@ -363,7 +363,7 @@ export class FileLocks {
     this.#events.lost(this.file, locks);
   }
 
-  #cut(ranges: Map<string, LockHeld[]>, wish: LockWish): void {
+  #removeRange(ranges: Map<string, LockHeld[]>, wish: LockWish): void {
     const key = keyOf(wish);
     const before = ranges.get(key);
     if (before === undefined) return;
@@ -413,7 +413,7 @@ export class FileLocks {
       timeoutMs: Math.max(1, this.#validUntilMs - this.#exchanger.world.bootMs()),
       attemptMs: this.#leaseMs / ATTEMPTS_PER_LEASE,
     };
-    const { epoch } = this.#heard;
+    const { epoch } = this.#lastAnswer;
     let renewed: TimedAnswer<LockRenewal>;
     try {
       const what = `Cannot renew the locks on file ${this.file}`;
@@ -427,12 +427,12 @@ export class FileLocks {
     // An answer after the end of the lease does not count: others may have had the locks in between.
     this.checkExpiry();
     this.#leaseMs = renewal.leaseMs;
-    const gone = renewal.lost.flatMap((place) => {
-      const lock = locks[place];
+    const lost = renewal.lost.flatMap((index) => {
+      const lock = locks[index];
       // A lock that its owner released meanwhile is not lost.
       return lock !== undefined && rangesCover(this.#held.get(keyOf(lock)) ?? [], lock) ? [lock] : [];
     });
-    this.#lose(gone);
+    this.#lose(lost);
     // Another primary accepts as a claim only what was sent since its epoch began.
     if (renewal.epoch !== epoch) return renewal.epoch > epoch ? 'again' : 'failed';
     // A lock that another primary granted meanwhile is not claimed from this one: this renewal does not extend it.
@@ -441,11 +441,11 @@ export class FileLocks {
     return 'renewed';
   }
 
-  get #heard(): LockMoment {
-    return this.#client.lastAnswers.get(this.file) ?? UNHEARD;
+  get #lastAnswer(): LockMoment {
+    return this.#client.lastAnswers.get(this.file) ?? NO_ANSWER;
   }
 
-  #hear({ epoch, lapses = 0 }: LockMoment): void {
+  #noteAnswer({ epoch, lapses = 0 }: LockMoment): void {
     this.#client.lastAnswers.set(this.file, { epoch, lapses });
   }
 
@@ -456,7 +456,7 @@ export class FileLocks {
     options: CallOptions,
   ): Promise<TimedAnswer<Value>> {
     const { world } = this.#exchanger;
-    const { epoch, lapses = 0 } = this.#heard;
+    const { epoch, lapses = 0 } = this.#lastAnswer;
     const query = `since=${this.#sinceStamp}&epoch=${epoch}&lapses=${lapses}`;
     const path = `${locksPath(this.file)}${name}?${query}`;
     const request = postRequest(what, path, body, { files: [this.file] });
@@ -466,7 +466,7 @@ export class FileLocks {
       options,
       this.#subject,
     );
-    this.#hear(timed.answer);
+    this.#noteAnswer(timed.answer);
     return timed;
   }
 }

@@ -49,13 +49,13 @@ export function outcomeOfCommand(
 
 /** As `outcomeOfCommand`, for files created with contents; null unless all were, at one time. */
 export function outcomeOfCreations(
-  births: readonly FileWithContents[],
+  files: readonly FileWithContents[],
   outcomes: readonly NewFileOutcome[],
 ): OwnOutcome | null {
   const names: Names[number][] = [];
   const times = new Set<string>();
-  for (const [place, { parent, name, inode }] of births.entries()) {
-    const outcome = outcomes[place];
+  for (const [index, { parent, name, inode }] of files.entries()) {
+    const outcome = outcomes[index];
     if (outcome?.kind !== 'born') return null;
     times.add(outcome.namedNs);
     names.push({ parent, name, inode });

@@ -62,13 +62,13 @@ export class UnflushedCommands {
 
   /** @returns the commands that a flush names, divided into requests of at most `FLUSH_SESSIONS_MAX` sessions */
   pages(): readonly (readonly AnsweredCommands[])[] {
-    const all = [...this.#sessions.keys()].map((session) => this.#named(session) as AnsweredCommands);
+    const all = [...this.#sessions.keys()].map((session) => this.#latestOf(session) as AnsweredCommands);
     const pages = [all.splice(0, FLUSH_SESSIONS_MAX)];
     while (all.length > 0) pages.push(all.splice(0, FLUSH_SESSIONS_MAX));
     return pages;
   }
 
-  #named(session: number): AnsweredCommands | null {
+  #latestOf(session: number): AnsweredCommands | null {
     const known = this.#sessions.get(session);
     if (known === undefined) return null;
     const { numbers, newest } = known;
@@ -84,33 +84,34 @@ export class UnflushedCommands {
     let areLost = false;
     for (const named of commands) {
       const { session } = named;
-      const lacks = missing.find((one) => one.session === session)?.numbers;
-      const newer = lacks === undefined ? null : this.#newerThan(named);
+      const missingNumbers = missing.find((one) => one.session === session)?.numbers;
+      const newer = missingNumbers === undefined ? null : this.#newerThan(named);
       if (newer !== null) {
         again.push(newer);
         continue;
       }
       // A command that another flush has covered meanwhile is no longer listed.
       const isListed = (number: number): boolean => this.#sessions.get(session)?.numbers.has(number) === true;
-      if (lacks?.some(isListed)) this.#lost.add(session);
-      if (lacks !== undefined && this.#lost.has(session)) areLost = true;
-      this.#covered(named);
+      if (missingNumbers?.some(isListed)) this.#lost.add(session);
+      if (missingNumbers !== undefined && this.#lost.has(session)) areLost = true;
+      this.#removeCovered(named);
     }
     return { areLost, again };
   }
 
   /** @returns the latest commands of a session if some are newer than those that a flush named */
   #newerThan({ session, numbers }: AnsweredCommands): AnsweredCommands | null {
-    const now = this.#named(session);
+    const now = this.#latestOf(session);
     return now !== null && newestOf(now.numbers) > newestOf(numbers) ? now : null;
   }
 
-  #covered({ session, numbers }: AnsweredCommands): void {
-    const left = this.#sessions.get(session)?.numbers;
-    if (left === undefined) return;
+  #removeCovered({ session, numbers }: AnsweredCommands): void {
+    const remaining = this.#sessions.get(session)?.numbers;
+    if (remaining === undefined) return;
     const oldest = newestOf(numbers) - REQUEST_WINDOW;
-    for (const number of left) if (numbers.includes(number) || number <= oldest) left.delete(number);
-    if (left.size === 0) this.#sessions.delete(session);
+    for (const number of remaining)
+      if (numbers.includes(number) || number <= oldest) remaining.delete(number);
+    if (remaining.size === 0) this.#sessions.delete(session);
   }
 }
 

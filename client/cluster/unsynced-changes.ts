@@ -55,15 +55,15 @@ export class UnsyncedFiles {
   }
 
   created(file: number, contents: ContentVersion): void {
-    add(this.change(file), { contents, request: null });
+    noteChange(this.change(file), { contents, request: null });
   }
 
   find(file: number): UnsyncedFile | undefined {
     return this.#files.get(file);
   }
 
-  change(file: number, known: UnsyncedFile = { changes: [], lost: 0, reported: 0 }): UnsyncedFile {
-    const unsynced = this.#files.get(file) ?? known;
+  change(file: number, kept: UnsyncedFile = { changes: [], lost: 0, reported: 0 }): UnsyncedFile {
+    const unsynced = this.#files.get(file) ?? kept;
     this.#files.set(file, unsynced);
     return unsynced;
   }
@@ -84,7 +84,7 @@ export class UnsyncedChanges {
   readonly #file: number;
   /** Number of the last loss that this handle has reported, or that was reported before it existed. */
   #reported: number;
-  #known: UnsyncedFile | undefined;
+  #lastEntry: UnsyncedFile | undefined;
 
   constructor(files: UnsyncedFiles, file: number) {
     this.#files = files;
@@ -116,15 +116,15 @@ export class UnsyncedChanges {
     request: AcknowledgedRequest,
     sent: readonly UnsyncedChange[],
   ): void {
-    const unsynced = this.#changed();
+    const unsynced = this.#entry();
     if (before !== undefined && isBehind(before, sent)) this.#files.lose(unsynced);
-    add(unsynced, { contents, request });
+    noteChange(unsynced, { contents, request });
   }
 
   /** Drops the changes that a flush has covered. @param sent those that were acknowledged when it was sent */
   flushed({ contents, lost = false }: FlushResult, sent: readonly UnsyncedChange[]): void {
     const isLost = lost || isBehind(contents, sent);
-    const unsynced = isLost ? this.#changed() : this.#find();
+    const unsynced = isLost ? this.#entry() : this.#find();
     if (unsynced === undefined) return;
     if (isLost) this.#files.lose(unsynced);
     this.#files.clean(this.#file, unsynced, sent);
@@ -139,15 +139,15 @@ export class UnsyncedChanges {
     throw new ChangesLost(this.#file);
   }
 
-  #changed(): UnsyncedFile {
-    this.#known = this.#files.change(this.#file, this.#find());
-    return this.#known;
+  #entry(): UnsyncedFile {
+    this.#lastEntry = this.#files.change(this.#file, this.#find());
+    return this.#lastEntry;
   }
 
   /** This handle keeps the file's entry after `UnsyncedFiles` has dropped it for those of other files. */
   #find(): UnsyncedFile | undefined {
-    this.#known = this.#files.find(this.#file) ?? this.#known;
-    return this.#known;
+    this.#lastEntry = this.#files.find(this.#file) ?? this.#lastEntry;
+    return this.#lastEntry;
   }
 }
 
@@ -157,7 +157,7 @@ function isBehind(contents: ContentVersion, changes: readonly UnsyncedChange[]):
 }
 
 /** Notes a change in place of an earlier one of its epoch, unless a later one is noted. */
-function add(unsynced: UnsyncedFile, change: UnsyncedChange): void {
+function noteChange(unsynced: UnsyncedFile, change: UnsyncedChange): void {
   const { epoch } = change.contents;
   const isNewer = ({ contents }: UnsyncedChange): boolean =>
     contents.epoch === epoch && contentVersionCompare(contents, change.contents) >= 0;

@@ -276,7 +276,7 @@ function removalOf({ trash = true }: RemoveOptions): { readonly by: string; read
 async function removeContents(
   client: ClusterClient,
   directory: number,
-  said: ReturnType<typeof removalOf>,
+  removal: ReturnType<typeof removalOf>,
   call: CallOptions,
 ): Promise<void> {
   const removals = new BoundedTransfers(REMOVALS_IN_FLIGHT_MAX);
@@ -284,11 +284,11 @@ async function removeContents(
     for await (const { name, attributes } of client.list({ inode: directory }, call)) {
       const place = { parent: directory, name };
       if (attributes.kind === 'directory') {
-        await removeContents(client, attributes.inode, said, call);
+        await removeContents(client, attributes.inode, removal, call);
         await client.command({ kind: 'remove-directory', place }, call);
       } else {
         await removals.begin(async () => {
-          await client.command({ kind: 'unlink', place, ...said }, call);
+          await client.command({ kind: 'unlink', place, ...removal }, call);
         });
       }
     }

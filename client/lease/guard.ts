@@ -13,12 +13,12 @@ import {
 import { type LeaseMoment, leaseLeftMs, leaseMomentEarlier } from './lease-clock.ts';
 
 /** How often the clocks are read at least: they may have advanced while the machine slept. */
-const LOOK_MS_MAX = 200;
+const CHECK_MS_MAX = 200;
 
 /**
  * A process between the keeper of a lease and its command. It is outside the keeper's terminal and process group, so
- * that whatever stops the keeper does not stop it: when no extension arrives by the deadline, or the keeper is gone, it
- * ends the command and everything in the command's process group.
+ * that a signal that stops the keeper does not stop it. When no extension arrives by the deadline, or the keeper has
+ * ended, it ends the command and everything in the command's process group.
  */
 class Guard {
   readonly #keeper = new Socket({ fd: GUARD_FD, readable: true, writable: true });
@@ -32,22 +32,22 @@ class Guard {
   start(): void {
     this.#keeper.setEncoding('utf8');
     this.#keeper.on('data', (text: string) => {
-      for (const order of this.#reader.push(text)) this.#obey(order);
+      for (const order of this.#reader.push(text)) this.#execute(order);
     });
     // The connection ended: the lease is not extended any more.
-    this.#keeper.on('error', () => this.#orphaned());
-    this.#keeper.on('end', () => this.#orphaned());
+    this.#keeper.on('error', () => this.#keeperEnded());
+    this.#keeper.on('end', () => this.#keeperEnded());
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
       process.on(signal, () => this.#signal(signal));
   }
 
-  #obey(order: GuardOrder): void {
+  #execute(order: GuardOrder): void {
     switch (order.kind) {
       case 'run':
         this.#deadline = order.deadline;
         // This process may have started late: a command without time left is not started.
         if (leaseLeftMs(world, order.deadline.stop) > 0) this.#run(order.command, order.args);
-        else this.#report({ kind: 'ended', code: null, signal: null, expired: true });
+        else this.#sendLast({ kind: 'ended', code: null, signal: null, expired: true });
         return;
       case 'extend':
         if (this.#expired) return;
@@ -68,16 +68,16 @@ class Guard {
     const child = spawn(command, args, { stdio: 'inherit', detached: true });
     this.#child = child;
     // At once: if this process is killed, the keeper has to know what to kill.
-    if (child.pid !== undefined) this.#tell({ kind: 'started', pid: child.pid });
+    if (child.pid !== undefined) this.#send({ kind: 'started', pid: child.pid });
     this.#arm();
     child.on('error', (error: NodeJS.ErrnoException) => {
       if (child.pid !== undefined) return;
-      this.#report({ kind: 'failed', code: error.code ?? '', message: error.message });
+      this.#sendLast({ kind: 'failed', code: error.code ?? '', message: error.message });
     });
     child.on('exit', (code, signal) => {
       // What the command has left in its group runs under the same lease.
       this.#signal('SIGKILL');
-      this.#report({ kind: 'ended', code, signal, expired: this.#expired });
+      this.#sendLast({ kind: 'ended', code, signal, expired: this.#expired });
     });
   }
 
@@ -89,11 +89,11 @@ class Guard {
     // One tick later: an extension that arrived while this process was stopped must count.
     this.#timer =
       leftMs > 0
-        ? world.after(Math.min(leftMs, LOOK_MS_MAX), () => this.#arm())
-        : world.after(0, () => void world.soon(() => this.#judge()));
+        ? world.after(Math.min(leftMs, CHECK_MS_MAX), () => this.#arm())
+        : world.after(0, () => void world.soon(() => this.#enforceDeadline()));
   }
 
-  #judge(): void {
+  #enforceDeadline(): void {
     const deadline = this.#deadline;
     if (deadline === null) return;
     if (leaseLeftMs(world, deadline.kill) <= 0) {
@@ -108,7 +108,7 @@ class Guard {
     this.#arm();
   }
 
-  #orphaned(): void {
+  #keeperEnded(): void {
     if (this.#child === null) process.exit(1);
     if (this.#deadline !== null) this.#stop(this.#deadline.kill);
   }
@@ -133,11 +133,11 @@ class Guard {
     }
   }
 
-  #tell(report: GuardReport): void {
+  #send(report: GuardReport): void {
     if (!this.#keeper.destroyed) this.#keeper.write(guardText(report));
   }
 
-  #report(report: GuardReport): void {
+  #sendLast(report: GuardReport): void {
     if (this.#keeper.destroyed) process.exit();
     this.#keeper.end(guardText(report), () => process.exit());
   }

@@ -32,7 +32,7 @@ const KILL_MS_MIN = 100;
 /** A guard that is later by this share of the time between its kill and the end of the lease is replaced. */
 const GUARD_LATE_SHARE = 0.5;
 /** How often the clocks are read at least: they may have advanced while the machine slept. */
-const LOOK_MS_MAX = 1_000;
+const CHECK_MS_MAX = 1_000;
 
 export type CommandEnd =
   | Extract<GuardReport, { readonly kind: 'ended' | 'failed' }>
@@ -57,8 +57,8 @@ export class GuardedCommand {
   /** Resolves when nothing of the command runs any more, as far as can be known. */
   readonly ended: Promise<CommandEnd>;
   #pid: number | null = null;
-  #last: CommandEnd | null = null;
-  #kill: LeaseMoment;
+  #lastReport: CommandEnd | null = null;
+  #killAt: LeaseMoment;
   #stopping = false;
   #timer: Timer | null = null;
 
@@ -72,40 +72,40 @@ export class GuardedCommand {
     this.#world = world;
     this.#ttlMs = ttlMs;
     const deadline = this.#deadline(end);
-    this.#kill = deadline.kill;
+    this.#killAt = deadline.kill;
     const stdio = ['inherit', 'inherit', 'inherit', 'pipe'] as const;
     // A session of its own: Ctrl-C and Ctrl-Z are for the keeper of the lease.
     this.#guard = spawn(process.execPath, [GUARD], { detached: true, stdio: [...stdio], env });
     this.#socket = this.#guard.stdio[GUARD_FD] as Socket;
     this.#socket.on('error', () => this.#socket.destroy());
-    this.ended = this.#wait();
+    this.ended = this.#waitForEnd();
     const [command = '', ...args] = argv;
-    this.#order({ kind: 'run', command, args, deadline });
+    this.#send({ kind: 'run', command, args, deadline });
     this.#arm();
   }
 
   extend(end: LeaseMoment): void {
     if (this.#stopping) return;
     const deadline = this.#deadline(end);
-    this.#kill = deadline.kill;
-    this.#order({ kind: 'extend', deadline });
+    this.#killAt = deadline.kill;
+    this.#send({ kind: 'extend', deadline });
     this.#arm();
   }
 
   /** The lease is lost: kills the command after `graceMs`, or at the lease's own deadline if that is earlier. */
   stop(graceMs: number): void {
     this.#stopping = true;
-    this.#kill = leaseMomentEarlier(
+    this.#killAt = leaseMomentEarlier(
       this.#world,
-      this.#kill,
+      this.#killAt,
       leaseMomentAfter(leaseMomentNow(this.#world), graceMs),
     );
-    this.#order({ kind: 'stop', kill: this.#kill });
+    this.#send({ kind: 'stop', kill: this.#killAt });
     this.#arm();
   }
 
   signal(signal: NodeJS.Signals): void {
-    this.#order({ kind: 'signal', signal });
+    this.#send({ kind: 'signal', signal });
   }
 
   #deadline(end: LeaseMoment): GuardDeadline {
@@ -115,20 +115,20 @@ export class GuardedCommand {
     };
   }
 
-  #order(order: GuardOrder): void {
+  #send(order: GuardOrder): void {
     // A write to a dead guard would also end the reading of its last report, so that is read first, in a process that
     // was stopped meanwhile.
     this.#world.soon(() => {
-      if (this.#last === null && this.#socket.writable) this.#socket.write(guardText(order));
+      if (this.#lastReport === null && this.#socket.writable) this.#socket.write(guardText(order));
     });
   }
 
-  #wait(): Promise<CommandEnd> {
+  #waitForEnd(): Promise<CommandEnd> {
     const { promise, resolve, reject } = Promise.withResolvers<CommandEnd>();
     const reader = new GuardReader<GuardReport>();
     this.#socket.setEncoding('utf8').on('data', (text: string) => {
       for (const report of reader.push(text)) {
-        if (report.kind !== 'started') this.#last = report;
+        if (report.kind !== 'started') this.#lastReport = report;
         else {
           this.#pid = report.pid;
           this.#arm();
@@ -138,18 +138,18 @@ export class GuardedCommand {
     this.#guard.on('error', reject);
     this.#guard.on('close', () => {
       this.#timer?.cancel();
-      if (this.#last === null) this.#killCommand();
-      resolve(this.#last ?? this.#endWithoutReport());
+      if (this.#lastReport === null) this.#killCommand();
+      resolve(this.#lastReport ?? this.#endWithoutReport());
     });
     return promise;
   }
 
   /**
-   * The guard is gone without a last report. If the command's time was over, the guard has done its duty: the report is
-   * lost if this process was stopped while it was about to write.
+   * @returns what is known of a command whose guard ended without a last report. If the command's time was over, the
+   * guard has killed it: its report is lost if this process was stopped while it was about to write.
    */
   #endWithoutReport(): CommandEnd {
-    if (this.#pid === null || leaseLeftMs(this.#world, this.#kill) > 0)
+    if (this.#pid === null || leaseLeftMs(this.#world, this.#killAt) > 0)
       return { kind: 'unguarded', killed: this.#pid !== null };
     return { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
   }
@@ -165,7 +165,7 @@ export class GuardedCommand {
     // One tick later: reports that arrived while this process was stopped are read first.
     this.#timer =
       leftMs > 0
-        ? this.#world.after(Math.min(leftMs, LOOK_MS_MAX), () => this.#arm())
+        ? this.#world.after(Math.min(leftMs, CHECK_MS_MAX), () => this.#arm())
         : this.#world.after(0, () => void this.#world.soon(() => this.#replaceGuard()));
   }
 
@@ -173,18 +173,19 @@ export class GuardedCommand {
   #guardLeftMs(): number {
     return leaseLeftMs(
       this.#world,
-      leaseMomentAfter(this.#kill, killMarginMs(this.#ttlMs) * GUARD_LATE_SHARE),
+      leaseMomentAfter(this.#killAt, killMarginMs(this.#ttlMs) * GUARD_LATE_SHARE),
     );
   }
 
+  /** Kills the command in place of a guard that is stopped or late. */
   #replaceGuard(): void {
-    if (this.#last !== null || this.#guardLeftMs() > 0) return;
+    if (this.#lastReport !== null || this.#guardLeftMs() > 0) return;
     // The guard may have been stopped before it could report its command. Without a child it will start none.
     const pid = this.#pid ?? childOf(this.#guard.pid);
     if (pid === undefined) return;
     this.#pid = pid;
     this.#killCommand();
-    this.#last = { kind: 'ended', code: null, signal: pid === null ? null : 'SIGKILL', expired: true };
+    this.#lastReport = { kind: 'ended', code: null, signal: pid === null ? null : 'SIGKILL', expired: true };
     this.#guard.kill('SIGKILL');
   }
 

@@ -8,11 +8,11 @@ import { type LeaseMoment, leaseLeftMs } from './lease-clock.ts';
 
 /** A lease is refreshed when this share of it is left. */
 const REFRESH_SHARE = 0.5;
-/** A server without an answer after this share of the lease is replaced by another one. */
+/** A request that has no answer after this share of the lease is sent to another server. */
 const ATTEMPT_SHARE = 0.125;
-const AGAIN_MS = 50;
+const RETRY_MS = 50;
 /** How often the clocks are read at least: they may have advanced while the machine slept. */
-const LOOK_MS_MAX = 1_000;
+const CHECK_MS_MAX = 1_000;
 const RELEASE_MS_MAX = 5_000;
 
 /** A granted lease, and its end on this machine's clocks, counted from before the request was sent. */
@@ -56,7 +56,7 @@ export class HeldLease {
   #end: LeaseMoment;
   #timer: Timer | null = null;
   /** Serializes changes of the lease. */
-  #turn: Promise<unknown> = Promise.resolve();
+  #lastChange: Promise<unknown> = Promise.resolve();
   #refreshing = false;
   #released = false;
   #lostEarly = false;
@@ -126,9 +126,9 @@ export class HeldLease {
     await this.#change('DELETE', `/keys/${encodeURIComponent(key)}`);
   }
 
-  /** Notices a release or takeover by others before the next refresh. Takes a connection while the lease is held. */
+  /** Watches the lease, to notice its release or takeover before the next refresh. Costs a connection meanwhile. */
   watch(): void {
-    void this.#listen();
+    void this.#watchEvents();
   }
 
   /** Lets the lease expire, because something may still rely on it. */
@@ -143,7 +143,7 @@ export class HeldLease {
   async release(): Promise<void> {
     if (this.#released) return;
     this.abandon();
-    await this.#turn;
+    await this.#lastChange;
     await this.#cluster
       .release(this.name, this.session, { timeoutMs: RELEASE_MS_MAX, failFast: true })
       .catch((error: unknown) => {
@@ -155,9 +155,10 @@ export class HeldLease {
     await this.release();
   }
 
+  /** @param below the end of the path, after the lease's own */
   async #change(method: 'PATCH' | 'PUT' | 'DELETE', below: string, body?: string): Promise<void> {
-    const work = this.#turn.then(() => this.#attempt(method, below, body));
-    this.#turn = work.catch(() => {
+    const work = this.#lastChange.then(() => this.#attempt(method, below, body));
+    this.#lastChange = work.catch(() => {
       // The caller gets the error; the next change is independent of it.
     });
     const outcome = await work;
@@ -204,6 +205,7 @@ export class HeldLease {
     this.#arm();
   }
 
+  /** Sets the timer for the next refresh, or for the end of the lease while one is in progress. */
   #arm(): void {
     this.#timer?.cancel();
     this.#timer = null;
@@ -216,13 +218,13 @@ export class HeldLease {
     const untilRefreshMs = leaseLeftMs(this.#cluster.world, this.#end) - this.#ttlMs * REFRESH_SHARE;
     if (untilRefreshMs <= 0 && !this.#refreshing) {
       this.#refreshing = true;
-      void this.#keep();
+      void this.#refreshInTime();
     }
     const nextMs = this.#refreshing ? leftMs : untilRefreshMs;
-    this.#timer = this.#cluster.world.after(Math.min(nextMs, LOOK_MS_MAX), () => this.#arm());
+    this.#timer = this.#cluster.world.after(Math.min(nextMs, CHECK_MS_MAX), () => this.#arm());
   }
 
-  async #keep(): Promise<void> {
+  async #refreshInTime(): Promise<void> {
     try {
       while (!this.#released && this.isHeld) {
         try {
@@ -232,7 +234,7 @@ export class HeldLease {
           if (this.#released || this.#lost.signal.aborted) return;
           if (!(error instanceof ServiceError)) throw error;
         }
-        await this.#cluster.world.sleep(AGAIN_MS);
+        await this.#cluster.world.sleep(RETRY_MS);
       }
     } finally {
       this.#refreshing = false;
@@ -240,7 +242,7 @@ export class HeldLease {
     }
   }
 
-  async #listen(): Promise<void> {
+  async #watchEvents(): Promise<void> {
     const signal = AbortSignal.any([this.lost, this.#ending.signal]);
     while (!signal.aborted) {
       try {

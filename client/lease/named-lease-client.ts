@@ -16,14 +16,14 @@ import { leaseMomentAfter, leaseMomentNow } from './lease-clock.ts';
 import { watchLease } from './lease-watch.ts';
 
 const OPERATION_TIMEOUT_MS = 30_000;
-/** How long the release of a lease may take that may have been granted to a caller who aborted. */
-const GIVE_BACK_MS = 1_000;
+/** How long the release of a lease may take that was perhaps granted to a caller who aborted. */
+const RELEASE_MS = 1_000;
 /** A taken lease is requested again this long after its known end. */
 const AFTER_END_MS = 20;
 
 export interface AcquireOptions {
   readonly ttlMs: number;
-  /** For people: every user may read it. */
+  /** A name for people: every user may read it. */
   readonly owner: string;
   readonly keys?: LeaseKeys;
   readonly wait?: boolean;
@@ -33,6 +33,7 @@ export interface AcquireOptions {
   readonly marginMs?: number;
 }
 
+/** Acquires, queries and watches named leases. */
 export class NamedLeaseClient implements LeaseExchange {
   readonly world: World;
   readonly #exchanger: Exchanger;
@@ -57,8 +58,8 @@ export class NamedLeaseClient implements LeaseExchange {
     const call = signal === undefined ? {} : { signal };
     using waiting = new FreeWaiter(this, name, signal);
     const backoff = new Backoff(CLIENT_PACE, () => this.world.random());
-    let told = 0;
-    let doubtful = false;
+    let notifiedToken = 0;
+    let mayBeGranted = false;
     try {
       for (;;) {
         const outcome = await this.change(
@@ -70,14 +71,14 @@ export class NamedLeaseClient implements LeaseExchange {
           const held = new HeldLease(this, outcome.value, ttlMs, marginMs);
           if (held.isHeld) return held;
           // The answer took longer than the lease: the same session is granted it again.
-          doubtful = true;
+          mayBeGranted = true;
           continue;
         }
-        doubtful ||= outcome.isOutcomeUnknown;
+        mayBeGranted ||= outcome.isOutcomeUnknown;
         const { holder } = outcome.error.details;
         if (outcome.error.code !== 'lease-taken' || holder === undefined || !wait) throw outcome.error;
-        if (holder.token !== told) onTaken?.(holder);
-        told = holder.token;
+        if (holder.token !== notifiedToken) onTaken?.(holder);
+        notifiedToken = holder.token;
         await waiting.free(holder.remainingMs + AFTER_END_MS);
         await this.world
           .sleep(backoff.nextDelayMs(), signal === undefined ? {} : { signal })
@@ -85,7 +86,7 @@ export class NamedLeaseClient implements LeaseExchange {
       }
     } catch (error) {
       // The last attempt may have been granted, and would not be refreshed.
-      if (doubtful || signal?.aborted === true) await this.#giveBack(name, session);
+      if (mayBeGranted || signal?.aborted === true) await this.#releaseIfGranted(name, session);
       throw error;
     }
   }
@@ -95,7 +96,7 @@ export class NamedLeaseClient implements LeaseExchange {
     return this.#get(`Cannot query lease "${name}"`, leasePath(name), options);
   }
 
-  /** The leases that single servers know as held: a hint. */
+  /** The leases that single servers know as held. No majority confirms them, so the list is a hint. */
   list(prefix: string, options: CallOptions = {}): Promise<LeaseList> {
     return this.#get('Cannot list leases', `/v1/leases?prefix=${encodeURIComponent(prefix)}`, options);
   }
@@ -145,8 +146,8 @@ export class NamedLeaseClient implements LeaseExchange {
     return this.#exchanger.close();
   }
 
-  async #giveBack(name: string, session: number): Promise<void> {
-    await this.release(name, session, { timeoutMs: GIVE_BACK_MS, failFast: true }).catch(() => {
+  async #releaseIfGranted(name: string, session: number): Promise<void> {
+    await this.release(name, session, { timeoutMs: RELEASE_MS, failFast: true }).catch(() => {
       // It was not held, or no server answers: then it expires by itself.
     });
   }
@@ -164,7 +165,7 @@ class FreeWaiter {
   readonly #controller = new AbortController();
   readonly #signal: AbortSignal;
   #watching: Promise<void> | null = null;
-  #heard: (event: LeaseEvent) => void = () => {};
+  #onEvent: (event: LeaseEvent) => void = () => {};
 
   constructor(client: NamedLeaseClient, name: string, signal: AbortSignal | undefined) {
     this.#client = client;
@@ -179,7 +180,7 @@ class FreeWaiter {
     this.#watching ??= this.#watch();
     const { promise, resolve } = Promise.withResolvers<void>();
     let timer = this.#client.world.after(leftMs, resolve);
-    this.#heard = (event) => {
+    this.#onEvent = (event) => {
       if (!event.held) return resolve();
       timer.cancel();
       timer = this.#client.world.after(event.remainingMs + AFTER_END_MS, resolve);
@@ -188,7 +189,7 @@ class FreeWaiter {
     this.#signal.addEventListener('abort', stop);
     await promise;
     this.#signal.removeEventListener('abort', stop);
-    this.#heard = () => {};
+    this.#onEvent = () => {};
     timer.cancel();
     this.#signal.throwIfAborted();
   }
@@ -199,7 +200,8 @@ class FreeWaiter {
 
   async #watch(): Promise<void> {
     try {
-      for await (const event of this.#client.watch(this.#name, { signal: this.#signal })) this.#heard(event);
+      for await (const event of this.#client.watch(this.#name, { signal: this.#signal }))
+        this.#onEvent(event);
     } catch {
       // The timer covers the end of the lease as well; the next attempt reports the error.
       this.#watching = null;

@@ -107,14 +107,14 @@ export class LocalDisk {
     return isGood;
   }
 
-  /** The name may be another container's by now. */
+  /** A checksum differed: closes the container, since its name may belong to another one by now. */
   #mismatch(container: number): void {
     const open = this.#containers.get(container);
-    if (open !== undefined) this.#forget(container, open);
+    if (open !== undefined) this.#remove(container, open);
   }
 
   async #fill(container: number, position: number, bytes: Buffer): Promise<boolean> {
-    const open = await this.#use(container);
+    const open = await this.#acquire(container);
     if (open === null) return false;
     try {
       for (let at = 0; at < bytes.length; ) {
@@ -130,7 +130,7 @@ export class LocalDisk {
     }
   }
 
-  async #use(container: number): Promise<OpenContainer | null> {
+  async #acquire(container: number): Promise<OpenContainer | null> {
     const known = this.#containers.get(container) ?? (await this.#open(container));
     if (known === null) return null;
     known.users++;
@@ -138,7 +138,7 @@ export class LocalDisk {
     this.#containers.set(container, known);
     for (const [oldest, open] of this.#containers) {
       if (this.#containers.size <= CONTAINERS_OPEN_MAX) break;
-      if (open.users === 0) this.#forget(oldest, open);
+      if (open.users === 0) this.#remove(oldest, open);
     }
     return known;
   }
@@ -166,12 +166,12 @@ export class LocalDisk {
 
   #closeIdle(usedBeforeMs: number): void {
     for (const [container, open] of [...this.#containers]) {
-      if (this.#closed || (open.users === 0 && open.usedMs <= usedBeforeMs)) this.#forget(container, open);
+      if (this.#closed || (open.users === 0 && open.usedMs <= usedBeforeMs)) this.#remove(container, open);
     }
   }
 
-  /** A user that still reads it closes it. */
-  #forget(container: number, open: OpenContainer): void {
+  /** Closes the container, or leaves that to its last reader. */
+  #remove(container: number, open: OpenContainer): void {
     this.#containers.delete(container);
     closeUnused(open);
   }

@@ -16,12 +16,12 @@ import { LocalDisk } from './local-disk.ts';
 /** How long reported locations may be used, from the sending of the request; the server keeps them longer. */
 const USABLE_MS = LOCATIONS_HELD_MS / 2;
 /** Retry after a server has no readable disk. */
-const AGAIN_MS = 10_000;
-/** Retry after a server could not be asked, perhaps because it restarted. */
-const AGAIN_SOON_MS = 1_000;
+const RETRY_DISK_MS = 10_000;
+/** Retry after a request to a server failed, perhaps because it restarted. */
+const RETRY_SERVER_MS = 1_000;
 /** Retry after a server has no authority to answer reads of the file. */
-const NOT_NOW_MS = 50;
-/** A disk with more than one miss in this many reads is left alone for a while. */
+const RETRY_FILE_MS = 50;
+/** A disk with more than one miss in this many reads is not used for a while. */
 const MISS_WEIGHT = 16;
 const MISSES_MAX = 8 * MISS_WEIGHT;
 
@@ -32,7 +32,7 @@ export interface LocatedFile {
   readonly shown: string;
 }
 
-/** Why bytes were not found at their reported locations. */
+/** Why bytes were not read at their reported locations: not in time, or they are missing or have another checksum. */
 export type Miss = 'late' | 'other';
 
 export interface LocalRange {
@@ -46,20 +46,20 @@ export interface LocalRange {
   read(offset: number, length: number): Promise<Uint8Array | Miss>;
 }
 
-type Known =
+type KnownServer =
   | { readonly kind: 'asking' }
   | { readonly kind: 'none'; readonly untilMs: number }
   | { readonly kind: 'disk'; readonly disk: LocalDisk; misses: number };
 
 /**
- * Reads past servers that are on this machine (in HDFS: short-circuit reads): a server reports where bytes are, with
+ * Reads from disks of servers on this machine (in HDFS: short-circuit reads): a server reports where bytes are, with
  * all checks of an ordinary read, and the client reads them from its disk. If that fails, the caller reads from a
  * server.
  */
 export class LocalReads {
   readonly #world: World;
   readonly #exchanger: Exchanger;
-  readonly #known = new Map<Endpoint, Known>();
+  readonly #servers = new Map<Endpoint, KnownServer>();
   /** When a server may be asked again about a file (monotonic, in milliseconds). */
   readonly #notBefore = new Map<string, number>();
   #closed = false;
@@ -91,56 +91,58 @@ export class LocalReads {
       { timeoutMs: USABLE_MS },
     );
     if (outcome.kind === 'answered') return this.#range(known, endpoint, outcome.value, sentMs);
-    const isForNow = outcome.error.code === 'not-primary' || outcome.error.code === 'precondition-failed';
-    if (isForNow) this.#leaveAlone(located.file, endpoint);
+    const isTemporary = outcome.error.code === 'not-primary' || outcome.error.code === 'precondition-failed';
+    if (isTemporary) this.#pauseFile(located.file, endpoint);
     // Another process may answer there by now, with another secret.
-    else this.#lose(endpoint, this.#world.nowMs() + AGAIN_SOON_MS);
+    else this.#closeDisk(endpoint, this.#world.nowMs() + RETRY_SERVER_MS);
     return null;
   }
 
   close(): void {
     this.#closed = true;
-    for (const endpoint of [...this.#known.keys()]) this.#lose(endpoint, Number.POSITIVE_INFINITY);
+    for (const endpoint of [...this.#servers.keys()]) this.#closeDisk(endpoint, Number.POSITIVE_INFINITY);
   }
 
   #choose({ file, subject, replicas }: LocatedFile): {
     readonly endpoint: Endpoint;
-    readonly known: Known & { readonly kind: 'disk' };
+    readonly known: KnownServer & { readonly kind: 'disk' };
   } | null {
     const nowMs = this.#world.nowMs();
     const { primary } = subject;
     for (const id of primary === null ? replicas : [primary, ...replicas]) {
       const endpoint = this.#exchanger.endpoints.usableById(id, nowMs);
       if (endpoint === null) continue;
-      const known = this.#known.get(endpoint);
-      if (known === undefined || (known.kind === 'none' && known.untilMs <= nowMs)) void this.#ask(endpoint);
-      else if (known.kind === 'disk' && !this.#isLeftAlone(file, endpoint, nowMs)) return { endpoint, known };
+      const known = this.#servers.get(endpoint);
+      if (known === undefined || (known.kind === 'none' && known.untilMs <= nowMs))
+        void this.#openDisk(endpoint);
+      else if (known.kind === 'disk' && !this.#isFilePaused(file, endpoint, nowMs))
+        return { endpoint, known };
     }
     return null;
   }
 
-  async #ask(endpoint: Endpoint): Promise<void> {
+  async #openDisk(endpoint: Endpoint): Promise<void> {
     if (this.#closed) return;
-    this.#known.set(endpoint, { kind: 'asking' });
-    for (const gone of this.#known.keys()) {
-      if (!this.#exchanger.endpoints.all.includes(gone)) this.#lose(gone, 0);
+    this.#servers.set(endpoint, { kind: 'asking' });
+    for (const removed of this.#servers.keys()) {
+      if (!this.#exchanger.endpoints.all.includes(removed)) this.#closeDisk(removed, 0);
     }
     const outcome = await this.#exchanger.askOnce(
       endpoint,
       { primary: null },
       { what: 'Cannot ask for the data folder', method: 'GET', path: '/v1/local', mutation: false },
       readJson<LocalAnswer>,
-      { timeoutMs: AGAIN_MS },
+      { timeoutMs: RETRY_DISK_MS },
     );
     const disk = outcome.kind === 'answered' ? await LocalDisk.open(this.#world, outcome.value.folder) : null;
-    if (this.#known.get(endpoint)?.kind !== 'asking') disk?.close();
+    if (this.#servers.get(endpoint)?.kind !== 'asking') disk?.close();
     else if (disk === null)
-      this.#known.set(endpoint, { kind: 'none', untilMs: this.#world.nowMs() + AGAIN_MS });
-    else this.#known.set(endpoint, { kind: 'disk', disk, misses: 0 });
+      this.#servers.set(endpoint, { kind: 'none', untilMs: this.#world.nowMs() + RETRY_DISK_MS });
+    else this.#servers.set(endpoint, { kind: 'disk', disk, misses: 0 });
   }
 
   #range(
-    known: Known & { readonly kind: 'disk' },
+    known: KnownServer & { readonly kind: 'disk' },
     endpoint: Endpoint,
     locations: FileLocations,
     sentMs: number,
@@ -154,43 +156,43 @@ export class LocalReads {
       read: async (offset, length) => {
         const end = Math.min(offset + length, locations.end);
         if (offset >= end) return new Uint8Array(0);
-        const outcome = await inTime(this.#world, known.disk.read(locations, offset, end), untilMs);
+        const outcome = await beforeDeadline(this.#world, known.disk.read(locations, offset, end), untilMs);
         if (typeof outcome !== 'string') {
           known.misses = Math.max(0, known.misses - 1);
           return outcome;
         }
         known.misses += MISS_WEIGHT;
-        if (known.misses > MISSES_MAX && this.#known.get(endpoint) === known)
-          this.#lose(endpoint, this.#world.nowMs() + AGAIN_MS);
+        if (known.misses > MISSES_MAX && this.#servers.get(endpoint) === known)
+          this.#closeDisk(endpoint, this.#world.nowMs() + RETRY_DISK_MS);
         return outcome;
       },
     };
   }
 
-  #isLeftAlone(file: number, endpoint: Endpoint, nowMs: number): boolean {
+  #isFilePaused(file: number, endpoint: Endpoint, nowMs: number): boolean {
     return (this.#notBefore.get(`${file} ${endpoint.url}`) ?? 0) > nowMs;
   }
 
-  #leaveAlone(file: number, endpoint: Endpoint): void {
+  #pauseFile(file: number, endpoint: Endpoint): void {
     const nowMs = this.#world.nowMs();
     for (const [key, untilMs] of this.#notBefore) {
       if (untilMs > nowMs) break;
       this.#notBefore.delete(key);
     }
     this.#notBefore.delete(`${file} ${endpoint.url}`);
-    this.#notBefore.set(`${file} ${endpoint.url}`, nowMs + NOT_NOW_MS);
+    this.#notBefore.set(`${file} ${endpoint.url}`, nowMs + RETRY_FILE_MS);
   }
 
-  #lose(endpoint: Endpoint, untilMs: number): void {
-    const known = this.#known.get(endpoint);
+  #closeDisk(endpoint: Endpoint, untilMs: number): void {
+    const known = this.#servers.get(endpoint);
     if (known?.kind === 'disk') known.disk.close();
-    if (untilMs === 0) this.#known.delete(endpoint);
-    else this.#known.set(endpoint, { kind: 'none', untilMs });
+    if (untilMs === 0) this.#servers.delete(endpoint);
+    else this.#servers.set(endpoint, { kind: 'none', untilMs });
   }
 }
 
 /** A disk that does not answer must not delay callers that could ask the server. */
-async function inTime(
+async function beforeDeadline(
   world: World,
   reading: Promise<Buffer | null>,
   untilMs: number,

@@ -27,7 +27,7 @@ const ENDED_KEPT = 10;
 const NAME = /^mount-.*-(?:(\d{1,8})|[0-9a-f]{12})\.log$/;
 const CONTROL_NAME = /^mount-.*-(\d{1,8})\.control$/;
 /** A log without a pid in its name after this time is of a mount that failed to start. */
-const BEGINS_MS_MAX = 3_600_000;
+const START_MS_MAX = 3_600_000;
 const OTHERS_WRITE = 0o022;
 const SOCKET_NAME_CHARS_MAX = 20;
 
@@ -102,7 +102,7 @@ async function removeEnded(folder: string): Promise<void> {
     if (match === null || (match[1] !== undefined && isAlive(Number(match[1])))) continue;
     const path = join(folder, name);
     const modifiedMs = (await stat(path).catch(() => null))?.mtimeMs ?? Number.POSITIVE_INFINITY;
-    if (match[1] !== undefined || modifiedMs < systemWorld.wallMs() - BEGINS_MS_MAX)
+    if (match[1] !== undefined || modifiedMs < systemWorld.wallMs() - START_MS_MAX)
       ended.push({ path, modifiedMs });
   }
   ended.sort((a, b) => b.modifiedMs - a.modifiedMs);

@@ -74,7 +74,7 @@ function valued(name: string, value: string | null, effect: string, set: SetOpti
   return { name, value, flag: FLAGS[name], effect, set };
 }
 
-function word(name: string, effect: string, settings: Partial<MountSettings> = {}): MountOption {
+function valueless(name: string, effect: string, settings: Partial<MountSettings> = {}): MountOption {
   return valued(name, null, effect, () => settings);
 }
 
@@ -133,9 +133,9 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     'time limit of a call that waits for the cluster; then it fails with `ETIMEDOUT`',
     (text) => ({ operationTimeoutMs: timeoutOf(text) }),
   ),
-  word('ro', 'nothing can be changed through this mount: `EROFS`', { readOnly: true }),
-  word('rw', 'the default', { readOnly: false }),
-  word('allow_other', 'all users may use the mount; always so where root mounts', { allowOther: true }),
+  valueless('ro', 'nothing can be changed through this mount: `EROFS`', { readOnly: true }),
+  valueless('rw', 'the default', { readOnly: false }),
+  valueless('allow_other', 'all users may use the mount; always so where root mounts', { allowOther: true }),
   valued('uid', 'NUMBER', 'everything is shown as owned by this user', (text) => ({ uid: idOf(text) })),
   valued('gid', 'NUMBER', 'everything is shown as owned by this group', (text) => ({ gid: idOf(text) })),
   valued(
@@ -148,37 +148,37 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     fileMask: maskOf(text),
   })),
   valued('dmask', 'OCTAL', 'the same for directories', (text) => ({ directoryMask: maskOf(text) })),
-  word('noexec', 'no program can be run from here', { exec: false }),
-  word('exec', 'the default', { exec: true }),
-  word('nosuid', 'the default: set-user-id and set-group-id bits give no rights', { suid: false }),
-  word('suid', 'set-user-id and set-group-id bits give rights; root only', { suid: true }),
-  word('nodev', 'the default: device files do not work', { devices: false }),
-  word('dev', 'device files work; root only', { devices: true }),
-  word(
+  valueless('noexec', 'no program can be run from here', { exec: false }),
+  valueless('exec', 'the default', { exec: true }),
+  valueless('nosuid', 'the default: set-user-id and set-group-id bits give no rights', { suid: false }),
+  valueless('suid', 'set-user-id and set-group-id bits give rights; root only', { suid: true }),
+  valueless('nodev', 'the default: device files do not work', { devices: false }),
+  valueless('dev', 'device files work; root only', { devices: true }),
+  valueless(
     'relatime',
     'the default: a read updates the access time if it is older than the last change, or than a day',
     RELATIME,
   ),
-  word('strictatime', 'every read updates the access time', { accessTimes: 'strictatime' }),
-  word('noatime', 'reads do not update access times; programs can set them', { accessTimes: 'noatime' }),
-  word('nodiratime', 'reads of directories do not update access times', { directoryAccessTimes: false }),
-  word('diratime', 'the default', { directoryAccessTimes: true }),
-  word('atime', 'as `relatime`', RELATIME),
-  word('norelatime', 'as `relatime`, also in the kernel', RELATIME),
-  word('nostrictatime', 'the same', RELATIME),
-  word(
+  valueless('strictatime', 'every read updates the access time', { accessTimes: 'strictatime' }),
+  valueless('noatime', 'reads do not update access times; programs can set them', { accessTimes: 'noatime' }),
+  valueless('nodiratime', 'reads of directories do not update access times', { directoryAccessTimes: false }),
+  valueless('diratime', 'the default', { directoryAccessTimes: true }),
+  valueless('atime', 'as `relatime`', RELATIME),
+  valueless('norelatime', 'as `relatime`, also in the kernel', RELATIME),
+  valueless('nostrictatime', 'the same', RELATIME),
+  valueless(
     'btime',
     '`statx` reports the creation time, at the cost of one call to the mount the first time that a program asks for it; needs `transport=kernel` and Linux 6.6',
     { creationTimes: true },
   ),
-  word('noxattr', 'no extended attributes; writes of a few KiB become cheaper', { xattrs: false }),
+  valueless('noxattr', 'no extended attributes; writes of a few KiB become cheaper', { xattrs: false }),
   valued(
     'cache',
     'auto|strict|leases|ttl:DURATION',
     'which cached names and attributes are valid: none (`strict`), those that the cluster has not recalled (`leases`), or those younger than DURATION (`ttl`); `auto`, the default: `leases` with `transport=kernel` on Linux 6.2 or later, else `ttl:1s`',
     (text) => ({ cache: text === 'auto' ? { kind: text } : cacheMode(text) }),
   ),
-  word('flush_behind', '`close` returns before the cluster has what was written; `fsync` does not', {
+  valueless('flush_behind', '`close` returns before the cluster has what was written; `fsync` does not', {
     flushBehind: true,
   }),
   choice(
@@ -264,13 +264,17 @@ export function parseMountOptions(texts: readonly string[], sloppy = false): Mou
   let settings = DEFAULTS;
   for (const { name, value } of options) {
     const option = BY_NAME.get(/^x-/i.test(name) ? 'x-*' : name);
-    if (option !== undefined) settings = { ...settings, ...changed(option, value, settings) };
+    if (option !== undefined) settings = { ...settings, ...settingsOf(option, value, settings) };
     else if (!sloppy) throw unknownOption(name);
   }
   return settings;
 }
 
-function changed(option: MountOption, value: string | null, before: MountSettings): Partial<MountSettings> {
+function settingsOf(
+  option: MountOption,
+  value: string | null,
+  before: MountSettings,
+): Partial<MountSettings> {
   const { name, value: form } = option;
   if (value === null && form !== null && !form.startsWith('['))
     throw refusal(name, `it needs a value, as in ${name}=${form}`);
@@ -413,11 +417,11 @@ export function parseMountSource(text: string): MountSource {
       'a volume is 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first',
     );
   }
-  const { volume: of, path } = parseRemotePath(text);
-  return { volume: of, path };
+  const { volume: sourceVolume, path } = parseRemotePath(text);
+  return { volume: sourceVolume, path };
 }
 
-/** A number without a unit would be milliseconds, which few users mean. @returns null if it is no duration */
+/** Parses a duration. A number without a unit is refused: few users mean milliseconds. @returns null if invalid */
 function withUnitMs(text: string): number | null {
   const ms = parseDurationMs(text);
   return ms === 0 || /[a-z]$/.test(text.trim()) ? ms : null;

@@ -25,7 +25,7 @@ import { run } from './run-program.ts';
 import { canonicalOrFail, detach } from './unmount.ts';
 
 /** A `stat` takes longer than this only if a mount hangs. */
-const LOOK_TIMEOUT_MS = 5_000;
+const STAT_TIMEOUT_MS = 5_000;
 const READY_TIMEOUT_MS = 60_000;
 const READY_LINE_BYTES_MAX = 64 * 1024;
 
@@ -75,8 +75,8 @@ export async function mountVolume(options: MountOptions): Promise<Mounted> {
 }
 
 /**
- * Mounts a volume, and returns when the mount is gone. SIGTERM and SIGINT go to the mount's process, which stores what
- * was written and unmounts; a second one ends it at once. A service manager (`NOTIFY_SOCKET`) is notified when the
+ * Mounts a volume, and returns when the mount's process has ended. SIGTERM and SIGINT are forwarded to it: it stores
+ * what was written and unmounts; a second one ends it at once. A service manager (`NOTIFY_SOCKET`) is notified when the
  * mount is usable.
  * @returns the exit code of the mount's process
  */
@@ -104,16 +104,16 @@ export async function mountInForeground(
   }
 }
 
-/** The mount's process refuses what only root can have, and says so; removing the obstacle would not help. */
-function asksForRoot({ options = [], sloppy }: MountOptions): boolean {
+/** Whether the options need root: the mount's process refuses them and says so, whatever obstacle there is. */
+function lacksRoot({ options = [], sloppy }: MountOptions): boolean {
   return process.getuid?.() !== 0 && parseMountOptions(options, sloppy).transport === 'kernel';
 }
 
 async function prepare(options: MountOptions): Promise<string> {
   const obstacle = await mountObstacle();
-  if (obstacle !== null && !asksForRoot(options)) throw generalFailure(`Cannot mount: ${obstacle}`);
+  if (obstacle !== null && !lacksRoot(options)) throw generalFailure(`Cannot mount: ${obstacle}`);
   const directory = await canonicalOrFail(options.directory, `make it first: mkdir -p ${options.directory}`);
-  await makeRoom(directory);
+  await prepareMountPoint(directory);
   return directory;
 }
 
@@ -182,31 +182,31 @@ function daemonArguments(options: MountOptions, directory: string): string[] {
 }
 
 /** Makes sure that the directory exists and nothing is mounted on it; removes a dead mount. */
-async function makeRoom(directory: string): Promise<void> {
-  const look = await probeDirectory(directory);
-  if (look === 'missing') {
+async function prepareMountPoint(directory: string): Promise<void> {
+  const found = await probeDirectory(directory);
+  if (found === 'missing') {
     throw notFoundFailure(
       `Cannot mount on "${directory}": there is no such directory`,
       `create it with: mkdir -p ${directory}`,
     );
   }
-  if (look === 'dead') {
+  if (found === 'dead') {
     await detach(directory, true);
-    return makeRoom(directory);
+    return prepareMountPoint(directory);
   }
   const mounted = await mountAt(directory);
   if (mounted?.type.startsWith('fuse')) {
-    const hangs = look === 'hangs' ? ', and does not respond' : '';
+    const hangs = found === 'hangs' ? ', and does not respond' : '';
     throw preconditionFailure(
       `Cannot mount on "${directory}": ${mounted.source} is mounted there already${hangs}`,
       `"leasehold umount ${hangs === '' ? '' : '--lazy '}${directory}" removes it`,
     );
   }
-  if (look === 'hangs')
+  if (found === 'hangs')
     throw generalFailure(
       `Cannot mount on "${directory}": the directory does not respond; it may be a dead network mount`,
     );
-  if (look === 'other')
+  if (found === 'other')
     throw usageFailure(
       `Cannot mount on "${directory}": it is not a directory`,
       'name a directory; mkdir makes one',
@@ -218,8 +218,8 @@ async function probeDirectory(
 ): Promise<'directory' | 'other' | 'missing' | 'dead' | 'hangs'> {
   // In a child process, which can be killed: a thread that hangs would keep this process from ending.
   const beganMs = systemWorld.nowMs();
-  await run('stat', [directory], LOOK_TIMEOUT_MS);
-  if (systemWorld.nowMs() - beganMs >= LOOK_TIMEOUT_MS) return 'hangs';
+  await run('stat', [directory], STAT_TIMEOUT_MS);
+  if (systemWorld.nowMs() - beganMs >= STAT_TIMEOUT_MS) return 'hangs';
   try {
     return (await stat(directory)).isDirectory() ? 'directory' : 'other';
   } catch (error) {
@@ -235,6 +235,7 @@ interface ReadyLine {
   readonly error?: { readonly code?: unknown; readonly message?: unknown; readonly hint?: unknown };
 }
 
+/** Awaits the line by which the mount's process reports that it is ready. @returns its pid @throws why it is not */
 async function becomeReady(child: ChildProcess, log: string | null): Promise<number> {
   const ended = new Promise<never>((_, reject) => {
     child.once('error', reject);
@@ -256,11 +257,11 @@ async function becomeReady(child: ChildProcess, log: string | null): Promise<num
   late.catch(() => {});
   try {
     const line = await Promise.race([readLine(child.stdio[3] as Readable, ended), ended, late]);
-    const said = JSON.parse(line) as ReadyLine;
-    if (said.ready === true && child.pid !== undefined) {
-      return typeof said.pid === 'number' ? said.pid : child.pid;
+    const status = JSON.parse(line) as ReadyLine;
+    if (status.ready === true && child.pid !== undefined) {
+      return typeof status.pid === 'number' ? status.pid : child.pid;
     }
-    const { code, message = line, hint = '' } = said.error ?? {};
+    const { code, message = line, hint = '' } = status.error ?? {};
     if (isErrorCode(code)) throw new ServiceError(code, `Cannot mount: ${String(message)}`);
     throw generalFailure(`Cannot mount: ${String(message)}`, String(hint));
   } finally {

@@ -35,7 +35,7 @@ export async function mountStatuses(): Promise<MountStatus[]> {
   );
 }
 
-/** @returns late errors in a mount's log, the oldest first */
+/** @returns the late errors in the last 4 MiB of a mount's log and of its rotated part, the oldest first */
 export async function lateErrorsIn(log: string): Promise<LateErrorLine[]> {
   // A long log continues in a new file; the part before is `.1`.
   const parts = await Promise.all([`${log}.1`, log].map((path) => endOf(path).catch(() => '')));

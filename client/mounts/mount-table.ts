@@ -63,7 +63,7 @@ export async function processes(): Promise<ProcessEntry[]> {
   const found: ProcessEntry[] = [];
   for (const name of await readdir('/proc')) {
     if (!/^[0-9]+$/.test(name)) continue;
-    const text = await readFile(`/proc/${name}/cmdline`, 'utf8').catch(gone);
+    const text = await readFile(`/proc/${name}/cmdline`, 'utf8').catch(nullIfUnreadable);
     if (text === null || text === '') continue;
     found.push({ pid: Number(name), argv: text.replace(/\0$/, '').split('\0') });
   }
@@ -88,15 +88,15 @@ export async function usersOf(directory: string): Promise<MountUser[]> {
 
 /** Reads only links and tables of the kernel: the mount itself might never answer. */
 async function useOf(pid: number, inside: (path: string | null) => boolean): Promise<string | null> {
-  const cwd = await readlink(`/proc/${pid}/cwd`).catch(gone);
+  const cwd = await readlink(`/proc/${pid}/cwd`).catch(nullIfUnreadable);
   if (inside(cwd)) return `its working directory is ${cwd}`;
-  const root = await readlink(`/proc/${pid}/root`).catch(gone);
+  const root = await readlink(`/proc/${pid}/root`).catch(nullIfUnreadable);
   if (inside(root)) return `its root directory is ${root}`;
-  for (const fd of (await readdir(`/proc/${pid}/fd`).catch(gone)) ?? []) {
-    const path = await readlink(`/proc/${pid}/fd/${fd}`).catch(gone);
+  for (const fd of (await readdir(`/proc/${pid}/fd`).catch(nullIfUnreadable)) ?? []) {
+    const path = await readlink(`/proc/${pid}/fd/${fd}`).catch(nullIfUnreadable);
     if (inside(path)) return `${path} is open`;
   }
-  const maps = (await readFile(`/proc/${pid}/maps`, 'utf8').catch(gone)) ?? '';
+  const maps = (await readFile(`/proc/${pid}/maps`, 'utf8').catch(nullIfUnreadable)) ?? '';
   for (const line of maps.split('\n')) {
     // Address, permissions, offset, device, inode; then the path, if there is one.
     const path = /^(?:\S+\s+){5}(\/.*)$/.exec(line)?.[1] ?? null;
@@ -131,7 +131,7 @@ export async function holdersOf(device: string): Promise<MountHolder[]> {
   const own = await readlink('/proc/self/ns/mnt');
   const members = new Map<string, ProcessEntry[]>();
   for (const entry of await processes()) {
-    const namespace = await readlink(`/proc/${entry.pid}/ns/mnt`).catch(gone);
+    const namespace = await readlink(`/proc/${entry.pid}/ns/mnt`).catch(nullIfUnreadable);
     if (namespace === null) continue;
     const known = members.get(namespace);
     if (known === undefined) members.set(namespace, [entry]);
@@ -148,7 +148,7 @@ export async function holdersOf(device: string): Promise<MountHolder[]> {
   return holders;
 }
 
-/** @returns the places of `before` that still have the file system: elsewhere its number belongs to a newer one */
+/** @returns those of `found` that are in `before`, too: elsewhere the device number belongs to a newer file system */
 export function stillHeld(found: readonly MountHolder[], before: readonly MountHolder[]): MountHolder[] {
   return found.filter(({ namespace, directory }) =>
     before.some((holder) => holder.namespace === namespace && holder.directory === directory),
@@ -157,14 +157,14 @@ export function stillHeld(found: readonly MountHolder[], before: readonly MountH
 
 async function mountsOf(entries: readonly ProcessEntry[]): Promise<MountEntry[]> {
   for (const { pid } of entries) {
-    const table = await readFile(`/proc/${pid}/mountinfo`, 'utf8').catch(gone);
+    const table = await readFile(`/proc/${pid}/mountinfo`, 'utf8').catch(nullIfUnreadable);
     if (table !== null) return parseMounts(table);
   }
   return [];
 }
 
-/** Processes end meanwhile (EINVAL: zombies), and those of other users are not readable. */
-function gone(error: unknown): null {
+/** @returns null for an error of a process that has ended (EINVAL: a zombie) or is of another user; throws others */
+function nullIfUnreadable(error: unknown): null {
   const code = error instanceof Error && 'code' in error ? error.code : null;
   if (code === 'ENOENT' || code === 'ESRCH' || code === 'EACCES' || code === 'EPERM' || code === 'EINVAL')
     return null;

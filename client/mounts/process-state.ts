@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isSystemError } from '../terminal/failure.ts';
 
-/** A zombie is not alive: the first process of a container may never wait for its children. */
+/** Whether a process runs. A zombie does not: the first process of a container may never wait for its children. */
 export function isAlive(pid: number): boolean {
   return !['', 'Z'].includes(stateOf(pid));
 }

@@ -55,7 +55,7 @@ export async function remountDirectory(
       );
     },
   );
-  if (answer.kind !== 'done') throw await refused(cannot, directory, answer);
+  if (answer.kind !== 'done') throw await refusalOf(cannot, directory, answer);
   return process.getuid?.() === 0 ? remountInKernel(directory, mode) : null;
 }
 
@@ -73,7 +73,7 @@ async function socketOf(directory: string): Promise<string | null> {
   return null;
 }
 
-async function refused(
+async function refusalOf(
   cannot: string,
   directory: string,
   answer: Exclude<ControlAnswer, { readonly kind: 'done' }>,
@@ -98,9 +98,9 @@ async function refused(
 
 /** The mount refuses changes already: the table is for `findmnt` and for programs that check before they write. */
 async function remountInKernel(directory: string, mode: 'ro' | 'rw'): Promise<string | null> {
-  const told = await run('mount', ['-i', '-o', `remount,${mode}`, directory]);
-  if (told.kind === 'done') return null;
-  const why = told.kind === 'failed' ? told.output : 'the program mount is not installed';
+  const result = await run('mount', ['-i', '-o', `remount,${mode}`, directory]);
+  if (result.kind === 'done') return null;
+  const why = result.kind === 'failed' ? result.output : 'the program mount is not installed';
   return `"${directory}" is ${mode === 'ro' ? 'read-only' : 'read-write'}, but the kernel's table of mounts does not show it: ${why}`;
 }
 

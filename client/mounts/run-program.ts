@@ -8,7 +8,7 @@ export type RunResult =
 
 const TIMEOUT_MS = 30_000;
 
-/** `output` is what the program printed, errors first. After `timeoutMs` it is killed and has failed. */
+/** Runs a program. `output` is what it printed, errors first. After `timeoutMs` it is killed and has failed. */
 export function run(
   program: string,
   argv: readonly string[],
@@ -19,8 +19,8 @@ export function run(
       if (error === null) resolve({ kind: 'done', output: `${stderr}${stdout}`.trim() });
       else if (error.code === 'ENOENT') resolve({ kind: 'missing' });
       else {
-        const said = stderr || stdout || (error.killed === true ? tookLonger(timeoutMs) : error.message);
-        resolve({ kind: 'failed', output: said.trim() });
+        const output = stderr || stdout || (error.killed === true ? tookLonger(timeoutMs) : error.message);
+        resolve({ kind: 'failed', output: output.trim() });
       }
     });
   });

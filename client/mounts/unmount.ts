@@ -29,7 +29,7 @@ import { run } from './run-program.ts';
 const END_TIMEOUT_MS = 60_000;
 const POLL_MS = 20;
 /** A process that queries the free space or attributes of a mount keeps it busy for a moment, and cannot be named. */
-const LOOK_MS_MAX = 1_000;
+const BUSY_MS_MAX = 1_000;
 const COMMAND_CHARS_MAX = 60;
 
 export interface UnmountOptions {
@@ -65,7 +65,7 @@ export async function unmountDirectory(
   const daemons = daemonsOf(directory, before);
   const { timeoutMs = END_TIMEOUT_MS, lazy = false } = options;
   const wait = { timeoutMs, untilMs: systemWorld.nowMs() + timeoutMs };
-  const stored = await storeFirst(directory, daemons, wait);
+  const stored = await syncBeforeUnmount(directory, daemons, wait);
   const isLost = stored.kind === 'lost';
   if (isLost && !lazy) {
     throw temporaryFailure(
@@ -77,16 +77,18 @@ export async function unmountDirectory(
   await detach(directory, lazy);
   const holders = daemons.length === 0 ? [] : stillHeld(await holdersOf(mounted.device), before);
   const who = holders.map(describeHolder).join('\n  ');
-  const goesOn = `process ${daemons.join(', ')} keeps running, because the file system is also mounted elsewhere:\n  ${who}`;
+  const keepsRunning = `process ${daemons.join(', ')} keeps running, because the file system is also mounted elsewhere:\n  ${who}`;
   const isElsewhere = holders.length > 0;
-  if (isElsewhere) await store(directory, holders, stored, wait, goesOn);
-  else if (users.length > 0) return leftToUsers(directory, daemons, users, stored);
-  else await ended(directory, daemons, wait);
+  if (isElsewhere) await syncElsewhere(directory, holders, stored, wait, keepsRunning);
+  else if (users.length > 0) return unmountedInUse(directory, daemons, users, stored);
+  else await waitForEnd(directory, daemons, wait);
   if (isLost) {
-    const why = isElsewhere ? `${stored.why}\n  ${goesOn}` : stored.why;
+    const why = isElsewhere ? `${stored.why}\n  ${keepsRunning}` : stored.why;
     throw temporaryFailure(`Unmounted "${directory}", but some written data could not be stored: ${why}`);
   }
-  return isElsewhere ? `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}` : null;
+  return isElsewhere
+    ? `Unmounted "${directory}" here, and all that was written is stored; ${keepsRunning}`
+    : null;
 }
 
 interface Wait {
@@ -94,50 +96,50 @@ interface Wait {
   readonly untilMs: number;
 }
 
-function leftMs({ untilMs }: Wait): number {
+function remainingMs({ untilMs }: Wait): number {
   return Math.max(POLL_MS, Math.ceil(untilMs - systemWorld.nowMs()));
 }
 
-/** The mount's process ends when its users have closed everything; the command does not wait for that. */
-function leftToUsers(
+/** The outcome of a lazy unmount in use. The mount's process ends later, when its users have closed everything. */
+function unmountedInUse(
   directory: string,
   daemons: readonly number[],
   users: readonly MountUser[],
   stored: Stored,
 ): string | null {
-  const left = daemons.filter(isAlive);
-  if (left.length === 0 && stored.kind === 'all') return null;
+  const running = daemons.filter(isAlive);
+  if (running.length === 0 && stored.kind === 'all') return null;
   const who = users.map(describeUser).join('\n  ');
-  const goesOn = `process ${left.join(', ')} keeps running until these have closed their files:\n  ${who}`;
+  const keepsRunning = `process ${running.join(', ')} keeps running until these have closed their files:\n  ${who}`;
   if (stored.kind === 'all')
-    return `Unmounted "${directory}", and all that was written so far is stored; ${goesOn}`;
+    return `Unmounted "${directory}", and all that was written so far is stored; ${keepsRunning}`;
   const what =
     stored.kind === 'lost'
       ? 'but some written data could not be stored'
       : 'but some written data may not be stored';
-  const why = left.length === 0 ? stored.why : `${stored.why}\n  ${goesOn}`;
+  const why = running.length === 0 ? stored.why : `${stored.why}\n  ${keepsRunning}`;
   throw temporaryFailure(`Unmounted "${directory}", ${what}: ${why}`);
 }
 
-/** There is no event for its end: it is no child of this process. */
-async function ended(directory: string, daemons: readonly number[], wait: Wait): Promise<void> {
-  let left = daemons.filter(isAlive);
-  while (left.length > 0) {
-    if (systemWorld.nowMs() > wait.untilMs) throw notEnded(directory, left, wait);
+/** Polls until the mount's processes have ended: they are no children of this process, so there is no event. */
+async function waitForEnd(directory: string, daemons: readonly number[], wait: Wait): Promise<void> {
+  let running = daemons.filter(isAlive);
+  while (running.length > 0) {
+    if (systemWorld.nowMs() > wait.untilMs) throw notEnded(directory, running, wait);
     await systemWorld.sleep(POLL_MS);
-    left = left.filter(isAlive);
+    running = running.filter(isAlive);
   }
 }
 
 type Stored = { readonly kind: 'all' } | { readonly kind: 'lost' | 'unknown'; readonly why: string };
 
-/** Before the unmount, since a failure afterwards would reach no program. */
-async function storeFirst(directory: string, daemons: readonly number[], wait: Wait): Promise<Stored> {
-  const synced = await run('env', ['LC_ALL=C', 'sync', directory], leftMs(wait));
+/** Stores what was written before the unmount, since a failure afterwards would reach no program. */
+async function syncBeforeUnmount(directory: string, daemons: readonly number[], wait: Wait): Promise<Stored> {
+  const synced = await run('env', ['LC_ALL=C', 'sync', directory], remainingMs(wait));
   if (synced.kind === 'done') return { kind: 'all' };
   if (synced.kind === 'missing') return { kind: 'unknown', why: 'the program sync is not installed' };
-  const said = /error syncing .*: (.*)/.exec(synced.output)?.[1];
-  if (said !== undefined) return { kind: 'lost', why: said };
+  const reason = /error syncing .*: (.*)/.exec(synced.output)?.[1];
+  if (reason !== undefined) return { kind: 'lost', why: reason };
   return { kind: 'unknown', why: synced.output + stoppedText(daemons) };
 }
 
@@ -146,7 +148,7 @@ function stoppedText(daemons: readonly number[]): string {
   return stopped === '' ? '' : `; process ${stopped} is stopped: continue it with "kill -CONT ${stopped}"`;
 }
 
-/** Processes of another container may serve a directory of the same name. */
+/** @returns the mount's processes: one in another container may serve another mount of the same path */
 function daemonsOf(directory: string, holders: readonly MountHolder[]): number[] {
   const entries = holders.flatMap(({ processes: all }) => all);
   const daemons = entries.filter((entry) => isMountDaemon(entry, directory));
@@ -154,24 +156,24 @@ function daemonsOf(directory: string, holders: readonly MountHolder[]): number[]
 }
 
 /** The mount's process stores everything when the root of the mount, which is elsewhere by now, is synced. */
-async function store(
+async function syncElsewhere(
   directory: string,
   holders: readonly MountHolder[],
   stored: Stored,
   wait: Wait,
-  goesOn: string,
+  keepsRunning: string,
 ): Promise<void> {
   let why = stored.kind === 'unknown' ? stored.why : 'no process can request it';
   for (const holder of holders) {
     if (systemWorld.nowMs() >= wait.untilMs) break;
     const [{ pid } = { pid: 'self' }] = holder.processes;
     // In a child process, which can be killed if the mount does not answer.
-    const synced = await run('sync', [`/proc/${pid}/root${holder.directory}`], leftMs(wait));
+    const synced = await run('sync', [`/proc/${pid}/root${holder.directory}`], remainingMs(wait));
     if (synced.kind === 'done') return;
     why = synced.kind === 'missing' ? 'the program sync is not installed' : synced.output;
   }
   throw temporaryFailure(
-    `Unmounted "${directory}" here, but some written data may not be stored: ${why}\n  ${goesOn}`,
+    `Unmounted "${directory}" here, but some written data may not be stored: ${why}\n  ${keepsRunning}`,
     'see its log and "leasehold status"',
   );
 }
@@ -209,7 +211,7 @@ function describeUser(user: MountUser): string {
   return `process ${describeProcess(user)}: ${user.use}`;
 }
 
-async function whoUses(directory: string): Promise<string[]> {
+async function describeUsers(directory: string): Promise<string[]> {
   const users = await usersOf(directory);
   const below = await mountsBelow(directory);
   return [
@@ -220,15 +222,15 @@ async function whoUses(directory: string): Promise<string[]> {
 
 /** @throws CommandFailure that names the users if it is in use */
 export async function detach(directory: string, lazily: boolean): Promise<void> {
-  const untilMs = systemWorld.nowMs() + LOOK_MS_MAX;
+  const untilMs = systemWorld.nowMs() + BUSY_MS_MAX;
   // Each round reads the descriptors of all processes, and there is no event for the end of a use.
   for (let pauseMs = POLL_MS; ; pauseMs *= 2) {
-    const why = await whyAttached(directory, lazily);
+    const why = await unmountOnce(directory, lazily);
     if (why === null) return;
     if (!/busy/i.test(why)) throw generalFailure(`Cannot unmount "${directory}": ${why}`);
-    const who = await whoUses(directory);
-    const isLookOver = systemWorld.nowMs() > untilMs;
-    if (isLookOver && who.length === 0)
+    const who = await describeUsers(directory);
+    const isLate = systemWorld.nowMs() > untilMs;
+    if (isLate && who.length === 0)
       who.push('no process that this user can see; run it as root to see all processes');
     if (who.length > 0)
       throw preconditionFailure(
@@ -239,7 +241,7 @@ export async function detach(directory: string, lazily: boolean): Promise<void> 
   }
 }
 
-async function whyAttached(directory: string, lazily: boolean): Promise<string | null> {
+async function unmountOnce(directory: string, lazily: boolean): Promise<string | null> {
   const flags = lazily ? ['-u', '-z'] : ['-u'];
   let result = await run('fusermount3', [...flags, directory]);
   if (result.kind === 'missing' || (result.kind === 'failed' && lazily)) {
@@ -250,14 +252,14 @@ async function whyAttached(directory: string, lazily: boolean): Promise<string |
 }
 
 /** @returns the directory by its real name @throws CommandFailure if it cannot be reached */
-export async function canonicalOrFail(directory: string, whereMissing = ''): Promise<string> {
+export async function canonicalOrFail(directory: string, hintIfMissing = ''): Promise<string> {
   try {
     return await canonical(directory);
   } catch (error) {
     if (!isSystemError(error)) throw error;
     throw notFoundFailure(
       `Cannot use the directory "${directory}": ${systemReason(error)}`,
-      error.code === 'ENOENT' ? whereMissing : '',
+      error.code === 'ENOENT' ? hintIfMissing : '',
     );
   }
 }

@@ -28,7 +28,7 @@ export interface TlsOptions {
   readonly checkServerIdentity?: RevokedServers['check'];
 }
 
-interface Read {
+interface Credentials {
   readonly tls: TlsOptions;
   readonly token: string | null;
 }
@@ -41,34 +41,34 @@ export class Access {
   readonly connect: ((url: string) => ServerChannel) | null;
   readonly revoked: RevokedServers | null;
   readonly #files: AccessFiles;
-  #read: Read;
+  #credentials: Credentials;
   #refreshedMs = Number.NEGATIVE_INFINITY;
 
   /** @throws ServiceError `bad-request` if a file cannot be read, or holds no token */
   constructor(files: AccessFiles, connect: ((url: string) => ServerChannel) | null = null) {
     this.connect = connect;
     this.#files = files;
-    this.#read = readFiles(files);
+    this.#credentials = readFiles(files);
     this.revoked = files.revoked === undefined ? null : new RevokedServers(files.revoked);
   }
 
   get tls(): TlsOptions {
-    const { tls } = this.#read;
+    const { tls } = this.#credentials;
     return this.revoked === null ? tls : { ...tls, checkServerIdentity: this.revoked.check };
   }
 
-  /** Whether the client has credentials: only then do servers ask for capabilities. */
+  /** Whether the client has a token or certificate: only then do servers require capabilities. */
   get isNamed(): boolean {
-    return this.#read.token !== null || this.#read.tls.cert !== undefined;
+    return this.#credentials.token !== null || this.#credentials.tls.cert !== undefined;
   }
 
   /** Whether a request to `url` would not expose the token: it needs TLS or the loopback interface. */
   allows(url: URL): boolean {
-    return this.#read.token === null || url.protocol === 'https:' || isLoopback(url.hostname);
+    return this.#credentials.token === null || url.protocol === 'https:' || isLoopback(url.hostname);
   }
 
   get headers(): Readonly<Record<string, string>> | null {
-    const { token } = this.#read;
+    const { token } = this.#credentials;
     return token === null ? null : { authorization: `Bearer ${token}` };
   }
 
@@ -76,19 +76,19 @@ export class Access {
   refresh(nowMs: number): boolean {
     if (nowMs - this.#refreshedMs < REFRESH_MS) return false;
     this.#refreshedMs = nowMs;
-    const before = this.#read.token;
+    const before = this.#credentials.token;
     try {
-      this.#read = readFiles(this.#files);
+      this.#credentials = readFiles(this.#files);
     } catch (error) {
-      // The file may be half replaced; the former contents stay in use.
+      // The file may be half replaced; the previous contents stay in use.
       if (!(error instanceof ServiceError)) throw error;
       return false;
     }
-    return this.#read.token !== before;
+    return this.#credentials.token !== before;
   }
 }
 
-/** Completes `given` from the environment. */
+/** @returns the options in `given`; those that are missing from the environment's variables */
 export function accessFiles(given: AccessFiles, env: NodeJS.ProcessEnv = process.env): AccessFiles {
   const of = (name: keyof AccessFiles): string | undefined =>
     given[name] ?? (env[CLIENT_VARIABLES[name]] || undefined);
@@ -96,7 +96,7 @@ export function accessFiles(given: AccessFiles, env: NodeJS.ProcessEnv = process
   return Object.fromEntries(names.map((name) => [name, of(name)]));
 }
 
-function readFiles({ ca, clientCert, clientKey, tokenFile, token }: AccessFiles): Read {
+function readFiles({ ca, clientCert, clientKey, tokenFile, token }: AccessFiles): Credentials {
   if ((clientCert === undefined) !== (clientKey === undefined)) {
     throw new ServiceError(
       'bad-request',

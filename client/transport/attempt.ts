@@ -16,7 +16,7 @@ export type Attempt<Value> = { readonly kind: 'answered'; readonly value: Value 
 
 export interface AttemptLimits {
   readonly limitMs: number;
-  /** @see Pulse.watch */
+  /** @see LivenessProbe.watch */
   readonly patienceIntervals: number;
   readonly signal: AbortSignal | undefined;
 }

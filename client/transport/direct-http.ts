@@ -21,12 +21,12 @@ const HEAD_END = Buffer.from('\r\n\r\n');
 const CONSENT = /^HTTP\/1\.1 101 /;
 const NOTHING = Buffer.alloc(0);
 
-/** The answer has no length or the like, so there is a proxy: requests then use a complete HTTP implementation. */
+/** The answer is not in the form of our servers, so it is a proxy's: requests then use a complete implementation. */
 export class UnusualAnswerError extends Error {
   override readonly name = 'UnusualAnswerError';
 }
 
-/** The server is of a release without connections for contents: requests use the others. */
+/** The server is of a release without connections for writes alone: writes use the others. */
 export class NoWriteConnectionsError extends Error {
   override readonly name = 'NoContentsError';
 }
@@ -52,7 +52,7 @@ export class DirectHttp {
   readonly #waiting: (() => void)[] = [];
   #closed = false;
 
-  /** @param writes the server reads these connections without a general implementation, and takes only writes */
+  /** @param writes connections for writes alone, which the server reads without a general HTTP implementation */
   constructor(
     world: World,
     url: URL,
@@ -74,7 +74,7 @@ export class DirectHttp {
     this.#connectionsMax = connectionsMax;
   }
 
-  /** @throws the reason of the signal, or the connection's failure; `NoContentsError` if the server refuses writes */
+  /** @throws the reason of the signal, or the connection's failure; `NoWriteConnectionsError` if the server has none */
   async request(request: ServerRequest): Promise<Response> {
     const { signal } = request;
     signal.throwIfAborted();
@@ -83,7 +83,7 @@ export class DirectHttp {
       if (this.#closed) throw new Error('The connections were closed');
       if (this.#all.size < this.#connectionsMax) connection = await this.#connect(signal);
       else {
-        await this.#room(signal);
+        await this.#awaitFree(signal);
         connection = this.#takeIdle();
       }
     }
@@ -132,8 +132,8 @@ export class DirectHttp {
     this.#all.add(connection);
     connection.socket.once('close', () => {
       this.#all.delete(connection);
-      const place = this.#idle.indexOf(connection);
-      if (place >= 0) this.#idle.splice(place, 1);
+      const index = this.#idle.indexOf(connection);
+      if (index >= 0) this.#idle.splice(index, 1);
       this.#waiting.shift()?.();
     });
     const late = Object.assign(new Error('Connecting took too long'), {
@@ -152,13 +152,14 @@ export class DirectHttp {
     return connection;
   }
 
-  async #room(signal: AbortSignal): Promise<void> {
+  /** Resolves when an exchange or a connection has ended, so that another exchange may begin. */
+  async #awaitFree(signal: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#waiting.push(resolve);
     signal.addEventListener('abort', () => resolve(), { once: true });
     await promise;
-    const place = this.#waiting.indexOf(resolve);
-    if (place >= 0) this.#waiting.splice(place, 1);
+    const index = this.#waiting.indexOf(resolve);
+    if (index >= 0) this.#waiting.splice(index, 1);
     signal.throwIfAborted();
   }
 }
@@ -169,12 +170,13 @@ interface Head {
   readonly bodyBytes: number | null;
 }
 
+/** One connection: the system reads into `#scratch`, or into the body of the answer as soon as its length is known. */
 class Connection {
   readonly socket: Socket;
   readonly connected: Promise<void>;
-  readonly #made = Promise.withResolvers<void>();
+  readonly #ready = Promise.withResolvers<void>();
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
-  #begun: Buffer = NOTHING;
+  #headBytes: Buffer = NOTHING;
   #head: Head | null = null;
   #body: Buffer = NOTHING;
   #bodyFilled = 0;
@@ -183,18 +185,18 @@ class Connection {
   #hasBody = true;
   #waiter: PromiseWithResolvers<Response> | null = null;
   #isOver = false;
-  /** Pending until the server has agreed to a connection for writes. */
+  /** Pending until the server has agreed to a connection for writes; null for other connections, and afterwards. */
   #consent: PromiseWithResolvers<void> | null = null;
 
-  constructor(host: string, port: number, tls: TlsOptions | null, writesAt: string | null = null) {
-    const made = this.#made;
-    this.connected = made.promise;
-    if (writesAt !== null) this.#consent = made;
+  constructor(host: string, port: number, tls: TlsOptions | null, writesHost: string | null = null) {
+    const ready = this.#ready;
+    this.connected = ready.promise;
+    if (writesHost !== null) this.#consent = ready;
     const options: TcpNetConnectOpts = {
       host,
       port,
       onread: {
-        buffer: () => this.#target(),
+        buffer: () => this.#readBuffer(),
         callback: (count, buffer) => {
           this.#received(count, buffer as Buffer);
           return true;
@@ -207,23 +209,23 @@ class Connection {
         : connectTls({ ...options, ...tls, ...(isIP(host) === 0 ? { servername: host } : {}) });
     this.socket.setNoDelay(true);
     this.socket.once(tls === null ? 'connect' : 'secureConnect', () => {
-      if (writesAt === null) made.resolve();
-      else this.socket.write(consentAsked(writesAt), 'latin1');
+      if (writesHost === null) ready.resolve();
+      else this.socket.write(upgradeRequest(writesHost), 'latin1');
     });
     this.socket.on('error', (error) => {
-      made.reject(error);
+      ready.reject(error);
       this.#fail(error);
     });
     this.socket.on('close', () => {
       const error = new Error('The connection was closed');
-      made.reject(error);
+      ready.reject(error);
       this.#fail(error);
     });
     this.socket.on('end', () => {
       // A server that speaks TLS only does this.
-      const isMute = tls === null && this.socket.bytesRead === 0;
+      const isEmpty = tls === null && this.socket.bytesRead === 0;
       const authority = `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
-      const what = isMute ? ` without an answer; if it requires TLS, use https://${authority}` : '';
+      const what = isEmpty ? ` without an answer; if it requires TLS, use https://${authority}` : '';
       this.destroy(new Error(`The server closed the connection${what}`));
     });
     this.socket.setTimeout(IDLE_MS_MAX, () => {
@@ -252,7 +254,7 @@ class Connection {
   destroy(reason: Error): void {
     this.#isOver = true;
     // First, so that waiting callers get this reason and not that the connection was closed.
-    this.#made.reject(reason);
+    this.#ready.reject(reason);
     this.#fail(reason);
     this.socket.destroy();
   }
@@ -263,7 +265,7 @@ class Connection {
     this.#waiter = null;
   }
 
-  #target(): Uint8Array {
+  #readBuffer(): Uint8Array {
     return (this.#head?.bodyBytes ?? null) === null ? this.#scratch : this.#body.subarray(this.#bodyFilled);
   }
 
@@ -282,7 +284,7 @@ class Connection {
       else if (head.bodyBytes === null) this.#receivedChunks(head, buffer.subarray(0, count));
       else {
         this.#bodyFilled += count;
-        if (this.#bodyFilled === head.bodyBytes) this.#answered(head, this.#body);
+        if (this.#bodyFilled === head.bodyBytes) this.#endExchange(head, this.#body);
       }
     } catch (error) {
       this.destroy(error as Error);
@@ -290,12 +292,12 @@ class Connection {
   }
 
   #receivedConsent(consent: PromiseWithResolvers<void>, bytes: Buffer): void {
-    this.#begun = Buffer.concat([this.#begun, bytes]);
-    const end = this.#begun.indexOf(HEAD_END);
-    if (end < 0 && this.#begun.length <= HEAD_BYTES_MAX) return;
+    this.#headBytes = Buffer.concat([this.#headBytes, bytes]);
+    const end = this.#headBytes.indexOf(HEAD_END);
+    if (end < 0 && this.#headBytes.length <= HEAD_BYTES_MAX) return;
     const isGiven =
-      end === this.#begun.length - HEAD_END.length && CONSENT.test(this.#begun.toString('latin1'));
-    this.#begun = NOTHING;
+      end === this.#headBytes.length - HEAD_END.length && CONSENT.test(this.#headBytes.toString('latin1'));
+    this.#headBytes = NOTHING;
     this.#consent = null;
     if (isGiven) {
       consent.resolve();
@@ -306,15 +308,15 @@ class Connection {
   }
 
   #receivedHead(bytes: Buffer): void {
-    this.#begun = Buffer.concat([this.#begun, bytes]);
-    const end = this.#begun.indexOf(HEAD_END);
+    this.#headBytes = Buffer.concat([this.#headBytes, bytes]);
+    const end = this.#headBytes.indexOf(HEAD_END);
     if (end < 0) {
-      if (this.#begun.length > HEAD_BYTES_MAX) throw new Error('The header of the answer is too long');
+      if (this.#headBytes.length > HEAD_BYTES_MAX) throw new Error('The header of the answer is too long');
       return;
     }
-    const head = parseHead(this.#begun.toString('latin1', 0, end), this.#hasBody);
-    const rest = this.#begun.subarray(end + HEAD_END.length);
-    this.#begun = NOTHING;
+    const head = parseHead(this.#headBytes.toString('latin1', 0, end), this.#hasBody);
+    const rest = this.#headBytes.subarray(end + HEAD_END.length);
+    this.#headBytes = NOTHING;
     this.#head = head;
     if (head.bodyBytes === null) {
       this.#chunked = new ChunkedBody(BODY_BYTES_MAX);
@@ -325,15 +327,15 @@ class Connection {
     this.#body = releasableMemory(head.bodyBytes);
     this.#body.set(rest);
     this.#bodyFilled = rest.length;
-    if (rest.length === head.bodyBytes) this.#answered(head, this.#body);
+    if (rest.length === head.bodyBytes) this.#endExchange(head, this.#body);
   }
 
   #receivedChunks(head: Head, bytes: Buffer): void {
     const body = this.#chunked?.take(bytes) ?? null;
-    if (body !== null) this.#answered(head, body);
+    if (body !== null) this.#endExchange(head, body);
   }
 
-  #answered({ statusCode, headers }: Head, bytes: Buffer): void {
+  #endExchange({ statusCode, headers }: Head, bytes: Buffer): void {
     const waiter = this.#waiter;
     this.#head = null;
     this.#chunked = null;
@@ -354,7 +356,7 @@ class Connection {
   }
 }
 
-function consentAsked(host: string): string {
+function upgradeRequest(host: string): string {
   return `GET ${CONTENTS_PATH} HTTP/1.1\r\nhost: ${host}\r\nconnection: upgrade\r\nupgrade: ${CONTENTS_PROTOCOL}\r\n\r\n`;
 }
 

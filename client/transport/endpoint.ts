@@ -7,11 +7,13 @@ import type { ServerChannel, ServerRequest, StreamedResponse } from './server-ch
 import { SocketChannel } from './socket-channel.ts';
 
 export interface EndpointEvents {
+  /** The server refused a connection, or became silent. */
   lost(): void;
   /** @returns whether a request pending at `endpoint` could be sent to another one */
   elsewhere(endpoint: Endpoint): boolean;
 }
 
+/** A server as one client sees it: its address, connections and liveness. */
 export class Endpoint {
   readonly world: World;
   readonly url: string;
@@ -87,7 +89,7 @@ export class Endpoint {
     this.#events.lost();
   }
 
-  /** @returns whether to ask it now; one that is away is probed in the background */
+  /** @returns whether to send it a request now; an unreachable server is probed in the background */
   isUsable(nowMs: number): boolean {
     if (!this.isAway) return this.avoidUntilMs <= nowMs;
     this.pulse.probeIfAway(nowMs);

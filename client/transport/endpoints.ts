@@ -45,7 +45,10 @@ export class Endpoints {
     return this.#all;
   }
 
-  /** @param last the server asked last in this exchange, which is asked again only after the others */
+  /**
+   * @returns the server for the next attempt: the primary if it is usable, else the next one in order
+   * @param last the server of the last attempt of this exchange, which gets the next one only if no other is usable
+   */
   choose(primary: string | null, last: Endpoint | null, nowMs: number): Endpoint {
     if (primary !== null) {
       const wanted = this.#byId.get(primary);
@@ -59,7 +62,7 @@ export class Endpoints {
       const candidate = this.#all[(start + step) % count] as Endpoint;
       if (candidate.isUsable(nowMs)) return candidate;
     }
-    // No server looks usable: all are asked in turn, since this view may be out of date.
+    // No server seems usable: try all in order, since that may be out of date.
     return this.#all[start % count] as Endpoint;
   }
 

@@ -11,7 +11,7 @@ export interface EventSource<Item> {
   readonly path: string;
   /** Completes "Cannot watch …". */
   readonly what: string;
-  /** Servers send something more often than this; the client leaves a silent one. */
+  /** Servers send something more often than this; the client changes to another server after a longer silence. */
   readonly silentMsMax: number;
   read(event: string, data: string, url: string): Item | null;
 }
@@ -28,7 +28,7 @@ export async function* followEvents<Item>(
 ): AsyncGenerator<Item, never, undefined> {
   const { world } = endpoints;
   let last: Endpoint | null = null;
-  let heardMs = world.nowMs();
+  let lastEventMs = world.nowMs();
   let backoff = new Backoff(CLIENT_PACE, () => world.random());
   for (;;) {
     signal.throwIfAborted();
@@ -37,7 +37,7 @@ export async function* followEvents<Item>(
     let cause: Error = new Error('the stream ended');
     try {
       for await (const item of eventsOf(endpoint, source, signal)) {
-        heardMs = world.nowMs();
+        lastEventMs = world.nowMs();
         backoff = new Backoff(CLIENT_PACE, () => world.random());
         yield item;
       }
@@ -48,7 +48,7 @@ export async function* followEvents<Item>(
       if (!(error instanceof Error)) throw error;
       cause = error;
     }
-    if (world.nowMs() - heardMs > patienceMs) {
+    if (world.nowMs() - lastEventMs > patienceMs) {
       throw new ServiceError('no-majority', `Cannot watch ${source.what}: ${cause.message}`, {}, { cause });
     }
     await world.sleep(backoff.nextDelayMs(), { signal }).catch((error: unknown) => {

@@ -11,7 +11,7 @@ import type { ExchangeRequest } from './request.ts';
 
 /** Bound of the first attempt: a server that is alive without an answer must not use up the whole operation. */
 const ATTEMPT_FIRST_MS = 5_000;
-/** The longest pause that the client grants a server that is recovering or says `busy`. */
+/** A server that is recovering or `busy` may ask for a longer pause, but gets none longer than this. */
 const RETRY_AFTER_OBEYED_MS = 1_000;
 
 export interface AttemptOptions {
@@ -51,9 +51,9 @@ export class ExchangeAttempts {
   #lastProblem: ServiceError | null = null;
   #lastCause: Error | null = null;
   readonly #untrusted = new Set<Endpoint>();
-  #doubtful = false;
+  #isOutcomeUnknown = false;
   /** A server may have forwarded the request earlier, without an answer. */
-  #passedOn = false;
+  #mayBeForwarded = false;
   #final: ExchangeFailure | null = null;
 
   constructor(parts: ExchangeCourseParts) {
@@ -66,6 +66,7 @@ export class ExchangeAttempts {
     this.#retry = new Retry({ deadlineMs, pace: CLIENT_PACE, lastWait: 'fail' }, () => world.random());
   }
 
+  /** Begins an attempt. */
   limits(nowMs: number): AttemptLimits {
     const { attemptMsMax = Number.POSITIVE_INFINITY, signal } = this.#parts.options;
     this.#beganMs = nowMs;
@@ -73,12 +74,14 @@ export class ExchangeAttempts {
     return { limitMs: this.#limitMs, patienceIntervals: this.#patienceIntervals, signal };
   }
 
+  /** @returns whether to send the request again after a failed attempt at `endpoint`, and when */
   next(attempt: FailedAttempt, endpoint: Endpoint): RetryStep {
     const step = this.#retry.next(this.#outcomeOf(attempt, endpoint), this.#parts.world.nowMs());
     if (step.kind !== 'fail' || !step.isFinal) this.#final = null;
     return step;
   }
 
+  /** @returns the error of the whole request. @param cause why it ends now, if no attempt has failed */
   failure(cause?: Error): ExchangeFailure {
     if (this.#final !== null) return this.#final;
     const { world, endpoints, request } = this.#parts;
@@ -91,12 +94,12 @@ export class ExchangeAttempts {
             request,
             cause ?? this.#lastCause ?? new Error('the time limit was reached before a request was sent'),
           );
-    const doubtful = this.#doubtful;
-    if (!doubtful || error.code === 'unknown') return { error, isOutcomeUnknown: doubtful };
+    const isUnknown = this.#isOutcomeUnknown;
+    if (!isUnknown || error.code === 'unknown') return { error, isOutcomeUnknown: isUnknown };
     const message = `${request.what}: the outcome is unknown after ${Math.round(world.nowMs() - this.#startMs)} ms; it may have been executed (${error.message})`;
     return {
       error: new ServiceError('unknown', message, error.details, { cause: error }),
-      isOutcomeUnknown: doubtful,
+      isOutcomeUnknown: isUnknown,
     };
   }
 
@@ -115,17 +118,17 @@ export class ExchangeAttempts {
     const { world, endpoints, access, request, subject } = this.#parts;
     const { code, remedy } = error;
     if (code === 'unauthorized' && access.refresh(world.nowMs())) return { kind: 'again' };
-    if (code === 'unknown') this.#doubtful ||= request.mutation;
+    if (code === 'unknown') this.#isOutcomeUnknown ||= request.mutation;
     if (remedy !== 'retry' && remedy !== 'redirect') {
-      this.#final = { error, isOutcomeUnknown: this.#doubtful || this.#passedOn };
+      this.#final = { error, isOutcomeUnknown: this.#isOutcomeUnknown || this.#mayBeForwarded };
       return { kind: 'final' };
     }
-    if (remedy === 'retry' && code !== 'busy') this.#passedOn ||= request.mutation;
+    if (remedy === 'retry' && code !== 'busy') this.#mayBeForwarded ||= request.mutation;
     this.#lastProblem = error;
     const { primary, retryAfterMs } = error.details;
     if (primary !== undefined) subject.primary = primary;
-    const isElsewhere = remedy === 'redirect' && primary !== undefined && primary !== endpoint.id;
-    if (isElsewhere && endpoints.isIdUsable(primary, world.nowMs()))
+    const isRedirect = remedy === 'redirect' && primary !== undefined && primary !== endpoint.id;
+    if (isRedirect && endpoints.isIdUsable(primary, world.nowMs()))
       return { kind: 'elsewhere', movesMax: endpoints.all.length, otherwise: 'later' };
     const leastMs = Math.min(retryAfterMs ?? 0, RETRY_AFTER_OBEYED_MS);
     // These two concern the server and not the file: the others are asked meanwhile.
@@ -140,8 +143,8 @@ export class ExchangeAttempts {
     if (isTrustFailure(cause)) this.#untrusted.add(endpoint);
     // If other servers are left, wait for them: a single one may have been revoked.
     const isDistrusted = isTrustFailure(cause) && endpoints.all.every((one) => this.#untrusted.has(one));
-    const error = isDistrusted ? distrusted(request, endpoint, cause) : noAnswer(endpoints, request, cause);
-    this.#final = { error, isOutcomeUnknown: this.#doubtful };
+    const error = isDistrusted ? trustError(request, endpoint, cause) : noAnswer(endpoints, request, cause);
+    this.#final = { error, isOutcomeUnknown: this.#isOutcomeUnknown };
     const isFinal = isDistrusted || (options.failFast === true && endpoints.allDead());
     return {
       ...{ kind: 'elsewhere', movesMax: endpoints.all.length - 1 },
@@ -150,13 +153,13 @@ export class ExchangeAttempts {
   }
 
   #afterCut({ cause, why }: Extract<FailedAttempt, { kind: 'cut' }>): RetryOutcome {
-    this.#doubtful ||= this.#parts.request.mutation;
-    // A last attempt with too little time explains less than the failures before it.
+    this.#isOutcomeUnknown ||= this.#parts.request.mutation;
+    // A last attempt that had less time than those before explains less than their failures.
     const isLate = why === 'timed-out' && this.#limitMs < this.#beganMs - this.#startMs;
     this.#lastCause = isLate ? (this.#lastCause ?? cause) : cause;
     // Longer than any server's own limit, so that the next server can say itself why it has no answer.
     if (why === 'timed-out') this.#attemptMs *= 4;
-    // If every server looks silent, the network is slow, or the request is large and takes its time.
+    // If every server seems silent, the network is slow, or the request is large: wait longer before the next move.
     if (why === 'silent') this.#patienceIntervals = Math.max(PATIENCE_INTERVALS, 2 * this.#patienceIntervals);
     return { kind: 'elsewhere', movesMax: this.#parts.endpoints.all.length - 1, otherwise: 'later' };
   }
@@ -176,7 +179,7 @@ export function noAnswer(endpoints: Endpoints, request: ExchangeRequest, cause: 
   );
 }
 
-function distrusted(request: ExchangeRequest, { url }: Endpoint, cause: Error): ServiceError {
+function trustError(request: ExchangeRequest, { url }: Endpoint, cause: Error): ServiceError {
   return new ServiceError(
     'unauthorized',
     `${request.what}: TLS with ${url} failed: ${causeText(cause)}`,

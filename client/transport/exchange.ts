@@ -70,6 +70,7 @@ export class Exchanger {
     return this.perform(subject, request, readJson<Value>, options);
   }
 
+  /** As `ask`; also returns when the answered attempt was sent. */
   async askTimed<Value>(
     clock: () => number,
     request: ExchangeRequest,
@@ -112,10 +113,10 @@ export class Exchanger {
     if (files.length === 0 || !this.#access.isNamed) return this.#exchange(subject, request, read, options);
     const deadlineMs = this.world.nowMs() + (options.timeoutMs ?? this.operationTimeoutMs);
     for (let attempt = 1; ; attempt++) {
-      const shown = await this.#capable(request, options);
-      if (shown.kind === 'failed') return shown;
+      const authorized = await this.#withCapabilities(request, options);
+      if (authorized.kind === 'failed') return authorized;
       const timeoutMs = Math.max(0, deadlineMs - this.world.nowMs());
-      const outcome = await this.#exchange(subject, shown.value, read, { ...options, timeoutMs });
+      const outcome = await this.#exchange(subject, authorized.value, read, { ...options, timeoutMs });
       // The servers' keys or clocks may have changed, so one attempt follows with new capabilities.
       const isRefused = outcome.kind === 'failed' && outcome.error.code === 'forbidden';
       if (!isRefused || attempt === 2) return outcome;
@@ -131,10 +132,10 @@ export class Exchanger {
     read: (response: Response) => Promise<Value>,
     options: CallOptions & { readonly timeoutMs: number },
   ): Promise<ExchangeOutcome<Value>> {
-    const shown = await this.#capable(request, options);
-    if (shown.kind === 'failed') return shown;
+    const authorized = await this.#withCapabilities(request, options);
+    if (authorized.kind === 'failed') return authorized;
     const limits = { limitMs: options.timeoutMs, patienceIntervals: 0, signal: options.signal };
-    const attempt = await this.#attempt(endpoint, subject, shown.value, read, limits);
+    const attempt = await this.#attempt(endpoint, subject, authorized.value, read, limits);
     if (attempt.kind === 'answered') return attempt;
     if (attempt.kind === 'problem') {
       if (attempt.error.code === 'forbidden') this.capabilities.forget(request.files ?? []);
@@ -145,14 +146,18 @@ export class Exchanger {
     return { kind: 'failed', error, isOutcomeUnknown: attempt.kind === 'cut' && request.mutation };
   }
 
-  async #capable(request: ExchangeRequest, options: CallOptions): Promise<ExchangeOutcome<ExchangeRequest>> {
+  /** Adds the client's capabilities for the files of a request; fetches those that are missing or old. */
+  async #withCapabilities(
+    request: ExchangeRequest,
+    options: CallOptions,
+  ): Promise<ExchangeOutcome<ExchangeRequest>> {
     const { what, files = [] } = request;
     if (!this.#access.isNamed) return { kind: 'answered', value: request };
     const ask = async (wanted: readonly number[]): Promise<ReadonlyMap<number, string>> => {
       // Other callers wait for the same answer, so this one's signal must not end it.
       const { signal: _, ...rest } = options;
-      const question = postRequest(what, '/v1/catalog/capabilities', { files: wanted });
-      const { capabilities } = await this.ask<CapabilityAnswer>(question, rest);
+      const capabilityRequest = postRequest(what, '/v1/catalog/capabilities', { files: wanted });
+      const { capabilities } = await this.ask<CapabilityAnswer>(capabilityRequest, rest);
       return new Map(capabilities.map(({ file, capability }) => [file, capability]));
     };
     try {
@@ -176,22 +181,22 @@ export class Exchanger {
     const { world, endpoints } = this;
     const timeoutMs = options.timeoutMs ?? this.operationTimeoutMs;
     const parts = { world, endpoints, access: this.#access, request, subject, options, timeoutMs };
-    const course = new ExchangeAttempts(parts);
+    const attempts = new ExchangeAttempts(parts);
     let last: Endpoint | null = null;
     for (;;) {
       options.signal?.throwIfAborted();
       const nowMs = world.nowMs();
-      if (nowMs >= course.deadlineMs) return { kind: 'failed', ...course.failure() };
-      if (this.#closed) return { kind: 'failed', ...course.failure(new Error('this client was closed')) };
+      if (nowMs >= attempts.deadlineMs) return { kind: 'failed', ...attempts.failure() };
+      if (this.#closed) return { kind: 'failed', ...attempts.failure(new Error('this client was closed')) };
       const endpoint = endpoints.choose(subject.primary, last, nowMs);
-      const attempt = await this.#attempt(endpoint, subject, request, read, course.limits(nowMs));
+      const attempt = await this.#attempt(endpoint, subject, request, read, attempts.limits(nowMs));
       last = endpoint;
       if (attempt.kind === 'answered') {
         endpoints.prefer(endpoint);
         return attempt;
       }
-      const step = course.next(attempt, endpoint);
-      if (step.kind === 'fail') return { kind: 'failed', ...course.failure() };
+      const step = attempts.next(attempt, endpoint);
+      if (step.kind === 'fail') return { kind: 'failed', ...attempts.failure() };
       if (step.kind === 'wait') await this.#sleep(step.ms, options.signal);
     }
   }

@@ -11,7 +11,7 @@ interface Known {
   readonly sinceMs: number;
 }
 
-/** Requests capabilities of files. @returns by file; for those that are missing servers need none */
+/** Requests capabilities of files. @returns by file; for a file that is missing, servers need none */
 export type AskCapabilities = (files: readonly number[]) => Promise<ReadonlyMap<number, string>>;
 
 /** This client's capabilities for contents of files: learned with attributes, or requested, and renewed in time. */
@@ -36,7 +36,7 @@ export class FileCapabilities {
     for (const file of files) this.#known.delete(file);
   }
 
-  /** @returns the header with all capabilities; null if none is needed */
+  /** @returns the header with the capabilities for all files; null if the servers need none for these files */
   async headerFor(files: readonly number[], ask: AskCapabilities): Promise<string | null> {
     const missing = files.filter((file) => !this.#isFresh(file));
     if (missing.length > 0) await this.#fetch(missing, ask);

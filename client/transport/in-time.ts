@@ -7,7 +7,7 @@ export interface WaitLimits {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Bounds a wait; the work itself continues. @throws `late()` after `timeoutMs`, or the reason of `signal` */
+/** Awaits `work`, which continues in any case. @throws `late()` after `timeoutMs`, or the reason of `signal` */
 export async function inTime<Value>(
   world: World,
   work: Promise<Value>,

@@ -12,13 +12,13 @@ const QUIET_INTERVALS = 3;
 const QUIET_INTERVALS_MAX = 8;
 /** A server without an answer to a probe for this long is silent. */
 const SILENT_INTERVALS = 4;
-/** A distant server gets this multiple of its connect time, up to `DISTANT_INTERVALS_MAX`. */
+/** The limits above are at least this multiple of the server's connect time, up to `DISTANT_INTERVALS_MAX`. */
 const CONNECTS = 4;
 const DISTANT_INTERVALS_MAX = 40;
-/** A request that left a silent server stays at the next one for at least this long, then twice that, and so on. */
+/** A request that moved from a silent server stays at the next one for at least this long, then twice that. */
 export const PATIENCE_INTERVALS = 8;
-/** How often a server is probed that is away and has no request in flight. */
-const RETURN_PERIOD_MS = 1_000;
+/** How often a server is probed that is unreachable or silent, and has no request in flight. */
+const AWAY_PROBE_PERIOD_MS = 1_000;
 
 interface Watch {
   readonly since: number;
@@ -30,7 +30,7 @@ export interface LivenessEvents {
   /** The server shows no sign of life, although its answers are awaited. */
   silent(): void;
   alive(): void;
-  /** @returns whether a request could go to another server instead; if not, it stays where it is */
+  /** @returns whether a request could be sent to another server instead; if not, it stays at this one */
   elsewhere(): boolean;
 }
 
@@ -47,12 +47,12 @@ export class LivenessProbe {
   readonly #watches = new Set<Watch>();
   #timer: Timer | null = null;
   #interval = 0;
-  #heardAt = 0;
+  #lastSignAt = 0;
   #quietIntervals = QUIET_INTERVALS;
   /** When the first probe since the last sign of life was sent. */
-  #askedAt: number | null = null;
-  #question: { readonly controller: AbortController; readonly since: number } | null = null;
-  #returnAtMs = 0;
+  #probedAt: number | null = null;
+  #probe: { readonly controller: AbortController; readonly since: number } | null = null;
+  #nextProbeMs = 0;
   #silent = false;
   #closed = false;
 
@@ -70,7 +70,11 @@ export class LivenessProbe {
     return this.#silent;
   }
 
-  /** @param onSilent called at most once: the server is silent, and there is another one @returns ends the wait */
+  /**
+   * Watches the server while a request waits for its answer. @returns a function that ends this
+   * @param patienceIntervals for how long `onSilent` is not called
+   * @param onSilent called at most once: the server is silent, and there is another one
+   */
   watch(patienceIntervals: number, onSilent: () => void): () => void {
     const watch = { since: this.#interval, patienceIntervals, onSilent };
     this.#watches.add(watch);
@@ -80,16 +84,18 @@ export class LivenessProbe {
 
   signOfLife(): void {
     this.#quietIntervals = QUIET_INTERVALS;
-    this.#live();
+    this.#markAlive();
   }
 
+  /** Called when an unreachable server would be chosen: whether it is alive again is known at a later choice. */
   probeIfAway(nowMs: number): void {
-    if (this.#question !== null || nowMs < this.#returnAtMs || this.#closed) return;
-    this.#ask();
+    if (this.#probe !== null || nowMs < this.#nextProbeMs || this.#closed) return;
+    this.#sendProbe();
   }
 
+  /** Delays the next probe of an unreachable server. */
   away(nowMs: number): void {
-    this.#returnAtMs = nowMs + RETURN_PERIOD_MS;
+    this.#nextProbeMs = nowMs + AWAY_PROBE_PERIOD_MS;
   }
 
   close(): void {
@@ -116,29 +122,30 @@ export class LivenessProbe {
     // Bytes and not answers: a large answer on a slow line is a sign of life long before its end.
     if (this.#channel.hasReceived()) this.signOfLife();
     const [oldest] = this.#watches;
-    const limit = this.#reach(SILENT_INTERVALS);
-    if (this.#question !== null && this.#interval - this.#question.since >= limit) this.#abortProbe();
+    const limit = this.#forDistance(SILENT_INTERVALS);
+    if (this.#probe !== null && this.#interval - this.#probe.since >= limit) this.#abortProbe();
     if (oldest === undefined) {
-      this.#askedAt = null;
+      this.#probedAt = null;
       // The next wait starts the timer again; an open probe still needs its end.
-      if (this.#question === null) this.#stop();
+      if (this.#probe === null) this.#stop();
       return;
     }
-    const quietFor = this.#interval - Math.max(this.#heardAt, oldest.since);
-    if (this.#askedAt !== null && this.#interval - this.#askedAt >= limit) this.#fallSilent();
-    if (this.#question === null && (this.#silent || quietFor >= this.#reach(this.#quietIntervals)))
-      this.#ask();
-    if (this.#silent) this.#sendAway();
+    const quietFor = this.#interval - Math.max(this.#lastSignAt, oldest.since);
+    if (this.#probedAt !== null && this.#interval - this.#probedAt >= limit) this.#markSilent();
+    if (this.#probe === null && (this.#silent || quietFor >= this.#forDistance(this.#quietIntervals)))
+      this.#sendProbe();
+    if (this.#silent) this.#endWatches();
   }
 
-  #fallSilent(): void {
+  #markSilent(): void {
     if (this.#silent) return;
     this.#silent = true;
     this.away(this.#world.nowMs());
     this.#events.silent();
   }
 
-  #sendAway(): void {
+  /** Ends the watches whose patience is over, so that their requests are sent to other servers. */
+  #endWatches(): void {
     for (const watch of [...this.#watches]) {
       if (this.#interval - watch.since < watch.patienceIntervals) continue;
       if (!this.#events.elsewhere()) return;
@@ -147,43 +154,43 @@ export class LivenessProbe {
     }
   }
 
-  #ask(): void {
-    const question = { controller: new AbortController(), since: this.#interval };
-    this.#question = question;
-    if (this.#watches.size > 0) this.#askedAt ??= this.#interval;
+  #sendProbe(): void {
+    const probe = { controller: new AbortController(), since: this.#interval };
+    this.#probe = probe;
+    if (this.#watches.size > 0) this.#probedAt ??= this.#interval;
     this.#start();
-    this.#channel.probe(question.controller.signal).then(
+    this.#channel.probe(probe.controller.signal).then(
       () => {
-        if (this.#question !== question) return;
+        if (this.#probe !== probe) return;
         this.#quietIntervals = Math.min(2 * this.#quietIntervals, QUIET_INTERVALS_MAX);
-        this.#live();
+        this.#markAlive();
       },
       () => {
         // No error to report. The probe is repeated for as long as an answer is awaited.
-        if (this.#question !== question) return;
-        this.#question = null;
+        if (this.#probe !== probe) return;
+        this.#probe = null;
         this.away(this.#world.nowMs());
       },
     );
   }
 
-  #live(): void {
+  #markAlive(): void {
     this.#abortProbe();
-    this.#heardAt = this.#interval;
-    this.#askedAt = null;
+    this.#lastSignAt = this.#interval;
+    this.#probedAt = null;
     this.#silent = false;
     this.#events.alive();
   }
 
   #abortProbe(): void {
-    const question = this.#question;
-    if (question === null) return;
-    this.#question = null;
+    const probe = this.#probe;
+    if (probe === null) return;
+    this.#probe = null;
     this.away(this.#world.nowMs());
-    question.controller.abort();
+    probe.controller.abort();
   }
 
-  #reach(intervals: number): number {
+  #forDistance(intervals: number): number {
     const distant = Math.ceil((CONNECTS * this.#channel.connectMs) / INTERVAL_MS);
     return Math.max(intervals, Math.min(distant, DISTANT_INTERVALS_MAX));
   }

@@ -3,7 +3,7 @@ import { parseJsonObject } from '../../wire/json.ts';
 
 const RETRY_AFTER_MAX_MS = 3_600_000;
 
-/** Answers that are no problem documents (a proxy's page, another program) become `internal` with their status. */
+/** @returns the error of an answer; without a problem document (a proxy's page), `internal`, or `busy` for a 503 */
 export function problemError(
   what: string,
   status: number,
@@ -14,10 +14,10 @@ export function problemError(
   const retryAfterMs = retryAfter(headers['retry-after']);
   if (problem === null || !isErrorCode(problem.code)) {
     const excerpt = text.slice(0, 200).replaceAll(/\s+/g, ' ').trim();
-    const said = excerpt === '' ? '' : `: ${excerpt}`;
+    const excerptText = excerpt === '' ? '' : `: ${excerpt}`;
     // A 503 without a document still means "try again": a proxy in front of a server that restarts.
     const code = status === 503 ? 'busy' : 'internal';
-    return new ServiceError(code, `${what}: the answer was HTTP status ${status}${said}`, {
+    return new ServiceError(code, `${what}: the answer was HTTP status ${status}${excerptText}`, {
       ...retryAfterMs,
     });
   }

@@ -27,9 +27,7 @@ export class RequestWindow {
     this.epoch = epoch;
   }
 
-  /**
-   * First come, first served. @throws ServiceError `no-majority` if no number is free in time; the reason of the signal
-   */
+  /** @returns a number, in the order of the calls @throws ServiceError `no-majority` if none is free in time */
   async acquire(limits: WaitLimits): Promise<number> {
     if (this.#waiting.length === 0 && this.#isOpen()) return this.#take();
     const { promise, resolve } = Promise.withResolvers<number>();
@@ -45,7 +43,7 @@ export class RequestWindow {
     }
   }
 
-  /** All numbers up to this one were released: their results will not be asked for any more. */
+  /** All numbers up to this one were released: no retry will need their results. */
   get answered(): number {
     // A Set keeps the order of insertion, so the first number is the smallest.
     const [oldest] = this.#inUse;

@@ -26,8 +26,8 @@ export function getRequest(what: string, path: string, rest: Rest = {}): Exchang
 }
 
 export function postRequest(what: string, path: string, value?: unknown, rest: Rest = {}): ExchangeRequest {
-  const sent = value === undefined ? {} : { headers: JSON_TYPE, body: JSON.stringify(value) };
-  return { what, method: 'POST', path, mutation: false, ...sent, ...rest };
+  const payload = value === undefined ? {} : { headers: JSON_TYPE, body: JSON.stringify(value) };
+  return { what, method: 'POST', path, mutation: false, ...payload, ...rest };
 }
 
 /** A change whose body is bytes, which stay unchanged until it is answered. */

@@ -11,7 +11,7 @@ const CHECK_PERIOD_MS = 5_000;
 
 /**
  * Server certificates that this client refuses before they expire, listed in a file. A replaced list applies to open
- * connections, too; while the file is unreadable, the former list applies.
+ * connections, too; while the file is unreadable, the previous list applies.
  */
 export class RevokedServers {
   readonly #file: string;
@@ -26,7 +26,7 @@ export class RevokedServers {
   }
 
   watch(world: World): void {
-    this.#timer ??= world.every(CHECK_PERIOD_MS, () => this.#look()).unref();
+    this.#timer ??= world.every(CHECK_PERIOD_MS, () => this.#reload()).unref();
   }
 
   /** Replaces Node's own check of the name, and includes it. */
@@ -45,7 +45,7 @@ export class RevokedServers {
     socket.once('close', () => this.#sockets.delete(socket as TLSSocket));
   }
 
-  #look(): void {
+  #reload(): void {
     try {
       this.#serials = readSerials(this.#file);
     } catch (error) {

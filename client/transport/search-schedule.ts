@@ -25,7 +25,7 @@ export class SearchSchedule {
     this.#periodic = world.every(SEARCH_PERIOD_MAX_MS, () => this.want()).unref();
   }
 
-  /** A server is named that is not known. */
+  /** Requests a search, because an answer names an unknown server. */
   want(): void {
     this.#wanted = true;
     this.#plan();
@@ -40,20 +40,20 @@ export class SearchSchedule {
   #plan(): void {
     this.#timer?.cancel();
     if (!this.#wanted || this.#searching || this.#closed) return;
-    const restMs = this.#endedMs + this.#periodMs - this.#world.nowMs();
-    if (restMs > 0) this.#timer = this.#world.after(restMs, () => this.#plan()).unref();
+    const waitMs = this.#endedMs + this.#periodMs - this.#world.nowMs();
+    if (waitMs > 0) this.#timer = this.#world.after(waitMs, () => this.#plan()).unref();
     else void this.#run();
   }
 
   async #run(): Promise<void> {
     this.#wanted = false;
     this.#searching = true;
-    let isNews = false;
+    let hasChanged = false;
     try {
-      isNews = await this.#search();
+      hasChanged = await this.#search();
     } finally {
       this.#searching = false;
-      this.#periodMs = isNews ? SEARCH_PERIOD_MS : Math.min(2 * this.#periodMs, SEARCH_PERIOD_MAX_MS);
+      this.#periodMs = hasChanged ? SEARCH_PERIOD_MS : Math.min(2 * this.#periodMs, SEARCH_PERIOD_MAX_MS);
       this.#endedMs = this.#world.nowMs();
       this.#plan();
     }

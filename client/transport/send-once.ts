@@ -6,7 +6,7 @@ import type { RequestWindow } from './request-window.ts';
 export interface Ticket {
   readonly window: RequestWindow;
   readonly number: number;
-  /** The cluster has forgotten the session: the next ticket is of another. */
+  /** Called when the cluster has forgotten the session: the next ticket is of another one. */
   forgotten(): void;
 }
 
@@ -38,7 +38,7 @@ export async function sendOnce<Value>(
   }
 }
 
-/** An attempt may have been executed; sent under another number, the change could happen twice. */
+/** An attempt may have been executed; sent under another number, the change could be executed twice. */
 export function lostSession(cause: ServiceError): ServiceError {
   const why = `${cause.message}; it is unknown whether an earlier attempt was executed`;
   return new ServiceError('unknown', why, cause.details, { cause });

@@ -20,7 +20,7 @@ export interface ServerChannel {
   /** @returns the whole answer @throws the reason of the signal, or why there is no answer */
   request(request: ServerRequest): Promise<Response>;
   stream(request: ServerRequest): Promise<StreamedResponse>;
-  /** Asks whether the server is alive, past all waiting requests. @throws if it does not say so */
+  /** Requests `/livez`, without waiting for other requests. @throws unless the server answers it */
   probe(signal: AbortSignal): Promise<void>;
   /** @returns whether anything has arrived since the last call */
   hasReceived(): boolean;

@@ -20,7 +20,7 @@ export interface FoundServers {
   readonly joined: readonly Endpoint[];
   /** Discovered servers that are no longer part of the cluster, or reachable at the address that was given. */
   readonly left: readonly Endpoint[];
-  /** Some listed servers did not prove their identity: too busy perhaps, or not meant for this host. */
+  /** Some listed servers did not prove their identity: they are too busy, or their address means another host here. */
   readonly unproven: boolean;
 }
 
@@ -29,7 +29,7 @@ export interface FoundServers {
  * servers reach each other, which may be useless here (containers, tunnels, another cluster behind the same loopback
  * address). So an address is used only if the server there reports the expected id, and if the catalog that it asks
  * knows that id with the same store: a store's identity is drawn at random once, so no two clusters share one.
- * @returns empty lists if no server could be asked
+ * @returns empty lists if no server answers
  */
 export async function findServers(
   known: readonly Endpoint[],
@@ -39,15 +39,15 @@ export async function findServers(
   access: Access = Access.NONE,
 ): Promise<FoundServers> {
   const others = known.filter((endpoint) => endpoint !== preferred);
-  const tellers = [preferred, ...others].filter(({ isAway }) => !isAway).slice(0, ASKED_SERVERS_MAX);
-  for (const teller of tellers) {
-    const list = await askServers(teller, signal);
+  const reporters = [preferred, ...others].filter(({ isAway }) => !isAway).slice(0, ASKED_SERVERS_MAX);
+  for (const reporter of reporters) {
+    const list = await askServers(reporter, signal);
     if (list === null) continue;
     const left = known.filter((endpoint) => !endpoint.given && hasLeft(endpoint, list, known));
-    const room = FOUND_MAX - known.filter(({ given }) => !given).length + left.length;
+    const freeCount = FOUND_MAX - known.filter(({ given }) => !given).length + left.length;
     const candidates = list
-      .flatMap((listed) => candidateOf(listed, teller, known, events, access) ?? [])
-      .slice(0, Math.max(0, room));
+      .flatMap((listed) => candidateOf(listed, reporter, known, events, access) ?? [])
+      .slice(0, Math.max(0, freeCount));
     const proven = await Promise.all(candidates.map((candidate) => isProven(candidate, signal)));
     const failed = candidates.filter((_, index) => proven[index] !== true);
     await Promise.all(failed.map(({ endpoint }) => endpoint.close()));
@@ -70,8 +70,8 @@ export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<st
 
 async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<readonly Listed[] | null> {
   const body: QueryRequest = { query: { kind: 'servers', counts: false } };
-  const question = postRequest('', '/v1/catalog/queries', body);
-  const listed = await ask<QueryResults['servers']>(endpoint, question, LIST_TIMEOUT_MS, signal);
+  const query = postRequest('', '/v1/catalog/queries', body);
+  const listed = await ask<QueryResults['servers']>(endpoint, query, LIST_TIMEOUT_MS, signal);
   return Array.isArray(listed?.servers) ? listed.servers.filter(isListed) : null;
 }
 
@@ -108,17 +108,17 @@ interface Candidate {
 /** @returns null if the server is known, about to leave, or its address is useless to this client */
 function candidateOf(
   listed: Listed,
-  teller: Endpoint,
+  reporter: Endpoint,
   known: readonly Endpoint[],
   events: EndpointEvents,
   access: Access,
 ): Candidate | null {
   if (listed.state !== 'in' || listed.storageId === '') return null;
   if (known.some(({ id, isAway }) => id === listed.id && !isAway)) return null;
-  const address = addressReportedBy(listed.url, teller.url);
+  const address = addressReportedBy(listed.url, reporter.url);
   if (address === null || known.some(({ url }) => url === address)) return null;
   if (!access.allows(new URL(address))) return null;
-  return { listed, endpoint: new Endpoint(teller.world, address, false, events, access) };
+  return { listed, endpoint: new Endpoint(reporter.world, address, false, events, access) };
 }
 
 async function isProven({ listed, endpoint }: Candidate, signal: AbortSignal): Promise<boolean> {
@@ -137,14 +137,14 @@ function hasLeft(found: Endpoint, list: readonly Listed[], known: readonly Endpo
 }
 
 /** @returns base URL to try for an address that the server at `tellerUrl` reported; null if it is useless here */
-export function addressReportedBy(told: string, tellerUrl: string): string | null {
-  const address = URL.parse(told);
-  const teller = URL.parse(tellerUrl);
-  if (address === null || teller === null || !/^https?:$/.test(address.protocol)) return null;
+export function addressReportedBy(reported: string, reporterUrl: string): string | null {
+  const address = URL.parse(reported);
+  const reporter = URL.parse(reporterUrl);
+  if (address === null || reporter === null || !/^https?:$/.test(address.protocol)) return null;
   if (isUnspecified(address.hostname)) return null;
   // It means the reporting server's own host, which is another one.
-  if (isLoopback(address.hostname) && !isLoopback(teller.hostname)) return null;
-  return new URL(`${teller.protocol}//${address.host}`).origin;
+  if (isLoopback(address.hostname) && !isLoopback(reporter.hostname)) return null;
+  return new URL(`${reporter.protocol}//${address.host}`).origin;
 }
 
 function isUnspecified(hostname: string): boolean {

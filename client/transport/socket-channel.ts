@@ -19,8 +19,8 @@ const CONNECT_TIMEOUT_MS = 1_500;
 const CONTENTS_BYTES_MIN = 128 * 1024;
 const CONTENTS = /^\/v1\/data\//;
 
-/** Connections that cost less than those of the pool, until the server turns out to be unfit for them. */
-interface Way {
+/** Connections that cost less than those of the pool. They are removed once the server proves unfit for them. */
+interface CheaperConnections {
   readonly connections: DirectHttp;
   takes(request: ServerRequest): boolean;
   /** The error of an unfit server; it has not executed the request. */
@@ -32,7 +32,7 @@ export class SocketChannel implements ServerChannel {
   readonly #access: Access;
   readonly #traffic: Traffic;
   readonly #pool: Pool;
-  readonly #ways = new Set<Way>();
+  readonly #cheaper = new Set<CheaperConnections>();
 
   constructor(world: World, url: URL, access: Access) {
     this.#url = url;
@@ -48,21 +48,21 @@ export class SocketChannel implements ServerChannel {
     const connections = [world, url, this.#traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX, access] as const;
     if (url.protocol !== 'https:') {
       const contents = new DirectHttp(...connections, true);
-      this.#ways.add({ connections: contents, takes: isLargeWrite, unfit: NoWriteConnectionsError });
+      this.#cheaper.add({ connections: contents, takes: isLargeWrite, unfit: NoWriteConnectionsError });
     }
     const direct = new DirectHttp(...connections);
-    this.#ways.add({ connections: direct, takes: () => true, unfit: UnusualAnswerError });
+    this.#cheaper.add({ connections: direct, takes: () => true, unfit: UnusualAnswerError });
   }
 
   async request(request: ServerRequest): Promise<Response> {
-    for (const way of this.#ways) {
-      if (!way.takes(request)) continue;
+    for (const cheaper of this.#cheaper) {
+      if (!cheaper.takes(request)) continue;
       try {
-        return await way.connections.request(request);
+        return await cheaper.connections.request(request);
       } catch (error) {
-        if (!(error instanceof way.unfit)) throw error;
-        way.connections.retire();
-        this.#ways.delete(way);
+        if (!(error instanceof cheaper.unfit)) throw error;
+        cheaper.connections.retire();
+        this.#cheaper.delete(cheaper);
       }
     }
     return this.stream(request);
@@ -99,12 +99,12 @@ export class SocketChannel implements ServerChannel {
   }
 
   async close(): Promise<void> {
-    for (const { connections } of this.#ways) connections.retire();
+    for (const { connections } of this.#cheaper) connections.retire();
     await this.#pool.close();
   }
 
   async destroy(): Promise<void> {
-    for (const { connections } of this.#ways) connections.close();
+    for (const { connections } of this.#cheaper) connections.close();
     await this.#pool.destroy();
   }
 }

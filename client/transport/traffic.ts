@@ -3,7 +3,7 @@ import type { World } from '../../base/world.ts';
 import { buildConnector, type Connector } from '../../platform/undici.ts';
 import { Access } from './access.ts';
 
-/** The bytes of all connections to one server: whether anything arrives, and how far away the server is. */
+/** The connections to one server: whether anything arrives on them, and how long the fastest took to connect. */
 export class Traffic {
   /** For the pool whose connections these are; others are reported by `add`. */
   readonly connector: Connector;
@@ -11,7 +11,7 @@ export class Traffic {
   readonly #access: Access;
   #connectMs: number | null = null;
 
-  /** @param access is asked again for each connection: files may have been replaced */
+  /** @param access read again for each connection: its files may have been replaced */
   constructor(world: World, connectTimeoutMs: number, access: Access = Access.NONE) {
     this.#access = access;
     access.revoked?.watch(world);
@@ -19,10 +19,10 @@ export class Traffic {
       const beganMs = world.nowMs();
       // No TLS session is resumed: it would outlive the certificate by which it began.
       const connect = buildConnector({ ...access.tls, timeout: connectTimeoutMs, maxCachedSessions: 0 });
-      connect(options, (...made) => {
-        const [error, socket] = made;
+      connect(options, (...outcome) => {
+        const [error, socket] = outcome;
         if (error === null) this.add(socket, world.nowMs() - beganMs);
-        callback(...made);
+        callback(...outcome);
       });
     };
   }
@@ -35,6 +35,7 @@ export class Traffic {
     return this.#connectMs ?? 0;
   }
 
+  /** @returns whether anything has arrived since the last call */
   hasReceived(): boolean {
     let moved = false;
     for (const [socket, seen] of this.#bytesSeen) {

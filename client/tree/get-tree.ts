@@ -36,7 +36,7 @@ export async function getTree(
 ): Promise<void> {
   const files = new BoundedTransfers(FILES_AT_ONCE);
   const get = new TreeGet(client, report, call, onBytes);
-  /** Directories that could not be made: their entries are skipped. */
+  /** Directories that could not be created: their entries are skipped. */
   const missing: string[] = [];
   try {
     for await (const { path, attributes } of walk(client, top, call)) {
@@ -49,7 +49,7 @@ export async function getTree(
         await get.link(path, place, attributes.target);
       } else if (attributes.kind !== 'file') {
         report.skipped.push(path);
-      } else if (isSame(await there(place), attributes)) {
+      } else if (isSame(await lstatOrNull(place), attributes)) {
         report.same += 1;
       } else {
         await files.begin(() => get.file(path, place, attributes));
@@ -74,23 +74,23 @@ class TreeGet {
   }
 
   async directory(path: string, place: string, { mode }: Attributes): Promise<boolean> {
-    const isThere = await attemptOne(this.#report, path, async () => {
-      const stats = await there(place);
+    const exists = await attemptOne(this.#report, path, async () => {
+      const stats = await lstatOrNull(place);
       // A link to a directory is none: it would lead out of the tree.
-      if (stats !== null && !stats.isDirectory()) throw inTheWay(place);
+      if (stats !== null && !stats.isDirectory()) throw conflictFailure(place);
       if (stats !== null) return true;
       // The copying user has to be able to write in it.
       await mkdir(place, { mode: (mode & 0o777) | 0o700 });
       this.#report.directories += 1;
       return true;
     });
-    return isThere ?? false;
+    return exists ?? false;
   }
 
   async link(path: string, place: string, target: string): Promise<void> {
     await attemptOne(this.#report, path, async () => {
-      const stats = await there(place);
-      if (stats?.isDirectory()) throw inTheWay(place);
+      const stats = await lstatOrNull(place);
+      if (stats?.isDirectory()) throw conflictFailure(place);
       if (stats?.isSymbolicLink() && (await readlink(place)) === target) return;
       if (stats !== null) await rm(place);
       await symlink(target, place);
@@ -100,30 +100,31 @@ class TreeGet {
 
   async file(path: string, place: string, attributes: Attributes): Promise<void> {
     await attemptOne(this.#report, path, async () => {
-      if ((await there(place))?.isDirectory()) throw inTheWay(place);
-      for (let attempt = 1; !(await this.#fetched(place, attributes)); attempt++)
+      if ((await lstatOrNull(place))?.isDirectory()) throw conflictFailure(place);
+      for (let attempt = 1; !(await this.#fetch(place, attributes)); attempt++)
         if (attempt === ATTEMPTS_MAX) throw preconditionFailure('it changed during each attempt to read it');
     });
   }
 
-  async #fetched(place: string, attributes: Attributes): Promise<boolean> {
+  /** @returns false if the file changed in the cluster while it was read */
+  async #fetch(place: string, attributes: Attributes): Promise<boolean> {
     const file = this.#client.openFile(attributes.inode, attributes);
-    const begun = await file.state(this.#call);
-    const tag = entityTag({ inode: attributes.inode, contents: begun.contents });
+    const before = await file.state(this.#call);
+    const tag = entityTag({ inode: attributes.inode, contents: before.contents });
     const part = join(dirname(place), partName(basename(place), tag));
-    const stats = await there(part);
-    const from = stats?.isFile() ? resumeOffset(Number(stats.size), begun.sizeBytes) : 0;
+    const stats = await lstatOrNull(part);
+    const from = stats?.isFile() ? resumeOffset(Number(stats.size), before.sizeBytes) : 0;
     // Private until it is complete.
     const local = await open(part, from === 0 ? 'w' : 'r+', 0o600);
     try {
       await local.truncate(from);
-      for (const pieces of sectionsOf(from, begun.sizeBytes)) {
+      for (const pieces of sectionsOf(from, before.sizeBytes)) {
         if (!(await this.#section(file, local, pieces))) break;
         await local.datasync();
       }
-      const ended = await file.state(this.#call);
-      const { epoch, seq } = begun.contents;
-      if (ended.contents.epoch !== epoch || ended.contents.seq !== seq) {
+      const after = await file.state(this.#call);
+      const { epoch, seq } = before.contents;
+      if (after.contents.epoch !== epoch || after.contents.seq !== seq) {
         await rm(part, { force: true });
         return false;
       }
@@ -158,7 +159,7 @@ class TreeGet {
   }
 }
 
-async function there(place: string): Promise<BigIntStats | null> {
+async function lstatOrNull(place: string): Promise<BigIntStats | null> {
   try {
     return await lstat(place, { bigint: true });
   } catch (error) {
@@ -171,6 +172,6 @@ function secondsOf(nanoseconds: string): number {
   return Number(nanoseconds) / 1e9;
 }
 
-function inTheWay(place: string): CommandFailure {
+function conflictFailure(place: string): CommandFailure {
   return preconditionFailure(`"${place}" exists, and is of another type`);
 }

@@ -31,9 +31,9 @@ interface Place {
 }
 
 /**
- * Copies a local directory to a directory of the cluster, which is made if it is missing. Files that are there with the
- * same size and modification time are skipped, and a large one resumes where an earlier run was interrupted: so the
- * same call completes what was begun. Files that exist only in the cluster stay.
+ * Copies a local directory to a directory of the cluster, which is created if it is missing. Files that the target has
+ * with the same size and modification time are skipped, and a large one resumes where an earlier run was interrupted:
+ * so the same call completes what was begun. Files that exist only in the cluster stay.
  * @param onBytes called after each transferred piece
  * @throws what ends the whole copy; failures of single files are in the report
  */
@@ -49,13 +49,20 @@ export async function putTree(
   const put = new TreePut(client, local, target.volume, report, call, files, onBytes);
   try {
     const { mode, uid, gid } = await lstat(local, { bigint: true }).then(ownOf);
-    await put.directory('', await put.made(target, await there(client, target, call), { mode, uid, gid }));
+    await put.putDirectory(
+      '',
+      await put.createDirectory(target, await resolveOrNull(client, target, call), { mode, uid, gid }),
+    );
   } finally {
     await files.end();
   }
 }
 
-async function there(client: ClusterClient, place: Place, call: CallOptions): Promise<Attributes | null> {
+async function resolveOrNull(
+  client: ClusterClient,
+  place: Place,
+  call: CallOptions,
+): Promise<Attributes | null> {
   try {
     return await client.resolve(place.volume, place.path, call);
   } catch (error) {
@@ -101,7 +108,10 @@ class TreePut {
     this.#onBytes = onBytes;
   }
 
-  async directory(path: string, { path: remote, inode }: Place & { readonly inode: number }): Promise<void> {
+  async putDirectory(
+    path: string,
+    { path: remote, inode }: Place & { readonly inode: number },
+  ): Promise<void> {
     const known = new Map<string, Attributes>();
     for await (const { name, attributes } of this.#client.list({ inode }, this.#call))
       known.set(name, attributes);
@@ -123,13 +133,13 @@ class TreePut {
     }
   }
 
-  async made(
+  async createDirectory(
     place: Place,
     known: Attributes | null,
     own: ReturnType<typeof ownOf>,
   ): Promise<Place & { readonly inode: number }> {
     if (known?.kind === 'directory') return { ...place, inode: known.inode };
-    if (known !== null) throw inTheWay(place, known);
+    if (known !== null) throw conflictFailure(place, known);
     const { attributes } = await this.#client.command({ kind: 'make-directory', place, ...own }, this.#call);
     this.#report.directories += 1;
     return { ...place, inode: attributes.inode };
@@ -140,8 +150,10 @@ class TreePut {
     const stats = await attemptOne(this.#report, path, () => lstat(local, { bigint: true }));
     if (stats === null) return;
     if (stats.isDirectory()) {
-      const directory = await attemptOne(this.#report, path, () => this.made(place, known, ownOf(stats)));
-      if (directory !== null) await this.directory(path, directory);
+      const directory = await attemptOne(this.#report, path, () =>
+        this.createDirectory(place, known, ownOf(stats)),
+      );
+      if (directory !== null) await this.putDirectory(path, directory);
     } else if (stats.isSymbolicLink()) {
       await attemptOne(this.#report, path, async () =>
         this.#link(linkText(await readlink(local, { encoding: 'buffer' })), place, known, ownOf(stats)),
@@ -164,30 +176,30 @@ class TreePut {
     { uid, gid }: ReturnType<typeof ownOf>,
   ): Promise<void> {
     if (known?.kind === 'symlink' && known.target === target) return;
-    if (known?.kind === 'directory') throw inTheWay(place, known);
+    if (known?.kind === 'directory') throw conflictFailure(place, known);
     if (known !== null) await this.#client.command({ kind: 'unlink', place, by: whoami() }, this.#call);
     await this.#client.command({ kind: 'symlink', place, target, uid, gid }, this.#call);
     this.#report.links += 1;
   }
 
   async #file(path: string, place: Place, known: Attributes | null): Promise<void> {
-    if (known?.kind === 'directory') throw inTheWay(place, known);
+    if (known?.kind === 'directory') throw conflictFailure(place, known);
     const local = await open(path, 'r');
     try {
-      await this.#stored(path, local, place);
+      await this.#storeFile(path, local, place);
     } finally {
       await local.close();
     }
   }
 
-  async #stored(path: string, local: LocalFile, place: Place): Promise<void> {
+  async #storeFile(path: string, local: LocalFile, place: Place): Promise<void> {
     const stats = await local.stat({ bigint: true });
     const sizeBytes = Number(stats.size);
     const own = ownOf(stats);
     const isLarge = sizeBytes > SECTION_BYTES;
-    const begun = isLarge ? await this.#part(path, place, stats) : await this.#unnamed(own);
-    const { inode, policy } = begun.attributes;
-    const file = this.#client.openFile(inode, begun.attributes);
+    const upload = isLarge ? await this.#part(path, place, stats) : await this.#createOrphan(own);
+    const { inode, policy } = upload.attributes;
+    const file = this.#client.openFile(inode, upload.attributes);
     const from = isLarge ? resumeOffset((await file.state(this.#call)).sizeBytes, sizeBytes) : 0;
     for (const pieces of sectionsOf(from, sizeBytes)) {
       await this.#section(local, file, pieces);
@@ -195,14 +207,14 @@ class TreePut {
     }
     const after = await local.stat({ bigint: true });
     if (after.size !== stats.size || after.mtimeNs !== stats.mtimeNs) {
-      if (begun.part !== null) await this.#forget(begun.part);
+      if (upload.part !== null) await this.#unlinkPart(upload.part);
       throw preconditionFailure('it changed while it was read');
     }
     await (policy === 'read-only' ? file.seal(this.#call) : file.flush(this.#call));
     await file.settle(this.#call);
     await this.#client.command({ kind: 'set-attributes', inode, modifiedNs: `${stats.mtimeNs}` }, this.#call);
-    // The part is unlinked first: a file without a name inherits from the one it replaces all but the contents.
-    if (begun.part !== null) await this.#forget(begun.part);
+    // The part is unlinked first: an unlinked file inherits all attributes of the one it replaces, except contents.
+    if (upload.part !== null) await this.#unlinkPart(upload.part);
     const expect = { kind: 'anything' } as const;
     const { attributes } = await this.#client.command(
       { kind: 'replace', place, inode, expect, by: whoami() },
@@ -216,8 +228,8 @@ class TreePut {
     this.#report.continuedBytes += from;
   }
 
-  /** A file that is collected unless it gets its name soon. */
-  async #unnamed(
+  /** Creates an unlinked file, which the cluster collects unless it soon gets a directory entry. */
+  async #createOrphan(
     own: ReturnType<typeof ownOf>,
   ): Promise<{ readonly attributes: Attributes; readonly part: null }> {
     const { attributes } = await this.#client.command(
@@ -233,11 +245,14 @@ class TreePut {
     { volume, path: whole }: Place,
     { size, mtimeNs, ino }: BigIntStats,
   ): Promise<{ readonly attributes: Attributes; readonly part: Place }> {
-    const of = JSON.stringify([hostname(), resolve(path), `${ino}`, `${size}`, `${mtimeNs}`]);
+    const identity = JSON.stringify([hostname(), resolve(path), `${ino}`, `${size}`, `${mtimeNs}`]);
     const name = baseName(whole);
-    const part = { volume, path: joinPath(whole.slice(0, -name.length - 1) || '/', partName(name, of)) };
-    const left = await there(this.#client, part, this.#call);
-    if (left !== null) return { attributes: left, part };
+    const part = {
+      volume,
+      path: joinPath(whole.slice(0, -name.length - 1) || '/', partName(name, identity)),
+    };
+    const existing = await resolveOrNull(this.#client, part, this.#call);
+    if (existing !== null) return { attributes: existing, part };
     const own = { mode: 0o600, uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
     const { attributes } = await this.#client.command(
       { kind: 'create-file', place: part, exclusive: false, ...own },
@@ -246,7 +261,7 @@ class TreePut {
     return { attributes, part };
   }
 
-  async #forget(part: Place): Promise<void> {
+  async #unlinkPart(part: Place): Promise<void> {
     await this.#client.command({ kind: 'unlink', place: part, by: whoami(), trash: false }, this.#call);
   }
 
@@ -274,6 +289,6 @@ function linkText(bytes: Buffer): string {
   throw preconditionFailure(`the target of the link is not UTF-8: ${escapedBytes(bytes)}`);
 }
 
-function inTheWay({ volume, path }: Place, { kind }: Attributes): CommandFailure {
+function conflictFailure({ volume, path }: Place, { kind }: Attributes): CommandFailure {
   return preconditionFailure(`there is a ${kind} at ${volume}:${path}`);
 }
