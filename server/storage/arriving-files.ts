@@ -6,24 +6,24 @@ export interface LendingIndex extends Pick<IndexDatabase, 'commit' | 'file'> {
   readonly lent: Pick<IndexDatabase['lent'], 'delete'>;
 }
 
-interface Arrival {
+interface Attempt {
   readonly lender: FileId;
   hasFailed: boolean;
 }
 
 /**
- * Files that are being preserved here, with objects borrowed from another file. Until such a file is installed or its
- * remains are removed, no file of that number is created: it would find the borrowed objects. On a full disk the
- * removal may fail; it is retried whenever the file is to be created, and at the next start.
+ * Files that are being preserved here (see `preserve`), with objects borrowed from another file. Until such a file is
+ * in the index, or its borrowed objects are removed, no file of that number is created: it would find these objects. On
+ * a full disk the removal may fail; it is retried when the file is to be created, and at the next start.
  */
 export class ArrivingFiles {
   readonly #index: LendingIndex;
-  readonly #returned: (lender: FileId, borrower: FileId) => Promise<void>;
-  readonly #files = new Map<FileId, Arrival>();
+  readonly #endLoans: (lender: FileId, borrower: FileId) => Promise<void>;
+  readonly #files = new Map<FileId, Attempt>();
 
   constructor(index: LendingIndex, returned: (lender: FileId, borrower: FileId) => Promise<void>) {
     this.#index = index;
-    this.#returned = returned;
+    this.#endLoans = returned;
   }
 
   has(file: FileId): boolean {
@@ -38,27 +38,25 @@ export class ArrivingFiles {
     this.#files.delete(file);
   }
 
-  /** Removes what is left of a failed installation. @throws if the disk refuses that */
+  /** The file could not be preserved: removes the objects lent to it so far. @throws if the disk refuses that */
   async failed(file: FileId): Promise<void> {
     const arrival = this.#files.get(file);
     if (arrival !== undefined) arrival.hasFailed = true;
     await this.takeBack(file);
   }
 
-  /**
-   * Removes what is left of a failed file, but not a file that may still be installed. @throws if the disk refuses that
-   */
+  /** Removes the objects of a failed attempt, but none of one in progress. @throws if the disk refuses that */
   async takeBack(file: FileId): Promise<void> {
     const arrival = this.#files.get(file);
     if (arrival?.hasFailed !== true) return;
-    const isLeft = (): boolean => this.#files.get(file) === arrival;
+    const isSameAttempt = (): boolean => this.#files.get(file) === arrival;
     await this.#index.commit(() => {
       // Its operation may have been applied again meanwhile: then these are the objects of that attempt.
-      if (isLeft() && this.#index.file(file) === null) this.#index.lent.delete(file);
+      if (isSameAttempt() && this.#index.file(file) === null) this.#index.lent.delete(file);
     });
-    if (!isLeft()) return;
+    if (!isSameAttempt()) return;
     this.#files.delete(file);
-    await this.#returned(arrival.lender, file);
+    await this.#endLoans(arrival.lender, file);
   }
 
   takeBackSoon(file: FileId, failed: (cause: unknown) => void): void {

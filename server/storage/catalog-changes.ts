@@ -45,12 +45,13 @@ export class CatalogChanges {
     for (const wake of [...this.#waiting]) wake();
   }
 
-  /** @returns the changes after operation `after`; null if they are no longer all kept */
+  /** @returns the changes after operation `after`; null if some are not kept any more, or that operation is not here */
   since(after: number): readonly NameChange[] | null {
     if (after < this.#from || after > this.#last) return null;
     return this.#operations.filter(({ seq }) => seq > after).flatMap(({ changes }) => changes);
   }
 
+  /** Resolves at the next operation or reset, or after `timeoutMs` milliseconds. */
   next(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {

@@ -6,7 +6,7 @@ import type { SharedFlush } from './shared-flush.ts';
 
 /** The log is copied back at this size, which is checked every so many commits. */
 const LOG_FILE_BYTES_MAX = 16 * 1024 * 1024;
-const LOG_LOOK_COMMITS = 64;
+const LOG_CHECK_COMMITS = 64;
 /** The log is synced this many commits before the copy. */
 const LOG_AHEAD_COMMITS = 16;
 /** The log's file is truncated when it is this many times as long. */
@@ -16,23 +16,23 @@ const LOG_FILE_TIMES_MAX = 4;
 export class CatalogCheckpoint {
   readonly #flush: SharedFlush;
   readonly #bytesMax: number;
-  #commitsUntilLook = LOG_LOOK_COMMITS;
-  #isLogLeaving = false;
+  #commitsUntilCheck = LOG_CHECK_COMMITS;
+  #isCopyBackNext = false;
 
   constructor(flush: SharedFlush, bytesMax: number = LOG_FILE_BYTES_MAX) {
     this.#flush = flush;
     this.#bytesMax = bytesMax;
   }
 
-  /** To be called once after every commit. @param mayLook false while something else blocks commits */
-  next(logFd: number, mayLook: boolean): 'nothing' | 'flush' | 'copy-back' {
-    this.#commitsUntilLook -= 1;
-    if (this.#commitsUntilLook > 0 || !mayLook) return 'nothing';
-    this.#commitsUntilLook = LOG_LOOK_COMMITS;
+  /** Called after each commit. @param mayCheck false while other work blocks commits @returns the next action */
+  next(logFd: number, mayCheck: boolean): 'nothing' | 'flush' | 'copy-back' {
+    this.#commitsUntilCheck -= 1;
+    if (this.#commitsUntilCheck > 0 || !mayCheck) return 'nothing';
+    this.#commitsUntilCheck = LOG_CHECK_COMMITS;
     if (!hasLogReached(logFd, this.#bytesMax)) return 'nothing';
-    this.#isLogLeaving = !this.#isLogLeaving;
-    if (!this.#isLogLeaving) return 'copy-back';
-    this.#commitsUntilLook = LOG_AHEAD_COMMITS;
+    this.#isCopyBackNext = !this.#isCopyBackNext;
+    if (!this.#isCopyBackNext) return 'copy-back';
+    this.#commitsUntilCheck = LOG_AHEAD_COMMITS;
     return 'flush';
   }
 

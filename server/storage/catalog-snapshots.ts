@@ -164,7 +164,7 @@ function checkSnapshot(file: string): CatalogRecord {
     ensureSchema(db);
     const record = readRecord(db);
     const mode = db.pragma('journal_mode = DELETE', { simple: true });
-    assert(mode === 'delete', 'A copy that nobody else has open gives up its log');
+    assert(mode === 'delete', 'A database with one connection can remove its log');
     return record;
   } finally {
     db.close();

@@ -110,7 +110,7 @@ export class CatalogStore {
   readonly #log: CatalogLog;
   #open: OpenBatch | null = null;
   /** An installation or a copy of the log is in progress; the event loop runs meanwhile. */
-  #installing: Promise<void> | null = null;
+  #exclusiveWork: Promise<void> | null = null;
   #failed: Error | null = null;
   /** Why the last operation of a backup was not applied; null once one was. */
   #refused: unknown = null;
@@ -149,7 +149,7 @@ export class CatalogStore {
       const damage = options.thorough === true ? damageOf(handles.reader) : null;
       if (damage !== null) throw damagedFolder(file, damage);
       const store = new CatalogStore(options, file, handles);
-      options.mark?.opened(store.#asOpen());
+      options.mark?.opened(store.#asOpenDatabase());
       return store;
     } catch (error) {
       if (handles !== null) closeConnections(handles);
@@ -185,7 +185,7 @@ export class CatalogStore {
     try {
       return runQuery<Kind>(this.#handles.reader, query);
     } catch (error) {
-      throw this.#unread('Cannot read the catalog', error);
+      throw this.#readFailed('Cannot read the catalog', error);
     }
   }
 
@@ -194,7 +194,7 @@ export class CatalogStore {
     try {
       return changesBelow(this.#handles.reader, directory, recursive, changes);
     } catch (error) {
-      throw this.#unread('Cannot read the catalog', error);
+      throw this.#readFailed('Cannot read the catalog', error);
     }
   }
 
@@ -214,7 +214,7 @@ export class CatalogStore {
 
   /** Sets `promised` to the epoch, which is not below the one before. Synced when it resolves. */
   async promise(epoch: Epoch): Promise<void> {
-    while (this.#installing !== null) await this.#installing;
+    while (this.#exclusiveWork !== null) await this.#exclusiveWork;
     this.#assertFree();
     assert(epochCompare(epoch, this.#record.promised) >= 0, 'A promise never moves back');
     this.#commit('promise an epoch', { ...this.#record, promised: epoch });
@@ -225,7 +225,7 @@ export class CatalogStore {
 
   /** Resolves when a batch may begin; the caller begins it in the same tick, before another change does. */
   async ready(): Promise<void> {
-    while (this.#installing !== null) await this.#installing;
+    while (this.#exclusiveWork !== null) await this.#exclusiveWork;
   }
 
   begin(): void {
@@ -264,11 +264,11 @@ export class CatalogStore {
       return { body: open.body, outcomes, touched };
     } catch (error) {
       this.#open = null;
-      throw this.#undone('Cannot execute a batch', error);
+      throw this.#undoFailed('Cannot execute a batch', error);
     }
   }
 
-  /** Writes the rest of the commit into the open transaction. Idempotent; if it fails, `finish` throws the error. */
+  /** Writes log entry and record into the open transaction, for the commit. Idempotent; `finish` throws its error. */
   prepare(): void {
     const open = this.#open;
     assert(open !== null && open.body !== null, 'What is prepared was executed');
@@ -281,11 +281,11 @@ export class CatalogStore {
       writeRecord(this.#handles.writer, record);
       open.record = record;
     } catch (error) {
-      open.refused = this.#undone(`Cannot commit batch ${seq}`, error);
+      open.refused = this.#undoFailed(`Cannot commit batch ${seq}`, error);
     }
   }
 
-  /** Commits what was executed as operation `seq`, the next one. Applied when it resolves. */
+  /** Commits the executed batch as operation `seq`, the next one; a majority has it. Applied when it resolves. */
   async finish(epoch: Epoch, seq: number): Promise<void> {
     this.#assertNext(epoch, seq);
     this.prepare();
@@ -299,9 +299,9 @@ export class CatalogStore {
       this.#record = record;
       this.changes.append(seq, Tables.of(writer).takeChanges());
     } catch (error) {
-      throw this.#undone(`Cannot commit batch ${seq}`, error);
+      throw this.#undoFailed(`Cannot commit batch ${seq}`, error);
     }
-    this.#lookAtLog();
+    this.#checkpointIfDue();
   }
 
   rollback(): void {
@@ -323,9 +323,9 @@ export class CatalogStore {
    */
   async apply(epoch: Epoch, seq: number, body: Uint8Array, view: View | null = null): Promise<void> {
     assert(view === null || body.length === 0, 'What changes the view changes nothing else');
-    while (this.#installing !== null) await this.#installing;
+    while (this.#exclusiveWork !== null) await this.#exclusiveWork;
     this.#assertFree();
-    // Ordered in the same tick as an operation that the disk refused, before the caller learned of the refusal.
+    // The caller passed this operation before it learned that the disk refused an earlier one.
     if (this.#refused !== null && seq > this.#record.last.seq + 1) throw this.#refused;
     this.#assertNext(epoch, seq);
     const record = { ...this.#record, view: view ?? this.#record.view, last: { seq, epoch } };
@@ -346,19 +346,19 @@ export class CatalogStore {
 
   /** Sets `installed`, with the staged state or the local one, atomically and synced; `promised` never moves back. */
   async install(epoch: Epoch, seq: number, staged: StagedCatalog | null): Promise<void> {
-    while (this.#installing !== null) await this.#installing;
+    while (this.#exclusiveWork !== null) await this.#exclusiveWork;
     this.#assertFree();
     this.#refused = null;
     const expected = staged === null ? this.#record.last.seq : staged.position.seq;
-    assert(seq === expected, 'The state that is installed is at the position that is told');
+    assert(seq === expected, 'The installed state is at the given position');
     assert(epochCompare(epoch, this.#record.installed) >= 0, 'An installed epoch never moves back');
     if (staged === null || staged.kind === 'tail') {
       const installing = this.#installTail(epoch, seq, staged?.entries ?? []);
-      this.#installing = installing.catch(() => {});
+      this.#exclusiveWork = installing.catch(() => {});
       try {
         await installing;
       } finally {
-        this.#installing = null;
+        this.#exclusiveWork = null;
       }
       await this.flush();
     } else {
@@ -391,7 +391,7 @@ export class CatalogStore {
     try {
       return logTail(this.#handles.reader, this.#record, from, bytesMax);
     } catch (error) {
-      throw this.#unread("Cannot read the catalog's log", error);
+      throw this.#readFailed("Cannot read the catalog's log", error);
     }
   }
 
@@ -400,7 +400,7 @@ export class CatalogStore {
     try {
       return await this.#snapshots.take();
     } catch (error) {
-      throw this.#unread('Cannot copy the catalog', error);
+      throw this.#readFailed('Cannot copy the catalog', error);
     }
   }
 
@@ -421,6 +421,7 @@ export class CatalogStore {
 
   // Receiving a state ----------------------------------------------------------------------------
 
+  /** Joins the received pieces of another replica's log; nothing is stored. @throws MalformedError if one is missing */
   stageTail(pieces: readonly CatalogTail[]): StagedCatalog {
     const entries = pieces.flatMap((piece) => piece.entries);
     let seq = this.#record.last.seq;
@@ -443,7 +444,7 @@ export class CatalogStore {
   }
 
   async close(): Promise<void> {
-    if (this.#installing !== null) await this.#installing;
+    if (this.#exclusiveWork !== null) await this.#exclusiveWork;
     this.rollback();
     await this.#snapshots.closeAll();
     this.#snapshots.endCopies();
@@ -461,7 +462,7 @@ export class CatalogStore {
     await diskFileOps.close(databaseFd);
   }
 
-  #asOpen(): OpenDatabase {
+  #asOpenDatabase(): OpenDatabase {
     return { copyBack: () => this.#copyBackNow(), close: () => this.#closeHandles() };
   }
 
@@ -476,10 +477,10 @@ export class CatalogStore {
     closeConnections(this.#handles);
   }
 
-  /** To be called only if the caller continues in the same tick: no other call changes the catalog in between. */
+  /** @throws if a change must not begin now. The caller begins it in the same tick, before another change does. */
   #assertFree(): void {
     this.#assertUsable();
-    assert(this.#installing === null, 'One thing at a time changes the catalog');
+    assert(this.#exclusiveWork === null, 'One thing at a time changes the catalog');
     assert(this.#open === null, 'The primary has rolled back before anything else changes the catalog');
   }
 
@@ -506,45 +507,45 @@ export class CatalogStore {
       statement(writer, 'COMMIT').run();
       this.#record = record;
     } catch (error) {
-      throw this.#undone(`Cannot ${action}`, error, work === undefined);
+      throw this.#undoFailed(`Cannot ${action}`, error, work === undefined);
     }
-    this.#lookAtLog();
+    this.#checkpointIfDue();
   }
 
-  #lookAtLog(): void {
-    const next = this.#checkpoint.next(this.#handles.logFd, this.#installing === null);
+  #checkpointIfDue(): void {
+    const next = this.#checkpoint.next(this.#handles.logFd, this.#exclusiveWork === null);
     if (next === 'nothing') return;
     if (next === 'flush') {
       this.flush().catch(() => undefined);
       return;
     }
-    this.#installing = this.#checkpoint
+    this.#exclusiveWork = this.#checkpoint
       .copyBack(this.#handles)
       .catch((error: unknown) => {
         // On a full disk the log stays as it is, and grows until commits are refused as well.
         if (errorCode(error) !== 'SQLITE_FULL') this.#fail(storageError('Cannot copy the log back', error));
       })
       .finally(() => {
-        this.#installing = null;
+        this.#exclusiveWork = null;
       });
   }
 
-  #unread(action: string, cause: unknown): Error {
+  #readFailed(action: string, cause: unknown): Error {
     this.damage.noticeIn(cause);
     return storageError(action, cause);
   }
 
   /**
-   * Undoes a failed transaction. On a full disk the catalog stays as it was; after a damaged page, until another
-   * replica's state replaces it. After any other error of SQLite its contents are unknown, and it fails until a
-   * restart.
-   * @param isOwn only the replica's record changes, without which no other state can be installed
+   * Undoes a failed transaction. After `SQLITE_FULL` the catalog continues in its earlier state; after a damaged page,
+   * too, until another replica's state replaces it. After any other error of SQLite its contents are unknown, and it
+   * fails until a restart.
+   * @param isOnlyRecord if a damaged page prevents even that, no other state can be installed: the catalog fails, too
    */
-  #undone(action: string, cause: unknown, isOwn = false): Error {
+  #undoFailed(action: string, cause: unknown, isOnlyRecord = false): Error {
     const error = storageError(action, cause);
     const code = errorCode(cause);
-    const isReplaced = !isOwn && this.damage.noticeIn(cause);
-    if (code.startsWith('SQLITE_') && code !== 'SQLITE_FULL' && !isReplaced) return this.#fail(error);
+    const isReplaceable = !isOnlyRecord && this.damage.noticeIn(cause);
+    if (code.startsWith('SQLITE_') && code !== 'SQLITE_FULL' && !isReplaceable) return this.#fail(error);
     try {
       this.#undo();
     } catch (undoing) {
@@ -579,13 +580,13 @@ export class CatalogStore {
         // A long log takes seconds; the server's heartbeats continue meanwhile.
         await this.#world.nextTurn();
       }
-      assert(record.last.seq === seq, 'A tail ends at the position that is told');
+      assert(record.last.seq === seq, 'A tail ends at the given position');
       writeRecord(writer, record);
       writer.exec('COMMIT');
       this.#record = record;
       this.changes.append(seq, Tables.of(writer).takeChanges());
     } catch (error) {
-      throw this.#undone(`Cannot install the catalog's log up to ${seq}`, error, entries.length === 0);
+      throw this.#undoFailed(`Cannot install the catalog's log up to ${seq}`, error, entries.length === 0);
     }
   }
 
@@ -601,7 +602,7 @@ export class CatalogStore {
       try {
         incoming.pragma('synchronous = FULL');
         const theirs = readRecord(incoming);
-        assert(theirs.last.seq === seq, 'A snapshot is at the position that is told');
+        assert(theirs.last.seq === seq, 'A snapshot is at the given position');
         // The view is part of the sequence, and so of the copy.
         writeRecord(incoming, this.#installedRecord(epoch, theirs.view, theirs.last));
       } finally {
@@ -620,15 +621,18 @@ export class CatalogStore {
       writer.pragma('wal_checkpoint(TRUNCATE)');
       this.#mark?.closing();
       const mode = writer.pragma('journal_mode = DELETE', { simple: true });
-      assert(mode === 'delete', 'A database that nobody else has open gives up its log');
+      assert(mode === 'delete', 'A database with one connection can remove its log');
       writer.close();
-      assert(!fs.existsSync(`${this.#path}-wal`), 'The old log is gone before the new database comes');
+      assert(
+        !fs.existsSync(`${this.#path}-wal`),
+        'The old log is removed before the new database replaces the old one',
+      );
       flushDirectory(this.#folder);
       fs.renameSync(file, this.#path);
       flushDirectory(this.#folder);
       this.#handles = openHandles(this.#path, ensureLogView);
       flushDirectory(this.#folder);
-      this.#mark?.opened(this.#asOpen());
+      this.#mark?.opened(this.#asOpenDatabase());
       this.#record = readRecord(this.#handles.reader);
       this.changes.reset(this.#record.last.seq);
       this.#log.recount(this.#handles.reader);

@@ -30,13 +30,13 @@ export class Container {
   readonly #fd: number;
   readonly #direct: DirectWrites;
   #directFd: Promise<number> | null = null;
-  readonly #directory: SharedFlush;
+  readonly #directoryFlush: SharedFlush;
   readonly #flush: SharedFlush;
   references = 0;
   /** Unsynced bytes were written through this descriptor. */
   #written = false;
   /** The directory entry, which an earlier process may have created, is known to be synced. */
-  #named = false;
+  #isEntrySynced = false;
   #sizeBytes: number;
 
   constructor(
@@ -54,7 +54,7 @@ export class Container {
     this.#fd = fd;
     this.#sizeBytes = sizeBytes;
     this.#direct = direct;
-    this.#directory = directory;
+    this.#directoryFlush = directory;
     this.#flush = new SharedFlush(() => this.#datasync());
   }
 
@@ -80,7 +80,7 @@ export class Container {
     await allSettled(runs.map((run) => this.#writeRun(run)));
   }
 
-  /** Whole pages may bypass the page cache, which then holds no older copies of them; the rest goes through it. */
+  /** Writes a run: its whole pages past the page cache if `DirectWrites` selects them, all else through the cache. */
   #writeRun({ position, buffers, byteCount }: Chunk): Promise<void> {
     const part = this.#direct.partOf(position, byteCount);
     if (part === null) return writeFully(this.#ops, this.#fd, buffers, position);
@@ -92,10 +92,11 @@ export class Container {
     ]);
   }
 
+  /** Writes whole pages past the page cache: from `buffers` if they are adjacent and page-aligned, else from a copy. */
   async #writeDirect(buffers: readonly Uint8Array[], byteCount: number, position: number): Promise<void> {
-    const there = joinedInPlace(buffers);
-    const isThere = there !== null && isPageAligned(there);
-    const pages = isThere ? there : copiedToPages(buffers, byteCount);
+    const adjacent = joinedInPlace(buffers);
+    const isInPlace = adjacent !== null && isPageAligned(adjacent);
+    const pages = isInPlace ? adjacent : copiedToPages(buffers, byteCount);
     try {
       const count = await this.#direct.tried(async () =>
         this.#ops.write(await this.#openDirect(), [pages], position),
@@ -103,7 +104,7 @@ export class Container {
       // The disk wrote only a part, or the file system does not support direct writes.
       await writeFully(this.#ops, this.#fd, rangeOf(buffers, count, byteCount), position + count);
     } finally {
-      if (!isThere) releasePages(pages);
+      if (!isInPlace) releasePages(pages);
     }
   }
 
@@ -135,9 +136,9 @@ export class Container {
   async #datasync(): Promise<void> {
     this.#written = false;
     await this.#ops.datasync(this.#fd);
-    if (!this.#named) {
-      await this.#directory.request();
-      this.#named = true;
+    if (!this.#isEntrySynced) {
+      await this.#directoryFlush.request();
+      this.#isEntrySynced = true;
     }
   }
 }
@@ -198,7 +199,7 @@ export class Containers {
   readonly #folder: string;
   readonly #ops: FileOps;
   readonly #direct: DirectWrites;
-  readonly #prompt: SynchronousWrites;
+  readonly #synchronousWrites: SynchronousWrites;
   readonly #entries = new Map<FileId, Entry>();
   /** Neither used nor being closed, the least recently used first: thousands may be in use or closing. */
   readonly #idle = new Map<FileId, Entry>();
@@ -216,11 +217,11 @@ export class Containers {
     this.#folder = folder;
     this.#ops = ops;
     this.#direct = direct;
-    this.#prompt = new SynchronousWrites(ops, nowMs);
+    this.#synchronousWrites = new SynchronousWrites(ops, nowMs);
     this.#onFailure = onFailure;
   }
 
-  /** @returns what `work` returns, or null if there is no container and `make` is false */
+  /** Runs `work` while the container is open. @param make creates a missing one @returns null if there is none */
   async use<Result>(
     file: FileId,
     make: boolean,
@@ -245,9 +246,9 @@ export class Containers {
    * checksums find and other replicas repair.
    */
   async writeOnce(file: FileId, chunks: readonly Chunk[]): Promise<void> {
-    if (this.#prompt.tried(this.#pathOf(file), adjacentRuns(chunks))) return;
+    if (this.#synchronousWrites.tried(this.#pathOf(file), adjacentRuns(chunks))) return;
     const container = await this.#open(file, true);
-    assert(container !== null, 'The container was made');
+    assert(container !== null, 'The container was created');
     try {
       await container.write(chunks);
     } finally {
@@ -289,6 +290,7 @@ export class Containers {
     await Promise.all([...this.#closings]);
   }
 
+  /** Opens the container, or shares the open one, and counts a reference. One that is being closed is reopened. */
   async #acquire(file: FileId, make: boolean): Promise<OpenEntry | null> {
     for (;;) {
       let entry = this.#entries.get(file);

@@ -20,6 +20,7 @@ export interface FileState {
   readonly installedStart: number;
 }
 
+/** Bytes of a write within one object, at offset `at` in the object. */
 export interface Piece {
   readonly index: number;
   readonly at: number;
@@ -39,8 +40,8 @@ export const LOST_START = -1;
 /** `installedStart` of a replica that may have been lost with the power: any start before that. */
 const MISSED_START = 0;
 
-export function startOfNew(trust: NewTrust, start: number): number {
-  return trust === 'lost' ? LOST_START : trust === 'suspect' ? MISSED_START : start;
+export function startOfNew(trust: NewTrust, startCounter: number): number {
+  return trust === 'lost' ? LOST_START : trust === 'suspect' ? MISSED_START : startCounter;
 }
 
 export function trustOf(installedStart: number, powerLossStart: number): Trust {
@@ -48,7 +49,7 @@ export function trustOf(installedStart: number, powerLossStart: number): Trust {
   return installedStart < powerLossStart ? 'suspect' : 'intact';
 }
 
-export function fileStateNew(view: View, objectBytes: number, start: number): FileState {
+export function fileStateNew(view: View, objectBytes: number, installedStart: number): FileState {
   assert(Number.isSafeInteger(objectBytes) && objectBytes > 0, 'Objects have a size');
   return {
     record: { view, promised: EPOCH_ZERO, installed: EPOCH_ZERO, seq: 0, sessions: new Uint8Array(0) },
@@ -64,7 +65,7 @@ export function fileStateNew(view: View, objectBytes: number, start: number): Fi
     sizeEpoch: 0,
     sizeSeq: 0,
     lender: 0,
-    installedStart: start,
+    installedStart: installedStart,
   };
 }
 
@@ -77,11 +78,12 @@ export function fileStatePreserved(
   { record, attributes, sizeEpoch, sizeSeq }: FileState,
   { contents }: Extract<FileOperation, { kind: 'preserve' }>,
   lender: number,
-  start: number,
+  startCounter: number,
 ): FileState | null {
-  const isMeant = attributes.versionEpoch === contents.epoch && attributes.versionSeq === contents.seq;
+  const isSameVersion = attributes.versionEpoch === contents.epoch && attributes.versionSeq === contents.seq;
   const [server] = record.view.members;
-  if (!isMeant || attributes.dead || record.view.joint !== undefined || server === undefined) return null;
+  if (!isSameVersion || attributes.dead || record.view.joint !== undefined || server === undefined)
+    return null;
   const epoch: Epoch = { counter: contents.epoch + 1, server, incarnation: 1 as Epoch['incarnation'] };
   return {
     record: { view: record.view, promised: epoch, installed: epoch, seq: 1, sessions: new Uint8Array(0) },
@@ -89,10 +91,11 @@ export function fileStatePreserved(
     sizeEpoch,
     sizeSeq,
     lender,
-    installedStart: start,
+    installedStart: startCounter,
   };
 }
 
+/** State after operation `seq` of the installed epoch; one that does not apply (`operationApplies`) only counts. */
 export function fileStateApply(
   state: FileState,
   seq: number,
@@ -131,13 +134,14 @@ export function fileStateApply(
   };
 }
 
+/** State after an installation in `epoch`. @param base another replica's state; null if the replica keeps its own */
 export function fileStateInstall(
   state: FileState,
   epoch: Epoch,
   seq: number,
   sessions: Uint8Array,
   base: Pick<FileDescription, 'record' | 'attributes'> | null,
-  start: number,
+  startCounter: number,
 ): FileState {
   const attributes = base?.attributes ?? state.attributes;
   assert(attributes.objectBytes === state.attributes.objectBytes, 'All replicas have the same object size');
@@ -150,11 +154,11 @@ export function fileStateInstall(
     sizeEpoch: base === null ? state.sizeEpoch : attributes.versionEpoch,
     sizeSeq: base === null ? state.sizeSeq : attributes.versionSeq,
     lender: state.lender,
-    installedStart: start,
+    installedStart: startCounter,
   };
 }
 
-/** @returns whether the operation changes contents: in a dead or sealed file it only counts */
+/** @returns whether the operation may change contents: in a dead or sealed file it only takes a sequence number */
 export function operationApplies(attributes: FileAttributes, operation: FileOperation): boolean {
   return !attributes.dead && (attributes.seal === 'open' || operation.kind === 'delete');
 }
@@ -183,6 +187,7 @@ export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
   }
 }
 
+/** @returns the bytes that the operation removes from a file of this size; null if it removes none */
 export function removedBy(operation: FileOperation, sizeBytes: number): Removed | null {
   switch (operation.kind) {
     case 'delete':
@@ -264,7 +269,7 @@ export function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
   );
 }
 
-/** @returns bytes of the entry's length that do not have its checksum */
+/** @returns bytes of the entry's length that do not have its checksum, for an object whose bytes no replica has */
 export function bytesUnlike({ length, crc32: sum }: ObjectEntry): Uint8Array {
   const bytes = new Uint8Array(length);
   if (crc32(bytes) === sum) bytes.fill(0xff);

@@ -25,7 +25,7 @@ import type { NewTrust } from './store.ts';
 
 /** The folder's format that this program reads and writes; see FORMAT.md. */
 export const FOLDER_FORMAT = 2;
-/** Until its server votes by a later view, for which earlier releases would vote by the first one. */
+/** A folder has this format until its server votes by a later view: earlier releases would ignore that view. */
 const FOLDER_FORMAT_FIRST = 1;
 
 const META = 'META';
@@ -41,10 +41,10 @@ const OWN_BEFORE_META = new Set([
   SERVERS_FILE,
 ]);
 
-const DISK_NAME_CHARS = 16;
+const DISK_ID_CHARS = 16;
 
-/** Numbers of files that are recorded at a time: one sync of META for so many of them. */
-const HELD_AHEAD = 4_096;
+/** `recordReplica` records this many file numbers at a time, with one sync of META. */
+const RECORDED_AHEAD = 4_096;
 
 /** Silence in the lease layer after a start, by cell, in milliseconds. */
 export interface Silences {
@@ -70,11 +70,11 @@ interface Meta {
   readonly storageId: string;
   readonly startCounter: number;
   readonly bootId: string | null;
-  /** Everything was synced when the last start ended. */
+  /** The last process closed the folder, with everything synced. */
   readonly clean: boolean;
   /** Start counter of the first start after the last loss of power; 0 if there was none. */
   readonly powerLossStart: number;
-  /** The longest of the starts whose leases may still be valid. */
+  /** The longest recovery waits of all starts whose leases may still be valid. */
   readonly silences: Silences;
   /** The first file id that could have had no replica on an earlier folder of this server; null until it is known. */
   readonly bornAt: number | null;
@@ -103,18 +103,18 @@ export class DataFolder {
   readonly startCounter: number;
   /** The machine went down, or the disk failed, since the last start without this folder being closed. */
   readonly lostPower: boolean;
-  /** SQLite reads few pages when it opens a database, and would meet damage much later. */
+  /** This start reads whole databases to find damage, after a loss of power or with `--rebuild`. */
   readonly readsWhole: boolean;
   /** A replica whose base was installed in an earlier start than this is suspect; see `FileStore.trust`. */
   readonly powerLossStart: number;
-  /** For earlier starts with other timing; this start is silent for no less. */
+  /** The longest recovery waits of this start and of earlier ones, which may have had a longer lease or clock skew. */
   readonly silences: Silences;
   /**
    * The latest reading of the lease clock, in milliseconds, at which an earlier start may have voted on a name;
    * −Infinity if none has. Larger than now if the clock was set back.
    */
   readonly formerNamedClockMs: number;
-  /** The same for all folders of one file system of this machine, also in containers; null if unknown. */
+  /** An id of the file system, the same for all its folders and in all containers of this machine; null if unknown. */
   readonly disk: string | null;
   readonly #memoryFolder: string;
   readonly #lock: FolderLock;
@@ -141,7 +141,7 @@ export class DataFolder {
     this.readsWhole = readsWhole;
     this.silences = meta.silences;
     this.formerNamedClockMs = formerNamedClockMs;
-    this.disk = meta.bootId === null ? null : diskName(folder, meta.bootId);
+    this.disk = meta.bootId === null ? null : diskId(folder, meta.bootId);
     this.#lock = lock;
     this.#meta = meta;
   }
@@ -151,9 +151,9 @@ export class DataFolder {
    * @throws FolderError if the folder must not be used; nothing in it was changed then
    */
   static open(folder: string, options: FolderOptions): DataFolder {
-    return explained(folder, () => {
+    return withFolderErrors(folder, () => {
       const { memoryFolder = MEMORY } = options;
-      makeDirectory(folder);
+      createDirectory(folder);
       refuseForeign(folder);
       fs.accessSync(folder, fs.constants.W_OK | fs.constants.X_OK);
       const lock = FolderLock.acquire(folder);
@@ -165,7 +165,7 @@ export class DataFolder {
         // Without a boot id a loss of power cannot be ruled out.
         const sameBoot = known !== null && bootId !== null && known.bootId === bootId;
         const failed =
-          known !== null && (known.failed || fs.existsSync(failureMarkOf(memoryFolder, known.storageId)));
+          known !== null && (known.failed || fs.existsSync(failureMarkPath(memoryFolder, known.storageId)));
         const lostPower = known !== null && ((!known.clean && (!sameBoot || failed)) || known.recovering);
         const heldBelow = known?.heldBelow ?? 0;
         const meta: Meta = {
@@ -177,7 +177,7 @@ export class DataFolder {
           bootId,
           clean: false,
           powerLossStart: lostPower ? startCounter : (known?.powerLossStart ?? 0),
-          silences: longest(options.silences, known?.silences),
+          silences: longestSilences(options.silences, known?.silences),
           bornAt: known?.bornAt ?? null,
           failed: false,
           recovering: lostPower,
@@ -190,9 +190,9 @@ export class DataFolder {
           voters: known === null ? null : known.voters,
         };
         const formerNamedClockMs = namedClockFormerMs(meta.namedClock, sameBoot);
-        if (known === null) makeObjectDirectories(folder);
+        if (known === null) createContainerDirectories(folder);
         writeMeta(folder, meta);
-        if (failed) fs.rmSync(failureMarkOf(memoryFolder, meta.storageId), { force: true });
+        if (failed) fs.rmSync(failureMarkPath(memoryFolder, meta.storageId), { force: true });
         const found = { lostPower, readsWhole: lostPower || options.rebuild === true };
         return new DataFolder(folder, options.world, lock, meta, found, formerNamedClockMs, memoryFolder);
       } catch (error) {
@@ -206,7 +206,7 @@ export class DataFolder {
     return path.join(this.path, name);
   }
 
-  /** Files from this id on are newer than this folder: a replica created here replaces none. Null until `setBornAt`. */
+  /** Files from this id on are newer than the folder: a replica created here replaces none. Null if not known yet. */
   get firstFileId(): number | null {
     return this.#meta.bornAt;
   }
@@ -218,7 +218,7 @@ export class DataFolder {
     writeMeta(this.path, this.#meta);
   }
 
-  /** The trust that a replica created here now is the first of its file; null before `setBornAt`. */
+  /** The trust of a replica created here now, which may replace a lost one; null before `setFirstFileId`. */
   trustOfNew(file: FileId): NewTrust | null {
     const { bornAt, missedBelow } = this.#meta;
     if (bornAt === null) return null;
@@ -227,18 +227,18 @@ export class DataFolder {
   }
 
   /**
-   * Records durably that a replica of the file may be here. If an unsynced replica is lost with the power, its
-   * successor does not vote as if there had been none.
+   * Records durably, before a replica is created with contents, unsynced, that one of the file may be here. If it is
+   * lost with the power, the replica created next is `suspect` (`trustOfNew`).
    */
   recordReplica(file: FileId): void {
     if (file < this.#meta.heldBelow) return;
-    this.#meta = { ...this.#meta, heldBelow: file + HELD_AHEAD };
+    this.#meta = { ...this.#meta, heldBelow: file + RECORDED_AHEAD };
     writeMeta(this.path, this.#meta);
   }
 
   /**
-   * Records durably that this server may vote on names until the lease clock shows more than the result. A later start
-   * votes only after that, so that fencing tokens increase even if the clock was set back.
+   * Records durably a reading of the lease clock up to which this server may vote on names. A later start votes only
+   * after that reading, so that fencing tokens increase even if the clock was set back.
    */
   coverNamedClock(leaseClockMs: number): number {
     const namedClock = namedClockCovering(leaseClockMs, this.#meta.namedClock);
@@ -296,6 +296,7 @@ export class DataFolder {
     return mark;
   }
 
+  /** Called once all leases of earlier starts have ended: records the recovery waits of this start alone. */
   forgetSilences(silences: Silences): void {
     const { filesMs, namesMs } = this.#meta.silences;
     if (filesMs === silences.filesMs && namesMs === silences.namesMs) return;
@@ -321,7 +322,7 @@ export class DataFolder {
     } catch (error) {
       if (errorCode(error) === '') throw error;
       if (fs.existsSync(this.#memoryFolder))
-        fs.writeFileSync(failureMarkOf(this.#memoryFolder, this.storageId), '');
+        fs.writeFileSync(failureMarkPath(this.#memoryFolder, this.storageId), '');
     }
   }
 
@@ -346,7 +347,7 @@ export function fullFolder(folder: string, cause: unknown): FolderError {
   );
 }
 
-function explained<Result>(folder: string, work: () => Result): Result {
+function withFolderErrors<Result>(folder: string, work: () => Result): Result {
   try {
     return work();
   } catch (error) {
@@ -372,21 +373,19 @@ function explained<Result>(folder: string, work: () => Result): Result {
   }
 }
 
-function makeDirectory(folder: string): void {
-  const made = fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
-  if (made !== undefined) flushDirectory(path.dirname(made));
+function createDirectory(folder: string): void {
+  const created = fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
+  if (created !== undefined) flushDirectory(path.dirname(created));
 }
 
 function refuseForeign(folder: string): void {
   const names = fs.readdirSync(folder);
   if (names.includes(META)) return;
-  const stranger = names.find(
-    (name) => !OWN_BEFORE_META.has(name) && !isAside(name) && name !== 'lost+found',
-  );
-  if (stranger === undefined) return;
+  const foreign = names.find((name) => !OWN_BEFORE_META.has(name) && !isAside(name) && name !== 'lost+found');
+  if (foreign === undefined) return;
   throw new FolderError(
     'foreign',
-    `Cannot use ${folder} as data folder: it contains "${stranger}" and was not created by Leasehold. ` +
+    `Cannot use ${folder} as data folder: it contains "${foreign}" and was not created by Leasehold. ` +
       'Name an empty folder, or one that does not exist yet',
   );
 }
@@ -505,14 +504,14 @@ function readDatabases(value: unknown): Record<string, DatabaseState> | null {
   return Object.fromEntries(states) as Record<string, DatabaseState>;
 }
 
-function longest(one: Silences | undefined, other: Silences | undefined): Silences {
+function longestSilences(one: Silences | undefined, other: Silences | undefined): Silences {
   return {
     filesMs: Math.max(one?.filesMs ?? 0, other?.filesMs ?? 0),
     namesMs: Math.max(one?.namesMs ?? 0, other?.namesMs ?? 0),
   };
 }
 
-function failureMarkOf(memoryFolder: string, storageId: string): string {
+function failureMarkPath(memoryFolder: string, storageId: string): string {
   return path.join(memoryFolder, `leasehold-${storageId}.failed`);
 }
 
@@ -535,7 +534,7 @@ function writeMeta(folder: string, meta: Meta): void {
 }
 
 /** All at once, so that only files are created later. */
-function makeObjectDirectories(folder: string): void {
+function createContainerDirectories(folder: string): void {
   const objects = path.join(folder, CONTAINERS_FOLDER);
   for (let index = 0; index < CONTAINER_DIRECTORIES; index++) {
     fs.mkdirSync(path.join(objects, containerDirectory(index)), { recursive: true, mode: 0o700 });
@@ -554,8 +553,8 @@ function readBootId(): string | null {
   }
 }
 
-/** Device numbers are constant within a boot; containers share both. */
-function diskName(folder: string, bootId: string): string {
+/** Derived from boot id and device number: the latter is constant within a boot, and containers share both. */
+function diskId(folder: string, bootId: string): string {
   const { dev } = fs.statSync(folder);
-  return createHash('sha256').update(`${bootId} ${dev}`).digest('hex').slice(0, DISK_NAME_CHARS);
+  return createHash('sha256').update(`${bootId} ${dev}`).digest('hex').slice(0, DISK_ID_CHARS);
 }

@@ -8,7 +8,7 @@ const FRAME_HEADER_BYTES = 24;
 const FRAME_SALTS_AT = 8;
 const SALTS_BYTES = 8;
 
-/** SQLite restarts a copied log at its beginning; older frames remain after that, with other salts. */
+/** Whether SQLite's log reaches `bytes`. Its file may be longer: older frames stay at the end, with other salts. */
 export function hasLogReached(logFd: number, bytes: number): boolean {
   const header = Buffer.alloc(HEADER_BYTES);
   if (fs.readSync(logFd, header, 0, HEADER_BYTES, 0) < HEADER_BYTES) return false;

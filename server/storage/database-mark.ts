@@ -43,19 +43,20 @@ export class DatabaseMark {
     );
   }
 
-  /** The database and its log exist, and their directory entries are synced. */
+  /** Called after the open: database and log exist, and their directory entries are synced. */
   opened(database: OpenDatabase): void {
     this.#open = database;
     process.once('exit', this.#onExit);
     this.#set('open');
   }
 
+  /** Called before an orderly close, once the log is copied back: SQLite then removes the log. */
   closing(): void {
     this.#forget();
     this.#set('closed');
   }
 
-  /** The database was closed otherwise. If SQLite copied the log back by itself, it has removed the log. */
+  /** Called after any other close. If SQLite has copied the log back and removed it, an empty log replaces it. */
   closed(): void {
     this.#forget();
     const log = `${this.#path}-wal`;

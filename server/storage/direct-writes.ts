@@ -48,6 +48,7 @@ export class DirectWrites {
     return this.#bytes;
   }
 
+  /** @returns the whole pages of a write, as offsets within it, that bypass the page cache; null if none do */
   partOf(position: number, byteCount: number): DirectPart | null {
     if (!this.#isPossible || position < this.#cachedBytes || byteCount < this.#bytesMin) return null;
     if (this.#pace.underWay >= UNDER_WAY_MAX || this.#pace.isSlow) return null;

@@ -1,9 +1,9 @@
 /** On slower disks the page cache gains more for bursts than it costs the processor. */
 const BYTES_PER_MS_MIN = 200_000;
-const LOOK_COUNT = 8;
+const MEASURED_WRITES = 8;
 const SLOW_MS = 60_000;
 
-/** By the fastest of some writes: slow ones may have waited for the processor. */
+/** Finds out whether a disk is slow, by the fastest of `MEASURED_WRITES` writes: others may have waited for a core. */
 export class DiskPace {
   readonly #nowMs: () => number;
   #underWay = 0;
@@ -23,16 +23,17 @@ export class DiskPace {
     return this.#nowMs() < this.#slowUntilMs;
   }
 
+  /** Called before a write. @returns a function to call at its end, with the number of bytes written */
   begun(): (bytes: number) => void {
     const beginMs = this.#nowMs();
-    const together = ++this.#underWay;
+    const concurrentCount = ++this.#underWay;
     return (bytes) => {
       const now = this.#nowMs();
       this.#underWay--;
       this.#count++;
       // The concurrent writes share the disk.
-      this.#bytesPerMsMax = Math.max(this.#bytesPerMsMax, (bytes * together) / (now - beginMs));
-      if (this.#count < LOOK_COUNT) return;
+      this.#bytesPerMsMax = Math.max(this.#bytesPerMsMax, (bytes * concurrentCount) / (now - beginMs));
+      if (this.#count < MEASURED_WRITES) return;
       if (this.#bytesPerMsMax < BYTES_PER_MS_MIN) this.#slowUntilMs = now + SLOW_MS;
       this.#count = 0;
       this.#bytesPerMsMax = 0;

@@ -42,7 +42,7 @@ import type {
 } from './store.ts';
 
 const FILES_LOADED_MAX = 4096;
-const EVICTION_LOOKS_MAX = 16;
+const EVICTION_CANDIDATES_MAX = 16;
 const CLOSING_FLUSHES_MAX = 32;
 
 export interface DiskStoreOptions {
@@ -78,7 +78,7 @@ export class DiskStore implements FileStore {
   readonly #mender: ObjectRepair;
   #closed = false;
   /** Release what is pinned for processes that read this disk directly. */
-  readonly #holds = new Set<() => void>();
+  readonly #releases = new Set<() => void>();
   #allIdle: (() => void) | null = null;
 
   private constructor(
@@ -101,7 +101,7 @@ export class DiskStore implements FileStore {
     this.#direct = direct;
     this.#failure = failure;
     this.#mark = mark;
-    this.#arriving = new ArrivingFiles(index, (lender, borrower) => this.#returned(lender, borrower));
+    this.#arriving = new ArrivingFiles(index, (lender, borrower) => this.#endLoans(lender, borrower));
     this.#parts = {
       world: folder.world,
       index,
@@ -113,7 +113,7 @@ export class DiskStore implements FileStore {
       mend: (file, row, cause) => this.#mend(file, row, cause),
       isHere: (file) => this.#files.has(file) || index.file(file) !== null,
       arriving: this.#arriving,
-      returned: (lender, borrower) => this.#returned(lender, borrower),
+      returned: (lender, borrower) => this.#endLoans(lender, borrower),
       idle: (file) => this.#onIdle(file),
     };
     this.#reader = new ObjectReader(containers, this.#parts.mend);
@@ -145,7 +145,7 @@ export class DiskStore implements FileStore {
     mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
     const direct = new DirectWrites(nowMs, options.directWrites);
     const containers = new Containers(nowMs, folder.file(CONTAINERS_FOLDER), ops, direct, onFailure);
-    const store = new DiskStore(folder, index, containers, direct, failure, mark, options.mender ?? unmended);
+    const store = new DiskStore(folder, index, containers, direct, failure, mark, options.mender ?? noRepair);
     // Files that were being preserved, but not completed.
     for (const file of index.removedFiles())
       if (index.file(file) === null)
@@ -176,13 +176,13 @@ export class DiskStore implements FileStore {
   }
 
   trust(file: FileId): Trust {
-    return trustOf(this.#need(file).state.installedStart, this.#folder.powerLossStart);
+    return trustOf(this.#findOrThrow(file).state.installedStart, this.#folder.powerLossStart);
   }
 
   list(after: FileId, countMax: number): FileId[] {
     this.#check();
-    const unborn = [...this.#uncommitted].filter((file) => file > after);
-    const files = new Set([...this.#index.list(after, countMax + this.#removedCount()), ...unborn]);
+    const uncommitted = [...this.#uncommitted].filter((file) => file > after);
+    const files = new Set([...this.#index.list(after, countMax + this.#removedCount()), ...uncommitted]);
     return [...files]
       .filter((file) => this.#files.get(file)?.removed !== true)
       .sort((a, b) => a - b)
@@ -204,29 +204,29 @@ export class DiskStore implements FileStore {
       this.#arriving.takeBackSoon(file, (cause) => this.#failure.set(cause));
       throw new ServiceError('busy', `Cannot create file ${file}: it is being created with contents`);
     }
-    const made = new ReplicaFile(
+    const replica = new ReplicaFile(
       file,
       fileStateNew(view, objectBytes, startOfNew(trust, this.#folder.startCounter)),
       this.#parts,
       true,
     );
     this.#uncommitted.add(file);
-    this.#keep(made);
-    made.submitOwn({ kind: 'create' });
+    this.#addLoaded(replica);
+    replica.submitOwn({ kind: 'create' });
   }
 
   async createWithContents(
-    births: readonly NewReplica[],
+    replicas: readonly NewReplica[],
     epoch: Epoch,
     view: View,
     objectBytes: number,
   ): Promise<(Error | null)[]> {
     this.#check();
     // All contents are written concurrently; their index rows share one transaction.
-    const gate = new Gate(births.length);
+    const gate = new Gate(replicas.length);
     return Promise.all(
-      births.map(({ file, operations }) => {
-        assert(this.#find(file) === null, 'What is borne was not here before');
+      replicas.map(({ file, operations }) => {
+        assert(this.#find(file) === null, 'A file that is created with contents has no replica here');
         const replica = new ReplicaFile(
           file,
           fileStateNew(view, objectBytes, this.#folder.startCounter),
@@ -234,8 +234,8 @@ export class DiskStore implements FileStore {
           true,
         );
         this.#uncommitted.add(file);
-        this.#keep(replica);
-        return replica.submit({ kind: 'bear', epoch, operations, gate }).then(
+        this.#addLoaded(replica);
+        return replica.submit({ kind: 'create-with-contents', epoch, operations, gate }).then(
           () => null,
           async (error: unknown) => {
             gate.leave();
@@ -278,19 +278,19 @@ export class DiskStore implements FileStore {
   }
 
   attributes(file: FileId): FileAttributes {
-    return this.#need(file).state.attributes;
+    return this.#findOrThrow(file).state.attributes;
   }
 
   holeBytes(file: FileId): number | null {
-    return this.#need(file).holeBytes;
+    return this.#findOrThrow(file).holeBytes;
   }
 
   whenHolesCounted(file: FileId): Promise<void> {
-    return this.#need(file).whenHolesCounted();
+    return this.#findOrThrow(file).whenHolesCounted();
   }
 
   readDependsOn(file: FileId, offset: number, length: number): number {
-    const { state, objectBytes } = this.#need(file);
+    const { state, objectBytes } = this.#findOrThrow(file);
     const { counter } = state.record.installed;
     const ofSize = state.sizeEpoch === counter ? state.sizeSeq : 0;
     const end = Math.min(offset + length, state.attributes.sizeBytes);
@@ -301,7 +301,7 @@ export class DiskStore implements FileStore {
   }
 
   async read(file: FileId, offset: number, length: number): Promise<Uint8Array> {
-    const replica = this.#need(file);
+    const replica = this.#findOrThrow(file);
     const { objectBytes } = replica;
     const end = Math.min(offset + length, replica.state.attributes.sizeBytes);
     if (offset >= end) return new Uint8Array(0);
@@ -318,8 +318,8 @@ export class DiskStore implements FileStore {
     }
   }
 
-  locate(file: FileId, offset: number, length: number, heldMs: number): FileLocations {
-    const replica = this.#need(file);
+  locate(file: FileId, offset: number, length: number, pinnedMs: number): FileLocations {
+    const replica = this.#findOrThrow(file);
     const { objectBytes } = replica;
     const { sizeBytes } = replica.state.attributes;
     const first = Math.floor(offset / objectBytes);
@@ -327,23 +327,23 @@ export class DiskStore implements FileStore {
     const end = Math.min(offset + length, lastEnd, sizeBytes);
     if (end <= offset) return { sizeBytes, end: Math.min(offset, sizeBytes), extents: [] };
     const rows = this.#index.objects(file, first, Math.ceil(end / objectBytes) - 1);
-    this.#hold(replica, rows, heldMs);
+    this.#pinFor(replica, rows, pinnedMs);
     return { sizeBytes, end, extents: extentsOf(replica, rows) };
   }
 
   describe(file: FileId): FileDescription {
-    const { state } = this.#need(file);
+    const { state } = this.#findOrThrow(file);
     const objects = this.#index.objects(file, 0, Number.MAX_SAFE_INTEGER).map(entryOf);
     return { record: state.record, attributes: state.attributes, objects };
   }
 
   entries(file: FileId, first: number, last: number, countMax: number): ObjectEntry[] {
-    this.#need(file);
+    this.#findOrThrow(file);
     return this.#index.objectsUpTo(file, first, last, countMax).map(entryOf);
   }
 
   digests(file: FileId): Promise<ObjectDigests> {
-    return this.#need(file).digests();
+    return this.#findOrThrow(file).digests();
   }
 
   async readObject(
@@ -352,7 +352,7 @@ export class DiskStore implements FileStore {
     versionEpoch: number,
     versionSeq: number,
   ): Promise<Uint8Array | null> {
-    const replica = this.#need(file);
+    const replica = this.#findOrThrow(file);
     const row = this.#index.object(file, index);
     if (row === null || row.versionEpoch !== versionEpoch || row.versionSeq !== versionSeq) return null;
     replica.pin([row]);
@@ -395,12 +395,12 @@ export class DiskStore implements FileStore {
   }
 
   staged(file: FileId, index: number): ObjectEntry | null {
-    const row = this.#need(file).staged(index);
+    const row = this.#findOrThrow(file).staged(index);
     return row === null ? null : entryOf(row);
   }
 
   unstage(file: FileId, keeps: (entry: ObjectEntry) => boolean = () => false): void {
-    this.#need(file).submitOwn({ kind: 'unstage', keeps });
+    this.#findOrThrow(file).submitOwn({ kind: 'unstage', keeps });
   }
 
   install(
@@ -434,7 +434,7 @@ export class DiskStore implements FileStore {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    for (const release of [...this.#holds]) release();
+    for (const release of [...this.#releases]) release();
     await this.#whenIdle();
     if (!this.#failure.failed) await this.#makeAllDurable();
     await this.#containers.close();
@@ -444,17 +444,17 @@ export class DiskStore implements FileStore {
     if (healthy && !this.#failure.failed) this.#folder.markClean();
   }
 
-  #hold(replica: ReplicaFile, rows: readonly ObjectRow[], heldMs: number): void {
+  #pinFor(replica: ReplicaFile, rows: readonly ObjectRow[], heldMs: number): void {
     if (rows.length === 0) return;
     replica.pin(rows);
     const release = (): void => {
       timer.cancel();
-      this.#holds.delete(release);
+      this.#releases.delete(release);
       replica.unpin(rows);
     };
     const timer = this.#folder.world.after(heldMs, release);
     timer.unref();
-    this.#holds.add(release);
+    this.#releases.add(release);
   }
 
   #check(): void {
@@ -473,24 +473,24 @@ export class DiskStore implements FileStore {
     const state = this.#index.file(file);
     if (state === null) return null;
     const replica = new ReplicaFile(file, state, this.#parts, false);
-    this.#keep(replica);
+    this.#addLoaded(replica);
     return replica;
   }
 
-  #need(file: FileId): ReplicaFile {
+  #findOrThrow(file: FileId): ReplicaFile {
     const replica = this.#find(file);
     if (replica === null) throw new ServiceError('not-found', `This server has no replica of file ${file}`);
     return replica;
   }
 
   async #submit(file: FileId, request: ItemRequest): Promise<void> {
-    await this.#need(file).submit(request);
+    await this.#findOrThrow(file).submit(request);
   }
 
-  #keep(replica: ReplicaFile): void {
+  #addLoaded(replica: ReplicaFile): void {
     this.#files.set(replica.id, replica);
     if (this.#files.size <= FILES_LOADED_MAX) return;
-    for (const [file, candidate] of this.#files.entries(EVICTION_LOOKS_MAX)) {
+    for (const [file, candidate] of this.#files.entries(EVICTION_CANDIDATES_MAX)) {
       if (candidate.evictable && candidate !== replica) {
         this.#files.delete(file);
         return;
@@ -538,8 +538,8 @@ export class DiskStore implements FileStore {
     }
   }
 
-  /** A borrower is gone. If its lender is, too, its container may not be needed any more. */
-  async #returned(lender: FileId, borrower: FileId): Promise<void> {
+  /** A borrower's replica was removed. Without a lender's replica, the last borrower removes the lender's container. */
+  async #endLoans(lender: FileId, borrower: FileId): Promise<void> {
     const replica = this.#files.get(lender);
     if (replica !== undefined && !replica.removed) replica.returned(borrower);
     else if (this.#index.file(lender) === null && this.#index.borrowers(lender).length === 0) {
@@ -548,6 +548,7 @@ export class DiskStore implements FileStore {
     }
   }
 
+  /** @returns a damaged object's bytes, from another server; the object here is repaired in the background */
   async #mend(file: FileId, row: ObjectRow, cause: unknown): Promise<Uint8Array> {
     if (!isDamage(cause)) throw cause;
     const entry = entryOf(row);
@@ -561,7 +562,7 @@ export class DiskStore implements FileStore {
   }
 }
 
-const unmended: ObjectRepair = async () => null;
+const noRepair: ObjectRepair = async () => null;
 
 function spaceOf({ bsize, blocks, bavail }: fs.StatsFs): StoreSpace {
   return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };

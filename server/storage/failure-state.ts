@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 
-/** Set once: after a failed sync the contents of the disk are unknown. */
+/** Whether a store has failed, until a restart: after a failed sync the contents of the disk are unknown. */
 export class FailureState {
   readonly #failed: (reason: string) => void;
   #error: ServiceError | null = null;

@@ -6,7 +6,7 @@ import { rangeOf } from './buffers.ts';
 export interface FileOps {
   open(path: string, flags: number): Promise<number>;
   close(fd: number): Promise<void>;
-  /** @returns the number of bytes written, which may be fewer: the caller continues */
+  /** @returns the number of bytes written, which may be fewer: the caller writes the rest */
   write(fd: number, buffers: readonly Uint8Array[], position: number): Promise<number>;
   /** Writes all of it to a file, created if missing, and closes it; blocks the event loop. */
   writeNow(path: string, buffers: readonly Uint8Array[], position: number): void;
@@ -47,7 +47,7 @@ export const diskFileOps: FileOps = {
       let at = position;
       while (rest.length > 0) {
         const count = fs.writevSync(fd, rest as Uint8Array[], at);
-        if (count === 0) throw tookNothing();
+        if (count === 0) throw nothingWritten();
         at += count;
         rest = rangeOf(rest, count, Infinity);
       }
@@ -85,7 +85,7 @@ export const diskFileOps: FileOps = {
   },
 };
 
-/** @param begin called before each sync; it returns what to call at its end */
+/** @param begin called before each sync; the function that it returns is called once the sync has succeeded */
 export function syncsTimed(ops: FileOps, begin: () => () => void): FileOps {
   return {
     ...ops,
@@ -107,13 +107,13 @@ export async function writeFully(
   let at = position;
   while (rest.length > 0) {
     const count = await ops.write(fd, rest, at);
-    if (count === 0) throw tookNothing();
+    if (count === 0) throw nothingWritten();
     at += count;
     rest = rangeOf(rest, count, Infinity);
   }
 }
 
-function tookNothing(): Error {
+function nothingWritten(): Error {
   return Object.assign(new Error('The disk wrote no bytes'), { code: 'EIO' });
 }
 

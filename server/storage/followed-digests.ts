@@ -5,7 +5,7 @@ import { ObjectDigests } from './object-digests.ts';
 import type { RowChange } from './object-rows.ts';
 
 /** Rows digested per tick of the event loop: a millisecond or two. */
-const DIGESTS_PER_TURN = 1_000;
+const DIGESTS_PER_TICK = 1_000;
 /** A change of more objects than this drops the digests, which costs less than updating them. */
 const CHANGES_MAX = 10_000;
 
@@ -67,10 +67,10 @@ export class FollowedDigests {
       check();
       // Dropped meanwhile: the waiters restart it.
       if (this.#digests !== digests) return;
-      const rows = index.objectsAfter(file, digests.upTo, DIGESTS_PER_TURN);
+      const rows = index.objectsAfter(file, digests.upTo, DIGESTS_PER_TICK);
       for (const row of rows) digests.tree.replace(null, row);
       const last = rows.at(-1);
-      if (last === undefined || rows.length < DIGESTS_PER_TURN) {
+      if (last === undefined || rows.length < DIGESTS_PER_TICK) {
         digests.upTo = Infinity;
         return;
       }

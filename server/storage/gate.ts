@@ -7,7 +7,7 @@ export class Gate {
     this.#missing = count;
   }
 
-  /** Resolves when all have arrived, or left. */
+  /** Resolves once each of `count` participants has called `arrive` or, if it failed, `leave`. */
   async arrive(): Promise<void> {
     this.leave();
     await this.#opened.promise;

@@ -14,6 +14,7 @@ export class GenerationRows {
     this.#guard = guard;
   }
 
+  /** @returns the slots that restorable states refer to, each with the newest generation that does */
   undoSlots(file: FileId): { readonly slot: number; readonly generation: number }[] {
     return this.#guard.read(() => this.#statements.undoSlots.all(file));
   }
@@ -54,6 +55,7 @@ export class GenerationRows {
     );
   }
 
+  /** Keeps the objects `first` to `last`, but not those written after operation `seq` of the epoch. */
   putUndoRange(
     file: FileId,
     generation: number,
@@ -65,12 +67,12 @@ export class GenerationRows {
     this.#statements.undoPutRange.run(generation, file, first, last, epochCounter, seq);
   }
 
-  drop(file: FileId, generation: number): void {
-    this.#statements.generationDrop.run(file, generation);
-    this.#statements.undoDrop.run(file, generation);
+  drop(file: FileId, below: number): void {
+    this.#statements.generationDrop.run(file, below);
+    this.#statements.undoDrop.run(file, below);
   }
 
-  /** Restores the newest generation, and drops it. */
+  /** Restores the state of `generation`, which is the file's newest, and deletes the generation. */
   rollBack(file: FileId, generation: Generation): void {
     const { record } = generation.state;
     this.#statements.objectsDeleteSince.run(file, record.installed.counter, record.seq);

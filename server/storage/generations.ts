@@ -3,7 +3,7 @@ import type { FileState } from './contents.ts';
 import type { GenerationRows } from './generation-rows.ts';
 import type { ObjectRow } from './index-rows.ts';
 
-/** One state is kept from before the first unsynced change; see FORMAT.md, "Loss of power". */
+/** The states of one file that a loss of power may restore; see FORMAT.md, "Loss of power". */
 export class Generations {
   readonly #file: FileId;
   readonly #rows: GenerationRows;
@@ -11,11 +11,11 @@ export class Generations {
   #current: number;
   #baseSeq: number;
   /** The index has the generation's state: something was applied since it began. */
-  #saved = false;
+  #isStateSaved = false;
   /** The newest generation whose state is known to be synced; −1 for none since the file was loaded. */
   #durable: number;
   /** The index may have generations older than the durable one. */
-  #olderKept: boolean;
+  #hasOlder: boolean;
 
   /** @param isNew the index has nothing of the replica yet */
   constructor(file: FileId, rows: GenerationRows, seq: number, isNew: boolean) {
@@ -24,7 +24,7 @@ export class Generations {
     const newest = isNew ? null : rows.newest(file);
     this.#current = newest === null ? 0 : newest + 1;
     this.#durable = newest === null ? 0 : -1;
-    this.#olderKept = newest !== null;
+    this.#hasOlder = newest !== null;
     this.#baseSeq = seq;
   }
 
@@ -39,14 +39,14 @@ export class Generations {
    * @param commit calls `keep` in its transaction, before all else
    */
   async keeping(before: FileState, commit: (keep: () => void) => Promise<void>): Promise<void> {
-    const saves = !this.#saved;
-    const forgets = saves && this.#olderKept && this.#durable >= 0;
+    const saves = !this.#isStateSaved;
+    const forgets = saves && this.#hasOlder && this.#durable >= 0;
     await commit(() => {
       if (forgets) this.#rows.drop(this.#file, this.#durable);
       if (saves) this.#rows.put(this.#file, this.#current, before);
     });
-    this.#saved = true;
-    if (forgets) this.#olderKept = false;
+    this.#isStateSaved = true;
+    if (forgets) this.#hasOlder = false;
   }
 
   /** Called in the transaction that replaces the object: keeps it if the current generation's state has it. */
@@ -59,7 +59,7 @@ export class Generations {
     this.#rows.putUndoRange(this.#file, this.#current, first, last, installedCounter, this.#baseSeq);
   }
 
-  /** In the transaction of a state that is synced before it counts: no older state is restored after it. */
+  /** Called in the transaction that installs a synced state: no older state is restored after it. */
   forgetAll(): void {
     this.#rows.drop(this.#file, Number.MAX_SAFE_INTEGER);
   }
@@ -69,26 +69,28 @@ export class Generations {
    * @returns the generation of that state, if it is not known to be synced; else null
    */
   advance(seq: number): number | null {
-    if (this.#saved) this.#next(seq);
+    if (this.#isStateSaved) this.#next(seq);
     return this.#current > this.#durable ? this.#current : null;
   }
 
+  /** Called once the state of `generation` is synced. @returns false if that, or a later one, already was */
   synced(generation: number): boolean {
     if (generation <= this.#durable) return false;
     this.#durable = generation;
-    this.#olderKept = true;
+    this.#hasOlder = true;
     return true;
   }
 
+  /** Called once a synced state was installed, with `seq` operations: changes are recorded against that. */
   installed(seq: number): void {
     this.#next(seq);
     this.#durable = this.#current;
-    this.#olderKept = false;
+    this.#hasOlder = false;
   }
 
   #next(seq: number): void {
     this.#current++;
     this.#baseSeq = seq;
-    this.#saved = false;
+    this.#isStateSaved = false;
   }
 }

@@ -117,6 +117,7 @@ export class IndexDatabase {
     return this.#guard.read(() => this.#statements.objectsAfter.all(file, after, countMax));
   }
 
+  /** Count and total bytes of the next `countMax` objects after index `after`, and the index of the last of these. */
   lengthsAfter(
     file: FileId,
     after: number,
@@ -145,6 +146,7 @@ export class IndexDatabase {
     return this.#guard.read(() => this.#statements.borrowers.all(lender) as FileId[]);
   }
 
+  /** Files that were removed, and files whose preservation has begun: remains of them may be on the disk. */
   removedFiles(): FileId[] {
     return this.#guard.read(() => this.#statements.removedList.all() as FileId[]);
   }

@@ -8,7 +8,7 @@ import type { IndexStatements } from './index-statements.ts';
 import { SharedFlush } from './shared-flush.ts';
 
 const LOG_BYTES_MAX = 16 * 1024 * 1024;
-const LOG_LOOK_COMMITS = 32;
+const LOG_CHECK_COMMITS = 32;
 
 /**
  * Databases with unsynced copies of the log. If the process exits then, SQLite closes the database and deletes the log,
@@ -49,9 +49,9 @@ export class IndexTransactions {
   readonly #statements: IndexStatements;
   #works: Work[] = [];
   #scheduled = false;
-  #held = false;
+  #isPaused = false;
   #checkpointing: Promise<void> | null = null;
-  #commitsUntilLook = LOG_LOOK_COMMITS;
+  #commitsUntilCheck = LOG_CHECK_COMMITS;
 
   constructor(
     world: World,
@@ -70,8 +70,8 @@ export class IndexTransactions {
   }
 
   /**
-   * Runs `work`, which changes only the index, in the transaction at the end of this tick. It survives the death of the
-   * process when the promise resolves.
+   * Runs `work`, which changes only the index, in the transaction at the end of this tick, or after a checkpoint. The
+   * change survives `kill -9` of the process when the promise resolves.
    */
   commit(work: () => void): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -103,7 +103,7 @@ export class IndexTransactions {
     }
   }
 
-  /** Like `close`, but synchronous, for the exit of the process. */
+  /** Copies the log back and syncs the copy, blocking, when the process exits; `closeNow` follows. */
   copyBack(): void {
     fs.fdatasyncSync(this.#logFd);
     this.#database.pragma('wal_checkpoint(PASSIVE)');
@@ -116,11 +116,11 @@ export class IndexTransactions {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#held) return;
+    if (this.#scheduled || this.#isPaused) return;
     this.#scheduled = true;
     this.#world.soon(() => {
       this.#scheduled = false;
-      if (!this.#held) this.#commitAll();
+      if (!this.#isPaused) this.#commitAll();
     });
   }
 
@@ -139,9 +139,9 @@ export class IndexTransactions {
       return;
     }
     for (const work of works) work.resolve();
-    this.#commitsUntilLook--;
-    if (this.#commitsUntilLook <= 0) {
-      this.#commitsUntilLook = LOG_LOOK_COMMITS;
+    this.#commitsUntilCheck--;
+    if (this.#commitsUntilCheck <= 0) {
+      this.#commitsUntilCheck = LOG_CHECK_COMMITS;
       if (this.#checkpointing === null && fs.fstatSync(this.#logFd).size > LOG_BYTES_MAX) {
         this.#checkpointing = this.checkpoint()
           .catch((error) => {
@@ -162,7 +162,7 @@ export class IndexTransactions {
   async checkpoint(): Promise<void> {
     // Most of the log is synced before any commit has to wait.
     await this.#logFlush.request();
-    this.#held = true;
+    this.#isPaused = true;
     try {
       await this.#logFlush.request();
       copiedUnsynced.add(this.#databaseFd);
@@ -177,7 +177,7 @@ export class IndexTransactions {
       this.#database.pragma('wal_checkpoint(TRUNCATE)');
       await this.#logFlush.request();
     } finally {
-      this.#held = false;
+      this.#isPaused = false;
       if (this.#works.length > 0) this.#schedule();
     }
   }

@@ -10,12 +10,13 @@ import type { ObjectEntry } from './object-entry.ts';
 import { rowsOf } from './object-rows.ts';
 import type { FileDescription, FileDifference } from './store.ts';
 
-/** Rows that are looked up one by one per tick of the event loop: a millisecond or two. */
-const LOOKUPS_PER_TURN = 200;
+/** Rows that are read one by one per tick of the event loop: a millisecond or two. */
+const LOOKUPS_PER_TICK = 200;
 
 export interface InstallPlan {
   readonly puts: readonly ObjectRow[];
   readonly deletes: readonly ObjectRow[];
+  /** Old rows, deleted or replaced: their slots become free. */
   readonly dropped: readonly ObjectRow[];
 }
 
@@ -50,11 +51,11 @@ async function planDifference(
   const dropped: ObjectRow[] = [];
   let lookups = 0;
   for (const [index, entry] of changes) {
-    if (++lookups % LOOKUPS_PER_TURN === 0) await world.nextTurn();
-    const mine = rows.object(file, index);
-    if (mine !== null) dropped.push(mine);
+    if (++lookups % LOOKUPS_PER_TICK === 0) await world.nextTurn();
+    const local = rows.object(file, index);
+    if (local !== null) dropped.push(local);
     if (entry === null) {
-      if (mine !== null) deletes.push(mine);
+      if (local !== null) deletes.push(local);
       continue;
     }
     const ready = staged.get(index);
@@ -68,25 +69,25 @@ async function planWhole(
   { world, file, index: rows, staged }: InstallSource,
   objects: readonly ObjectEntry[],
 ): Promise<InstallPlan> {
-  const own = new Map<number, ObjectRow>();
-  for await (const some of rowsOf(world, rows, file)) for (const row of some) own.set(row.index, row);
+  const localRows = new Map<number, ObjectRow>();
+  for await (const some of rowsOf(world, rows, file)) for (const row of some) localRows.set(row.index, row);
   const puts: ObjectRow[] = [];
   const dropped: ObjectRow[] = [];
   for (const entry of objects) {
-    const mine = own.get(entry.index);
+    const local = localRows.get(entry.index);
     const ready = staged.get(entry.index);
-    own.delete(entry.index);
+    localRows.delete(entry.index);
     if (ready !== undefined && sameObject(ready, entry)) {
       puts.push(ready);
-      if (mine !== undefined) dropped.push(mine);
+      if (local !== undefined) dropped.push(local);
     } else {
       assert(
-        mine !== undefined && sameObject(mine, entry),
+        local !== undefined && sameObject(local, entry),
         `Object ${entry.index} of the base is staged, or here already`,
       );
     }
   }
-  const deletes = [...own.values()];
+  const deletes = [...localRows.values()];
   dropped.push(...deletes);
   return { puts, deletes, dropped };
 }

@@ -27,7 +27,7 @@ export class LentRows {
     this.#statements.objectsLend.run(file, lender, first, last);
   }
 
-  /** @param isBegun objects are about to be lent: the next start removes them, unless the file was created by then */
+  /** Deletes the file's objects. @param isBegun new ones follow: the next start deletes them if the file is missing */
   delete(file: FileId, isBegun = false): void {
     this.#statements.objectsDelete.run(file, 0, Number.MAX_SAFE_INTEGER);
     if (isBegun) this.#statements.removedPut.run(file);

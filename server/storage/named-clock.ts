@@ -34,7 +34,7 @@ export function namedClockFormerMs(known: NamedClock | null, isSameBoot: boolean
   return isSameBoot ? Math.min(known.untilMs, monotonicMs() + known.aheadMs) : known.untilMs;
 }
 
-/** Once this process votes no more, the next one need not wait for what was covered ahead. */
+/** @returns the clock to store at an orderly end: it covers no vote after now, so the next process waits less */
 export function namedClockEnded(known: NamedClock | null): NamedClock | null {
   return known === null ? null : { ...known, untilMs: namedClockFormerMs(known, true) };
 }

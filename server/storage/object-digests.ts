@@ -87,7 +87,7 @@ export class ObjectDigests {
     return leaves;
   }
 
-  #toggle(entry: ObjectEntry, comes: boolean): void {
+  #toggle(entry: ObjectEntry, isAdded: boolean): void {
     const { low, high } = entryDigest(entry);
     let number = Math.floor(entry.index / FAN_OUT);
     this.#grow(number);
@@ -102,7 +102,7 @@ export class ObjectDigests {
       const { digests, newest } = page;
       digests[child] = (digests[child] as number) ^ low;
       digests[child + 1] = (digests[child + 1] as number) ^ high;
-      if (comes) raise(newest, child, entry.versionEpoch, entry.versionSeq);
+      if (isAdded) raise(newest, child, entry.versionEpoch, entry.versionSeq);
       number = up;
     }
     this.#low = (this.#low ^ low) >>> 0;

@@ -11,6 +11,7 @@ interface DraftPiece {
 }
 
 export interface DraftOutcome {
+  /** `append`: new bytes behind the object's, in its slot; `fresh`: all bytes, for a new slot. */
   readonly kind: 'append' | 'fresh';
   /** For `append` only the new bytes. */
   readonly buffers: readonly Uint8Array[];
@@ -26,13 +27,13 @@ type Step =
       readonly behindBytes: number;
     };
 
-/** Nothing is copied, and bytes that stay are not read again: a small write costs as little as the disk allows. */
+/** Collects writes to one object, which then are one write to the disk. Copies nothing, and reads only what it must. */
 export class ObjectDraft {
   readonly index: number;
   readonly base: ObjectRow | null;
   readonly #pieces: DraftPiece[] = [];
   #steps: Step[] = [];
-  #begunCrc = 0;
+  #startCrc = 0;
   seq = 0;
 
   constructor(index: number, base: ObjectRow | null) {
@@ -57,12 +58,13 @@ export class ObjectDraft {
     return false;
   }
 
+  /** @param baseBytes the object's bytes before the writes if `needsBase`, else null */
   finish(baseBytes: Uint8Array | null): DraftOutcome {
     assert((baseBytes !== null) === this.needsBase, 'The base is read where it is needed');
     let kind: DraftOutcome['kind'] = this.base === null || baseBytes !== null ? 'fresh' : 'append';
     let length = this.base?.length ?? 0;
     let buffers: Uint8Array[] = baseBytes === null ? [] : [baseBytes];
-    this.#begunCrc = this.base?.crc32 ?? 0;
+    this.#startCrc = this.base?.crc32 ?? 0;
     this.#steps = [];
     for (const { at, bytes } of this.#pieces) {
       const end = at + bytes.length;
@@ -70,7 +72,7 @@ export class ObjectDraft {
         kind = 'fresh';
         buffers = [bytes];
         length = end;
-        this.#begunCrc = 0;
+        this.#startCrc = 0;
         this.#steps = [{ kind: 'append', bytes }];
         continue;
       }
@@ -96,7 +98,7 @@ export class ObjectDraft {
   }
 
   checksum(): number {
-    let crc = this.#begunCrc;
+    let crc = this.#startCrc;
     for (const step of this.#steps) {
       if (step.kind === 'append') crc = crc32Of([step.bytes], crc);
       else crc = crc32Replaced(crc, step.before, step.bytes, step.behindBytes);

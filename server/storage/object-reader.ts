@@ -21,7 +21,7 @@ interface Source {
 }
 
 interface Place {
-  readonly home: FileId;
+  readonly owner: FileId;
   readonly row: ObjectRow;
 }
 
@@ -42,22 +42,24 @@ export class ObjectReader {
     this.#mend = mend;
   }
 
+  /** @returns the object's bytes; null if there is no container @throws ServiceError `integrity` if they are damaged */
   async objectHere(source: Source, row: ObjectRow): Promise<Uint8Array | null> {
-    const { home, row: there } = placeOf(source, row);
-    return this.#containers.use(home, false, (container) =>
+    const { owner, row: there } = placeOf(source, row);
+    return this.#containers.use(owner, false, (container) =>
       readObjectRow(container, source.id, there, source.objectBytes),
     );
   }
 
   /** @returns the object's bytes, from another replica if they are damaged here */
   async object(source: Source, row: ObjectRow): Promise<Uint8Array> {
-    const { home, row: there } = placeOf(source, row);
-    const bytes = await this.#containers.use(home, false, (container) =>
+    const { owner, row: there } = placeOf(source, row);
+    const bytes = await this.#containers.use(owner, false, (container) =>
       readSoundRow(this.#mend, container, source.id, there, source.objectBytes),
     );
     return bytes ?? (await this.#mend(source.id, row, containerMissing(source.id)));
   }
 
+  /** Reads the bytes from `offset` to before `end`, of which `rows` has the objects; holes are zeros. */
   async range(source: Source, rows: readonly ObjectRow[], offset: number, end: number): Promise<Uint8Array> {
     const { objectBytes } = source;
     const out = releasableMemory(end - offset);
@@ -71,15 +73,16 @@ export class ObjectReader {
     }
     if (filledTo < end) out.fill(0, filledTo - offset);
     const places = rows.map((row) => placeOf(source, row));
-    for (const home of new Set(places.map((place) => place.home))) {
-      const there = places.filter((place) => place.home === home).map(({ row }) => row);
-      await this.#readFrom(home, source, there, out, offset, end);
+    for (const owner of new Set(places.map((place) => place.owner))) {
+      const there = places.filter((place) => place.owner === owner).map(({ row }) => row);
+      await this.#readFrom(owner, source, there, out, offset, end);
     }
     return out;
   }
 
+  /** Reads those objects that are in one container into `out`: whole adjacent ones at once, others through a copy. */
   async #readFrom(
-    home: FileId,
+    owner: FileId,
     { id, objectBytes }: Source,
     rows: readonly ObjectRow[],
     out: Buffer,
@@ -110,7 +113,7 @@ export class ObjectReader {
         runs.push({ rows: [row], target: out, begin: begin - offset, byteCount: row.length });
       }
     }
-    const done = await this.#containers.use(home, false, async (container) => {
+    const done = await this.#containers.use(owner, false, async (container) => {
       await Promise.all([
         ...runs.map((run) => readRun(this.#mend, container, id, run, objectBytes)),
         ...partial.map(async (row) => {
@@ -137,18 +140,18 @@ export class ObjectReader {
 export function extentsOf(source: Source, rows: readonly ObjectRow[]): Extent[] {
   const { objectBytes } = source;
   const extents: Extent[] = [];
-  for (const { home, row } of rows.map((one) => placeOf(source, one))) {
+  for (const { owner, row } of rows.map((one) => placeOf(source, one))) {
     const begin = row.index * objectBytes;
     const position = row.slot * objectBytes;
     const { length } = row;
     const last = extents.at(-1);
     const isNext =
       last !== undefined &&
-      last.container === home &&
+      last.container === owner &&
       last.begin + last.length === begin &&
       last.position + last.length === position &&
       Math.floor(last.begin / EXTENT_BYTES) === Math.floor((begin + length - 1) / EXTENT_BYTES);
-    const whole = { begin, length, container: home, position, crc32: row.crc32 };
+    const whole = { begin, length, container: owner, position, crc32: row.crc32 };
     if (!isNext) extents.push(whole);
     else
       extents[extents.length - 1] = {
@@ -161,8 +164,8 @@ export function extentsOf(source: Source, rows: readonly ObjectRow[]): Extent[] 
 }
 
 function placeOf({ id, state }: Source, row: ObjectRow): Place {
-  if (row.slot >= 0) return { home: id, row };
-  return { home: state.lender as FileId, row: { ...row, slot: -1 - row.slot } };
+  if (row.slot >= 0) return { owner: id, row };
+  return { owner: state.lender as FileId, row: { ...row, slot: -1 - row.slot } };
 }
 
 async function readRun(

@@ -8,25 +8,26 @@ import type { ObjectRow } from './index-rows.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import type { FetchedObject } from './store.ts';
 
-const ROWS_PER_TURN = 10_000;
+const ROWS_PER_TICK = 10_000;
 
 export type RowChange = readonly [ObjectRow | null, ObjectRow | null];
 
 /** Gets a damaged object's bytes. @param cause thrown if it is no damage, or no server has the bytes */
 export type Mend = (file: FileId, row: ObjectRow, cause: unknown) => Promise<Uint8Array>;
 
-/** Without the position on this disk. */
+/** @returns a copy without the slot, for other servers */
 export function entryOf({ index, versionEpoch, versionSeq, length, crc32 }: ObjectEntry): ObjectEntry {
   return { index, versionEpoch, versionSeq, length, crc32 };
 }
 
+/** The rows of objects after index `after`, up to `last`, at most `countMax` per tick of the event loop. */
 export async function* rowsOf(
   world: World,
   index: Pick<IndexDatabase, 'objectsUpTo'>,
   file: FileId,
   after = -1,
   last = Number.MAX_SAFE_INTEGER,
-  countMax = ROWS_PER_TURN,
+  countMax = ROWS_PER_TICK,
 ): AsyncGenerator<ObjectRow[]> {
   let seen = after;
   for (;;) {

@@ -34,10 +34,11 @@ export class ObjectWriter {
     return this.#use((container) => this.#writeTo(container, drafts, epoch));
   }
 
+  /** As `write`, for a new replica, which has no container yet; the new container stays unsynced. */
   async writeFirst(drafts: readonly ObjectDraft[], epoch: number): Promise<ObjectRow[]> {
     const { containers, file, slots } = this.#options;
     slots.begin();
-    return this.#writeOver([], drafts, epoch, (chunks) => containers.writeOnce(file, chunks));
+    return this.#writeDrafts([], drafts, epoch, (chunks) => containers.writeOnce(file, chunks));
   }
 
   /**
@@ -66,7 +67,7 @@ export class ObjectWriter {
     }
   }
 
-  /** Removes a part of objects, or all of their bytes. @returns each affected object before and after */
+  /** Removes a byte range of the file from these objects. @returns each changed one before and after; null if empty */
   async clear(
     indexes: readonly number[],
     removed: Removed,
@@ -93,8 +94,8 @@ export class ObjectWriter {
   }
 
   /**
-   * Into a new slot: the next append would overwrite the bytes after a truncation, and zeros would be written now,
-   * although the synced state may still have the old bytes.
+   * Writes a copy of an object without some bytes into a new slot. In place, zeros would overwrite bytes that the
+   * synced state may still have, and so would the next append after a truncation.
    */
   #copyWithout(row: ObjectRow, part: Removed, versionEpoch: number, versionSeq: number): Promise<ObjectRow> {
     const { file, objectBytes, slots, mend } = this.#options;
@@ -115,7 +116,7 @@ export class ObjectWriter {
 
   async #use<Result>(work: (container: Container) => Promise<Result>): Promise<Result> {
     const done = await this.#options.containers.use(this.#options.file, true, work);
-    assert(done !== null, 'The container was made');
+    assert(done !== null, 'The container was created');
     return done;
   }
 
@@ -126,10 +127,10 @@ export class ObjectWriter {
         draft.needsBase ? readSoundRow(mend, container, file, draft.base as ObjectRow, objectBytes) : null,
       ),
     );
-    return this.#writeOver(bases, drafts, epoch, (chunks) => container.write(chunks));
+    return this.#writeDrafts(bases, drafts, epoch, (chunks) => container.write(chunks));
   }
 
-  async #writeOver(
+  async #writeDrafts(
     bases: readonly (Uint8Array | null)[],
     drafts: readonly ObjectDraft[],
     epoch: number,
@@ -137,7 +138,7 @@ export class ObjectWriter {
   ): Promise<ObjectRow[]> {
     const { objectBytes, slots } = this.#options;
     const outcomes = drafts.map((draft, at) => draft.finish(bases[at] ?? null));
-    const placed = this.#place(drafts, outcomes);
+    const placed = this.#takeSlots(drafts, outcomes);
     try {
       const writing = write(
         outcomes.map((outcome, at) => {
@@ -172,7 +173,7 @@ export class ObjectWriter {
   }
 
   /** Takes a slot for every fresh draft, adjacent ones for adjacent objects. Appends stay where they are. */
-  #place(drafts: readonly ObjectDraft[], outcomes: readonly DraftOutcome[]): number[] {
+  #takeSlots(drafts: readonly ObjectDraft[], outcomes: readonly DraftOutcome[]): number[] {
     const { file, index, slots } = this.#options;
     const placed: number[] = [];
     let at = 0;

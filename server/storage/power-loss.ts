@@ -41,12 +41,12 @@ async function recoverFile(index: IndexDatabase, containers: Containers, file: F
   const oldest = generations.at(-1);
   if (oldest === undefined) return false;
   const { installed, seq } = oldest.state.record;
-  const whole = new Set<string>();
+  const knownWhole = new Set<string>();
   let rolledBack = false;
   for (const generation of generations) {
     const rows = index.objectsSince(file, installed.counter, seq);
     const { objectBytes } = oldest.state.attributes;
-    if (await areWhole(containers, file, rows, objectBytes, whole)) break;
+    if (await areWhole(containers, file, rows, objectBytes, knownWhole)) break;
     await index.commit(() => index.generations.rollBack(file, generation));
     rolledBack = true;
   }
@@ -58,13 +58,13 @@ async function areWhole(
   file: FileId,
   rows: readonly ObjectRow[],
   objectBytes: number,
-  whole: Set<string>,
+  knownWhole: Set<string>,
 ): Promise<boolean> {
   for (let at = 0; at < rows.length; at += READS_MAX) {
-    const some = rows.slice(at, at + READS_MAX).filter((row) => !whole.has(rowKey(row)));
+    const some = rows.slice(at, at + READS_MAX).filter((row) => !knownWhole.has(rowKey(row)));
     const outcomes = await Promise.all(some.map((row) => isWhole(containers, file, row, objectBytes)));
     if (outcomes.includes(false)) return false;
-    for (const row of some) whole.add(rowKey(row));
+    for (const row of some) knownWhole.add(rowKey(row));
   }
   return true;
 }

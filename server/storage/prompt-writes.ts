@@ -1,10 +1,10 @@
 import type { FileOps } from './file-ops.ts';
 
-/** A larger write is worth a thread. */
-const PROMPT_BYTES_MAX = 64 * 1024;
-/** A disk that blocks the event loop for `SLOW_MS` is left to the thread pool for `LEFT_MS`. */
+/** Larger writes go to the thread pool. */
+const SYNCHRONOUS_BYTES_MAX = 64 * 1024;
+/** After a write has blocked the event loop for `SLOW_MS`, the thread pool writes for `PAUSE_MS`. */
 const SLOW_MS = 20;
-const LEFT_MS = 1_000;
+const PAUSE_MS = 1_000;
 
 interface Run {
   readonly position: number;
@@ -12,11 +12,11 @@ interface Run {
   readonly byteCount: number;
 }
 
-/** To create a small file takes the system ten microseconds, and the thread pool thirty times as long to wake up. */
+/** Creates small files in the event loop: that takes 10 μs, and waking the thread pool thirty times as long. */
 export class SynchronousWrites {
   readonly #ops: Pick<FileOps, 'writeNow'>;
   readonly #nowMs: () => number;
-  #leftUntilMs = -Infinity;
+  #pausedUntilMs = -Infinity;
 
   constructor(ops: Pick<FileOps, 'writeNow'>, nowMs: () => number) {
     this.#ops = ops;
@@ -27,12 +27,12 @@ export class SynchronousWrites {
   tried(path: string, runs: readonly Run[]): boolean {
     const byteCount = runs.reduce((sum, run) => sum + run.byteCount, 0);
     const beganMs = this.#nowMs();
-    if (byteCount > PROMPT_BYTES_MAX || beganMs < this.#leftUntilMs) return false;
+    if (byteCount > SYNCHRONOUS_BYTES_MAX || beganMs < this.#pausedUntilMs) return false;
     try {
       for (const { buffers, position } of runs) this.#ops.writeNow(path, buffers, position);
     } finally {
       const endMs = this.#nowMs();
-      if (endMs - beganMs >= SLOW_MS) this.#leftUntilMs = endMs + LEFT_MS;
+      if (endMs - beganMs >= SLOW_MS) this.#pausedUntilMs = endMs + PAUSE_MS;
     }
     return true;
   }

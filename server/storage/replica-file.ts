@@ -46,7 +46,7 @@ import { StoredBytes } from './stored-bytes.ts';
 /** Bounds the work after a loss of power, and the wait for a sync at the end of a long file. */
 const UNSYNCED_BYTES_MAX = 64 * 1024 * 1024;
 /** Objects that are lent per tick of the event loop: about three milliseconds. */
-const LENT_PER_TURN = 2_000;
+const LENT_PER_TICK = 2_000;
 const NO_SESSIONS = new Uint8Array(0);
 
 export interface StoreParts {
@@ -91,12 +91,12 @@ export class ReplicaFile {
   #syncs = 0;
   #unsyncedBytes = 0;
 
-  constructor(id: FileId, state: FileState, parts: StoreParts, unborn: boolean) {
+  constructor(id: FileId, state: FileState, parts: StoreParts, isUncommitted: boolean) {
     this.id = id;
     this.state = state;
     this.objectBytes = state.attributes.objectBytes;
     this.#parts = parts;
-    this.isUncommitted = unborn;
+    this.isUncommitted = isUncommitted;
     const { world, index, containers, mend } = parts;
     const idle = () => parts.idle(this);
     this.#queue = new ReplicaQueue({
@@ -108,7 +108,7 @@ export class ReplicaFile {
     this.#slots = new ReplicaSlots(world, id, index);
     const { objectBytes } = this;
     this.#writer = new ObjectWriter({ file: id, objectBytes, index, containers, slots: this.#slots, mend });
-    this.#generations = new Generations(id, index.generations, state.record.seq, unborn);
+    this.#generations = new Generations(id, index.generations, state.record.seq, isUncommitted);
     const rows = { world, file: id, index, check: () => this.#check(), idle };
     this.#digests = new FollowedDigests(rows);
     this.#storedBytes = new StoredBytes(rows);
@@ -128,7 +128,7 @@ export class ReplicaFile {
     return this.#queue.submit(request);
   }
 
-  /** As `submit`, for work of the store's own. Failures of the disk fail the store; others are reported elsewhere. */
+  /** As `submit`, for the store's own work, which has no caller: ServiceErrors are dropped, others fail the store. */
   submitOwn(request: ItemRequest): void {
     this.submit(request).catch((error) => {
       if (!(error instanceof ServiceError)) this.#parts.fail(error);
@@ -178,9 +178,9 @@ export class ReplicaFile {
     switch (first.kind) {
       case 'create':
       case 'promise':
-        await this.#begin(batch);
+        await this.#createOrPromise(batch);
         return;
-      case 'bear':
+      case 'create-with-contents':
         await this.#createWithContents(first);
         break;
       case 'apply': {
@@ -191,7 +191,7 @@ export class ReplicaFile {
         break;
       }
       case 'flush':
-        this.#background(this.#makeDurable(), first);
+        this.#settleAfterSync(this.#makeDurable(), first);
         return;
       case 'stage':
         await this.#stage(batch as StageItem[]);
@@ -219,15 +219,15 @@ export class ReplicaFile {
 
   // Creation ------------------------------------------------------------------------------------------------------
 
-  /** Creates a replica, stores promises, and stamps a replica to which nothing was applied yet, in one transaction. */
-  async #begin(batch: readonly Item[]): Promise<void> {
+  /** Creates the replica, stores promises and installs epochs without a base in one transaction; promises synced. */
+  async #createOrPromise(batch: readonly Item[]): Promise<void> {
     const { index, start } = this.#parts;
     let next = this.state;
     let stamps = false;
     for (const item of batch) {
       if (item.kind === 'promise') next = { ...next, record: { ...next.record, promised: item.epoch } };
       if (item.kind !== 'install') continue;
-      assert(next.record.seq === 0, 'Only what is new is stamped so');
+      assert(next.record.seq === 0, 'Only a new replica is installed so');
       next = fileStateInstall(next, item.epoch, item.seq, item.sessions, null, start);
       stamps = true;
     }
@@ -240,22 +240,22 @@ export class ReplicaFile {
     // Only promises wait for the sync, not the next batch.
     const synced = batch.some(({ kind }) => kind === 'promise') ? index.flush() : null;
     for (const item of batch) {
-      if (item.kind === 'promise' && synced !== null) this.#background(synced, item);
+      if (item.kind === 'promise' && synced !== null) this.#settleAfterSync(synced, item);
       else item.resolve();
     }
   }
 
-  /** Creates a replica with its first operations, in one transaction; a loss of power takes at most the operations. */
+  /** Creates the replica with its first operations, in one transaction; a loss of power may undo the operations. */
   async #createWithContents({ epoch, operations, gate }: CreationItem): Promise<void> {
-    assert(this.isUncommitted, 'Only what is new is borne');
+    assert(this.isUncommitted, 'Only a new replica is created with contents');
     const { state } = this;
     const promised = { ...state, record: { ...state.record, promised: epoch } };
     this.state = fileStateInstall(promised, epoch, 0, NO_SESSIONS, null, this.#parts.start);
     const drafts = new ObjectDrafts(this.objectBytes, () => null);
     let next = this.state;
-    for (const [place, operation] of operations.entries()) {
-      drafts.add(partsWritten(operation), place + 1);
-      next = fileStateApply(next, place + 1, operation, NO_SESSIONS);
+    for (const [at, operation] of operations.entries()) {
+      drafts.add(partsWritten(operation), at + 1);
+      next = fileStateApply(next, at + 1, operation, NO_SESSIONS);
     }
     this.#parts.assertRoom(drafts.byteCount);
     const rows = await this.#writer.writeFirst(drafts.ordered(), epoch.counter);
@@ -264,11 +264,12 @@ export class ReplicaFile {
     await this.#commitChange(next, changes, () => {
       for (const row of rows) this.#parts.index.putObject(this.id, row);
     });
-    this.#count(drafts.byteCount);
+    this.#countUnsynced(drafts.byteCount);
   }
 
   // Operations ----------------------------------------------------------------------------------------------------
 
+  /** Applies a batch of operations that remove no bytes, in one transaction. */
   async #applyWriting(items: readonly ApplyItem[]): Promise<void> {
     const { index } = this.#parts;
     const drafts = new ObjectDrafts(this.objectBytes, (at) => index.object(this.id, at));
@@ -303,9 +304,9 @@ export class ReplicaFile {
       if (before.slot !== after.slot) this.#slots.drop(before.slot, generation);
       else if (generation !== null) this.#slots.hold(before.slot, generation);
     }
-    this.#count(drafts.byteCount);
-    // The buffers of a primary's message were for this operation only. Buffers that a primary keeps for lagging backups
-    // were not lent.
+    this.#countUnsynced(drafts.byteCount);
+    // At a backup the buffers are of the primary's message. A primary's own buffers are not from this memory: it keeps
+    // them for lagging backups.
     for (const { operation } of items) for (const { bytes } of partsWritten(operation)) releaseMemory(bytes);
   }
 
@@ -321,10 +322,11 @@ export class ReplicaFile {
     const epoch = this.#epochCounter;
     const { first, last, edges } = objectsRemoved(removed, this.objectBytes);
     await this.#slots.load();
-    const gone: ObjectRow[] = [];
-    for await (const rows of rowsOf(this.#parts.world, index, this.id, first - 1, last)) gone.push(...rows);
+    const deleted: ObjectRow[] = [];
+    for await (const rows of rowsOf(this.#parts.world, index, this.id, first - 1, last))
+      deleted.push(...rows);
     const edgeChanges = await this.#writer.clear(edges, removed, epoch, item.seq);
-    const changes = [...gone.map((row): RowChange => [row, null]), ...edgeChanges];
+    const changes = [...deleted.map((row): RowChange => [row, null]), ...edgeChanges];
     try {
       await this.#commitChange(next, changes, () => {
         this.#generations.keepObjects(first, last, epoch);
@@ -339,17 +341,17 @@ export class ReplicaFile {
       for (const [, after] of edgeChanges) if (after !== null) this.#slots.free(after.slot);
       throw error;
     }
-    for (const row of [...gone, ...edgeChanges.map(([before]) => before)])
+    for (const row of [...deleted, ...edgeChanges.map(([before]) => before)])
       this.#slots.drop(row.slot, this.#generations.having(row, epoch));
     this.#slots.forgetPlace();
     // The space is free only after a sync, which no client may request.
-    if (gone.length > 0) this.submitOwn({ kind: 'flush' });
+    if (deleted.length > 0) this.submitOwn({ kind: 'flush' });
   }
 
   /**
-   * Makes the contents those of another file, too, which borrows the objects: until it is gone, their slots are not
-   * reused. The contents are synced first, then its objects, then the file itself, so it is complete wherever it
-   * exists. It is also durable before the acknowledgment: a majority is asked for it only once.
+   * Creates file `operation.as` with the same contents: it borrows the objects, whose slots are not reused until it is
+   * removed. The contents are synced first, then the lent objects are added, then the file, so it is complete wherever
+   * it exists. It is synced before the acknowledgment: a majority is asked for it only once.
    */
   async #applyPreserving(
     item: ApplyItem,
@@ -358,9 +360,9 @@ export class ReplicaFile {
     this.#assertInstalled(item);
     const { index, containers, start, isHere, arriving } = this.#parts;
     const next = fileStateApply(this.state, item.seq, operation, item.sessions);
-    const made = fileStatePreserved(this.state, operation, this.id, start);
+    const preserved = fileStatePreserved(this.state, operation, this.id, start);
     const { as } = operation;
-    if (made === null || isHere(as)) {
+    if (preserved === null || isHere(as)) {
       await this.#commitChange(next, [], () => undefined);
       return;
     }
@@ -368,7 +370,7 @@ export class ReplicaFile {
     await this.#syncOrFail(containers.flush(this.id));
     try {
       await this.#lendAll(as);
-      await this.#commitChange(next, [], () => index.lent.putBorrower(as, made));
+      await this.#commitChange(next, [], () => index.lent.putBorrower(as, preserved));
     } catch (error) {
       await arriving.failed(as);
       throw error;
@@ -377,11 +379,11 @@ export class ReplicaFile {
     await this.#syncOrFail(index.flush());
   }
 
-  /** In several ticks; this file does not change before all objects are lent. */
+  /** Lends all objects to `borrower`, in several ticks; this file does not change meanwhile. */
   async #lendAll(borrower: FileId): Promise<void> {
     const { index } = this.#parts;
     await index.commit(() => index.lent.delete(borrower, true));
-    // Of an earlier attempt that could not be undone.
+    // Ends the loans of an earlier attempt that could not be undone.
     this.#slots.returned(borrower);
     for await (const rows of rowsOf(
       this.#parts.world,
@@ -389,7 +391,7 @@ export class ReplicaFile {
       this.id,
       -1,
       Number.MAX_SAFE_INTEGER,
-      LENT_PER_TURN,
+      LENT_PER_TICK,
     )) {
       await index.commit(() =>
         index.lent.lend(borrower, this.id, rows[0]?.index ?? 0, rows.at(-1)?.index ?? 0),
@@ -411,7 +413,7 @@ export class ReplicaFile {
 
   // Another replica's state ---------------------------------------------------------------------------------------
 
-  /** Objects whose bytes do not match are refused; the others are written. */
+  /** Writes objects fetched from another replica into free slots, and refuses those that do not match their entries. */
   async #stage(items: readonly StageItem[]): Promise<void> {
     const good = items.filter((item) => {
       const unlike = fetchedUnlike(this.id, item.object, this.objectBytes, item.isLost);
@@ -437,7 +439,7 @@ export class ReplicaFile {
     }
   }
 
-  /** First the contents, then the row: the row never refers to incomplete contents. */
+  /** Replaces a damaged object by fetched bytes, in another slot, which are synced before the row refers to them. */
   async #repair(object: FetchedObject): Promise<void> {
     const { index, containers } = this.#parts;
     const damaged = index.object(this.id, object.entry.index);
@@ -486,7 +488,7 @@ export class ReplicaFile {
     return { world, file: this.id, index, position: { epoch: installed, seq }, staged: this.#staged };
   }
 
-  /** Only the installed state refers to slots now. */
+  /** Called after the commit of an installation: only the installed state refers to slots now; all others are freed. */
   #installed(plan: InstallPlan, seq: number): void {
     this.#generations.installed(seq);
     this.#unsyncedBytes = 0;
@@ -555,7 +557,7 @@ export class ReplicaFile {
     );
   }
 
-  #count(byteCount: number): void {
+  #countUnsynced(byteCount: number): void {
     this.#unsyncedBytes += byteCount;
     if (this.#unsyncedBytes < UNSYNCED_BYTES_MAX) return;
     this.#unsyncedBytes = 0;
@@ -574,7 +576,8 @@ export class ReplicaFile {
     this.#trimIfWorthwhile();
   }
 
-  #background(work: Promise<void>, waiter: Waiter): void {
+  /** Settles `waiter` when the sync `work` ends, while the queue continues. */
+  #settleAfterSync(work: Promise<void>, waiter: Waiter): void {
     this.#syncs++;
     work
       .then(waiter.resolve, (cause) => {

@@ -39,7 +39,7 @@ export interface InstallItem extends Waiter {
 }
 
 export interface CreationItem extends Waiter {
-  readonly kind: 'bear';
+  readonly kind: 'create-with-contents';
   readonly epoch: Epoch;
   readonly operations: readonly FileOperation[];
   readonly gate: Gate;
@@ -63,7 +63,7 @@ export type ItemRequest = Item extends infer Kind
 
 const ACTIONS = {
   apply: 'apply an operation to',
-  bear: 'bear',
+  'create-with-contents': 'create',
   stage: 'stage objects of',
   repair: 'repair an object of',
   install: 'install a state of',
@@ -118,8 +118,8 @@ export class ReplicaQueue {
         const first = batch[0] as Item;
         const error = storageError(`Cannot ${ACTIONS[first.kind]} file ${this.#options.file}`, cause);
         // Operations after a failed one must not happen either.
-        const isBeside = first.kind === 'stage' || first.kind === 'repair' || first.kind === 'trim';
-        const rest = isBeside ? [] : this.#items.splice(0);
+        const isIndependent = first.kind === 'stage' || first.kind === 'repair' || first.kind === 'trim';
+        const rest = isIndependent ? [] : this.#items.splice(0);
         for (const item of [...batch, ...rest]) item.reject(error);
       }
     }
@@ -141,7 +141,7 @@ function batchLength(items: readonly Item[], sizeBytes: number): number {
       if (byteCount > BATCH_BYTES_MAX) break;
     }
   } else if (first.kind === 'create' || first.kind === 'promise') {
-    while (count < BATCH_COUNT_MAX && isOfBeginning(items[count])) count++;
+    while (count < BATCH_COUNT_MAX && joinsCreation(items[count])) count++;
   }
   return count;
 }
@@ -162,8 +162,8 @@ function applyLength(items: readonly Item[], sizeBytes: number): number {
   return Math.max(1, count);
 }
 
-/** Whether the item may share the transaction that creates a replica, or stores its promise: it replaces nothing. */
-function isOfBeginning(item: Item | undefined): boolean {
+/** @returns whether the item may share the transaction of a `create` or `promise` before it: it replaces no contents */
+function joinsCreation(item: Item | undefined): boolean {
   if (item?.kind === 'install') return item.base === null && item.seq === 0;
   return item?.kind === 'promise';
 }

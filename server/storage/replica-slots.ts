@@ -20,7 +20,7 @@ export class ReplicaSlots {
   readonly #world: World;
   readonly #file: FileId;
   readonly #index: SlotIndex;
-  /** Null until the first write: then it is built from the index. */
+  /** The slots in use; null until `load` or `begin`. */
   #map: SlotMap | null = null;
   #lastPlaced = NOWHERE;
   /** End of the slots that were in use since the container was last truncated. */
@@ -29,7 +29,7 @@ export class ReplicaSlots {
   /** Slots that only older states refer to, with the newest generation that does. */
   #retired: { readonly slot: number; readonly generation: number }[] = [];
   /** Slots in use to which a generation also refers, with a smaller length. */
-  readonly #held = new Map<number, number>();
+  readonly #inOlderState = new Map<number, number>();
 
   /** Lent slots by borrower, and the number of borrowers of each. Known once `#map` is. */
   readonly #lentTo = new Map<FileId, number[]>();
@@ -61,7 +61,7 @@ export class ReplicaSlots {
     for (const { slot, generation } of this.#index.generations.undoSlots(this.#file)) {
       if (slot < 0) continue;
       if (map.has(slot)) {
-        this.#held.set(slot, generation);
+        this.#inOlderState.set(slot, generation);
       } else {
         map.take(slot);
         this.#retired.push({ slot, generation });
@@ -81,7 +81,7 @@ export class ReplicaSlots {
   }
 
   get end(): number {
-    assert(this.#map !== null, 'A container is cut once the slots in use are known');
+    assert(this.#map !== null, 'A container is truncated once the slots in use are known');
     return this.#map.end;
   }
 
@@ -94,18 +94,18 @@ export class ReplicaSlots {
 
   /**
    * Takes adjacent slots for `count` objects from `index` on, after the previous object's.
-   * @param before the previous object, if it was not placed last
+   * @param previous the previous object, if it was not placed last
    * @returns the first of them
    */
-  takeRun(index: number, count: number, before: () => ObjectRow | null = () => null): number {
+  takeRun(index: number, count: number, previous: () => ObjectRow | null = () => null): number {
     const last = this.#lastPlaced;
-    const near = last.index === index - 1 ? last.slot : (before()?.slot ?? -2);
-    const first = this.#take(count, near + 1);
+    const preferred = last.index === index - 1 ? last.slot : (previous()?.slot ?? -2);
+    const first = this.#take(count, preferred + 1);
     this.#lastPlaced = { index: index + count - 1, slot: first + count - 1 };
     return first;
   }
 
-  /** The next object need not be near the last. */
+  /** `takeRun` no longer prefers the slot behind the last one taken. */
   forgetPlace(): void {
     this.#lastPlaced = NOWHERE;
   }
@@ -117,7 +117,7 @@ export class ReplicaSlots {
     return first;
   }
 
-  /** No state of this file refers to the slot. A borrowed one is returned only with the whole replica. */
+  /** No state of this file refers to the slot: it is free after its loans and reads. One below zero is the lender's. */
   free(slot: number): void {
     if (slot < 0) return;
     if (this.#lent.has(slot)) {
@@ -128,6 +128,7 @@ export class ReplicaSlots {
     else this.#map?.free(slot);
   }
 
+  /** @returns whether enough slots at the end became free for the caller to truncate the container now */
   takeTrim(objectBytes: number): boolean {
     const end = this.#map?.end ?? this.#placedEnd;
     if (end >= this.#placedEnd) return false;
@@ -138,15 +139,15 @@ export class ReplicaSlots {
 
   // Older states --------------------------------------------------------------------------------------------------
 
-  /** The state of this generation has the slot's object, too, with a smaller length. */
+  /** The slot's object was extended in place; the state of this generation has the shorter one. */
   hold(slot: number, generation: number): void {
-    this.#held.set(slot, generation);
+    this.#inOlderState.set(slot, generation);
   }
 
-  /** An older state may still refer to it. @param generation whose state does; null if none, unless it was held */
+  /** The committed state no longer needs the slot. Older ones may: of `generation`, or else of that given to `hold`. */
   drop(slot: number, generation: number | null): void {
-    const needed = generation ?? this.#held.get(slot);
-    this.#held.delete(slot);
+    const needed = generation ?? this.#inOlderState.get(slot);
+    this.#inOlderState.delete(slot);
     if (needed === undefined) this.free(slot);
     else this.#retired.push({ slot, generation: needed });
   }
@@ -159,13 +160,13 @@ export class ReplicaSlots {
       else stillNeeded.push(retired);
     }
     this.#retired = stillNeeded;
-    for (const [slot, held] of this.#held) if (held < generation) this.#held.delete(slot);
+    for (const [slot, held] of this.#inOlderState) if (held < generation) this.#inOlderState.delete(slot);
   }
 
   freeAllOlder(): void {
     for (const { slot } of this.#retired) this.free(slot);
     this.#retired = [];
-    this.#held.clear();
+    this.#inOlderState.clear();
   }
 
   // Borrowers -----------------------------------------------------------------------------------------------------
@@ -175,6 +176,7 @@ export class ReplicaSlots {
     if (this.#map !== null) this.#lend(borrower, slots);
   }
 
+  /** Ends all loans to the borrower, whose replica was removed; frees slots that only they kept. */
   returned(borrower: FileId): void {
     for (const slot of this.#lentTo.get(borrower) ?? []) {
       const count = (this.#lent.get(slot) as number) - 1;

@@ -2,15 +2,15 @@ import { reserveBytes } from '../../base/disk-reserve.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { StoreSpace } from './store.ts';
 
-/** A measurement of free space is valid for this time, and for this share of the bytes. */
+/** Free space is measured again after this time, or after contents of this share of the space above the reserve. */
 export const LOOK_MS = 100;
 export const LOOK_SHARE = 1 / 64;
 
-/** The last half takes no contents, whatever primary ordered them: it is for promises and the catalog's deletions. */
+/** Refuses contents of any primary below half the reserve: that half is for promises and the catalog's deletions. */
 export class DiskReserve {
   readonly #space: () => StoreSpace;
   readonly #nowMs: () => number;
-  #lookedMs = -Infinity;
+  #measuredMs = -Infinity;
   #allowedBytes = 0;
   #isLow = false;
   #isOut = false;
@@ -31,7 +31,7 @@ export class DiskReserve {
    * free
    */
   assertFor(bytes: number): void {
-    if (this.#isLow || bytes > this.#allowedBytes || this.#nowMs() - this.#lookedMs >= LOOK_MS) this.look();
+    if (this.#isLow || bytes > this.#allowedBytes || this.#nowMs() - this.#measuredMs >= LOOK_MS) this.look();
     this.#allowedBytes -= bytes;
     if (this.#isOut)
       throw new ServiceError(
@@ -43,7 +43,7 @@ export class DiskReserve {
   look(): void {
     const { totalBytes, freeBytes } = this.#space();
     const reserve = reserveBytes(totalBytes);
-    this.#lookedMs = this.#nowMs();
+    this.#measuredMs = this.#nowMs();
     this.#allowedBytes = (freeBytes - reserve) * LOOK_SHARE;
     this.#isOut = freeBytes < reserve / 2;
     const isLow = freeBytes < reserve;

@@ -4,7 +4,7 @@ import path from 'node:path';
 /** Inside the data folder itself, which may be a disk of its own. */
 const ASIDE = /^damaged-[1-9]\d*$/;
 
-/** A rebuilt server finds the others by it, even if it was started with the address of one that is gone. */
+/** A rebuilt server finds the others by it, even if it was started with the address of a server that was removed. */
 export const SERVERS_FILE = 'servers.json';
 
 export function isAside(name: string): boolean {

@@ -34,12 +34,12 @@ export class SlotMap {
   }
 
   /**
-   * @param near the preferred first slot, so that a file is sequential on the disk; −1 for any
+   * @param preferred the preferred first slot, so that a file is sequential on the disk; −1 for any
    * @returns the first of `count` adjacent slots
    */
-  takeRun(count: number, near: number): number {
+  takeRun(count: number, preferred: number): number {
     assert(count > 0, 'A run has slots');
-    const first = near >= 0 && this.#isFree(near, count) ? near : this.#search(count);
+    const first = preferred >= 0 && this.#isFree(preferred, count) ? preferred : this.#search(count);
     for (let slot = first; slot < first + count; slot++) this.take(slot);
     return first;
   }

@@ -67,7 +67,7 @@ export interface FileStore {
   /** Why the store has failed until a restart, and every call fails with `storage`; null while it works. */
   readonly failure: string | null;
 
-  /** Null if this server has no replica of the file. */
+  /** @returns null if this server has no replica of the file */
   record(file: FileId): ReplicaRecord | null;
 
   /** Ids of files with a replica here, in ascending order, at most `countMax`, greater than `after`. */
@@ -91,12 +91,12 @@ export interface FileStore {
   create(file: FileId, view: View, objectBytes: number, trust?: NewTrust): void;
 
   /**
-   * Creates replicas with these operations applied and promised = installed = epoch, in one transaction. None of them
-   * exists here before, and none is used until it resolves. Applied when it resolves.
+   * Creates replicas with these operations applied and promised = installed = epoch, in one transaction. None of the
+   * files has a replica here, and none is used until the promise resolves. Applied when it resolves.
    * @returns for each, null if it was created, else the error
    */
   createWithContents(
-    births: readonly NewReplica[],
+    replicas: readonly NewReplica[],
     epoch: Epoch,
     view: View,
     objectBytes: number,
@@ -144,7 +144,7 @@ export interface FileStore {
    * Positions on this disk of the bytes that `read` would return. They are not verified. For `heldMs` milliseconds from
    * the call the slots are not reused, and the container stays. @returns null if there is no disk
    */
-  locate(file: FileId, offset: number, length: number, heldMs: number): FileLocations | null;
+  locate(file: FileId, offset: number, length: number, pinnedMs: number): FileLocations | null;
 
   describe(file: FileId): FileDescription;
 
@@ -181,6 +181,7 @@ export interface FileStore {
   /** @returns the entry that was staged last for this object, unless it was installed or dropped since */
   staged(file: FileId, index: number): ObjectEntry | null;
 
+  /** Frees the staged objects that `keeps` rejects; without `keeps`, all. */
   unstage(file: FileId, keeps?: (entry: ObjectEntry) => boolean): void;
 
   /**

@@ -2,7 +2,7 @@ import type { RowsOptions } from './followed-digests.ts';
 import type { RowChange } from './object-rows.ts';
 
 /** Objects counted per tick of the event loop: 512 MiB of contents, less than a millisecond. */
-const OBJECTS_PER_TURN = 4_096;
+const OBJECTS_PER_TICK = 4_096;
 
 /** The total bytes of one replica's objects: counted at the first request, and updated from then on. */
 export class StoredBytes {
@@ -28,7 +28,7 @@ export class StoredBytes {
     return this.#counted.upTo === Infinity ? this.#counted.bytes : null;
   }
 
-  /** Resolves once `get` is not null; rejects if the replica is gone, or its store. */
+  /** Resolves once `get` is not null; rejects if the replica was removed, or the store has failed. */
   async whenCounted(): Promise<void> {
     if (this.get() !== null) return;
     this.#counting ??= this.#countRest().finally(() => {
@@ -49,9 +49,9 @@ export class StoredBytes {
 
   #countNext(counted: { bytes: number; upTo: number }): void {
     const { file, index } = this.#options;
-    const { count, bytes, last } = index.lengthsAfter(file, counted.upTo, OBJECTS_PER_TURN);
+    const { count, bytes, last } = index.lengthsAfter(file, counted.upTo, OBJECTS_PER_TICK);
     counted.bytes += bytes;
-    counted.upTo = count < OBJECTS_PER_TURN ? Infinity : last;
+    counted.upTo = count < OBJECTS_PER_TICK ? Infinity : last;
   }
 
   /** Runs beside changes: commits meanwhile are applied to the rows read so far. */

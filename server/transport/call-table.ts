@@ -50,17 +50,18 @@ export class CallTable {
     return this.#pending.size;
   }
 
+  /** Sends a call with `push`, and resolves with the payload of the answer. @throws as `Transport.call` */
   call(
     to: ServerId,
     method: string,
     payload: Uint8Array,
     timeoutMs: number,
-    push: (record: FrameRecord) => Pushed | 'away',
+    push: (record: FrameRecord) => Pushed | 'disconnected',
   ): Promise<Uint8Array> {
     assert(isMethod(method), 'A method has a short name in ASCII');
     assert(timeoutMs > 0, 'A call has time for its answer');
     const refused = (error: ServiceError): Promise<Uint8Array> => Promise.reject(error);
-    if (this.#closed) return refused(away(to, method, 'this server is shutting down'));
+    if (this.#closed) return refused(notSent(to, method, 'this server is shutting down'));
     const count = this.#callsTo.get(to) ?? 0;
     if (count >= this.#limits.callsMax) {
       return refused(
@@ -70,9 +71,9 @@ export class CallTable {
         ),
       );
     }
-    const id = this.#drawId();
+    const id = this.#nextFreeId();
     const pushed = push({ channel: CHANNEL_CALL, id, method, payload });
-    if (pushed === 'away') return refused(away(to, method, 'it is not connected'));
+    if (pushed === 'disconnected') return refused(notSent(to, method, 'it is not connected'));
     if (pushed === 'full') {
       return refused(
         new ServiceError('busy', `Cannot call ${to} ("${method}"): its send queue is full; retry later`),
@@ -90,7 +91,7 @@ export class CallTable {
     this.#callsTo.set(to, count + 1);
     return new Promise((resolve, reject) => {
       const timer = this.#world.after(timeoutMs, () => {
-        this.#take(id)?.reject(unknown(to, method, `no answer within ${timeoutMs} ms`));
+        this.#take(id)?.reject(unknownOutcome(to, method, `no answer within ${timeoutMs} ms`));
       });
       this.#pending.set(id, { to, method, timer, resolve, reject });
     });
@@ -102,7 +103,7 @@ export class CallTable {
     id: number,
     method: string,
     payload: Uint8Array,
-    push: (record: FrameRecord) => Pushed | 'away',
+    push: (record: FrameRecord) => Pushed | 'disconnected',
   ): void {
     const serving = this.#servingFor.get(from) ?? 0;
     if (serving >= this.#limits.servingMax) {
@@ -139,14 +140,16 @@ export class CallTable {
   peerLost(peer: ServerId): void {
     for (const [id, pending] of [...this.#pending]) {
       if (pending.to !== peer) continue;
-      this.#take(id)?.reject(unknown(peer, pending.method, 'the connection was lost before the answer'));
+      this.#take(id)?.reject(
+        unknownOutcome(peer, pending.method, 'the connection was lost before the answer'),
+      );
     }
   }
 
   close(): void {
     this.#closed = true;
     for (const [id, pending] of [...this.#pending]) {
-      this.#take(id)?.reject(unknown(pending.to, pending.method, 'this server is shutting down'));
+      this.#take(id)?.reject(unknownOutcome(pending.to, pending.method, 'this server is shutting down'));
     }
   }
 
@@ -187,7 +190,7 @@ export class CallTable {
     );
   }
 
-  #drawId(): number {
+  #nextFreeId(): number {
     // Ids wrap around at 2^32; ids of pending calls are skipped.
     do {
       this.#nextId = (this.#nextId + 1) >>> 0;
@@ -212,13 +215,13 @@ export class CallTable {
   }
 }
 
-function away(peer: ServerId, method: string, why: string): ServiceError {
+function notSent(peer: ServerId, method: string, why: string): ServiceError {
   return new ServiceError('no-majority', `Cannot call ${peer} ("${method}"): ${why}`, {
     unreachable: [peer],
   });
 }
 
-function unknown(peer: ServerId, method: string, why: string): ServiceError {
+function unknownOutcome(peer: ServerId, method: string, why: string): ServiceError {
   return new ServiceError('unknown', `Call "${method}" to ${peer} has an unknown outcome: ${why}`, {
     unreachable: [peer],
   });

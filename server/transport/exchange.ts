@@ -13,7 +13,7 @@ import {
 } from './transport.ts';
 
 export interface Route {
-  push(record: FrameRecord, deferrable: boolean): Pushed | 'away';
+  push(record: FrameRecord, deferrable: boolean): Pushed | 'disconnected';
 }
 
 /** Sends and receives records for every implementation of the transport, and counts them. */
@@ -43,13 +43,14 @@ export class Exchange {
     );
   }
 
+  /** Queues a record for `to`, or drops it, and counts either. @param route undefined if the peer is not connected */
   push(
     to: ServerId,
     record: FrameRecord,
     route: Route | undefined,
     deferrable: boolean = false,
-  ): Pushed | 'away' {
-    const pushed = route?.push(record, deferrable) ?? 'away';
+  ): Pushed | 'disconnected' {
+    const pushed = route?.push(record, deferrable) ?? 'disconnected';
     if (pushed === 'queued') {
       this.traffic.messagesSent += 1;
       this.traffic.bytesSent += payloadBytes(record);
@@ -79,7 +80,8 @@ export class Exchange {
   }
 
   /**
-   * Handles a frame. `answerRoute` leads to the process that sent it, and is undefined once a newer one replaced it.
+   * Handles a frame. `answerRoute` returns the connection to the process that sent it; undefined once a newer process
+   * of that server is connected, which did not send these calls.
    * @throws MalformedError for a malformed frame or message
    */
   receive(from: ServerId, fragments: readonly Uint8Array[], answerRoute: () => Route | undefined): void {

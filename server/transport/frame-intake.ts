@@ -13,7 +13,7 @@ const SWITCHING = 'HTTP/1.1 101 ';
 const NOTHING = Buffer.alloc(0);
 
 /** Largest first frame of a large message that is taken: it carries the record's header. */
-const HELD_BYTES_MAX = 4 * 1024;
+const FIRST_FRAME_BYTES_MAX = 4 * 1024;
 /** Payloads of at least this size are read into page-aligned buffers, which all have the largest payload's size. */
 const PAGES_BYTES_MIN = 2 * 1024 * 1024;
 
@@ -32,7 +32,7 @@ type DialedOptions = TcpNetConnectOpts & ConnectionOptions & { readonly host: st
 interface Gathering {
   readonly target: Buffer;
   filled: number;
-  readonly over: () => void;
+  readonly onFilled: () => void;
 }
 
 /**
@@ -47,14 +47,15 @@ export class FrameIntake {
   deliver: ((fragments: readonly Uint8Array[]) => void) | null = null;
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   #socket: Socket | null = null;
-  #stage: 'handshake' | 'frames' | 'elsewhere' = 'handshake';
+  /** `passing`: the handshake failed, and all bytes go to the WebSocket library. */
+  #stage: 'handshake' | 'frames' | 'passing' = 'handshake';
   /** An incomplete head, of the handshake or of a frame. */
-  #begun: Buffer = NOTHING;
+  #incompleteHead: Buffer = NOTHING;
   #gathering: Gathering | null = null;
   /** Bytes of the current frame that still go to the WebSocket. */
   #passingBytes = 0;
   /** The first frame of what may become a large message, and where its payload begins. */
-  #held: { readonly bytes: Buffer; readonly payloadAt: number } | null = null;
+  #firstFrame: { readonly bytes: Buffer; readonly payloadAt: number } | null = null;
 
   /** Returns the `createConnection` for the WebSocket library; it connects as the library would. */
   connector(isSecure: boolean): (options: ClientRequestArgs) => Socket {
@@ -63,7 +64,7 @@ export class FrameIntake {
 
   #connect(options: DialedOptions, isSecure: boolean): Socket {
     const onread = {
-      buffer: (): Uint8Array => this.#target(),
+      buffer: (): Uint8Array => this.#nextBuffer(),
       callback: (count: number, buffer: Uint8Array): boolean => {
         this.#received(count, buffer as Buffer);
         return true;
@@ -76,7 +77,7 @@ export class FrameIntake {
     return this.#socket;
   }
 
-  #target(): Uint8Array {
+  #nextBuffer(): Uint8Array {
     return this.#gathering === null ? this.#scratch : this.#gathering.target.subarray(this.#gathering.filled);
   }
 
@@ -100,7 +101,7 @@ export class FrameIntake {
         case 'frames':
           rest = this.#takeFrames(rest);
           break;
-        case 'elsewhere':
+        case 'passing':
           this.#pass(rest);
           return;
       }
@@ -108,13 +109,13 @@ export class FrameIntake {
   }
 
   #takeHandshake(bytes: Buffer): Buffer {
-    const all = Buffer.concat([this.#begun, bytes]);
+    const all = Buffer.concat([this.#incompleteHead, bytes]);
     const end = all.indexOf(HEAD_END);
     const isOver = end >= 0 || all.length > HEAD_BYTES_MAX;
-    this.#begun = isOver ? NOTHING : all;
+    this.#incompleteHead = isOver ? NOTHING : all;
     if (!isOver) return NOTHING;
     const isSwitching = end >= 0 && all.toString('latin1', 0, SWITCHING.length) === SWITCHING;
-    this.#stage = isSwitching ? 'frames' : 'elsewhere';
+    this.#stage = isSwitching ? 'frames' : 'passing';
     const headBytes = isSwitching ? end + HEAD_END.length : all.length;
     this.#pass(all.subarray(0, headBytes));
     return all.subarray(headBytes);
@@ -131,28 +132,28 @@ export class FrameIntake {
       return bytes.subarray(part.length);
     }
     let all = bytes;
-    if (this.#begun.length > 0) {
-      all = Buffer.concat([this.#begun, bytes]);
-      this.#begun = NOTHING;
+    if (this.#incompleteHead.length > 0) {
+      all = Buffer.concat([this.#incompleteHead, bytes]);
+      this.#incompleteHead = NOTHING;
     }
     let at = Math.min(this.#passingBytes, all.length);
     this.#passingBytes -= at;
     while (at < all.length) {
       const head = frameHead(all, at);
       if (head === null) {
-        this.#begun = Buffer.from(all.subarray(at));
+        this.#incompleteHead = Buffer.from(all.subarray(at));
         break;
       }
-      if (this.#isOurs(head)) {
+      if (this.#isPartOfLarge(head)) {
         this.#pass(all.subarray(0, at));
         this.#gather(head, all.subarray(at, at + head.headBytes));
         return all.subarray(at + head.headBytes);
       }
-      if (this.#held !== null && head.opcode < CONTROL) {
+      if (this.#firstFrame !== null && head.opcode < CONTROL) {
         // The message does not continue as a large one does: the held frame goes to the WebSocket first.
         this.#pass(all.subarray(0, at));
-        this.#pass(this.#held.bytes);
-        this.#held = null;
+        this.#pass(this.#firstFrame.bytes);
+        this.#firstFrame = null;
         all = all.subarray(at);
         at = 0;
       }
@@ -164,31 +165,32 @@ export class FrameIntake {
     return NOTHING;
   }
 
-  #isOurs({ isPlain, isFinal, opcode, length }: FrameHead): boolean {
+  #isPartOfLarge({ isPlain, isFinal, opcode, length }: FrameHead): boolean {
     if (!isPlain || this.deliver === null) return false;
-    if (this.#held === null) return opcode === BINARY && !isFinal && length <= HELD_BYTES_MAX;
-    const wholeBytes = this.#held.bytes.length - this.#held.payloadAt + length;
+    if (this.#firstFrame === null) return opcode === BINARY && !isFinal && length <= FIRST_FRAME_BYTES_MAX;
+    const wholeBytes = this.#firstFrame.bytes.length - this.#firstFrame.payloadAt + length;
     return (
       opcode === CONTINUATION && isFinal && length >= PAYLOAD_LARGE_BYTES && wholeBytes <= FRAME_BYTES_MAX
     );
   }
 
+  /** Reads the frame's rest into its own memory: a first frame's until the next one, a second one's as the payload. */
   #gather({ headBytes, length }: FrameHead, head: Buffer): void {
-    const held = this.#held;
-    if (held === null) {
+    const firstFrame = this.#firstFrame;
+    if (firstFrame === null) {
       const bytes = Buffer.allocUnsafeSlow(headBytes + length);
       bytes.set(head);
-      const over = (): void => {
-        this.#held = { bytes, payloadAt: headBytes };
+      const onFilled = (): void => {
+        this.#firstFrame = { bytes, payloadAt: headBytes };
       };
-      this.#gathering = { target: bytes, filled: headBytes, over };
+      this.#gathering = { target: bytes, filled: headBytes, onFilled };
     } else {
       const target = memoryOfLarge(length);
-      const over = (): void => {
-        this.#held = null;
-        this.deliver?.([held.bytes.subarray(held.payloadAt), target]);
+      const onFilled = (): void => {
+        this.#firstFrame = null;
+        this.deliver?.([firstFrame.bytes.subarray(firstFrame.payloadAt), target]);
       };
-      this.#gathering = { target, filled: 0, over };
+      this.#gathering = { target, filled: 0, onFilled };
     }
     this.#gathered(this.#gathering);
   }
@@ -196,10 +198,10 @@ export class FrameIntake {
   #gathered(gathering: Gathering): void {
     if (gathering.filled < gathering.target.length) return;
     this.#gathering = null;
-    gathering.over();
+    gathering.onFilled();
   }
 
-  /** Copies, because the WebSocket and the handshake keep the bytes, and the scratch buffer is reused. */
+  /** Passes a copy to the WebSocket library, which keeps the bytes, while the scratch buffer is reused. */
   #pass(bytes: Buffer): void {
     if (bytes.length > 0) this.#socket?.emit('data', Buffer.from(bytes));
   }

@@ -56,10 +56,10 @@ export class PeerLink {
     return this.#retired.has(incarnation);
   }
 
-  push(record: FrameRecord, deferrable: boolean): Pushed | 'away' {
+  push(record: FrameRecord, deferrable: boolean): Pushed | 'disconnected' {
     return this.#connected && this.#outgoing !== null
       ? this.#outgoing.outbox.push(record, deferrable)
-      : 'away';
+      : 'disconnected';
   }
 
   begin(connection: PeerConnection): void {
