@@ -13,7 +13,7 @@ export type CellId = FileId;
 /** The catalog's own cell; no file has this number. */
 export const CATALOG_CELL = 0 as CellId;
 
-/** A random number below 2^53, drawn at each process start; distinguishes the lives of a server. */
+/** A random number below 2^53, drawn at each process start; distinguishes the processes of a server. */
 export type Incarnation = Branded<number, 'Incarnation'>;
 
 const SERVER_ID = /^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$/;

@@ -9,7 +9,7 @@ export const PAGE_MEMORY_BYTES_MAX = 4 * 1024 * 1024 + PAGE_BYTES;
 const IDLE_SLOTS_MAX = 8;
 
 const idle: ArrayBuffer[] = [];
-const lent = new WeakSet<ArrayBufferLike>();
+const inUse = new WeakSet<ArrayBufferLike>();
 
 /**
  * Page-aligned memory, which direct writes need (decision 0061). Node does not report a buffer's address, but V8
@@ -20,27 +20,24 @@ const lent = new WeakSet<ArrayBufferLike>();
  * @returns uncleared memory; if not given back, the garbage collector frees it
  */
 export function pageMemory(sizeBytes: number): Buffer<ArrayBuffer> {
-  assert(
-    sizeBytes > 0 && sizeBytes <= PAGE_MEMORY_BYTES_MAX,
-    'Memory of whole pages is for one write at the most',
-  );
+  assert(sizeBytes > 0 && sizeBytes <= PAGE_MEMORY_BYTES_MAX, 'Page memory holds one write at most');
   const slot = idle.pop() ?? new ArrayBuffer(PAGE_MEMORY_BYTES_MAX, { maxByteLength: PAGE_MEMORY_BYTES_MAX });
-  lent.add(slot);
+  inUse.add(slot);
   return Buffer.from(slot, 0, sizeBytes);
 }
 
 export function isPageMemory(buffer: ArrayBufferLike): boolean {
-  return lent.has(buffer);
+  return inUse.has(buffer);
 }
 
 /** Whether a direct write can use the bytes where they are. */
 export function isPageAligned(bytes: Uint8Array): boolean {
-  return lent.has(bytes.buffer) && bytes.byteOffset % PAGE_BYTES === 0;
+  return inUse.has(bytes.buffer) && bytes.byteOffset % PAGE_BYTES === 0;
 }
 
 /** Gives the memory back: all views lose their bytes. @throws AssertionFailure if it is not `pageMemory`'s, or twice */
 export function releasePages({ buffer }: Uint8Array): void {
-  assert(buffer instanceof ArrayBuffer && lent.delete(buffer), 'Memory is given back once, by who has it');
+  assert(buffer instanceof ArrayBuffer && inUse.delete(buffer), 'Memory is released once, by its last user');
   // Without a copy: the same memory in a new buffer.
   const slot = structuredClone(buffer, { transfer: [buffer] });
   if (idle.length < IDLE_SLOTS_MAX) idle.push(slot);

@@ -7,14 +7,14 @@ import { isPageMemory, PAGE_BYTES, pageMemory, releasePages } from './page-memor
  * only if nothing else, the system included, uses the bytes; not giving back is harmless. Bytes given back are gone:
  * a stale view reads no others.
  */
-const lent = new WeakSet<ArrayBufferLike>();
+const releasable = new WeakSet<ArrayBufferLike>();
 
-const LENT_BYTES_MIN = 16 * 1024;
+const RELEASABLE_BYTES_MIN = 16 * 1024;
 
 /** @returns uncleared memory that may be given back */
 export function releasableMemory(sizeBytes: number): Buffer<ArrayBuffer> {
   const bytes = Buffer.allocUnsafeSlow(sizeBytes);
-  if (sizeBytes >= LENT_BYTES_MIN) lent.add(bytes.buffer);
+  if (sizeBytes >= RELEASABLE_BYTES_MIN) releasable.add(bytes.buffer);
   return bytes;
 }
 
@@ -25,26 +25,26 @@ export function releasableMemory(sizeBytes: number): Buffer<ArrayBuffer> {
  * @param pageAt offset in the bytes at which a page begins
  */
 export function releasablePages(sizeBytes: number, pageAt: number): Buffer<ArrayBuffer> {
-  assert(pageAt < PAGE_BYTES, 'What is before the first page begins in the one before it');
+  assert(pageAt < PAGE_BYTES, 'The bytes before the first page fit the page before it');
   const whole = pageMemory(PAGE_BYTES - pageAt + sizeBytes);
-  lent.add(whole.buffer);
+  releasable.add(whole.buffer);
   return whole.subarray(PAGE_BYTES - pageAt);
 }
 
 /** Lets the receiver give back the memory of these bytes; nothing else needs it. */
 export function makeReleasable(bytes: Uint8Array): void {
-  lent.add(bytes.buffer);
+  releasable.add(bytes.buffer);
 }
 
 /** Leaves the memory to the garbage collector, because it has several users. */
 export function makeUnreleasable(bytes: Uint8Array): void {
-  lent.delete(bytes.buffer);
+  releasable.delete(bytes.buffer);
 }
 
-/** Frees the memory of the bytes if it was lent; no user needs it any more. */
+/** Frees the memory of these bytes if it is releasable; no user needs it any more. */
 export function releaseMemory(bytes: Uint8Array): void {
   const { buffer } = bytes;
-  if (!lent.delete(buffer) || !(buffer instanceof ArrayBuffer)) return;
+  if (!releasable.delete(buffer) || !(buffer instanceof ArrayBuffer)) return;
   // Transferring leaves nothing here: the memory is free at the return.
   if (isPageMemory(buffer)) releasePages(bytes);
   else buffer.transfer(0);

@@ -48,7 +48,7 @@ export class CommitPoint {
     return this.#committedSeq > committedSeq || this.#answeredSeq > answeredSeq;
   }
 
-  /** Applies operations at this replica. `first`: at once. `last`: after the others of a majority, which commits them. */
+  /** Applies operations at this replica. `first`: at once. `last`: after the others of a majority, which commits. */
   #applyOwn(nowMs: number): void {
     const { standing, log, config } = this.#context;
     while (standing.issuedSeq < log.lastSeq) {

@@ -32,6 +32,7 @@ export function isVolumeName(text: unknown): text is string {
   return typeof text === 'string' && VOLUME.test(text);
 }
 
+/** Whether the text is `VOLUME` or `VOLUME@SNAPSHOT`. */
 export function isTreeName(text: unknown): text is string {
   if (typeof text !== 'string') return false;
   const [volume, snapshot, ...more] = text.split('@');
@@ -56,10 +57,10 @@ export function identityUris(identity: CertifiedIdentity): string[] {
 
 /** @returns the certificate's subject; null if its URIs identify none or several */
 export function identityOfUris(uris: readonly string[]): CertifiedIdentity | null {
-  const [server, secondServer] = behind(uris, SERVER);
-  const [name, secondName] = behind(uris, CLIENT);
-  const [role, secondRole] = behind(uris, ROLE);
-  const volumes = behind(uris, VOLUME_PREFIX);
+  const [server, secondServer] = withoutPrefix(uris, SERVER);
+  const [name, secondName] = withoutPrefix(uris, CLIENT);
+  const [role, secondRole] = withoutPrefix(uris, ROLE);
+  const volumes = withoutPrefix(uris, VOLUME_PREFIX);
   if (secondServer !== undefined || secondName !== undefined || secondRole !== undefined) return null;
   if (server !== undefined) {
     const alone = name === undefined && role === undefined && volumes.length === 0;
@@ -75,6 +76,6 @@ export function urisOfNames(text: string): string[] {
   return names.map((name) => name.trim()).flatMap((name) => (name.startsWith('URI:') ? [name.slice(4)] : []));
 }
 
-function behind(uris: readonly string[], prefix: string): string[] {
+function withoutPrefix(uris: readonly string[], prefix: string): string[] {
   return uris.filter((uri) => uri.startsWith(prefix)).map((uri) => uri.slice(prefix.length));
 }

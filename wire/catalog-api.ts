@@ -204,7 +204,7 @@ export const Command = Type.Union([
       { minItems: 1, maxItems: NEW_FILES_MAX },
     ),
   }),
-  /** Replaces a request that may still arrive, and then has no effect; returns its result if it came first. */
+  /** Uses the number of a request that may still arrive: it then has no effect. Returns its result if it came first. */
   Type.Object({ kind: Type.Literal('forgo') }),
   /** Changes nothing. Its result, stored for the session, is the first attempt's target of a keyed write. */
   Type.Object({
@@ -950,7 +950,7 @@ export interface FlushAnswer {
 export type CommandBody = CommandRequest & { readonly live?: boolean };
 
 /**
- * `cache`: the session of a caching client; the answer is a `RememberedAnswer`. `delegate`: delegates the directory
+ * `cache`: the session of a caching client; the answer is a `GrantedAnswer`. `delegate`: delegates the directory
  * to that session and grants nothing else. `exact`, without a session: includes entries that a client with the
  * delegation has not reported yet.
  */

@@ -85,22 +85,22 @@ const TAG_PRESERVE = 9;
 
 /** Header of a write: tag, offset, time, length. */
 export const WRITE_HEAD_BYTES = 1 + 8 + 12 + 4;
-/** Memory whose space for a header is unused. */
-const withRoom = new WeakSet<ArrayBufferLike>();
+/** Memory of `allocateWriteBuffer` whose space for a header is unused: one operation takes it. */
+const withUnusedHeader = new WeakSet<ArrayBufferLike>();
 
 /** @returns uncleared memory for bytes to write, with space for the header before it, to save a copy */
 export function allocateWriteBuffer(sizeBytes: number): Buffer {
   const whole = Buffer.allocUnsafeSlow(WRITE_HEAD_BYTES + sizeBytes);
-  withRoom.add(whole.buffer);
+  withUnusedHeader.add(whole.buffer);
   return whole.subarray(WRITE_HEAD_BYTES);
 }
 
-/** Encodes an operation; without a copy if its bytes are from `memoryToWrite`. */
+/** Encodes an operation; without a copy if its bytes are from `allocateWriteBuffer`. */
 export function encodeFileOperation(operation: FileOperation): Uint8Array {
   switch (operation.kind) {
     case 'write': {
       const { bytes, offset, modifiedNs } = operation;
-      const whole = takenRoom(bytes);
+      const whole = takeHeaderSpace(bytes);
       const writer = new ByteWriter(WRITE_HEAD_BYTES + (whole === null ? bytes.length : 0));
       writeTime(writer.uint8(TAG_WRITE).uint53(offset), modifiedNs).uint32(bytes.length);
       if (whole === null) return writer.raw(bytes).finish();
@@ -145,9 +145,10 @@ export function encodeFileOperation(operation: FileOperation): Uint8Array {
   }
 }
 
-function takenRoom({ buffer, byteOffset, byteLength }: Uint8Array): Uint8Array | null {
+/** @returns the memory with the space for the header; null if the bytes have none, or not any more */
+function takeHeaderSpace({ buffer, byteOffset, byteLength }: Uint8Array): Uint8Array | null {
   const isWhole = byteOffset === WRITE_HEAD_BYTES && byteOffset + byteLength === buffer.byteLength;
-  return isWhole && withRoom.delete(buffer) ? new Uint8Array(buffer) : null;
+  return isWhole && withUnusedHeader.delete(buffer) ? new Uint8Array(buffer) : null;
 }
 
 /** @returns the ranges that the operation writes, in order */

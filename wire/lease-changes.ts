@@ -30,7 +30,7 @@ export function leaseEventOf(kind: string, data: string): LeaseEvent | null {
   return isLeaseEventKind(kind) ? { ...(JSON.parse(data) as LeaseEvent), kind } : null;
 }
 
-/** `after`, with the largest known token: it stays known when its holder is gone. */
+/** `after`; without a holder it keeps the largest known token, and the reported end only if that is of this token. */
 export function leaseMerge(before: TimedLeaseState | null, after: TimedLeaseState): TimedLeaseState {
   if (after.held || before === null) return after;
   const { end } = after;
@@ -58,9 +58,9 @@ export function leaseChanges(
 ): LeaseEvent[] {
   if (after.held && after.token < before.token) return [];
   const ended = (): LeaseEvent => {
-    const seen = nowMs >= before.untilMs ? 'expired' : 'released';
-    const said = after.token === before.token ? after.end : undefined;
-    return leaseEvent(said ?? seen, name, { ...LEASE_FREE, token: before.token }, nowMs);
+    const assumed = nowMs >= before.untilMs ? 'expired' : 'released';
+    const reported = after.token === before.token ? after.end : undefined;
+    return leaseEvent(reported ?? assumed, name, { ...LEASE_FREE, token: before.token }, nowMs);
   };
   if (!after.held) return before.held ? [ended()] : [];
   if (!before.held) {

@@ -80,7 +80,7 @@ interface SinceField {
 }
 
 /** What the client last received from the primary; epoch 0 before. In the query; absent from earlier releases. */
-interface HeardField {
+interface LastReceivedField {
   readonly heard?: LockMoment;
 }
 
@@ -92,7 +92,7 @@ export interface LockMoment {
 }
 
 /** Sets no lock if the primary changed or the client's lease ended since `heard`: the request may be abandoned. */
-export interface LockOrder extends LockBody, SinceField, HeardField {}
+export interface LockOrder extends LockBody, SinceField, LastReceivedField {}
 
 export const LockRenewalBody = Type.Object(
   { ...MomentFields, locks: Type.Array(WireLock, { maxItems: LOCKS_PER_CLIENT_MAX }) },
@@ -101,7 +101,7 @@ export const LockRenewalBody = Type.Object(
 export type LockRenewalBody = Static<typeof LockRenewalBody>;
 
 /** A renewal. Without effect in another epoch than `heard`: it may be late and name released locks. */
-export interface LockClaim extends LockRenewalBody, SinceField, HeardField {}
+export interface LockClaim extends LockRenewalBody, SinceField, LastReceivedField {}
 
 export interface LockGrant extends LockMoment {
   readonly primary: string;

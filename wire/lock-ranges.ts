@@ -3,19 +3,19 @@ import type { LockHeld, LockWish } from './lock-api.ts';
 /** Applies a request to an owner's sorted, disjoint ranges; remaining parts keep all other fields. */
 export function rangesWith<Held extends LockHeld>(
   ranges: readonly Held[],
-  wish: Omit<Held, 'type'> & Pick<LockWish, 'type' | 'start' | 'end'>,
+  request: Omit<Held, 'type'> & Pick<LockWish, 'type' | 'start' | 'end'>,
 ): Held[] {
   const after: Held[] = [];
   for (const range of ranges) {
-    if (range.end < wish.start || range.start > wish.end) {
+    if (range.end < request.start || range.start > request.end) {
       after.push(range);
       continue;
     }
-    if (range.start < wish.start) after.push({ ...range, end: wish.start - 1n });
-    if (range.end > wish.end) after.push({ ...range, start: wish.end + 1n });
+    if (range.start < request.start) after.push({ ...range, end: request.start - 1n });
+    if (range.end > request.end) after.push({ ...range, start: request.end + 1n });
   }
   // A request that is no unlock has a lock's type.
-  if (wish.type !== 'unlock') after.push({ ...wish } as unknown as Held);
+  if (request.type !== 'unlock') after.push({ ...request } as unknown as Held);
   after.sort((a, b) => (a.start < b.start ? -1 : 1));
   const joined: Held[] = [];
   for (const range of after) {
@@ -40,13 +40,13 @@ export function overlap(a: Range, b: Range): Range | null {
 /** @returns whether an owner's sorted, disjoint ranges cover the request with its type or a stronger one */
 export function rangesCover(
   ranges: readonly Pick<LockHeld, 'type' | 'start' | 'end'>[],
-  wish: Pick<LockWish, 'type' | 'start' | 'end'>,
+  request: Pick<LockWish, 'type' | 'start' | 'end'>,
 ): boolean {
-  let at = wish.start;
+  let at = request.start;
   for (const range of ranges) {
     if (range.end < at) continue;
-    if (range.start > at || (wish.type === 'exclusive' && range.type === 'shared')) return false;
-    if (range.end >= wish.end) return true;
+    if (range.start > at || (request.type === 'exclusive' && range.type === 'shared')) return false;
+    if (range.end >= request.end) return true;
     at = range.end + 1n;
   }
   return false;
@@ -55,8 +55,8 @@ export function rangesCover(
 /** @returns whether the lock conflicts with another owner's request of the same kind */
 export function locksConflict(
   lock: Pick<LockHeld, 'type' | 'start' | 'end'>,
-  wish: Pick<LockWish, 'type' | 'start' | 'end'>,
+  request: Pick<LockWish, 'type' | 'start' | 'end'>,
 ): boolean {
-  if (wish.type === 'unlock' || overlap(lock, wish) === null) return false;
-  return lock.type === 'exclusive' || wish.type === 'exclusive';
+  if (request.type === 'unlock' || overlap(lock, request) === null) return false;
+  return lock.type === 'exclusive' || request.type === 'exclusive';
 }

@@ -49,7 +49,8 @@ export interface NewFilesRequest {
 /** The outcome for one file. */
 export type NewFileOutcome =
   /**
-   * `namedNs`: time of the commit and of its directory. `renew`: a reserved server is away or full; use new numbers.
+   * `namedNs`: time of the commit and of its directory. `renew`: a server of the reserved numbers is unreachable or has
+   * too little space; use new numbers.
    */
   | {
       readonly kind: 'born';
@@ -57,7 +58,7 @@ export type NewFileOutcome =
       readonly namedNs: string;
       readonly renew?: true;
     }
-  /** Certainly not created: the name exists, the directory is gone, or the quota is used up. */
+  /** Certainly not created: the name exists, the directory was removed, or the quota is used up. */
   | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string }
   /**
    * Not created by this request, which has no effect any more. The number stays valid for `create-file`, with the
@@ -76,17 +77,17 @@ export function encodeBirths({ session, number, owner, cache, births }: NewFiles
   writer.uint53(cache?.client ?? 0).uint8(cache?.forgets.length ?? 0);
   for (const inode of cache?.forgets ?? []) writer.uint53(inode);
   writer.uint16(births.length);
-  for (const birth of births) {
-    writer.uint53(birth.parent).text(birth.name).uint53(birth.inode);
+  for (const file of births) {
+    writer.uint53(file.parent).text(file.name).uint53(file.inode);
     writer
-      .uint16(birth.mode | (birth.isNamed === true ? NAMED_BIT : 0))
-      .uint32(birth.uid)
-      .uint32(birth.gid);
+      .uint16(file.mode | (file.isNamed === true ? NAMED_BIT : 0))
+      .uint32(file.uid)
+      .uint32(file.gid);
     writer
-      .text(birth.accessedNs ?? '')
-      .text(birth.modifiedNs ?? '')
-      .text(birth.changedNs ?? '');
-    writer.bytes(birth.contents);
+      .text(file.accessedNs ?? '')
+      .text(file.modifiedNs ?? '')
+      .text(file.changedNs ?? '');
+    writer.bytes(file.contents);
   }
   // At the end and only if set: servers of earlier releases know no session here.
   if (cache?.under !== undefined) {
@@ -109,7 +110,7 @@ export function decodeBirths(encoded: Uint8Array): NewFilesRequest {
   const forgets = Array.from({ length: forgetsCount }, () => positive(reader, 'inode'));
   const count = reader.uint16();
   if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} births in one request`);
-  const births = Array.from({ length: count }, () => readBirth(reader));
+  const births = Array.from({ length: count }, () => readNewFile(reader));
   const under = reader.remaining > 0 ? readUnder(reader) : {};
   reader.end();
   const contentBytes = births.reduce((sum, { contents }) => sum + contents.length, 0);
@@ -136,7 +137,7 @@ function readUnder(reader: ByteReader): Pick<CacheOwner, 'under' | 'fence'> {
   return { under, fence };
 }
 
-function readBirth(reader: ByteReader): FileWithContents {
+function readNewFile(reader: ByteReader): FileWithContents {
   const parent = positive(reader, 'parent');
   const name = reader.text();
   const inode = positive(reader, 'inode');

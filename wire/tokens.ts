@@ -71,12 +71,12 @@ export function parseTokenFile(text: string): TokenFile {
     throw new Error('"keys" is not a list of keys');
   }
   if (!Array.isArray(tokens)) throw new Error('"tokens" is not a list');
-  const place = tokens.findIndex((token) => !isKnownToken(token));
-  if (place >= 0) throw new Error(`token ${place + 1} of it is malformed`);
+  const index = tokens.findIndex((token) => !isKnownToken(token));
+  if (index >= 0) throw new Error(`token ${index + 1} of it is malformed`);
   const known = tokens as readonly KnownToken[];
   const names = known.map(({ name }) => name);
-  const twice = names.find((name, index) => names.indexOf(name) !== index);
-  if (twice !== undefined) throw new Error(`two of its tokens are called "${twice}"`);
+  const duplicate = names.find((name, index) => names.indexOf(name) !== index);
+  if (duplicate !== undefined) throw new Error(`two of its tokens are called "${duplicate}"`);
   if (!Array.isArray(revoked) || !revoked.every(isRevokedCertificate)) {
     throw new Error('"revoked" is not a list of certificates');
   }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { uptime } from 'node:os';
 import { performance } from 'node:perf_hooks';
-import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as nextTick } from 'node:timers/promises';
 import type { SleepOptions, Timer, World } from '../base/world.ts';
 
 class SystemTimer implements Timer {
@@ -46,7 +46,7 @@ export const systemWorld: World = {
   sleep: async (delayMs, { signal, unref = false }: SleepOptions = {}) => {
     await delay(delayMs, undefined, { ref: !unref, ...(signal === undefined ? {} : { signal }) });
   },
-  nextTurn: () => turn(),
+  nextTurn: () => nextTick(),
   timeout: (delayMs) => AbortSignal.timeout(delayMs),
   randomBytes: (count) => randomBytes(count),
   random: () => Math.random(),
