@@ -43,9 +43,9 @@ export interface BackendLocks {
   close(): Promise<void>;
 }
 
-/** Bytes of a file as of one moment; pieces that were changed before they were read may be newer. */
+/** Bytes of a file as of one time; pieces that were changed before they were read may be newer. */
 export interface BackendRange {
-  /** As of this moment or later (monotonic, in milliseconds). */
+  /** The bytes are as of this time or later (monotonic, in milliseconds). */
   readonly sinceMs: number;
   /** Until when pieces can be read. */
   readonly untilMs: number;
@@ -85,8 +85,8 @@ export interface BackendFile {
   /** Whether bytes up to here would stay in memory: the file is uncommitted. */
   staysUncommitted(endBytes: number): boolean;
   /**
-   * Resolves when the cluster has earlier changes, and an uncommitted file with its name.
-   * @param isReported a program that created the file, or has it open for writing, gets a failure
+   * Resolves when the cluster has the file, with its name: an uncommitted file is sent, others are there already.
+   * @param isReported whether a failure is returned to a program that created the file, or has it open for writing
    * @returns the state at the cluster of a file that was uncommitted; else nothing
    */
   arrive(isReported?: boolean): Promise<FileState | undefined>;
@@ -148,16 +148,17 @@ export interface FileSystemBackend {
   byNumber(inode: number, which: 'self' | 'parent'): Promise<Attributes>;
   /** Whether the backend caches answers until the cluster recalls them. */
   readonly caches: boolean;
+  /** Whether that cache has the name; `granted` returns undefined if an operation on it is pending. */
   isCached(parent: number, name: string): boolean;
   /** @returns the answer of `lookup` from that cache; undefined if it needs the cluster or a pending operation */
   granted(parent: number, name: string): Attributes | undefined;
   grantedAttributes(inode: number): Attributes | undefined;
   /**
-   * For a directory that only this mount changes, in milliseconds; else 0. The kernel drops them at each change of a
-   * name, and the mount has it drop them at the outcome of a pending one.
+   * How long the kernel may cache attributes of a directory that only this mount changes, in milliseconds; 0 for
+   * others. The kernel drops them at each change of a name, and the mount drops them at the outcome of a pending one.
    */
   delegatedAttributesMs(attributes: Attributes): number;
-  /** How long the name certainly refers to this inode without a recall, in milliseconds; 0 if unknown. */
+  /** How long the name certainly refers to this inode unless it is recalled, in milliseconds; 0 if unknown. */
   nameGrantedMs(parent: number, name: string, inode: number): number;
   /** Whether no other client changes names of the directory before it is recalled from this mount. */
   isGranted(directory: number): boolean;
@@ -176,14 +177,14 @@ export interface FileSystemBackend {
     readonly created: boolean;
     readonly uncommitted?: boolean;
   }>;
-  /** Whether requests have failed for so long that only necessary ones should be sent. */
+  /** Whether a request has reached its time limit, and none was answered since: only necessary ones should be sent. */
   isCatalogAway(): boolean;
   /**
    * Makes changes of names and attributes survive a loss of power of all servers: those of all clients, or of this
    * mount since the last call (then returns at once if there are none).
    */
   persistNames(scope: 'cluster' | 'mount'): Promise<void>;
-  /** Whether new files of a directory are pending: its attributes are about to change. */
+  /** Whether creates or unlinks in the directory are pending: its attributes are about to change. */
   isChanging(directory: number): boolean;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;
   makeNode(
@@ -321,10 +322,12 @@ export interface DelegationBackend {
   delegatedMs(directory: number): number;
   /** The current delegation of a directory, for what is acknowledged now and sent later; null if there is none. */
   fenceOf(directory: number): Fence | null;
+  /** Called when a delegation is used, or soon will be: the session ends if it is unused for some time. */
   use(): void;
   /** Requests a delegation. @returns the first names of the directory; null if it is not delegated */
   delegate(directory: number, countMax: number): Promise<ListedPage | null>;
   reserve(count: number): Promise<InodeNumbers>;
+  /** The server that new reservations would name; null if unknown. */
   creatingServer(): string | null;
   /** @returns the outcome of each, in order. @throws if the outcome is unknown */
   createWithContents(server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]>;

@@ -37,7 +37,7 @@ const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
   'remove-xattr',
 ]);
 
-/** A primary of an earlier release does not know the command; one of this release names members that do not. */
+/** A primary of an earlier release refuses the command; one of this release lists members that do not know it. */
 function isCommandUnknown({ code, details }: ServiceError): boolean {
   return code === 'bad-request' || details.outdated !== undefined;
 }
@@ -47,8 +47,9 @@ export function isSnapshot(volume: string): boolean {
 }
 
 /**
- * @param volume or a snapshot, of which an outer backend has to refuse changes
- * @param path directory of the volume that is the root
+ * The client library as the backend of a mount.
+ * @param volume its name, or that of a snapshot (`NAME@…`), whose changes an outer backend must refuse
+ * @param path directory of the volume that becomes the root
  * @param delegations directories that commands of this mount do not recall from it
  */
 export function clusterBackend(
@@ -254,8 +255,8 @@ interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
 }
 
 /**
- * The capacity of all servers together, with each byte on several of them ({@link replicatedCapacity}). A server
- * without an answer counts with its last report, a disk that several servers share counts once.
+ * How many bytes of contents all servers can store, and how many more, with each byte on several of them
+ * ({@link replicatedCapacity}). A server without an answer counts by its last report, a disk of several servers once.
  * @param reported current reports of servers
  * @param diskOf the same key for all servers of one disk
  */
@@ -286,12 +287,12 @@ function spaceOf(
   };
 }
 
-/** Drops the other fields of a `Caller`, which the catalog would refuse. */
+/** Without the other fields of a `Caller`, which the catalog would refuse. */
 function ownerOf({ uid, gid, umask }: Owner): Owner {
   return { uid, gid, ...(umask === undefined ? {} : { umask }) };
 }
 
-/** Without a limit of listeners: many changes of a file are under way at once, and each adds one. */
+/** Node warns of more than ten listeners; many changes of a file are under way at once, and each adds one. */
 function abortControllerForMany(): AbortController {
   const controller = new AbortController();
   setMaxListeners(0, controller.signal);
@@ -309,8 +310,8 @@ function clusterFile(
   let lockLoss = abortControllerForMany();
   let written: ContentVersion | null = null;
   /**
-   * Fails a change that is under way when locks on the file are lost, and does not repeat it: their next holder may
-   * have changed what the program has read. An answer after the loss does not say whether the change came before it.
+   * Makes a change. If locks on the file are lost meanwhile, it fails and is not repeated: their next holder may have
+   * changed what the program has read. An answer after the loss does not say whether the change came before it.
    */
   const unlessLocksLost = async <State extends FileState>(
     change: (options: { readonly signal?: AbortSignal }) => Promise<State>,

@@ -29,7 +29,7 @@ export class FileCalls {
   readonly #readAhead: ReadAhead;
   readonly #copies: RangeCopies;
 
-  /** @param flushBehind a close waits only if there are locks */
+  /** @param flushBehind a close waits for pending bytes only if the file has locks */
   constructor(parts: FileParts, files: OpenFiles, handles: FileHandles, flushBehind: boolean) {
     const { world } = parts;
     this.#parts = parts;
@@ -53,7 +53,7 @@ export class FileCalls {
     return this.#handles.of(handle).file.inode;
   }
 
-  /** How long written bytes are valid. The kernel requests attributes before a read, except of a mapped file. */
+  /** How long reads use copies of written bytes. The kernel requests attributes before a read, except by a mapping. */
   get #writtenMs(): number {
     if (this.#files.kernel?.asksBeforeReads !== true) return 0;
     return this.#files.inodes.cache.ttlMs === 0
@@ -77,8 +77,8 @@ export class FileCalls {
   }
 
   /**
-   * Whether bytes fetched earlier are current: the version was requested within the time that the mode allows, or is
-   * now. With `strict` and `leases` that is this very read, which a grant answers without a request.
+   * Whether bytes that were fetched earlier are current: the version was requested within the time that the cache mode
+   * allows, or is requested now. With `strict` and `leases` each read requests it; a grant answers without a request.
    * @param wasAsked the kernel has requested the attributes in the same call, as it does unless it bypasses its pages
    */
   #isCurrent(file: OpenFile, wasAsked: boolean): boolean | Promise<boolean> {
@@ -90,23 +90,26 @@ export class FileCalls {
     return this.#parts.world.nowMs() - file.known.confirmedMs < ageMaxMs || this.#files.confirm(file);
   }
 
+  /** The kernel keeps pages of an earlier open for this handle: it may read them without a request. */
   keptPages(handle: number): void {
     const opened = this.#handles.of(handle);
     opened.hasPages = true;
     opened.file.mayHavePages = true;
   }
 
-  /** The kernel answers reads from kept pages without a request: a handle that is open for reading counts as read. */
+  /** Called at a close. The kernel reads its kept pages without a request, so a handle for reading counts as read. */
   async #recordLikelyRead(opened: FileHandle): Promise<void> {
     const { file, hasPages, hasRead, writing } = opened;
     if (hasPages && !hasRead && !writing && this.#recordRead(opened))
       await this.#files.kernel?.dropAttributes(file.inode);
   }
 
+  /** @returns whether the access time changes */
   #recordRead({ file, isNoAtime }: FileHandle): boolean {
     return !isNoAtime && this.#parts.accesses.read(file.latest);
   }
 
+  /** The transport does not use the bytes of a read any more. */
   taken(bytes: Uint8Array): void {
     this.#readAhead.release(bytes);
   }
@@ -147,8 +150,8 @@ export class FileCalls {
   }
 
   /**
-   * Linux drops pages before it sends an append. A page that it reads before the answer has zeros for the new bytes; a
-   * mapping would show these, and write them back. Over `fuse-native` the kernel cannot drop pages.
+   * Drops the kernel's pages. Linux does so before it sends an append, but a page that it reads before the answer has
+   * zeros for the new bytes, which a mapping would show and write back. Over `fuse-native` it cannot drop pages.
    */
   async #dropPagesAfterAppend(file: OpenFile): Promise<void> {
     if (file.mayHavePages && this.#files.kernel?.asksBeforeReads === true) await this.#files.dropPages(file);
@@ -166,7 +169,7 @@ export class FileCalls {
     });
   }
 
-  /** The cluster must have the bytes before the answer if the program requires it, or if there may be no space. */
+  /** After a write: stores the bytes before the answer if the descriptor has O_SYNC, or if there may be no space. */
   async #storeIfRequired(opened: FileHandle): Promise<void> {
     if (opened.persisting) await this.#persist(opened);
     else if (this.#files.freeSpace.isShort) {
@@ -175,6 +178,7 @@ export class FileCalls {
     }
   }
 
+  /** Called at each close of a descriptor, by the process `owner`, whose locks of `fcntl` it releases. */
   async flush(handle: number, owner?: bigint): Promise<void> {
     const opened = this.#handles.of(handle);
     await this.#recordLikelyRead(opened);
@@ -222,6 +226,7 @@ export class FileCalls {
     if (failedSync !== null) throw failedSync.error;
   }
 
+  /** Called after the last close of a handle, for which no program waits. */
   async release(handle: number): Promise<void> {
     const opened = this.#handles.of(handle);
     this.#handles.delete(handle);
@@ -292,7 +297,7 @@ export class FileCalls {
     throwFailed(opened);
   }
 
-  /** The range is allocated already, but the call still counts as a change. */
+  /** Sets the modification time, and nothing else: an allocation that changes no contents still counts as a change. */
   async #touch(file: OpenFile, caller: Caller): Promise<void> {
     await this.#files.privileges.clear(file, caller);
     await this.#files.inodes.change(file.inode, { modified: { kind: 'now' } });

@@ -162,12 +162,13 @@ export class OpenFile {
     if (state !== undefined) this.known.created(state);
   }
 
+  /** Called at the last close. The next open of the same contents may read the written pages. */
   closed(): void {
     const { isOwn, newest, pages } = this.known;
     pages.closed(isOwn && !this.writes.dirty ? newest : null);
   }
 
-  /** @throws ErrnoError `EIO` if the cluster has lost the file: fsync has no other error for that */
+  /** Makes earlier writes durable. @throws ErrnoError `EIO` if the cluster has lost the file: fsync has no ENOENT */
   async persist(): Promise<void> {
     try {
       this.known.learn(await this.#bounded(this.#backend.flush(), 'A flush'));
@@ -179,7 +180,7 @@ export class OpenFile {
     }
   }
 
-  /** Not an empty file: many programs create a name first, and another client may fill it. Nor one with lost bytes. */
+  /** Whether its last close seals it: not an empty one, which another client may fill, nor one with lost bytes. */
   get isToBeSealed(): boolean {
     const { attributes, sizeBytes } = this.known;
     const isWhole = this.writes.failure === null;
@@ -202,8 +203,8 @@ export class OpenFile {
   }
 
   /**
-   * Merges the cluster's answer with what only this mount knows. Waits for pending bytes, so that the modification time
-   * is the primary's; if that takes long, size and time are this mount's.
+   * Merges the cluster's answer with what only this mount knows. Waits for pending bytes, at most a second, so that the
+   * modification time is the primary's; after that, size and time are this mount's.
    */
   async present(attributes: Answered): Promise<Answered> {
     if (this.writes.dirty) {
@@ -218,6 +219,7 @@ export class OpenFile {
     return this.known.latest(this.writes.dirty);
   }
 
+  /** Applies own writes to attributes from before them; null if the result is unknown. */
   since(attributes: Attributes): Attributes | null {
     const isWhole = !this.writes.dirty && this.writes.failure === null;
     return isWhole ? this.known.applyOwnWrites(attributes) : null;
@@ -233,7 +235,7 @@ export class OpenFile {
     return this.locks;
   }
 
-  /** A program that got a lock has to see at once what was written under it before. @see KnownContents.refresh */
+  /** Called when a program got a lock: it must see what was written under it before. @see KnownContents.refresh */
   async refresh(invalidate: () => Promise<void>): Promise<void> {
     await this.known.refresh((await this.state()).contents, invalidate);
   }
@@ -252,8 +254,8 @@ export class OpenFile {
   }
 
   /**
-   * Only while no program may write: the kernel stores pages over written bytes, even unsent ones. It does not check
-   * the size either, so it gets whole pages within the size that it knows.
+   * Stores pages in the kernel's cache; null while a program may write, as the kernel stores them over written bytes,
+   * even unsent ones. It does not check the size either, so it gets whole pages within the size that it knows.
    */
   #pageStore(): StorePages | null {
     const { kernel } = this.#parts;

@@ -51,6 +51,7 @@ export class OpenFiles implements PendingKind {
     this.orphans = new UnlinkedFiles(world, backend, () => this.#open.keys(), log);
   }
 
+  /** Called once the kernel has mounted the file system. */
   mounted(kernel: FileKernel): void {
     this.kernel = kernel;
     // Over `fuse-native` the kernel cannot drop pages.
@@ -91,15 +92,15 @@ export class OpenFiles implements PendingKind {
     return file;
   }
 
-  /** @param isOnceMore its name was looked up again after a refused open, or it has none */
+  /** From the look-up just before the open, else the cluster. @param isOnceMore after a refused open: from the cluster */
   async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Answered> {
     if (isOnceMore) return this.inodes.request(inode);
     return this.inodes.cache.lookedUpToOpen(inode) ?? (await this.inodes.requestToOpen(inode, thread));
   }
 
   /**
-   * The kernel may have opened by a cached name that another client has given to another file: after `ESTALE` it looks
-   * the name up again. It caches no name of a file that was unlinked here.
+   * Refuses an open of an unlinked file: the kernel may have opened by a cached name that another client has given to
+   * another file. After `ESTALE` it looks the name up again. It caches no name of a file that was unlinked here.
    */
   #assertNameCurrent({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
     if (links > 0 || isOnceMore || this.orphans.has(inode)) return;
@@ -111,6 +112,7 @@ export class OpenFiles implements PendingKind {
     throw new ErrnoError('ESTALE', `File ${inode} was unlinked`);
   }
 
+  /** Opens a file that was just created, for the handle that created it. */
   async created(attributes: Attributes, writing: boolean): Promise<OpenFile> {
     const file = this.#addHandle(attributes, writing);
     file.unsettled = true;
@@ -133,7 +135,7 @@ export class OpenFiles implements PendingKind {
     }
   }
 
-  /** After mknod(2): no program writes to the file, so it is settled. */
+  /** Commits a file that mknod(2) created. No program has it open, so it is settled at once. */
   async made(attributes: Attributes): Promise<void> {
     const file = this.#addHandle(attributes, true);
     file.unsettled = true;
@@ -144,7 +146,7 @@ export class OpenFiles implements PendingKind {
     }
   }
 
-  /** The file is unlinked; if it is open here it exists until its close. */
+  /** Called after an unlink of the last name. A file that is open here is kept until its close. */
   unlinked(inode: number): void {
     if (this.#open.has(inode)) this.orphans.add(inode);
   }
@@ -176,7 +178,7 @@ export class OpenFiles implements PendingKind {
     this.inodes.cache.attributes.forget(inode);
   }
 
-  /** By path it means what has the name now, like an open. */
+  /** By path, of the file that has the name now, as for an open; by descriptor, of this inode. */
   async #attributesToTruncate(inode: number, { thread = 0 }: Caller, isByPath: boolean): Promise<Attributes> {
     const { cache } = this.inodes;
     const { refusedOpens } = cache.kernel;
@@ -189,6 +191,7 @@ export class OpenFiles implements PendingKind {
   }
 
   /**
+   * Requests the version: bytes that were fetched of an older one are not read any more.
    * @param dropsPages has the kernel drop pages that another client has changed
    * @returns false if the cluster does not report the version
    */
@@ -211,7 +214,7 @@ export class OpenFiles implements PendingKind {
     await this.kernel?.invalidateInode(inode);
   }
 
-  /** The kernel's pages have lost bytes. Over `fuse-native` it cannot drop them. */
+  /** Drops the kernel's pages, which show lost bytes. Over `fuse-native` it cannot drop them. */
   async #dropLostPages(inode: number): Promise<void> {
     if (this.kernel?.asksBeforeReads !== true) return;
     try {
@@ -221,7 +224,7 @@ export class OpenFiles implements PendingKind {
     }
   }
 
-  /** Stores writes of open files, or their error is in the sequence. @throws why a new file is not at the cluster */
+  /** Stores pending writes; their errors go into the sequence. @throws why an uncommitted file cannot be stored */
   async flush(scope: FlushScope): Promise<void> {
     const files = [...this.#open.values()];
     const meant = files.filter(
@@ -248,6 +251,7 @@ export class OpenFiles implements PendingKind {
     await this.#settles.flush(FLUSH_ALL);
   }
 
+  /** Counts one more handle, which `close` ends; opens the file unless it is open. */
   #addHandle(attributes: Attributes, writing: boolean): OpenFile {
     let file = this.#open.get(attributes.inode);
     if (file === undefined) {
@@ -261,6 +265,7 @@ export class OpenFiles implements PendingKind {
     return file;
   }
 
+  /** Ends a handle. The last one that writes settles the file; the last of all closes it. */
   close(file: OpenFile, writing: boolean): void {
     file.handleCount--;
     if (writing) file.writerCount--;
@@ -269,7 +274,7 @@ export class OpenFiles implements PendingKind {
     assert(!file.source.isGiving, 'The next open knows nothing of pages on their way');
     // While the file was open, this mount's attributes were newer than those requested before its writes were stored.
     if (file.written || file.writes.failure !== null)
-      this.inodes.cache.attributes.closed(file.inode, (heard) => file.since(heard));
+      this.inodes.cache.attributes.closed(file.inode, (before) => file.since(before));
     file.locks?.close().catch((error: unknown) => {
       this.#parts.log('error', 'locks of a closed file are not released', { error: String(error) });
     });

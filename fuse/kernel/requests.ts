@@ -32,7 +32,7 @@ interface Creation {
   readonly killsPrivileges: boolean;
 }
 
-/** Entries of a node that the kernel returns (`nlookup`). */
+/** The kernel no longer refers to `lookups` of the entries that replies have given it of a node (`nlookup`). */
 interface Forgotten {
   readonly node: number;
   readonly lookups: number;
@@ -92,7 +92,7 @@ export type Request =
       readonly offset: number;
       /** A view of the request's own bytes. */
       readonly bytes: Uint8Array;
-      /** As the descriptor is now, which may differ from its open. */
+      /** Whether the descriptor has O_APPEND now; that may have changed since its open. */
       readonly appends: boolean;
       readonly killsPrivileges: boolean;
     }
@@ -238,7 +238,7 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
     case OPCODE.tmpfile:
       return { kind: 'tmpfile', ...readCreation(bytes, at) };
     case OPCODE.read: {
-      const { handle, offset } = readPlace(bytes, at);
+      const { handle, offset } = readHandleAndOffset(bytes, at);
       return { kind: 'read', handle, offset, length: bytes.readUInt32LE(at + 16) };
     }
     case OPCODE.write:
@@ -281,17 +281,21 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
     case OPCODE.readdirplus: {
       const bytesMax = bytes.readUInt32LE(at + 16);
       const plus = opcode === OPCODE.readdirplus;
-      return { kind: 'read-directory', ...readPlace(bytes, at), bytesMax, plus };
+      return { kind: 'read-directory', ...readHandleAndOffset(bytes, at), bytesMax, plus };
     }
     case OPCODE.releasedir:
       return { kind: 'release-directory', handle: readNumber(bytes, at) };
     case OPCODE.fallocate: {
-      const { handle, offset } = readPlace(bytes, at);
+      const { handle, offset } = readHandleAndOffset(bytes, at);
       const length = readPosition(bytes, at + 16);
       return { kind: 'allocate', handle, offset, length, mode: bytes.readUInt32LE(at + 24) };
     }
     case OPCODE.lseek:
-      return { kind: 'seek', ...readPlace(bytes, at, 'ENXIO'), whence: bytes.readUInt32LE(at + 16) };
+      return {
+        kind: 'seek',
+        ...readHandleAndOffset(bytes, at, 'ENXIO'),
+        whence: bytes.readUInt32LE(at + 16),
+      };
     case OPCODE.copyFileRange:
       return {
         kind: 'copy-range',
@@ -348,7 +352,7 @@ function decodeWrite(bytes: Buffer, at: number): Request {
   const killsPrivileges = (bytes.readUInt32LE(at + 20) & WRITE_KILL_PRIVILEGES) !== 0;
   const contents = readBytes(bytes, at + 40, bytes.readUInt32LE(at + 16));
   const appends = (bytes.readUInt32LE(at + 32) & constants.O_APPEND) !== 0;
-  return { kind: 'write', ...readPlace(bytes, at), bytes: contents, appends, killsPrivileges };
+  return { kind: 'write', ...readHandleAndOffset(bytes, at), bytes: contents, appends, killsPrivileges };
 }
 
 function decodeLock(bytes: Buffer, at: number): { readonly handle: number; readonly lock: LockRequest } {
@@ -375,7 +379,7 @@ function readCreation(bytes: Buffer, at: number): Creation {
   };
 }
 
-function readPlace(
+function readHandleAndOffset(
   bytes: Buffer,
   at: number,
   beyond: 'EFBIG' | 'ENXIO' = 'EFBIG',
@@ -390,7 +394,7 @@ function readPosition(bytes: Buffer, at: number, beyond: 'EFBIG' | 'ENXIO' = 'EF
   return position;
 }
 
-/** Numbers of this mount, or counted by the kernel from 0: below 2^53. */
+/** A 64-bit number. Those of this mount, and those that the kernel counts from 0, are below 2^53. */
 function readNumber(bytes: Buffer, at: number): number {
   return bytes.readUInt32LE(at) + bytes.readUInt32LE(at + 4) * 0x1_0000_0000;
 }

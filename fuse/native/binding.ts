@@ -27,7 +27,7 @@ import { Paths } from './paths.ts';
 
 const WORKERS = 64;
 const START_LIMIT_MS = 15_000;
-/** Per call of the kernel, whose buffer holds about as many. */
+/** Entries of a directory per call: about as many as the kernel's buffer holds. */
 const PAGE_COUNT = 512;
 /** FUSE_CAP_POSIX_ACL and FUSE_CAP_DONT_MASK of libfuse. */
 const CAPABILITIES_FOR_ACLS = (1 << 19) | (1 << 6);
@@ -36,7 +36,7 @@ const NOT_SUPPORTED = -osConstants.errno.EOPNOTSUPP;
 /** libfuse renames an unlinked open file to such a name, and unlinks that at the last close. */
 const HIDDEN_NAME = /^\.fuse_hidden[0-9a-f]{8,}$/;
 
-/** As root, lets other users in without an edit of /etc/fuse.conf, which the library's own option requires. */
+/** Passes kernel options as text. By the library's own option, root could allow other users only in /etc/fuse.conf. */
 class FuseWithOptions extends Fuse {
   kernelOptions: readonly string[] = [];
 
@@ -108,7 +108,7 @@ export async function mountWithBinding(
       }),
     // The library cannot have the kernel drop an inode: its time has to pass.
     invalidateInode: () => world.sleep(options.cache.attributesMs),
-    // Nor can it give answers different validities. With it the kernel looks each name up.
+    // Nor can it give each answer its own validity, so the kernel caches no names.
     expireNames: () => Promise.resolve(),
     dropAttributes: () => Promise.resolve(),
   };
@@ -348,7 +348,7 @@ class Binding {
     );
   }
 
-  /** Closes what was opened after the caller got ETIMEDOUT. */
+  /** As `#answer`, for a call that opens: closes what it opens after the caller got ETIMEDOUT. */
   #answerOpened<Value extends { readonly fd: number }>(
     cb: Answer<Value>,
     call: () => Promise<Value>,
@@ -368,7 +368,7 @@ class Binding {
     call().then(cb, (error: unknown) => cb(this.#errno(error)));
   }
 
-  /** With a limit, and the same answer when the kernel repeats a request that timed out. */
+  /** Bounds `call` by the time limit. After a timeout the kernel repeats the request, which then fails at once. */
   async #unlessJustTimedOut<Value>(question: string, call: () => Promise<Value>): Promise<Value> {
     if (this.#recentTimeouts.has(question))
       throw new ErrnoError('ETIMEDOUT', 'The same call timed out a moment ago');
@@ -385,6 +385,7 @@ class Binding {
     return errnoNumber(error);
   }
 
+  /** Records that the kernel may cache these attributes. @returns them as presented, in the library's form */
   #statsAnswered(path: string | null, stored: Attributes, caller: number): Fuse.Stats {
     if (path !== null) this.#view.answered(path, stored, caller);
     return toStats(this.#options.present(stored));
@@ -403,6 +404,7 @@ class Binding {
     return this.#opened(path, opened);
   }
 
+  /** Registers an open handle. @returns also whether the kernel may keep, or must bypass, its pages of the path */
   #opened(path: string, { handle, version, directIo, linked }: Opened): OpenedInfo {
     this.#paths.open.opened(path, handle, this.#calls.inodeOf(handle));
     // The kernel's pages are another file's, which is still open by this path.
@@ -422,7 +424,7 @@ class Binding {
     }
   }
 
-  /** At the last close of a hidden file its name is gone already. */
+  /** At the last close libfuse unlinks a hidden path, whose name `#rename` has removed at the cluster. */
   async #unlink(path: string, uid: number): Promise<void> {
     if (this.#paths.forgetHidden(path)) return;
     this.#view.forgetPages(path);
@@ -430,8 +432,9 @@ class Binding {
   }
 
   /**
-   * libfuse renames an open file that is unlinked, which would show on every mount and keep its directory from being
-   * removed. The cluster keeps unlinked files, so it is unlinked, and the name that libfuse assumes is kept here.
+   * Renames a path. libfuse also renames an open file that is unlinked, to a hidden name, which would show on every
+   * mount and keep its directory from being removed. The cluster keeps unlinked files: it is unlinked, and only `#paths`
+   * has the hidden name.
    */
   async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
     this.#view.forgetPages(from);
