@@ -14,7 +14,7 @@ export interface Answered extends Attributes {
 }
 
 export interface KernelCache {
-  /** For the outcome of a change, and for all attributes if a transport cannot tell one answer from another. */
+  /** For attributes after a change, and for all attributes over a transport with one validity for all answers. */
   readonly attributesMs: number;
   /** How long these attributes are valid without `invalidateInode`; 0 if unknown, or if newer ones are known. */
   readonly validMs: (attributes: Answered) => number;

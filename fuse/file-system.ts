@@ -25,7 +25,7 @@ export interface FileSystem extends FileSystemCalls {
   isWritten(inode: number): boolean;
   writtenCount(): number;
   recordAccesses(isRecorded: boolean): void;
-  /** Another client is about to change the inode: invalidates what is cached of it here. */
+  /** Called before another client changes the inode: drops what is cached of it here. */
   forget(inode: number): Promise<void>;
   /** Waits until all written bytes are at the cluster, or known to be lost. */
   drain(): Promise<void>;

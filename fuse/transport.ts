@@ -99,7 +99,7 @@ export interface FileSystemCalls {
   createUnnamed(directory: number, mode: number, flags: number, caller: Caller): Promise<Created>;
   /** @returns bytes owned by the file system, which does not change them until `taken` */
   read(handle: number, offset: number, length: number): Promise<Uint8Array>;
-  /** Called if the kernel keeps the pages of an earlier open: it will not report reads of those. */
+  /** Called if the kernel keeps the pages of an earlier open: it may read them without a request. */
   keptPages(handle: number): void;
   /** The kernel has copied the bytes of a read, and the transport does not use them any more. */
   taken(bytes: Uint8Array): void;
@@ -111,7 +111,7 @@ export interface FileSystemCalls {
     caller: Caller,
     appends?: boolean,
   ): Promise<number>;
-  /** A descriptor was closed. @throws errors of writes that were not reported yet */
+  /** Called at each close of a descriptor. @throws errors of writes that were not reported yet */
   flush(handle: number, owner?: bigint): Promise<void>;
   /** What was written survives a loss of power. */
   persist(handle: number): Promise<void>;

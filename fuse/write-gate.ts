@@ -33,6 +33,7 @@ export class WriteGate {
     if (this.#underWay > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
+  /** The same calls, of which changes pass this gate. */
   over(calls: FileSystemCalls): FileSystemCalls {
     const changes = CHANGES.map((name) => [name, this.#guarded(calls[name] as Call)]);
     const open = this.#guarded(calls.open as Call) as FileSystemCalls['open'];

@@ -62,7 +62,7 @@ export class DirectoryCalls {
     }
   }
 
-  /** For a file that is open here, the attributes of a listing may be too old. */
+  /** Cached attributes of a listed name; undefined for a file that is open here, of which they may be too old. */
   listed(parent: number, name: string): Answered | undefined {
     const { accesses, backend, inodes } = this.#parts;
     const attributes = inodes.cache.entry(parent, name) ?? backend.granted(parent, name);

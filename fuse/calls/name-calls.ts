@@ -42,7 +42,7 @@ export class NameCalls {
     return this.#names.lookup(parent, name, thread);
   }
 
-  /** The kernel has a file handle of an inode that it has dropped. */
+  /** Called for `.` or `..` of an inode that the kernel has dropped, and of which a program has a file handle. */
   async #lookupNumber(inode: number, which: 'self' | 'parent'): Promise<Answered> {
     const { backend, inodes, pending } = this.#parts;
     await pending.flush({ kind: 'inode', inode }, ['unlink']);
@@ -187,7 +187,7 @@ export class NameCalls {
     if (inodes.isOpen(replaced) && !(await this.#hasName(replaced))) files.unlinked(replaced);
   }
 
-  /** If unknown, the file is taken for unlinked, and kept while it is open. */
+  /** Whether a replaced file has another name. If unknown, it is treated as unlinked, and kept while it is open. */
   async #hasName(inode: number): Promise<boolean> {
     try {
       return (await this.#parts.inodes.request(inode)).links > 0;

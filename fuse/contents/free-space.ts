@@ -27,12 +27,13 @@ export class FreeSpace {
     this.#shortMsMin = shortMsMin;
   }
 
-  /** Checked before each write; requests the free space while there is none. */
+  /** Whether writes should wait for the cluster; while they should, queries the free space at intervals. */
   get isShort(): boolean {
     if (this.#isShort && this.#world.nowMs() - this.#queriedMs >= QUERY_INTERVAL_MS) this.#queryFreeSpace();
     return this.#isShort;
   }
 
+  /** Called with each error of a request: a refusal for lack of space makes it short. */
   failed(error: unknown): void {
     const isRefusal =
       error instanceof ServiceError && (error.code === 'no-space' || error.code === 'quota-exceeded');

@@ -63,12 +63,12 @@ export class KnownContents {
     return (this.#state ?? this.attributes).contents;
   }
 
-  /** Whether the kernel's contents are the newest, but for changes of this mount. */
+  /** Whether only this mount has changed the contents since the kernel's last answer. */
   get isOwn(): boolean {
     return this.#lineage.is(this.newest);
   }
 
-  /** Stops serving older contents; the kernel gets no notice. @param askedMs of the request (monotonic) */
+  /** Ends the use of bytes of older contents here, not in the kernel. @param askedMs of the request (monotonic) */
   confirm({ contents }: Attributes, askedMs: number): void {
     if (contentVersionCompare(contents, this.#confirmed) > 0) {
       this.#source.changed();
@@ -92,7 +92,7 @@ export class KnownContents {
     return this.#mayHaveHoles || this.attributes.holeBytes !== undefined;
   }
 
-  /** A change is about to leave a hole, as one that begins beyond the end. */
+  /** Called before a change that may leave a hole, as one that begins beyond the end. */
   leavingHole(): void {
     this.#mayHaveHoles = true;
   }
@@ -102,24 +102,27 @@ export class KnownContents {
     this.#writtenNs = nowNs(this.#world);
   }
 
+  /** The primary has acknowledged a change of this mount. */
   changed(state: FileState): void {
     if (this.#lineage.changed(state)) this.#presentedMs = this.#world.nowMs();
     this.learn(state);
   }
 
-  /** Answers of concurrent writes arrive in any order: the newest counts. */
+  /** Records a state from the primary. Answers of concurrent writes arrive in any order: the newest counts. */
   learn({ sizeBytes, modifiedNs, contents, holeBytes }: FileState): void {
     this.#source.changed();
     if (contentVersionCompare(contents, this.newest) >= 0)
       this.#state = { sizeBytes, modifiedNs, contents, ...(holeBytes !== undefined && { holeBytes }) };
   }
 
+  /** The cluster has created the file with the contents that were in memory here. */
   created(state: FileState): void {
     if (contentVersionCompare(state.contents, this.newest) <= 0) return;
     this.#lineage.changed(state);
     this.learn(state);
   }
 
+  /** The attributes for the kernel: with the primary's newer state, and with pending writes. */
   async present(attributes: Answered, writes: Pick<WriteBehind, 'dirty' | 'dirtyEnd'>): Promise<Answered> {
     const { validity } = attributes;
     if (validity?.asOf !== this.#confirmedValidity?.asOf) this.#presentedMs = this.#world.nowMs();
@@ -178,6 +181,7 @@ export class KnownContents {
     this.attributes = { ...others, mode, uid, gid, ...(flags !== undefined && { flags }) };
   }
 
+  /** The kernel gets this version: copies of written pages are dropped if they are of another. */
   answered(contents: ContentVersion): void {
     if (this.#lineage.answered(contents)) this.pages.clear();
   }

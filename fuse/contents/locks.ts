@@ -93,14 +93,14 @@ export class OpenLocks {
     return [...this.#owners.values()].some((owners) => owners.has(key));
   }
 
-  /** A closed descriptor. By POSIX this ends all of the process's locks of `fcntl` on the file. */
+  /** Called when a process closes a descriptor: by POSIX this ends all its locks of `fcntl` on the file. */
   async flush(owner: bigint): Promise<void> {
     const closing: Owner = { kind: 'posix', owner: String(owner) };
     for (const owners of this.#owners.values()) owners.delete(keyOf(closing));
     await this.#release(closing);
   }
 
-  /** A close of the handle is about to return; it may be the last. */
+  /** Called before a close of the handle returns; it may be the last. */
   closed(handle: number): void {
     if ((this.#owners.get(handle)?.size ?? 0) === 0) return;
     const { untilMs = 0, released = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
@@ -110,7 +110,7 @@ export class OpenLocks {
     });
   }
 
-  /** The last close of the handle has returned; its locks are about to be released. */
+  /** Called after the last close of the handle has returned, before its locks are released. */
   closedLast(handle: number): void {
     if (!this.#owners.has(handle)) return;
     const { released = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
@@ -158,6 +158,7 @@ export class OpenLocks {
     return handles.length > 0;
   }
 
+  /** Ends the waits for a closed handle: it is open after all, or its locks are released. */
   #endClosing(handle: number): void {
     const closing = this.#closing.get(handle);
     this.#closing.delete(handle);

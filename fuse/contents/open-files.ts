@@ -92,7 +92,7 @@ export class OpenFiles implements PendingKind {
     return file;
   }
 
-  /** From the look-up just before the open, else the cluster. @param isOnceMore after a refused open: from the cluster */
+  /** From the look-up just before the open, else the cluster. @param isOnceMore it repeats a refused open */
   async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Answered> {
     if (isOnceMore) return this.inodes.request(inode);
     return this.inodes.cache.lookedUpToOpen(inode) ?? (await this.inodes.requestToOpen(inode, thread));

@@ -25,7 +25,7 @@ export class Privileges {
     await this.#inodes.change(file.inode, { mode: withoutPrivileges(mode) });
   }
 
-  /** The kernel removes a capability before a write to its pages, but not before one that bypasses them. */
+  /** Removes the capability. The kernel does so before a write to its pages, but not before one that bypasses them. */
   async #removeCapability({ inode, known: { attributes } }: OpenFile): Promise<void> {
     if (attributes.xattrs === 0 || this.#withoutCapability.has(attributes)) return;
     try {

@@ -35,15 +35,16 @@ interface Block {
   /** Infinity while it is being fetched. */
   expiresMs: number;
   readBytes: number;
-  /** No read bypassed it since its fetch began. */
+  /** The kernel may get it: no read bypassed it since its fetch began, which could have newer bytes. */
   mayBeStored: boolean;
-  /** Reads with a part of it that is not `taken` yet. */
+  /** Reads that use it, until they end or their part of it is released. */
   userCount: number;
 }
 
 /**
- * A block that was read completely is dropped, as the kernel has its bytes; else the least recently used one, but never
- * for a block that no read waits for.
+ * Blocks of files, fetched for sequential reads or for the kernel's page cache. A block that was read completely is
+ * dropped, as the kernel has its bytes; for space, the least recently used one is, but not for a block that no read
+ * waits for.
  */
 export class ReadAhead {
   readonly #world: World;
@@ -59,8 +60,9 @@ export class ReadAhead {
   }
 
   /**
-   * @param isCurrent called before bytes fetched earlier are used: whether they are of the source's generation, which
-   *   it changes if the contents differ
+   * Reads from blocks if the read is sequential or its first block is here; else only the requested bytes.
+   * @param isCurrent called before bytes fetched earlier are used; changes the source's generation if the contents
+   *   differ. If it returns false, no block is used.
    * @returns fewer than `length` bytes only at the end of the file
    */
   async read(
@@ -129,7 +131,7 @@ export class ReadAhead {
     return block;
   }
 
-  /** Returns a block's memory after its last user, if all of it was read. */
+  /** Ends one use of a block. After the last, its memory is used again if all of it was read. */
   async #endUse(block: Block): Promise<void> {
     block.userCount--;
     const bytes = await block.bytes;

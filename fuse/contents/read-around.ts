@@ -1,7 +1,7 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 
 const BLOCKS_KNOWN_MAX = 16_384;
-/** In single reads: at least this, since one miss says nothing about the next. */
+/** The price of a block, in single reads: at least this, since one miss says nothing about the next. */
 const PRICE_MIN = 2;
 /** At most this, so that a few slow blocks do not stop it forever. */
 const PRICE_MAX = 64;
@@ -9,7 +9,7 @@ const PRICE_UNKNOWN = 4;
 const WEIGHT = 0.1;
 
 interface Missed {
-  /** Since the last fetch of the block. */
+  /** Single reads since the last fetch of the block. */
   count: number;
   /** How often misses have to pay the price before a fetch; doubles with each fetch. */
   reluctance: number;
@@ -25,7 +25,7 @@ export class ReadAround {
   #singleMs: number | null = null;
   #blockMs: number | null = null;
 
-  /** @returns whether the whole block should be fetched */
+  /** Counts a single read in a block that is not here. @returns whether the whole block should be fetched */
   missed(key: string): boolean {
     const missed = this.#missed.get(key) ?? { count: 0, reluctance: 1 };
     this.#missed.set(key, missed);
@@ -49,7 +49,7 @@ export class ReadAround {
     this.#blockMs = averageWith(this.#blockMs, ms);
   }
 
-  /** Of a block, in single reads. */
+  /** How many single reads take as long as the fetch of a block. */
   #price(): number {
     if (this.#singleMs === null || this.#blockMs === null) return PRICE_UNKNOWN;
     return Math.min(Math.max(this.#blockMs / Math.max(this.#singleMs, 0.01), PRICE_MIN), PRICE_MAX);

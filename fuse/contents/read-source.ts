@@ -16,7 +16,7 @@ export type StorePages = (offset: number, bytes: Uint8Array, isCurrent: () => bo
  * their way are waited for.
  */
 export class ReadSource {
-  /** Without the cache. */
+  /** From the cluster, without windows. */
   readonly read: (offset: number, length: number) => Promise<Uint8Array>;
   readonly sizeBytes: () => number;
   readonly #world: World;
@@ -49,12 +49,12 @@ export class ReadSource {
     });
   }
 
-  /** For pieces of sequential reads, aligned to their size. */
+  /** Fetches a piece of sequential reads, aligned to its size, in a window if that costs less. */
   fetch(offset: number, length: number): Promise<Fetched> {
     return this.#windows.read(offset, length);
   }
 
-  /** For a single piece. What is fetched after it is at least as new. */
+  /** Fetches a single piece. What is fetched after it is at least as new. */
   async fetchAlone(offset: number, length: number): Promise<Fetched> {
     const bytes = await this.read(offset, length);
     this.#windows.invalidate();
@@ -78,10 +78,7 @@ export class ReadSource {
     this.#generation = ReadSource.#nextGeneration();
   }
 
-  /**
-   * @param generation from before the fetch
-   * @returns whether the kernel has the bytes
-   */
+  /** Stores fetched bytes in the kernel. @param generation from before the fetch. @returns whether it has them */
   async give(generation: number, offset: number, bytes: Uint8Array): Promise<boolean> {
     const isCurrent = (): boolean => generation === this.#generation && this.isGivable;
     const store = this.#pageStore();

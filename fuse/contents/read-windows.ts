@@ -2,7 +2,7 @@ import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 import type { BackendRange } from '../backend.ts';
 
-/** Requested at a time, aligned: the cost of a request is small compared with reading so much. */
+/** Size of a window, aligned to it: the cost of its request is small compared with reading so much. */
 const WINDOW_BYTES = 16 * 1024 * 1024;
 const WINDOWS_MAX = 3;
 /** A window that ends sooner is not used. */
@@ -31,7 +31,7 @@ interface Window {
 
 /**
  * Reads from windows, which cost the backend less than single pieces. After bytes were read otherwise, which may be
- * newer, `overtaken` must be called.
+ * newer, `invalidate` must be called.
  */
 export class ReadWindows {
   readonly #source: WindowSource;

@@ -58,6 +58,7 @@ export class UnlinkedFiles {
     this.#timer.cancel();
   }
 
+  /** Queries the open files, which other clients may have unlinked; forgets those that are closed. */
   async findUnlinked(): Promise<void> {
     // A copy, since files are opened and closed meanwhile. The workers share the iterator.
     const inodes = [...this.#openInodes()].values();

@@ -38,6 +38,7 @@ export class WrittenPages {
     this.#pagesMax = Math.floor(bytesMax / PAGE_BYTES);
   }
 
+  /** The kept pages of a file with these contents; empty if there are none. */
   of(inode: number, contents: ContentVersion): PagesOfFile {
     const kept = this.#files.get(inode);
     if (kept?.isOf(contents) === true) return kept;

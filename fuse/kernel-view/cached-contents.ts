@@ -5,7 +5,7 @@ import { UPTAKE_MS_MAX } from './in-flight.ts';
 interface Cached {
   readonly version: string;
   readonly untilMs: number;
-  /** Thread that was answered; 0 if unknown or several. */
+  /** The thread that got the answer; 0 if unknown, or several did. */
   readonly caller: number;
   /** Until then the kernel may have cached the size of other contents instead, from an answer to another thread. */
   readonly otherVersionsUntilMs: number;
@@ -31,6 +31,7 @@ export class CachedContents<Key> {
   }
 
   /**
+   * Records an answer with attributes of this version.
    * @param forMs how long the kernel may cache the answer after taking it up
    * @param caller thread that called; 0 if unknown
    */

@@ -30,7 +30,7 @@ export class CachedNames {
     this.#world = world;
   }
 
-  /** The kernel counts from when it takes up the answer. @param leftMs 0: only for the operation under way */
+  /** The kernel may use the name for `leftMs` after it takes up this answer; 0: only for the operation under way. */
   answered(place: Place, inode: number, leftMs: number): void {
     const nowMs = this.#world.nowMs();
     this.#forgetPast(nowMs);
@@ -46,8 +46,8 @@ export class CachedNames {
 
   /**
    * An answer lets the kernel use this name once only, or the name now belongs to another inode. The kernel may not
-   * have processed an earlier answer yet, and an open by the old name may be on its way: it counts for
-   * `UPTAKE_MS_MAX` more.
+   * have processed an earlier answer yet, and an open by the old name may be on its way: the name stays cached for
+   * `UPTAKE_MS_MAX` at most.
    */
   notCached(place: Place): void {
     const key = placeKey(place);

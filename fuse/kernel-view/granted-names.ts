@@ -53,6 +53,7 @@ export class GrantedNames {
   }
 
   /**
+   * Records that the next answer lets the kernel cache the name, unless it must not.
    * @param leftMs how long the grant certainly lasts, in milliseconds
    * @param isLookup the kernel may have the name already
    * @returns how long the kernel may cache the name, in whole milliseconds; ends with the grant even if taken up late
@@ -61,7 +62,7 @@ export class GrantedNames {
     const nowMs = this.#parts.world.nowMs();
     this.#forgetPast(nowMs);
     const forMs = Math.floor(Math.min(leftMs - UPTAKE_MS_MAX, GRANTED_NAME_MS_MAX));
-    if (forMs <= 0 || this.#all.size >= NAMES_MAX || this.#isContended(place.parent, nowMs)) return 0;
+    if (forMs <= 0 || this.#all.size >= NAMES_MAX || this.#wasJustRecalled(place.parent, nowMs)) return 0;
     const key = placeKey(place);
     this.#add({ place, key, untilMs: nowMs + forMs + UPTAKE_MS_MAX });
     if (isLookup) this.#lookups.answered(key);
@@ -100,7 +101,7 @@ export class GrantedNames {
     await Promise.all(inodes.map((inode) => this.#recalledOne(inode)));
   }
 
-  /** This process was stopped while it sent the answer: the kernel counts from now, which is too long. */
+  /** Expires a name whose answer was sent late, since this process was stopped: the kernel counts its time from now. */
   async answeredLate(place: Place): Promise<void> {
     const key = placeKey(place);
     const name = { place, key, untilMs: this.#parts.world.nowMs() + GRANTED_NAME_MS_MAX + UPTAKE_MS_MAX };
@@ -133,7 +134,7 @@ export class GrantedNames {
     while (this.#lookups.has(key)) await this.#parts.world.sleep(this.#lookups.leftMs(key));
   }
 
-  #isContended(directory: number, nowMs: number): boolean {
+  #wasJustRecalled(directory: number, nowMs: number): boolean {
     const recalledMs = this.#recalledMs.get(directory);
     if (recalledMs === undefined) return false;
     if (nowMs - recalledMs < RECALLED_MS) return true;

@@ -5,10 +5,7 @@ export const UPTAKE_SLACK_MS = 20;
 /** After this time the kernel has taken up an answer, and its validity has begun. */
 export const UPTAKE_MS_MAX = 200;
 
-/**
- * Recent answers, whose inodes the kernel may not know yet, but will cache.
- * @typeParam Key an inode, or a place (`placeKey`)
- */
+/** Recent answers that the kernel may not have taken up yet. @typeParam Key an inode, or a place (`placeKey`) */
 export class InFlight<Key = number> {
   readonly #answeredMs = new RecentMap<Key, number>();
   readonly #nowMs: () => number;
@@ -31,7 +28,7 @@ export class InFlight<Key = number> {
     return this.leftMs(key) > 0;
   }
 
-  /** After how many milliseconds the kernel has taken up the latest answer; 0 if it has. */
+  /** In how many milliseconds the kernel has certainly taken up the latest answer; 0 if it has. */
   leftMs(key: Key): number {
     const answeredMs = this.#answeredMs.get(key);
     if (answeredMs === undefined) return 0;

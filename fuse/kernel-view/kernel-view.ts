@@ -74,7 +74,8 @@ export class InodeView {
   }
 
   /**
-   * The kernel counts from when it takes up the answer, which it has to drop if this process was stopped before.
+   * Sends an answer, and records what the kernel may cache of it. The kernel counts from when it takes up the answer:
+   * if this process was stopped before, notices have it drop that again.
    * @param put sends the answer with its times. @returns whether the kernel has accepted it
    * @param place the name that was looked up or created; null: created unlinked; absent: only attributes were requested
    */
@@ -124,18 +125,19 @@ export class InodeView {
     await this.#granted?.recalled(inodes);
   }
 
-  /** The kernel takes the outcome of a change as the newest, even after a notice that came meanwhile. */
+  /** As `answer`, after a change of attributes: the kernel takes these as the newest, even after a later notice. */
   answerChange(attributes: Answered, put: (times: CacheTimes) => void, caller: number): void {
     const { attributesMs } = this.#cache;
     this.#recordContents(attributes, attributesMs, caller);
     put({ attributesMs, nameMs: 0 });
   }
 
-  /** The kernel is about to learn that the file is open. @see CachedContents */
+  /** Called before an open is answered: drops attributes in the kernel that may be of other contents. */
   async opening(inode: number, version: string | null): Promise<void> {
     if (this.#contents.mayDiffer(inode, version)) await this.dropAttributes(inode);
   }
 
+  /** Resolves when the kernel has dropped the attributes that it may have cached. */
   async dropAttributes(inode: number): Promise<void> {
     const cached = this.#contents.current(inode);
     if (cached === undefined) return;
@@ -145,8 +147,8 @@ export class InodeView {
   }
 
   /**
-   * The kernel drops the directory's attributes when the thread that changed a name gets its answer. Resolves when it
-   * can take up no older answer to another thread. With `ttl` that may be as old as its validity.
+   * Called before a change of a name is answered, when the kernel drops the directory's attributes. Resolves when it
+   * can take up no older answer to another thread. With `ttl` one may be as old as its validity.
    */
   async changedName(directory: number, thread: number): Promise<void> {
     if (this.#granted !== null && this.#attributeReaders.hasOther(directory, thread))
@@ -162,7 +164,7 @@ export class InodeView {
     return this.#inFlight.has(inode);
   }
 
-  /** An entry that was sent meanwhile keeps the inode known. @param lookups how many entries the kernel returns */
+  /** The kernel drops `lookups` entries (FORGET). An entry that was sent meanwhile keeps the inode known. */
   forget(inode: number, lookups: number): void {
     const remaining = (this.#lookups.get(inode) ?? 0) - lookups;
     if (remaining > 0) {
@@ -207,7 +209,7 @@ export class InodeView {
   }
 }
 
-/** Rounds down, and subtracts the time that an answer may wait in the kernel. */
+/** Subtracts the time that an answer may wait in the kernel, and rounds down to whole milliseconds. */
 function wholeMsLeft(ms: number): number {
   return Math.max(0, Math.floor(ms - UPTAKE_SLACK_MS));
 }
@@ -238,8 +240,8 @@ export class PathView {
   }
 
   /**
-   * Called before the kernel learns that the path is open (@see CachedContents). A refused thread looks the path up and
-   * opens it again; contents that have changed even since then are opened.
+   * Called before an open is answered: refuses it if the kernel may have attributes of other contents. The thread then
+   * looks the path up and opens it again; contents that have changed even since then are opened.
    * @param caller thread that opens it; 0 for all those of other containers, which have no number here
    * @returns whether it has to look the path up again
    */

@@ -32,7 +32,7 @@ export class RefusedOpens {
     this.#world = world;
   }
 
-  /** @param keys of names (`placeKey`) by which the kernel may have found the inode */
+  /** The thread's open is refused. @param keys of names (`placeKey`) by which the kernel may have found the inode */
   refuse(thread: number, inode: number, keys: readonly string[], isLink = false): void {
     const nowMs = this.#world.nowMs();
     this.#refused.takeWhile(({ atMs }) => nowMs - atMs > STEP_MS_MAX);
@@ -58,7 +58,7 @@ export class RefusedOpens {
     return true;
   }
 
-  /** @param attributes the cluster's answer; null if the name does not exist, or that is unknown */
+  /** A look-up after the refusal is answered. @param attributes null if the name does not exist, or that is unknown */
   found(thread: number, place: Place, attributes: Attributes | null): void {
     const refused = this.#refused.get(thread);
     if (refused === undefined) return;

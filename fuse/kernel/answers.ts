@@ -110,7 +110,7 @@ export class Answers {
     this.#reply.error(call.header.unique, errno);
   }
 
-  /** `statfs` always gets an answer, even if its path took the whole limit. */
+  /** Whether the caller's limit is used up. `statfs` always gets an answer, even if its path took the whole limit. */
   #hasCallerTimedOut({ pid }: RequestHeader, { kind }: Request): boolean {
     return kind !== 'space' && !UNLIMITED.has(kind) && this.#timedOutCallers.has(pid);
   }

@@ -44,10 +44,7 @@ export class Notifier {
     return this.#expiries.run(async () => (await ready()) && this.#notify([expireEntryNotice(node, name)]));
   }
 
-  /**
-   * @param isCurrent called just before
-   * @returns false if the pages are outdated, or the kernel does not know the inode
-   */
+  /** @param isCurrent called just before. @returns false if outdated, or if the kernel does not know the inode */
   givePages(node: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean> {
     return this.#stores.run(async () => {
       if (!isCurrent()) return false;

@@ -79,12 +79,12 @@ export class Session {
   }
 
   #serve<Kind extends Request['kind']>(header: RequestHeader, request: RequestOf<Kind>): void {
-    if (this.#isForCreation(request) && !this.#options.creationTimes) {
+    if (this.#requestsCreationTime(request) && !this.#options.creationTimes) {
       // The kernel then requests the other attributes, and the creation time never again.
       this.#reply.error(header.unique, 'ENOSYS');
       return;
     }
-    if (!this.#mayHave(request)) {
+    if (!this.#isXattrAllowed(request)) {
       // After ENOSYS the kernel requests no extended attribute any more.
       this.#reply.error(header.unique, this.#options.xattrs || this.#options.acls ? 'EOPNOTSUPP' : 'ENOSYS');
       return;
@@ -93,11 +93,11 @@ export class Session {
     handle({ header, request, inode: this.numbers.inode(header.node) });
   }
 
-  #isForCreation(request: Request): boolean {
+  #requestsCreationTime(request: Request): boolean {
     return request.kind === 'attributes' && request.withCreation === true;
   }
 
-  #mayHave(request: Request): boolean {
+  #isXattrAllowed(request: Request): boolean {
     const { xattrs, acls } = this.#options;
     switch (request.kind) {
       case 'xattrs':

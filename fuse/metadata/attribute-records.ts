@@ -9,7 +9,7 @@ interface AttributeRecord extends Learned {
   readonly attributes: Answered;
   /** From a listing or an own change: the next requests are answered from here. */
   readonly prefetched: boolean;
-  /** The only name that was looked up for them, as a key (`placeKey`). */
+  /** If a look-up of a name requested them: that name as a key (`placeKey`). */
   readonly askedAt: string | undefined;
   /** From a listing, of a live file whose primary did not answer in time: the catalog's attributes. */
   readonly isUncertain: boolean;
@@ -30,6 +30,7 @@ export class AttributeRecords {
     this.#sequencer = sequencer;
   }
 
+  /** Attributes that answer any request: those of a directory, or from a listing or an own change. */
   of(inode: number): Answered | undefined {
     const record = this.#records.get(inode);
     if (record === undefined || !record.prefetched) return undefined;
@@ -58,7 +59,7 @@ export class AttributeRecords {
     return record?.attributes.xattrs === 0 && !this.#validity.isExpired(record, undefined, ttlMs);
   }
 
-  /** The same for access control lists and capabilities, which the kernel requests right after the attributes. */
+  /** As `hasNoXattrs`, for access control lists and capabilities, which the kernel requests right after attributes. */
   hasNoAcls(inode: number): boolean {
     return this.hasNoXattrs(inode, Math.max(this.#validity.ttlMs, LOOKUP_AGE_MAX_MS));
   }
@@ -72,7 +73,7 @@ export class AttributeRecords {
     return { attributes: record.attributes, at: record.askedAt };
   }
 
-  /** After this, `justAsked` does not return the record again. */
+  /** After this, `recentAnswer` does not return the record again. */
   consume(inode: number): void {
     const record = this.#records.get(inode);
     if (record !== undefined) this.#records.set(inode, { ...record, answeredMs: Number.NEGATIVE_INFINITY });
@@ -168,7 +169,7 @@ export class AttributeRecords {
     return { ...attributes, validity: { requestedAt: asOf, asOf } };
   }
 
-  /** The cluster has an access of this mount. @param from the access time before it */
+  /** The cluster has an access of this mount: replaces the access time `from` in cached attributes. */
   accessed(inode: number, from: string, to: string): void {
     for (const records of [this.#records, this.#beforeWrites]) {
       const record = records.get(inode);
@@ -200,7 +201,7 @@ export class AttributeRecords {
 
   /**
    * A rename of an inode that is no directory only changes its ctime.
-   * @param isPast something of it was changed beside the rename
+   * @param isPast one of its names was changed beside the rename
    * @returns whether the record is kept
    */
   renamed(inode: number, atNs: string, isPast: boolean): boolean {

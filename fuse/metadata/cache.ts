@@ -15,8 +15,9 @@ export const ATTRIBUTE_AGE_MAX_MS = 1000;
 
 interface NameRecord extends Learned {
   readonly inode: number;
+  /** The kernel may cache the name, too. */
   readonly isCacheable: boolean;
-  /** The answer of a look-up, not of a listing or a change. */
+  /** From a look-up, not from a listing or a change, and not used since. */
   readonly isLookedUp: boolean;
 }
 
@@ -51,6 +52,7 @@ export class MetadataCache {
     this.kernel = new KernelView(world);
   }
 
+  /** Called before a request. @returns a sequence number, for the caching of the answer */
   request(): number {
     return this.#sequencer.request();
   }
@@ -71,7 +73,7 @@ export class MetadataCache {
     return record !== undefined && this.#validity.isDelegated(record, parent);
   }
 
-  /** The answer of a look-up a moment ago; undefined if the kernel may mean the inode by another name. */
+  /** The answer of a look-up within the last 50 ms; undefined if the kernel may refer to the inode by another name. */
   lookedUp(inode: number): Answered | undefined {
     const asked = this.attributes.recentAnswer(inode);
     return asked !== undefined && this.kernel.names.isOnly(inode, asked.at) ? asked.attributes : undefined;
@@ -110,6 +112,7 @@ export class MetadataCache {
     return leftMs;
   }
 
+  /** Keys of the names by which the kernel may have found the inode. */
   namesOf(inode: number): string[] {
     const asked = this.attributes.askedAt(inode);
     return [...this.kernel.names.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
@@ -166,14 +169,14 @@ export class MetadataCache {
     this.#sequencer.changed(parent);
   }
 
-  /** This mount has created or linked the name. @param since a sequence number from before the change */
+  /** This mount has created or linked the name: updates its directory. @param since sequence number from before it */
   made(parent: number, name: string, attributes: Attributes, since: number): void {
     this.changingName(parent, name);
     const directories = attributes.kind === 'directory' ? 1 : 0;
     this.attributes.namesChanged(parent, attributes.changedNs, directories, since);
   }
 
-  /** The cluster has creates and unlinks of this mount. @param atNs the directory's new times; null if unknown */
+  /** The cluster has creates or unlinks of this mount. @param atNs the directory's new times; null if unknown */
   named(directory: number, atNs: string | null): void {
     this.attributes.namesChanged(directory, atNs);
   }
@@ -231,6 +234,7 @@ export class MetadataCache {
     this.attributes.drop(inode);
   }
 
+  /** Drops what is cached of a name and its directory, after a change whose outcome is unknown. */
   forgetEntry(parent: number, name: string): void {
     const key = keyOf(parent, name);
     this.#names.delete(key);

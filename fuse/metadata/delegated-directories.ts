@@ -103,7 +103,7 @@ interface Delegation {
   listedAt: number;
 }
 
-/** No other client changes names of these directories: only own changes invalidate what was cached. */
+/** The directories that are delegated to this mount. Only own changes invalidate their cached names. */
 export class DelegatedDirectories {
   readonly #world: World;
   readonly #ttlMs: number;
@@ -140,7 +140,7 @@ export class DelegatedDirectories {
     return this.of(place.parent)?.stateOf(place.name) ?? 'unknown';
   }
 
-  /** Null also if attributes of its files are too old: programs request these next, and a listing renews them all. */
+  /** All names; null if not all are cached, or if their files' attributes are too old, which a listing renews. */
   listing(directory: number, countMax: number): readonly ListedName[] | null {
     const known = this.#current(directory);
     if (known === undefined || this.#ttlMs === 0 || this.#world.nowMs() - known.listedAt > this.#ttlMs)
@@ -216,7 +216,7 @@ export class DelegatedDirectories {
     known.listedAt = requestedAt;
   }
 
-  /** The file has a second name, even if cached link counts lack it. */
+  /** Called before the file gets another name, which cached link counts lack. */
   linked(inode: number): void {
     this.#linked.add(inode);
     if (this.#linked.size <= LINKED_MAX) return;
@@ -228,7 +228,7 @@ export class DelegatedDirectories {
     return kind === 'directory' || (links === 1 && !this.#linked.has(inode));
   }
 
-  /** Called before a delegation is requested: names that change from now on are unknown in its answer. */
+  /** Called before a delegation is requested: a name that changes before the answer is then unknown. */
   requesting(directory: number): void {
     this.#requested.set(directory, new Set());
   }
@@ -252,7 +252,7 @@ export class DelegatedDirectories {
     return this.#requested.has(directory);
   }
 
-  /** Drops its names, also those of a request under way: the directory changes. */
+  /** Drops the directory's names, and voids the answer of a request for its delegation. */
   end(directory: number): void {
     this.#delegations.delete(directory);
     this.#requested.delete(directory);

@@ -46,13 +46,14 @@ export class DelegationRequests {
     this.#events = events;
   }
 
+  /** The cluster delegates a new directory, which is empty, to the mount that creates it. */
   created(attributes: Attributes): void {
     if (this.#delegation.isDelegated(attributes.inode)) this.#cache.delegated(attributes, EMPTY);
   }
 
   /**
-   * For another client, unless this mount is changing a name: after the end of a session its own command, which does
-   * not identify the mount, can recall the directory.
+   * The directory was recalled: for another client, unless this mount is changing a name. After the end of a session,
+   * its own command, which does not identify the mount, can recall the directory.
    */
   recalled(directory: number): void {
     const { delegations } = this.#cache;
@@ -65,7 +66,7 @@ export class DelegationRequests {
     this.#notBeforeMs.set(directory, notBeforeMs);
   }
 
-  /** Changes of names wait for this: if they never paused, the directory would never be delegated. */
+  /** Resolves when a request under way is answered. Changes of names wait for it: else it might never be granted. */
   async settled(directory: number): Promise<void> {
     await this.#underWay.get(directory);
   }
@@ -102,6 +103,7 @@ export class DelegationRequests {
     }
   }
 
+  /** Requests more names of a delegated directory, unless all are known. */
   async learnMore(directory: DelegatedDirectory): Promise<void> {
     const { knownThrough: after, attributes, count } = directory;
     const { inode } = attributes;

@@ -111,8 +111,8 @@ export class Inodes {
   }
 
   /**
-   * As `ask`, before an open. If the kernel has the inode from a cached name, that name is looked up: another client
-   * may have given it to another file, while this one exists under another name.
+   * As `request`, before an open. If the kernel has the inode from a cached name, looks that name up: another client may
+   * have given it to another file, while this one exists under another name.
    * @throws ErrnoError `ESTALE` in that case: the kernel then looks the name up again
    */
   async requestToOpen(inode: number, thread: number, isLink = false): Promise<Answered> {
@@ -131,7 +131,7 @@ export class Inodes {
     );
   }
 
-  /** The same check for a file that is to be linked. @throws ErrnoError `ESTALE` */
+  /** As `requestToOpen`, for a file that is to get another name. @throws ErrnoError `ESTALE` */
   async assertNameCurrentToLink(inode: number, thread: number): Promise<void> {
     if (this.cache.kernel.refusedOpens.isRepetition(thread, inode) || !this.cache.isNameCached(inode)) return;
     await this.requestToOpen(inode, thread, true);

@@ -25,7 +25,7 @@ interface Walk {
   /** The first page did not include the whole directory. */
   isLarge: boolean;
   count: number;
-  /** Entries of the last page, and how many of them were looked up. */
+  /** Entries of the last page, 0 once it was judged; and how many of them were looked up. */
   listed: number;
   used: number;
   page: Promise<void> | null;
@@ -118,6 +118,7 @@ export class LookAhead {
   }
 }
 
+/** By the use of the last page, sets the size of the next one and how many single requests precede it. */
 function adaptTo(walk: Walk): void {
   const { listed, used } = walk;
   if (listed === 0) return;
@@ -133,7 +134,7 @@ function adaptTo(walk: Walk): void {
   }
 }
 
-/** The page starts right after the name before if that is near, else with neighbours on both sides of `name`. */
+/** Where a page starts: after the name looked up before if that is near, else before the neighbours of `name`. */
 function startOf(name: string, before: string): string {
   const near = [...name].slice(0, -1).join('');
   const isBetween = namesCompare(near, before) < 0 && namesCompare(before, name) < 0;

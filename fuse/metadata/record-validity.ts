@@ -17,7 +17,7 @@ export class RecordValidity {
   readonly ttlMs: number;
   readonly #world: World;
   readonly #isDelegated: (directory: number) => boolean;
-  /** By directory, when it was delegated: records requested since then stay valid while it is. */
+  /** By directory, when it was delegated: records that were requested later are valid while it is delegated. */
   readonly #delegatedAt = new BoundedMap<number, number>(RECORDS_MAX);
 
   /** @param isDelegated whether no other client can change the directory now */

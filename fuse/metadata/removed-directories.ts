@@ -15,7 +15,7 @@ const REMOVED_MAX = 1_000;
 export class RemovedDirectories {
   readonly #world: World;
   readonly #known = new BoundedMap<number, Attributes>(REMOVED_MAX);
-  /** Directories whose names were removed here; another client may have renamed them before. The latest last. */
+  /** Directories whose names were removed here, the latest last. Another client may have renamed them before. */
   readonly #likely = new BoundedMap<number, Attributes>(REMOVED_MAX);
 
   constructor(world: World) {
@@ -29,7 +29,7 @@ export class RemovedDirectories {
     if (!this.#known.has(last.inode)) this.#known.set(last.inode, { ...last, links: 0 });
   }
 
-  /** The name was removed, whichever directory had it by then: only the cluster knows whether this one still exists. */
+  /** A name was removed that `last` had as far as known: only the cluster knows whether this directory exists. */
   addPerhapsRemoved(last: Attributes | undefined): void {
     if (last?.kind !== 'directory') return;
     this.#likely.set(last.inode, last);
@@ -54,8 +54,8 @@ export class RemovedDirectories {
 }
 
 /**
- * If an inode is gone that the kernel found by a name, another client has changed that name: after `ESTALE` the kernel
- * walks the path once more, and only then fails.
+ * Replaces `not-found` by `ESTALE`: if an inode does not exist that the kernel found by a name, another client has
+ * changed that name. The kernel then walks the path once more, and only then fails.
  */
 export async function staleIfGone<Value>(answer: Promise<Value>): Promise<Value> {
   try {

@@ -433,8 +433,8 @@ class Binding {
 
   /**
    * Renames a path. libfuse also renames an open file that is unlinked, to a hidden name, which would show on every
-   * mount and keep its directory from being removed. The cluster keeps unlinked files: it is unlinked, and only `#paths`
-   * has the hidden name.
+   * mount and keep its directory from being removed. The cluster keeps unlinked files, so it is unlinked, and only
+   * `#paths` has the hidden name.
    */
   async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
     this.#view.forgetPages(from);

@@ -69,7 +69,7 @@ export class Paths {
     return hidden ?? (await this.attributes(path)).inode;
   }
 
-  /** By handle if there is one: the path may be another file's by now. */
+  /** The inode of the handle, if not 0: the path may be another file's by now. */
   async inodeOf(path: string | null, fd: Fuse.FileHandle): Promise<number> {
     return Number(fd) === 0 ? this.inode(path) : this.#calls.inodeOf(Number(fd));
   }
@@ -83,6 +83,7 @@ export class Paths {
     return (await this.#calls.lookupToOpen(parent, name)).inode;
   }
 
+  /** Unlinks an open file that libfuse renames to the path `hidden`, which from then on refers to its inode. */
   async hide(path: string, { parent, name }: Place, hidden: string, uid: number): Promise<void> {
     let inode = this.open.latest(path);
     try {
