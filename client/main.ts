@@ -43,10 +43,13 @@ export interface LauncherServices {
   serverOptions(): Promise<readonly ServerOption[]>;
 }
 
-const ALONE: LauncherServices = { serverOptions: async () => [] };
+const NO_LAUNCHER: LauncherServices = { serverOptions: async () => [] };
 
 /** Runs one command; `bin/leasehold.js` runs `server` and `mount-daemon` itself. Sets the process's exit code. */
-export async function runCli(argv: readonly string[], around: LauncherServices = ALONE): Promise<void> {
+export async function runCli(
+  argv: readonly string[],
+  launcher: LauncherServices = NO_LAUNCHER,
+): Promise<void> {
   // A reader may close the pipe early (`leasehold ls … | head`); that is no failure.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
@@ -54,7 +57,7 @@ export async function runCli(argv: readonly string[], around: LauncherServices =
   });
   try {
     refuseCallOfFuse(argv);
-    await buildProgram({}, around).parseAsync([...argv], { from: 'user' });
+    await buildProgram({}, launcher).parseAsync([...argv], { from: 'user' });
   } catch (error) {
     const { exit, lines } = endOf(error);
     for (const line of lines) process.stderr.write(`${line}\n`);
@@ -70,7 +73,10 @@ export function endOf(error: unknown): { readonly exit: number; readonly lines: 
 }
 
 /** Builds the parser of all commands. @param output where help and usage errors go */
-export function buildProgram(output: OutputConfiguration = {}, around: LauncherServices = ALONE): Command {
+export function buildProgram(
+  output: OutputConfiguration = {},
+  launcher: LauncherServices = NO_LAUNCHER,
+): Command {
   const program = new Command('leasehold');
   program
     .description('A replicated file system whose servers elect a primary for every file among themselves')
@@ -110,7 +116,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: LauncherS
   addBackupCommands(program);
   addBenchCommand(program);
   addDemoCommand(program);
-  addReferenceCommands(program, { version: programVersion(), exitCodes: EXIT_CODES, ...around });
+  addReferenceCommands(program, { version: programVersion(), exitCodes: EXIT_CODES, ...launcher });
   addUsageHints(program);
   return program;
 }

@@ -13,7 +13,7 @@ export interface DataRange {
   readonly length: number;
 }
 
-/** A member with its data, which has to be read, as far as it is wanted, before the next member. */
+/** A member with its data. The data is skipped when the next member is requested. */
 export interface ArchiveMember {
   readonly entry: ArchiveEntry;
   /** Where the data belongs; one range for a file without holes. */

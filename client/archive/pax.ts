@@ -6,7 +6,6 @@ import { escapedBytes, utf8Text } from '../../base/utf8.ts';
  * (named as by star and GNU tar). Values are bytes: an attribute may hold any.
  */
 export const BLOCK_BYTES = 512;
-/** Bound of an extended header: larger ones are malformed. */
 export const PAX_BYTES_MAX = 64 * 1024 * 1024;
 
 export type ArchiveKind = 'file' | 'link' | 'symlink' | 'character' | 'block' | 'directory' | 'fifo';
@@ -139,7 +138,7 @@ export function entryOf(
   { flag, entry, ...raw }: RawHeader,
   records: ReadonlyMap<string, Buffer>,
 ): ArchiveEntry | null {
-  const said = (name: string): string | undefined => records.get(name)?.toString('latin1');
+  const textOf = (name: string): string | undefined => records.get(name)?.toString('latin1');
   const kind = KINDS.find(([, one]) => one === flag || (one === '0' && (flag === '\0' || flag === '7')))?.[0];
   if (kind === undefined) return null;
   const pathBytes = records.get('GNU.sparse.name') ?? records.get('path') ?? raw.path;
@@ -154,21 +153,21 @@ export function entryOf(
         : [...records.keys()].some((key) => key.startsWith(`${NOT_UTF8}${XATTR}`))
           ? 'the name of one of its extended attributes is not UTF-8'
           : null;
-  const sparse = said('GNU.sparse.realsize');
+  const sparse = textOf('GNU.sparse.realsize');
   const xattrs = new Map<string, Uint8Array>();
   for (const [name, value] of records)
     if (name.startsWith(XATTR)) xattrs.set(name.slice(XATTR.length), value);
-  const mtime = said('mtime');
+  const mtime = textOf('mtime');
   return {
     ...entry,
     // Old archives mark directories only by a slash at the end. The header's own path may be one that was cut there.
     kind: kind === 'file' && path.endsWith('/') ? 'directory' : kind,
     path: path.replace(/\/+$/, ''),
-    uid: Number(said('uid') ?? entry.uid),
-    gid: Number(said('gid') ?? entry.gid),
+    uid: Number(textOf('uid') ?? entry.uid),
+    gid: Number(textOf('gid') ?? entry.gid),
     modifiedNs: mtime === undefined ? entry.modifiedNs : nanoseconds(mtime),
     target: target ?? '',
-    dataBytes: Number(said('size') ?? entry.dataBytes),
+    dataBytes: Number(textOf('size') ?? entry.dataBytes),
     xattrs,
     sparseBytes: sparse === undefined ? null : Number(sparse),
     ...(why !== null && { why }),

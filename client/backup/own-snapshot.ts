@@ -1,6 +1,6 @@
 /**
- * The snapshot that an archive is read from. It is bound to a lease that its maker holds: once the lease is over, the
- * maker is gone, and the next backup of the volume removes the snapshot (decision 0056).
+ * The snapshot that an archive is read from. It is bound to a lease that the backup holds: once the lease has ended, so
+ * has the backup, and the next one of the volume removes the snapshot (decision 0056).
  */
 import { hostname } from 'node:os';
 import { ServiceError } from '../../base/errors.ts';
@@ -9,7 +9,7 @@ import type { HeldLease } from '../lease/held-lease.ts';
 import type { NamedLeaseClient } from '../lease/named-lease-client.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 
-/** The maker may be suspended for a little less without losing its snapshot; within the servers' bound. */
+/** A backup may be suspended for a little less without losing its snapshot; within the servers' bound. */
 const TTL_MS = 10_000;
 /** Snapshots of such names are bound to leases. No other is ever removed. */
 const BOUND_NAME = /^backup\.[0-9a-f]{12}$/;
@@ -21,8 +21,8 @@ export interface OwnSnapshotParts {
 }
 
 /**
- * Makes a snapshot of the volume for the time of `work`, and removes those that other backups left behind.
- * @param work gets the name, or null if the user may make none; `signal` is aborted once others may remove the snapshot
+ * Creates a snapshot of the volume for the time of `work`, and removes those of aborted backups.
+ * @param work gets the name, null if the user may create none; `signal` is aborted once others may remove the snapshot
  */
 export async function withOwnSnapshot(
   parts: OwnSnapshotParts,
@@ -32,13 +32,13 @@ export async function withOwnSnapshot(
 ): Promise<void> {
   const { client, tell } = parts;
   const id = client.world.randomBytes(6).toString('hex');
-  const lease = await heldFor(parts, volume, `backup.${id}`, call);
+  const lease = await acquireLease(parts, volume, `backup.${id}`, call);
   // A user without leases gets a name that no other process removes.
   const name = lease === null ? `backup-${id}` : `backup.${id}`;
   const signal = lease === null ? call.signal : AbortSignal.any([call.signal, lease.lost]);
   try {
     if (lease !== null) await removeLeftBehind(parts, volume, name, call);
-    if (!(await isMade(client, volume, name, call))) {
+    if (!(await createSnapshot(client, volume, name, call))) {
       tell('the archive may mix states of several moments: only the role admin may create a snapshot');
       await work(null, signal);
       return;
@@ -55,7 +55,7 @@ export async function withOwnSnapshot(
 }
 
 /** @returns the lease, before a snapshot is bound to it; null if the user may have none */
-async function heldFor(
+async function acquireLease(
   { leases }: OwnSnapshotParts,
   volume: string,
   name: string,
@@ -72,7 +72,7 @@ async function heldFor(
   }
 }
 
-async function isMade(
+async function createSnapshot(
   client: ClusterClient,
   volume: string,
   name: string,
@@ -94,10 +94,10 @@ export async function leftBehind(
   names: readonly string[],
   call: CallOptions,
 ): Promise<string[]> {
-  const left: string[] = [];
+  const abandoned: string[] = [];
   for (const name of names)
-    if (BOUND_NAME.test(name) && !(await leases.show(leaseOf(volume, name), call)).held) left.push(name);
-  return left;
+    if (BOUND_NAME.test(name) && !(await leases.show(leaseOf(volume, name), call)).held) abandoned.push(name);
+  return abandoned;
 }
 
 /** A snapshot that cannot be checked or removed is left to the next backup. */

@@ -85,7 +85,7 @@ async function prepare(
   if (kind !== 'directory' && attributes.links > 1) {
     const first = linked.get(inode);
     if (first !== undefined) {
-      if (attributes.snapshot === undefined && (await isGone(client, inode, call)))
+      if (attributes.snapshot === undefined && (await isRemoved(client, inode, call)))
         return { kind: 'gone', path };
       const entry = { ...entryFor(found, new Map(), 0), kind: 'link', target: first } as const;
       return { kind: 'member', entry, data: empty };
@@ -107,7 +107,7 @@ async function prepare(
   }
 }
 
-async function isGone(client: ClusterClient, inode: number, call: CallOptions): Promise<boolean> {
+async function isRemoved(client: ClusterClient, inode: number, call: CallOptions): Promise<boolean> {
   const { inodes } = await client.query({ kind: 'existing', inodes: [inode] }, call);
   return inodes.length === 0;
 }
@@ -121,25 +121,25 @@ async function* largeFile(
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const file = client.openFile(found.attributes.inode, found.attributes);
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
-    const begun = await file.state(call);
-    const ranges = await rangesOf(file, begun.sizeBytes, call);
-    const dense = ranges.length === 1 && ranges[0]?.length === begun.sizeBytes;
-    const map = dense ? Buffer.alloc(0) : mapOf(ranges, begun.sizeBytes);
+    const before = await file.state(call);
+    const ranges = await rangesOf(file, before.sizeBytes, call);
+    const dense = ranges.length === 1 && ranges[0]?.length === before.sizeBytes;
+    const map = dense ? Buffer.alloc(0) : mapOf(ranges, before.sizeBytes);
     const dataBytes = ranges.reduce((sum, { length }) => sum + length, map.length);
     report.members += 1;
     report.dataBytes += dataBytes - map.length;
     yield headersOf({
       ...entryFor(found, xattrs, dataBytes),
-      modifiedNs: isSame(begun.contents, found.attributes.contents)
+      modifiedNs: isSame(before.contents, found.attributes.contents)
         ? found.attributes.modifiedNs
-        : begun.modifiedNs,
-      sparseBytes: dense ? null : begun.sizeBytes,
+        : before.modifiedNs,
+      sparseBytes: dense ? null : before.sizeBytes,
     });
     yield map;
     for (const range of ranges) yield* dataOf(file, range, call);
     yield Buffer.alloc(paddingOf(dataBytes));
     const { contents } = await file.state(call);
-    if (isSame(contents, begun.contents)) return;
+    if (isSame(contents, before.contents)) return;
     if (attempt < ATTEMPTS_MAX) report.readAgain += 1;
   }
   report.torn.push(found.path);
@@ -149,17 +149,17 @@ function isSame(a: ContentVersion, b: ContentVersion): boolean {
   return a.epoch === b.epoch && a.seq === b.seq;
 }
 
-/** Exactly the bytes of the range: what is gone meanwhile is zeros, and the member is written again. */
+/** Yields exactly `length` bytes, zeros in place of those removed meanwhile: then the member is archived again. */
 async function* dataOf(
   file: FileHandle,
   { offset, length }: DataRange,
   call: CallOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  function* places(): Generator<DataRange, void, undefined> {
+  function* pieceRanges(): Generator<DataRange, void, undefined> {
     for (let at = 0; at < length; at += PIECE_BYTES)
       yield { offset: offset + at, length: Math.min(PIECE_BYTES, length - at) };
   }
-  const pieces = prefetch(places(), PIECES_AHEAD, async (place) => {
+  const pieces = prefetch(pieceRanges(), PIECES_AHEAD, async (place) => {
     const { bytes } = await file.read(place.offset, place.length, call);
     return bytes.length === place.length
       ? bytes
@@ -181,7 +181,7 @@ async function rangesOf(file: FileHandle, sizeBytes: number, call: CallOptions):
   return ranges;
 }
 
-/** GNU tar's sparse map, format 1.0; an empty range at the end gives the size of the file. */
+/** Sparse map of GNU tar, format 1.0, which precedes the data; an empty range at the end gives the file's size. */
 function mapOf(ranges: readonly DataRange[], sizeBytes: number): Buffer {
   const all = [...ranges, { offset: sizeBytes, length: 0 }];
   const numbers = [all.length, ...all.flatMap(({ offset, length }) => [offset, length])];
@@ -209,11 +209,11 @@ async function xattrsOf(
   { inode, snapshot }: Attributes,
   call: CallOptions,
 ): Promise<Map<string, Uint8Array>> {
-  const shown = snapshot === undefined ? {} : { snapshot };
-  const { names } = await client.query({ kind: 'xattrs', inode, ...shown }, call);
+  const scope = snapshot === undefined ? {} : { snapshot };
+  const { names } = await client.query({ kind: 'xattrs', inode, ...scope }, call);
   const xattrs = new Map<string, Uint8Array>();
   for (const name of names) {
-    const { value } = await client.query({ kind: 'xattr', inode, name, ...shown }, call);
+    const { value } = await client.query({ kind: 'xattr', inode, name, ...scope }, call);
     xattrs.set(name, Buffer.from(value, 'base64'));
   }
   return xattrs;

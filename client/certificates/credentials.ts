@@ -41,7 +41,7 @@ export async function completeCredentials(
   for (const [id, hosts] of servers) {
     await folder.ensureFile(join(id, 'ca.pem'), authority.text, PUBLIC_MODE);
     await folder.ensureFile(join(id, 'tokens.json'), formatTokenFile(tokens), SECRET_MODE);
-    if (await isGood(folder, id, hosts, authority.text)) continue;
+    if (await isCertificateGood(folder, id, hosts, authority.text)) continue;
     const { certificate, key } = await issueCertificate(
       authority.signer,
       { kind: 'server', id },
@@ -118,7 +118,12 @@ async function completeTokens(folder: Folder, clients: ReadonlyMap<string, Role>
 }
 
 /** Whether a server has a certificate of this authority that fits its key and its hosts, and does not end soon. */
-async function isGood(folder: Folder, id: ServerId, hosts: readonly string[], ca: string): Promise<boolean> {
+async function isCertificateGood(
+  folder: Folder,
+  id: ServerId,
+  hosts: readonly string[],
+  ca: string,
+): Promise<boolean> {
   const text = await folder.read(join(id, 'node.pem'));
   const key = await folder.read(join(id, 'node-key.pem'));
   if (text === null || key === null) return false;

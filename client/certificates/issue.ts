@@ -20,7 +20,6 @@ import {
 import { type CertifiedIdentity, identityUris } from '../../wire/access.ts';
 
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
-/** A certificate is valid from a little before its creation, since clocks differ. */
 const BACKDATE_MS = 300_000;
 
 export interface Issued {

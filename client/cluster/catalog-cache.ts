@@ -68,7 +68,6 @@ export class CatalogCache {
     return this.#attributes.get(inode);
   }
 
-  /** All inodes of which attributes are cached. */
   get inodes(): readonly number[] {
     return [...this.#attributes.entries().map(([inode]) => inode), ...this.#beforeOwn.keys()];
   }

@@ -96,7 +96,6 @@ export class Delegations {
     return this.#generations.has(directory) ? this.#session.leftMs : 0;
   }
 
-  /** Begins the session. Without a call, nothing is delegated. */
   listen(events: DelegationEvents): void {
     this.#events = events;
     this.#session.start();

@@ -25,10 +25,8 @@ import { getRequest, postRequest } from '../transport/request.ts';
 /** Asked of the server; it waits for less, and then answers `locked`, or `busy` during its grace. */
 const WAIT_MS = 30_000;
 const WAIT_ATTEMPT_MS = 60_000;
-/** Renewals per lock lease: most of the lease is always left, for a failover. */
 const RENEWALS_PER_LEASE = 6;
 const RENEW_AGAIN_MS = 100;
-/** A renewal that has no answer after this share of the lease is sent to another server. */
 const ATTEMPTS_PER_LEASE = 6;
 /** A new primary answers `busy` until the clients have claimed their locks, which takes longer than one request may. */
 const BUSY_REQUESTS_MAX = 3;
@@ -43,7 +41,6 @@ export interface FileLocksEvents {
 /** The holder of locks. Its messages about all files share one sequence, which reopening a file does not restart. */
 export interface LockClient {
   readonly id: number;
-  /** Number of the last message about any file. */
   stamp: number;
   /** By file: the numbers of its lock requests in progress. */
   readonly pending: Map<number, Set<number>>;
@@ -69,11 +66,9 @@ export class FileLocks {
   readonly #exchanger: Exchanger;
   readonly #subject: Subject;
   readonly #events: FileLocksEvents;
-  /** By kind and owner (`keyOf`), as `#lost`. */
   readonly #held = new Map<string, LockHeld[]>();
   /** Lost locks that their owner has not released since: until then it gets no other. */
   readonly #lost = new Map<string, LockHeld[]>();
-  /** By owner: corrections at the server after a request with an unknown outcome. */
   readonly #repairs = new Map<string, Promise<void>>();
   readonly #pending: Set<number>;
   #leaseMs = 0;

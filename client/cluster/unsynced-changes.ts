@@ -144,7 +144,7 @@ export class UnsyncedChanges {
     return this.#lastEntry;
   }
 
-  /** This handle keeps the file's entry after `UnsyncedFiles` has dropped it for those of other files. */
+  /** A handle keeps the file's entry, however many other files are changed. */
   #find(): UnsyncedFile | undefined {
     this.#lastEntry = this.#files.find(this.#file) ?? this.#lastEntry;
     return this.#lastEntry;

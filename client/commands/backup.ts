@@ -59,7 +59,7 @@ async function runBackup(
 ): Promise<void> {
   const { volume, path } = placeOf(source);
   if (!options.snapshot || volume.includes('@')) {
-    await archived(client, { volume, path }, archive, options, call);
+    await writeArchive(client, { volume, path }, archive, options, call);
     return;
   }
   await client.resolve(volume, path, call);
@@ -68,14 +68,14 @@ async function runBackup(
   try {
     await withOwnSnapshot({ client, leases, tell }, volume, call, async (name, signal) => {
       const place = { volume: name === null ? volume : `${volume}@${name}`, path };
-      await archived(client, place, archive, options, { ...call, signal });
+      await writeArchive(client, place, archive, options, { ...call, signal });
     });
   } finally {
     await leases.close();
   }
 }
 
-async function archived(
+async function writeArchive(
   client: ClusterClient,
   { volume, path }: { readonly volume: string; readonly path: string },
   archive: string,
@@ -90,15 +90,15 @@ async function archived(
     );
   const report: BackupReport = { members: 0, dataBytes: 0, readAgain: 0, torn: [], leftOut: [] };
   const progress = new Progress(`${volume}:${path}`, null);
-  async function* shown(): AsyncGenerator<Uint8Array, void, undefined> {
+  async function* withProgress(): AsyncGenerator<Uint8Array, void, undefined> {
     for await (const piece of backup(client, top, report, call)) {
       yield piece;
       progress.update(report.dataBytes);
     }
   }
   try {
-    await written(archive, async (sink) => {
-      const bytes = Readable.from(shown(), { objectMode: false });
+    await writeFileAtOnce(archive, async (sink) => {
+      const bytes = Readable.from(withProgress(), { objectMode: false });
       if (archive.endsWith('.gz')) await pipeline(bytes, createGzip(), sink, { signal: call.signal });
       else await pipeline(bytes, sink, { signal: call.signal });
     });
@@ -118,7 +118,7 @@ async function archived(
 }
 
 /** Writes beside the file and renames it: it appears when it is complete, and then survives power loss. */
-async function written(archive: string, write: (sink: Writable) => Promise<void>): Promise<void> {
+async function writeFileAtOnce(archive: string, write: (sink: Writable) => Promise<void>): Promise<void> {
   if (archive === '-') return write(process.stdout);
   const draft = `${archive}.${systemWorld.randomBytes(4).toString('hex')}.part`;
   const file = await open(draft, 'wx', 0o600);
@@ -155,14 +155,14 @@ async function runRestore(
   const source = archive === '-' ? process.stdin : createReadStream(archive, { highWaterMark: 1024 * 1024 });
   const report: RestoreReport = { members: 0, dataBytes: 0, failed: [] };
   const progress = new Progress(`${place.volume}:${place.path}`, null);
-  async function* shown(): AsyncGenerator<Uint8Array, void, undefined> {
+  async function* withProgress(): AsyncGenerator<Uint8Array, void, undefined> {
     for await (const piece of uncompressed(source)) {
       yield piece;
       progress.update(report.dataBytes);
     }
   }
   try {
-    await restore(client, shown(), place, report, call);
+    await restore(client, withProgress(), place, report, call);
   } catch (error) {
     // Every other error is about the archive.
     if (!(error instanceof Error) || error.constructor !== Error) throw error;

@@ -42,7 +42,7 @@ export function addBenchCommand(program: Command): void {
         if (options.dir !== undefined) {
           const folder = await mkdtemp(join(options.dir, '.leasehold-bench-'));
           try {
-            await rounds(mountPhases(folder, options.size), options, signal);
+            await runRounds(mountPhases(folder, options.size), options, signal);
           } finally {
             await rm(folder, { recursive: true });
           }
@@ -65,7 +65,7 @@ export function addBenchCommand(program: Command): void {
         );
         try {
           const { workers, size: fileBytes } = options;
-          await rounds(clusterPhases(client, { ...target, workers, fileBytes, call }), options, signal);
+          await runRounds(clusterPhases(client, { ...target, workers, fileBytes, call }), options, signal);
         } finally {
           // Also after Ctrl-C, which has aborted all other calls.
           await removeAt(client, { volume: target.volume, path: target.directory }, { recursive: true }, {});
@@ -74,7 +74,11 @@ export function addBenchCommand(program: Command): void {
     });
 }
 
-async function rounds(phases: readonly Phase[], options: BenchOptions, signal: AbortSignal): Promise<void> {
+async function runRounds(
+  phases: readonly Phase[],
+  options: BenchOptions,
+  signal: AbortSignal,
+): Promise<void> {
   do {
     const results: PhaseResult[] = [];
     // The first failure: a phase needs what the one before has left.

@@ -56,27 +56,27 @@ export function addCertCommands(program: Command): void {
     .command('cert')
     .description('make the certificates of a cluster: its authority, its servers, its clients');
 
-  common(cert.command('create-ca'), AUTHORITY_DAYS)
+  withCommonOptions(cert.command('create-ca'), AUTHORITY_DAYS)
     .description(
       'create the certificate authority of a cluster: ca.pem for all machines, ca-key.pem to be kept off all servers',
     )
     .option('--name <text>', 'its name in certificates', 'Leasehold CA')
     .action(async ({ dir, force, name, ...rest }: CertOptions & { readonly name: string }) => {
       const { issueAuthority } = await issuing();
-      await write(dir, 'ca', force === true, () => issueAuthority(name, rest.days * DAY_MS));
+      await writeIssued(dir, 'ca', force === true, () => issueAuthority(name, rest.days * DAY_MS));
       printLine(`Keep ${join(dir, 'ca-key.pem')} off all servers: it signs certificates of any identity`);
     });
 
-  common(cert.command('create-node'), NODE_DAYS)
+  withCommonOptions(cert.command('create-node'), NODE_DAYS)
     .description('make the certificate of a server')
     .argument('<id>', 'id of the server', serverId)
-    .option('--host <name>', 'host name or address of the server; may be repeated', host, [])
+    .option('--host <name>', 'host name or address of the server; may be repeated', collectHost, [])
     .action(async (id: ReturnType<typeof serverId>, options: CertOptions & { readonly host: string[] }) => {
       const hosts = [...new Set([...options.host, ...OWN_HOSTS])];
       await sign(options, id, { kind: 'server', id }, hosts);
     });
 
-  common(cert.command('create-client'), CLIENT_DAYS)
+  withCommonOptions(cert.command('create-client'), CLIENT_DAYS)
     .description('make a certificate that a client can use instead of a token')
     .argument('<name>', 'name of the client, shown in logs', grantName)
     .addOption(roleOption())
@@ -157,13 +157,13 @@ function addCredentialsCommand(cert: Command): void {
     .option(
       '--host <id=name>',
       'host name or address of a server, besides its id; may be repeated',
-      hostOfServer,
+      collectServerHost,
       [],
     )
     .option(
       '--client <name=role>',
       'client that gets a token for all volumes; may be repeated (default: admin=admin)',
-      client,
+      collectClient,
       [],
     )
     .action(
@@ -219,7 +219,7 @@ export function roleOption(): Option {
     .makeOptionMandatory();
 }
 
-function common(command: Command, daysDefault: string): Command {
+function withCommonOptions(command: Command, daysDefault: string): Command {
   return command
     .option('--dir <folder>', 'folder with ca.pem and ca-key.pem, and for the new files', '.')
     .option('--days <count>', 'how long it is valid', wholeNumber(1, DAYS_MAX), Number(daysDefault))
@@ -241,7 +241,7 @@ async function sign(
     throw usageFailure('Cannot call it "ca": its files would be those of the authority');
   }
   const { issueCertificate, readAuthority } = await issuing();
-  await write(dir, name, force === true, async () => {
+  await writeIssued(dir, name, force === true, async () => {
     const authority: Authority = await readAuthority(
       await authorityFile(dir, 'ca.pem'),
       await authorityFile(dir, 'ca-key.pem'),
@@ -262,7 +262,12 @@ async function authorityFile(dir: string, name: string): Promise<string> {
   }
 }
 
-async function write(dir: string, name: string, force: boolean, issue: () => Promise<Issued>): Promise<void> {
+async function writeIssued(
+  dir: string,
+  name: string,
+  force: boolean,
+  issue: () => Promise<Issued>,
+): Promise<void> {
   const certificateFile = join(dir, `${name}.pem`);
   const keyFile = join(dir, `${name}-key.pem`);
   await refuseExisting([certificateFile, keyFile], force);
@@ -287,22 +292,25 @@ export function volume(text: string, before: readonly string[]): string[] {
   throw new InvalidArgumentError('It is no valid volume name.');
 }
 
-function host(text: string, before: readonly string[]): string[] {
+function collectHost(text: string, before: readonly string[]): string[] {
   if (isIP(text) !== 0 || HOST.test(text)) return [...before, text];
   throw new InvalidArgumentError(
     'It is a name or an address, such as fs1.example.org or 10.0.0.1, without a port.',
   );
 }
 
-function hostOfServer(
+function collectServerHost(
   text: string,
   before: readonly (readonly [string, string])[],
 ): (readonly [string, string])[] {
   const [id = '', name = ''] = text.split('=', 2);
-  return [...before, ...host(name, []).map((one) => [serverId(id), one] as const)];
+  return [...before, ...collectHost(name, []).map((one) => [serverId(id), one] as const)];
 }
 
-function client(text: string, before: readonly (readonly [string, Role])[]): (readonly [string, Role])[] {
+function collectClient(
+  text: string,
+  before: readonly (readonly [string, Role])[],
+): (readonly [string, Role])[] {
   const [name = '', role] = text.split('=', 2);
   if (isRole(role)) return [...before, [grantName(name), role]];
   throw new InvalidArgumentError(

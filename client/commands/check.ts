@@ -11,8 +11,8 @@ import { type Resolved, resolveConflict } from '../transfer/resolve-conflict.ts'
 import { type CallOptions, Exchanger } from '../transport/exchange.ts';
 import { accessOf, clusterCommand } from './cluster-command.ts';
 
-/** Findings are checked again after this, since files are made, moved and removed meanwhile. */
-const AGAIN_MS = 2_000;
+/** Findings are checked again after this, since files are created, moved and removed meanwhile. */
+const RECHECK_MS = 2_000;
 
 const REPLICA_MS = 10_000;
 
@@ -76,14 +76,14 @@ export function addCheckCommand(program: Command): void {
     });
 }
 
-/** @returns what is found twice */
+/** Compares all replicas with the catalog, twice. @returns the findings of both passes */
 export async function check(client: ClusterClient, call?: CallOptions): Promise<Checked> {
   const first = await allPages(client, call);
   if (first.findings.length === 0) return first;
-  await systemWorld.sleep(AGAIN_MS, call);
+  await systemWorld.sleep(RECHECK_MS, call);
   const second = await allPages(client, call);
-  const before = new Set(first.findings.map(nameOf));
-  return { ...second, findings: second.findings.filter((finding) => before.has(nameOf(finding))) };
+  const before = new Set(first.findings.map(keyOf));
+  return { ...second, findings: second.findings.filter((finding) => before.has(keyOf(finding))) };
 }
 
 async function allPages(client: ClusterClient, call?: CallOptions): Promise<Checked> {
@@ -100,7 +100,7 @@ async function allPages(client: ClusterClient, call?: CallOptions): Promise<Chec
   return { findings, compared, unreachable: [...unreachable] };
 }
 
-function nameOf({ file, server, kind }: Finding): string {
+function keyOf({ file, server, kind }: Finding): string {
   return `${file} ${server} ${kind}`;
 }
 

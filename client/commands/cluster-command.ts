@@ -116,10 +116,10 @@ export async function withClient(
       await action(client, call);
     } catch (error) {
       // It has reported its work before it failed, and that work must be durable, too.
-      if (error instanceof CommandFailure) await flushed(client, call).catch(() => undefined);
+      if (error instanceof CommandFailure) await flushIfNeeded(client, call).catch(() => undefined);
       throw error;
     }
-    await flushed(client, call);
+    await flushIfNeeded(client, call);
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
     await client.close();
@@ -127,7 +127,7 @@ export async function withClient(
   }
 }
 
-async function flushed(client: ClusterClient, call: CallOptions): Promise<void> {
+async function flushIfNeeded(client: ClusterClient, call: CallOptions): Promise<void> {
   if (client.hasUnflushedCommands) await client.flushCatalog(call);
 }
 

@@ -8,7 +8,6 @@ import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, withClient } from './cluster-command.ts';
 import { pathInto } from './transfer.ts';
 
-/** Copies of large files between servers take long. */
 const COPY_TIMEOUT_MS = 30 * 60_000;
 
 interface CopyFlags {
@@ -59,15 +58,15 @@ async function copy(
   const source = await client.resolve(from.volume, from.path, call);
   const path = resume ? to.path : await pathInto(client, 'copy', from, to, call);
   const target = { volume: to.volume, path };
-  const told = { from: `${from.volume}:${from.path}`, to: `${target.volume}:${target.path}` };
+  const paths = { from: `${from.volume}:${from.path}`, to: `${target.volume}:${target.path}` };
   if (source.kind !== 'directory') {
     await client.admin.copyFile(from, target, { overwrite, ...call });
-    if (json) printJson({ ...told, files: 1 });
+    if (json) printJson({ ...paths, files: 1 });
     return;
   }
   if (!recursive) {
     throw preconditionFailure(
-      `Cannot copy ${told.from}: it is a directory`,
+      `Cannot copy ${paths.from}: it is a directory`,
       'use --recursive to copy it with all that is in it',
     );
   }
@@ -84,12 +83,12 @@ async function copy(
       skipped.push(...part.skipped);
     }
   } catch (error) {
-    const again = `leasehold cp -r --resume ${told.from} ${told.to}`;
+    const again = `leasehold cp -r --resume ${paths.from} ${paths.to}`;
     if (overwrite) process.stderr.write(`leasehold: interrupted; "${printable(again)}" resumes it\n`);
     throw error;
   }
-  if (json) return printJson({ ...told, ...sum, skipped });
+  if (json) return printJson({ ...paths, ...sum, skipped });
   for (const path of skipped) printLine(`Skipped ${printable(path)}: a special file has no contents`);
-  const there = sum.same === 0 ? '' : `; ${sum.same} existed already`;
-  printLine(`Copied ${sum.files} files, ${formatBytes(sum.bytes)}, to ${printable(told.to)}${there}`);
+  const sameText = sum.same === 0 ? '' : `; ${sum.same} existed already`;
+  printLine(`Copied ${sum.files} files, ${formatBytes(sum.bytes)}, to ${printable(paths.to)}${sameText}`);
 }

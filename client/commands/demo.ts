@@ -13,7 +13,6 @@ import { Endpoints } from '../transport/endpoints.ts';
 import { durationOption, wholeNumber } from './cluster-command.ts';
 
 const KILLS_MAX = 1_000;
-/** The table watches servers that are killed all the time. */
 const PATIENCE_MS = 60_000;
 const WATCHED = `${Stage.VOLUME}:/journal`;
 
@@ -45,8 +44,8 @@ async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
   const screen = new LiveScreen(options.json ? process.stderr : process.stdout);
   const say = (text: string) =>
     screen.print(`${((systemWorld.nowMs() - startMs) / 1000).toFixed(1).padStart(6)} s  ${text}`);
-  const asks = !options.auto && !options.json && process.stdin.isTTY && process.stdout.isTTY;
-  const over = new AbortController();
+  const isInteractive = !options.auto && !options.json && process.stdin.isTTY && process.stdout.isTTY;
+  const ended = new AbortController();
   let stage: Stage | null = null;
   let watching: Promise<void> = Promise.resolve();
   const result = await runDemo({
@@ -57,9 +56,9 @@ async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
     say,
     opened: (opened) => {
       stage = opened;
-      if (screen.isLive) watching = showLive(opened, screen, options.lease, over.signal);
+      if (screen.isLive) watching = showLive(opened, screen, options.lease, ended.signal);
     },
-    beforeAct: asks
+    beforeAct: isInteractive
       ? async (title, next, mayPlay) => {
           say(`Next: ${title}. ${keysText(mayPlay)}`);
           if (stage !== null) await new Keys(stage, say, mayPlay).wait(next, end.signal);
@@ -67,7 +66,7 @@ async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
       : null,
     signal: end.signal,
   }).finally(async () => {
-    over.abort();
+    ended.abort();
     await watching;
     screen.end();
   });

@@ -59,7 +59,7 @@ async function runDev(options: DevOptions): Promise<void> {
     clockSkewMs: options.clockSkew,
     isSecure: options.secure === true,
     onUnexpectedEnd: (server, how, servers) => {
-      process.stderr.write(`leasehold: Server ${server.plan.id} ${how}; ${whatGoesOn(servers)}\n`);
+      process.stderr.write(`leasehold: Server ${server.plan.id} ${how}; ${describeRemaining(servers)}\n`);
       process.stderr.write(
         `  To start it again, in a terminal of its own: npx leasehold server ${server.plan.argv.join(' ')}\n`,
       );
@@ -77,7 +77,7 @@ async function runDev(options: DevOptions): Promise<void> {
   }
 }
 
-function whatGoesOn(servers: readonly ServerProcess[]): string {
+function describeRemaining(servers: readonly ServerProcess[]): string {
   const count = servers.filter(({ state }) => state !== 'dead').length;
   if (count >= majority(servers.length)) return 'the other servers continue';
   return `${count} of the ${servers.length} servers that were started here are left, fewer than a majority`;

@@ -59,9 +59,9 @@ export function addLeaseCommands(program: Command): void {
     .option('--json', 'print it as JSON')
     .action(async (name: string, options: { readonly json?: true }, command: Command) => {
       await withLeases(command, async (client, signal) => {
-        const look = await client.show(name, { signal });
-        if (options.json) printJson(look);
-        else printLook(look);
+        const answer = await client.show(name, { signal });
+        if (options.json) printJson(answer);
+        else printLease(answer);
       });
     });
 
@@ -108,7 +108,7 @@ async function acquire(
   command: Command,
 ): Promise<void> {
   const owner = options.owner ?? `${userInfo().username}@${hostname()}, process ${process.pid}`;
-  await withLeases(command, async (client, signal, letSignalsBe) => {
+  await withLeases(command, async (client, signal, stopHandling) => {
     let held: HeldLease;
     try {
       held = await client.acquire(name, {
@@ -129,11 +129,12 @@ async function acquire(
       throw new CommandFailure(EXIT_LEASE_TAKEN, error.message, 'omit --no-wait to wait for it');
     }
     // From here on, signals are for the command.
-    letSignalsBe();
+    stopHandling();
     process.exitCode = await runUnder(held, argv, options.ttl);
   });
 }
 
+/** Runs a command while the lease is held, and then releases it. @returns the exit code */
 async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number): Promise<number> {
   const env = {
     ...process.env,
@@ -159,7 +160,7 @@ async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number)
         'The guard process was killed at its start: the command may still run, so its lease is not released',
       );
     }
-    await giveBack(held);
+    await releaseOrWarn(held);
     if (end.kind === 'unguarded') {
       throw generalFailure('The guard process was killed, and the command with it');
     }
@@ -174,7 +175,7 @@ async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number)
   }
 }
 
-async function giveBack(held: HeldLease): Promise<void> {
+async function releaseOrWarn(held: HeldLease): Promise<void> {
   try {
     await held.release();
   } catch (error) {
@@ -186,7 +187,7 @@ async function giveBack(held: HeldLease): Promise<void> {
 /** A signal aborts `action`, unless it calls `letSignalsBe`; the process then ends by that signal. */
 async function withLeases(
   command: Command,
-  action: (client: NamedLeaseClient, signal: AbortSignal, letSignalsBe: () => void) => Promise<void>,
+  action: (client: NamedLeaseClient, signal: AbortSignal, stopHandling: () => void) => Promise<void>,
 ): Promise<void> {
   const client = leaseClientOf(command, timeoutOf(command));
   const controller = new AbortController();
@@ -216,17 +217,17 @@ function once<Value>(action: (value: Value) => void): (value: Value) => void {
   };
 }
 
-function printLook(look: LeaseQueryAnswer): void {
-  if (!look.held) {
-    printLine(`Lease "${look.name}" is free`);
+function printLease(lease: LeaseQueryAnswer): void {
+  if (!lease.held) {
+    printLine(`Lease "${lease.name}" is free`);
     return;
   }
   const rows = [
-    ['name', look.name],
-    ['owner', printable(look.owner ?? '')],
-    ['token', `${look.token}`],
-    ['left', `${formatDuration(look.remainingMs)} unless it is refreshed`],
-    ...Object.entries(look.keys).map(([key, value]) => ['key', `${key}=${printable(value)}`]),
+    ['name', lease.name],
+    ['owner', printable(lease.owner ?? '')],
+    ['token', `${lease.token}`],
+    ['left', `${formatDuration(lease.remainingMs)} unless it is refreshed`],
+    ...Object.entries(lease.keys).map(([key, value]) => ['key', `${key}=${printable(value)}`]),
   ];
   printTable(rows);
 }

@@ -10,10 +10,9 @@ import { EndSignal } from '../terminal/signals.ts';
 import { Endpoints } from '../transport/endpoints.ts';
 import { accessOf, clusterCommand, serversOf } from './cluster-command.ts';
 
-/** A failover of the servers takes less. */
 const PATIENCE_MS = 5_000;
 /** By the third state, every server that answers has reported what it remembers. */
-const LOOKS = 3;
+const STATES = 3;
 const RECENT_MAX = 8;
 
 export function addLiveCommands(program: Command): void {
@@ -22,23 +21,23 @@ export function addLiveCommands(program: Command): void {
     .option('--follow', 'keep printing until Ctrl-C')
     .option('--json', 'print each as one line of JSON')
     .action(async (options: { follow?: true; json?: true }, command: Command) => {
-      const told = new Set<string>();
-      const tell = (happening: ServerEvent): void => {
-        if (told.has(happening.id)) return;
-        told.add(happening.id);
+      const printed = new Set<string>();
+      const print = (happening: ServerEvent): void => {
+        if (printed.has(happening.id)) return;
+        printed.add(happening.id);
         if (options.json) printJson(happening);
         else printLine(printable(eventLine(happening)));
       };
       const early: ServerEvent[] = [];
-      let looks = 0;
+      let states = 0;
       await watch(command, null, (event) => {
-        if (event.kind === 'state' && ++looks === LOOKS) {
-          for (const happening of early.sort((a, b) => a.atMs - b.atMs)) tell(happening);
+        if (event.kind === 'state' && ++states === STATES) {
+          for (const happening of early.sort((a, b) => a.atMs - b.atMs)) print(happening);
         }
-        const news = newsOf(event);
-        if (looks < LOOKS) early.push(...news);
-        else for (const happening of news) tell(happening);
-        return looks < LOOKS || options.follow === true;
+        const events = eventsOf(event);
+        if (states < STATES) early.push(...events);
+        else for (const happening of events) print(happening);
+        return states < STATES || options.follow === true;
       });
     });
 
@@ -55,7 +54,7 @@ export function addLiveCommands(program: Command): void {
       const path = options.watch === undefined ? null : watchedPath(options.watch);
       await watch(command, path, (event) => {
         if (event.kind === 'resync') leaseMs = event.resync.timing.leaseMs;
-        for (const happening of newsOf(event)) {
+        for (const happening of eventsOf(event)) {
           const known = recent.findIndex(({ id }) => id === happening.id);
           if (known >= 0) recent.splice(known, 1);
           recent.push(happening);
@@ -64,13 +63,13 @@ export function addLiveCommands(program: Command): void {
         if (event.kind !== 'state') return true;
         const lines = [...stateLines(event.state, leaseMs), '', ...recent.map(eventLine)].map(printable);
         if (!isOnce) screen.show(lines);
-        else if (++looks === LOOKS) for (const line of lines) printLine(line);
-        return !isOnce || looks < LOOKS;
+        else if (++looks === STATES) for (const line of lines) printLine(line);
+        return !isOnce || looks < STATES;
       });
     });
 }
 
-function newsOf(event: LiveEvent): readonly ServerEvent[] {
+function eventsOf(event: LiveEvent): readonly ServerEvent[] {
   if (event.kind === 'resync') return event.resync.happenings;
   return event.kind === 'happened' ? [event.happening] : [];
 }
@@ -83,13 +82,13 @@ function watchedPath(text: string): string {
 async function watch(
   command: Command,
   path: string | null,
-  take: (event: LiveEvent) => boolean,
+  onEvent: (event: LiveEvent) => boolean,
 ): Promise<void> {
   using end = new EndSignal();
   const endpoints = new Endpoints(systemWorld, serversOf(command), accessOf(command));
   try {
     for await (const event of watchCluster(endpoints, path, PATIENCE_MS, end.signal)) {
-      if (!take(event)) return;
+      if (!onEvent(event)) return;
     }
   } catch (error) {
     if (!end.signal.aborted) throw error;

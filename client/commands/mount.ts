@@ -89,11 +89,11 @@ export function addMountCommands(program: Command): void {
     .option('--wait <duration>', 'how long to wait until everything is stored (default: 60s)', duration)
     .action(async (directory: string, options: { lazy?: true; force?: true; wait?: number }) => {
       if (process.platform !== 'linux') throw generalFailure('Cannot unmount: this works on Linux only');
-      const left = await unmountDirectory(directory, {
+      const message = await unmountDirectory(directory, {
         lazy: options.lazy === true || options.force === true,
         ...(options.wait === undefined ? {} : { timeoutMs: options.wait }),
       });
-      if (left !== null) process.stderr.write(`leasehold: ${left}\n`);
+      if (message !== null) process.stderr.write(`leasehold: ${message}\n`);
     });
 }
 
@@ -107,11 +107,11 @@ function addRemountCommand(program: Command): void {
     .option('--wait <duration>', 'how long to wait until everything is stored (default: 60s)', duration)
     .action(async (mode: 'ro' | 'rw', directory: string, options: { force?: true; wait?: number }) => {
       if (process.platform !== 'linux') throw generalFailure('Cannot remount: this works on Linux only');
-      const left = await remountDirectory(directory, mode, {
+      const message = await remountDirectory(directory, mode, {
         force: options.force === true,
         ...(options.wait === undefined ? {} : { timeoutMs: options.wait }),
       });
-      if (left !== null) process.stderr.write(`leasehold: ${left}\n`);
+      if (message !== null) process.stderr.write(`leasehold: ${message}\n`);
     });
 }
 

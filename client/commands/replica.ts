@@ -14,7 +14,7 @@ interface JsonOption {
   readonly json?: true;
 }
 
-type Standing = 'in' | 'draining' | 'out' | 'unknown';
+type ServerState = 'in' | 'draining' | 'out' | 'unknown';
 
 export function addReplicaCommands(program: Command): void {
   const replica = program.command('replica').description("show and move a file's replicas");
@@ -92,7 +92,7 @@ async function change(
     const info = await infoOf(client, path, call);
     const members = edit(info.view.members);
     const added = members.filter((member) => !info.view.members.includes(member));
-    await assertTaking(client, added, call);
+    await assertTakesReplicas(client, added, call);
     const { volume } = await client.query({ kind: 'volume', name: info.volume }, call);
     const count = members.length === volume.replicas ? null : members.length;
     const view = await client.admin.changeMembers(info.file, members, {
@@ -105,7 +105,7 @@ async function change(
   });
 }
 
-async function assertTaking(
+async function assertTakesReplicas(
   client: ClusterClient,
   servers: readonly string[],
   call: CallOptions,
@@ -113,9 +113,9 @@ async function assertTaking(
   if (servers.length === 0) return;
   const { servers: known } = await client.query({ kind: 'servers', counts: false }, call);
   for (const server of servers) {
-    const standing: Standing = known.find(({ id }) => id === server)?.state ?? 'unknown';
-    if (standing === 'in') continue;
-    const why = standing === 'unknown' ? 'there is no such server' : `it is ${standing}`;
+    const state: ServerState = known.find(({ id }) => id === server)?.state ?? 'unknown';
+    if (state === 'in') continue;
+    const why = state === 'unknown' ? 'there is no such server' : `it is ${state}`;
     throw refusal(
       `Cannot put a replica on server ${server}: ${why}`,
       '"leasehold server ls" shows the servers',

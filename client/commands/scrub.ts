@@ -6,7 +6,7 @@ import { printable, printJson, printLine, printTable } from '../terminal/output.
 import { formatBytes } from '../terminal/quantities.ts';
 import { clusterCommand } from './cluster-command.ts';
 
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 
 interface ScrubOptions {
   readonly progress?: true;
@@ -28,23 +28,23 @@ export function addScrubCommand(program: Command): void {
     .option('--json', 'print it as JSON')
     .run(async (client, call, server: string | undefined, options: ScrubOptions) => {
       const wanted = server ?? null;
-      let told =
+      let statuses =
         options.progress === true || options.look === true
           ? await client.admin.scrubs(wanted, call)
           : await client.admin.startScrubs(wanted, call);
-      while (options.wait === true && Object.values(told).some((scrub) => scrub?.state === 'running')) {
-        await systemWorld.sleep(LOOK_MS, call);
-        told = await client.admin.scrubs(wanted, call);
+      while (options.wait === true && Object.values(statuses).some((scrub) => scrub?.state === 'running')) {
+        await systemWorld.sleep(POLL_MS, call);
+        statuses = await client.admin.scrubs(wanted, call);
       }
-      if (options.json === true) printJson(told);
-      else printScrubs(told);
-      if (Object.values(told).some((scrub) => (scrub?.unrepairable.length ?? 0) > 0))
+      if (options.json === true) printJson(statuses);
+      else printScrubs(statuses);
+      if (Object.values(statuses).some((scrub) => (scrub?.unrepairable.length ?? 0) > 0))
         process.exitCode = EXIT_DEGRADED;
     });
 }
 
-function printScrubs(told: ScrubStatuses): void {
-  const rows = Object.entries(told).map(([server, scrub]) =>
+function printScrubs(statuses: ScrubStatuses): void {
+  const rows = Object.entries(statuses).map(([server, scrub]) =>
     scrub === null
       ? [server, 'unreachable', '-', '-', '-', '-', '-']
       : [
@@ -59,7 +59,7 @@ function printScrubs(told: ScrubStatuses): void {
   );
   const header = ['SERVER', 'STATE', 'OBJECTS', 'READ', 'DAMAGED', 'REPAIRED', 'LEFT'];
   printTable(rows, header);
-  for (const [server, scrub] of Object.entries(told)) {
+  for (const [server, scrub] of Object.entries(statuses)) {
     for (const { file, object, path } of scrub?.unrepairable ?? []) {
       const name = path === null ? `file ${file}` : printable(path);
       printLine(

@@ -11,7 +11,6 @@ import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand } from './cluster-command.ts';
 
 const POLL_MS = 500;
-/** Without progress for this long, the command explains why. */
 const STUCK_MS = 15_000;
 
 type ListedServer = QueryResults['servers']['servers'][number];
@@ -53,10 +52,12 @@ export function addServerCommand(program: Command): void {
     .option('--json', 'print the server as JSON at the end')
     .run(async (client, call, id: string, options: { readonly wait: boolean; readonly json?: true }) => {
       await client.command({ kind: 'server-state', id, state: 'draining' }, call);
-      const left = options.wait ? await emptied(client, id, call, true) : await listed(client, id, call);
-      if (options.json) printJson(left);
+      const drained = options.wait
+        ? await waitUntilEmpty(client, id, call, true)
+        : await findServer(client, id, call);
+      if (options.json) printJson(drained);
       else if (options.wait) printLine(`Server ${id} is drained: it can be stopped or removed`);
-      else printLine(`Server ${id} is being drained: it holds ${left.replicas ?? 0} files`);
+      else printLine(`Server ${id} is being drained: it holds ${drained.replicas ?? 0} files`);
     });
 
   clusterCommand(server, 'undrain', 'let a server that was being drained take replicas again')
@@ -85,7 +86,7 @@ export function addServerCommand(program: Command): void {
     )
     .run(async (client, call, id: string, options: { readonly dead?: true }) => {
       await client.command({ kind: 'server-remove', id, dead: options.dead === true }, call);
-      if (options.dead) await emptied(client, id, call, false);
+      if (options.dead) await waitUntilEmpty(client, id, call, false);
       printLine(`Server ${id} is removed`);
     });
 
@@ -124,34 +125,39 @@ export function describeMoving({
   return `${done} of ${total} files, ${current.length} at this moment${failures}`;
 }
 
-/** @param votes whether it also waits until the server does not vote on named leases */
-async function emptied(client: ClusterClient, id: string, call: Call, votes: boolean): Promise<ListedServer> {
-  let least = Number.POSITIVE_INFINITY;
+/** Polls until a server holds no replica. @param votes whether it also waits until it does not vote on named leases */
+async function waitUntilEmpty(
+  client: ClusterClient,
+  id: string,
+  call: Call,
+  votes: boolean,
+): Promise<ListedServer> {
+  let fewest = Number.POSITIVE_INFINITY;
   let movedMs = systemWorld.nowMs();
   let explained = false;
   for (;;) {
-    const server = await listed(client, id, call);
+    const server = await findServer(client, id, call);
     const { catalog, moving } = await client.status(call);
-    const left = server.replicas ?? 0;
+    const replicasLeft = server.replicas ?? 0;
     const holdsCatalog = catalog.members.includes(id);
-    if (left === 0 && !holdsCatalog && !(votes && (await isVoter(client, id, call)))) {
-      clearNote();
+    if (replicasLeft === 0 && !holdsCatalog && !(votes && (await isVoter(client, id, call)))) {
+      clearProgress();
       return server;
     }
-    if (left < least) {
-      least = left;
+    if (replicasLeft < fewest) {
+      fewest = replicasLeft;
       movedMs = systemWorld.nowMs();
     }
     const what =
-      left > 0
-        ? `${left} files left`
+      replicasLeft > 0
+        ? `${replicasLeft} files left`
         : holdsCatalog
           ? 'only the catalog remains'
           : 'only a vote on named leases remains';
-    note(`${what} on ${id}${moving === undefined ? '' : `; moved ${describeMoving(moving)}`}`);
+    showProgress(`${what} on ${id}${moving === undefined ? '' : `; moved ${describeMoving(moving)}`}`);
     if (!explained && systemWorld.nowMs() - movedMs > STUCK_MS) {
       explained = true;
-      clearNote();
+      clearProgress();
       process.stderr.write(
         `leasehold: ${what} on ${id}, without progress for a while: ${await whyStuck(client, id, call)}\n`,
       );
@@ -176,26 +182,26 @@ async function isVoter(client: ClusterClient, id: string, call: Call): Promise<b
 async function whyStuck(client: ClusterClient, id: string, call: Call): Promise<string> {
   const { servers } = await client.query({ kind: 'servers', counts: false }, call);
   const { volumes } = await client.query({ kind: 'volumes' }, call);
-  const takers = servers.filter((server) => server.state === 'in' && server.id !== id).length;
+  const targets = servers.filter((server) => server.state === 'in' && server.id !== id).length;
   const factor = Math.max(0, ...volumes.map(({ replicas }) => replicas));
-  if (takers < factor) {
-    return `there are ${takers} other servers for volumes with ${factor} replicas. Add a server, or lower "volume set NAME --replicas"`;
+  if (targets < factor) {
+    return `there are ${targets} other servers for volumes with ${factor} replicas. Add a server, or lower "volume set NAME --replicas"`;
   }
   return '"leasehold status" shows unreachable servers and failed attempts';
 }
 
-async function listed(client: ClusterClient, id: string, call: Call): Promise<ListedServer> {
+async function findServer(client: ClusterClient, id: string, call: Call): Promise<ListedServer> {
   const { servers } = await client.query({ kind: 'servers', counts: true }, call);
   const server = servers.find((one) => one.id === id);
   if (server === undefined) throw notFoundFailure(`There is no server ${id}`);
   return server;
 }
 
-function note(text: string): void {
+function showProgress(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
 }
 
-function clearNote(): void {
+function clearProgress(): void {
   if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
 }
 

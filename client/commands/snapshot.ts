@@ -23,8 +23,8 @@ export function addSnapshotCommands(program: Command): void {
     .argument('<snapshot>', 'VOLUME@NAME; the name as that of a volume', snapshotName)
     .option('--json', 'print the snapshot as JSON')
     .run(async (client, call, wanted: SnapshotName, options: { readonly json?: true }) => {
-      const made = await client.command({ kind: 'snapshot-create', ...wanted }, call);
-      if (options.json) printJson(made.snapshot);
+      const created = await client.command({ kind: 'snapshot-create', ...wanted }, call);
+      if (options.json) printJson(created.snapshot);
     });
 
   clusterCommand(snapshot, 'ls', 'list the snapshots of a volume, the oldest first')
@@ -33,15 +33,17 @@ export function addSnapshotCommands(program: Command): void {
     .run(async (client, call, volume: string, options: { readonly json?: true }, command: Command) => {
       const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
       const names = snapshots.map(({ name }) => name);
-      const left = await leftBehindOf(volume, names, call, command);
+      const abandoned = await abandonedOrNone(volume, names, call, command);
       if (options.json) {
-        const marked = snapshots.map((one) => (left.includes(one.name) ? { ...one, leftBehind: true } : one));
+        const marked = snapshots.map((one) =>
+          abandoned.includes(one.name) ? { ...one, leftBehind: true } : one,
+        );
         return printJson({ snapshots: marked });
       }
       const rows = snapshots.map(({ name, madeNs }) => [
         `${volume}@${name}`,
         `${formatTime(madeNs)} UTC`,
-        left.includes(name) ? 'left behind by an aborted backup; the next backup removes it' : '',
+        abandoned.includes(name) ? 'left behind by an aborted backup; the next backup removes it' : '',
       ]);
       printTable(rows);
     });
@@ -65,8 +67,8 @@ export function addSnapshotCommands(program: Command): void {
     });
 }
 
-/** @returns none if that cannot be determined: the snapshots are listed anyway */
-async function leftBehindOf(
+/** @returns the snapshots of aborted backups; none if that cannot be determined: all snapshots are listed anyway */
+async function abandonedOrNone(
   volume: string,
   names: readonly string[],
   call: CallOptions,
@@ -96,7 +98,7 @@ async function remove(
   }
 }
 
-/** The oldest first, so that an abort leaves the latest. */
+/** Removes the oldest snapshot first, so that an abort leaves the latest. */
 async function prune(
   client: ClusterClient,
   volume: string,
@@ -104,8 +106,8 @@ async function prune(
   call: CallOptions,
 ): Promise<SnapshotInfo[]> {
   const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
-  const meant = snapshots.filter(({ name }) => name.startsWith(prefix));
-  const old = meant.slice(0, Math.max(0, meant.length - keep));
+  const matching = snapshots.filter(({ name }) => name.startsWith(prefix));
+  const old = matching.slice(0, Math.max(0, matching.length - keep));
   for (const { name } of old) await remove(client, { volume, name }, true, call);
   return old;
 }

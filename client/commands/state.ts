@@ -52,7 +52,7 @@ type StatusOrDown =
 
 type DownServer = Pick<ServerStatus, 'url' | 'reachable' | 'state'>;
 
-/** If no server answers, that is the status. */
+/** @returns the cluster's status; `down`, with the reason, if no server answers */
 async function statusOrDown(client: ClusterClient, call: CallOptions): Promise<StatusOrDown> {
   try {
     return await client.status(call);
@@ -127,7 +127,8 @@ function describeLocks({ locks, waiting, graceMs }: LockList): string {
 
 function printInfo(info: FileInfo, locks: LockList | null): void {
   const { lease } = info;
-  const held = lease.holder === null ? 'none' : `${lease.holder}, ${formatDuration(lease.remainingMs)} left`;
+  const leaseText =
+    lease.holder === null ? 'none' : `${lease.holder}, ${formatDuration(lease.remainingMs)} left`;
   const rows = [
     ['path', `${info.volume}:${printable(info.path)}`],
     ['file', `${info.file}`],
@@ -136,7 +137,7 @@ function printInfo(info: FileInfo, locks: LockList | null): void {
     ['view', `${info.view.number}: ${info.view.members.join(', ')}`],
     ['primary', info.primary ?? 'none'],
     ['epoch', `${info.epoch}`],
-    ['lease', held],
+    ['lease', leaseText],
     ...(locks === null ? [] : [['locks', describeLocks(locks)]]),
   ];
   printTable(rows);

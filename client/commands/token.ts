@@ -18,7 +18,6 @@ import { wholeNumber } from './cluster-command.ts';
 
 const DAY_MS = 86_400_000;
 const DAYS_MAX = 36_500;
-/** The signing key and its predecessor, whose capabilities end within minutes. */
 const KEYS_MAX = 2;
 
 interface TokenOptions {

@@ -33,7 +33,7 @@ export async function putDirectory(
   const keepsName = target.directory && target.path !== '/';
   const path = keepsName ? joinPath(target.path, basename(resolve(local))) : target.path;
   const place = { volume: target.volume, path };
-  await told(`${place.volume}:${path}`, options, (report, onBytes) =>
+  await copyAndReport(`${place.volume}:${path}`, options, (report, onBytes) =>
     putTree(client, local, place, report, call, onBytes),
   );
 }
@@ -55,11 +55,13 @@ export async function getDirectory(
   if (top.kind !== 'directory')
     throw usageFailure(`Cannot get ${source.volume}:${source.path} with --recursive: it is a ${top.kind}`);
   const local = localText.endsWith('/') ? join(localText, baseName(source.path)) : localText;
-  await told(local, options, (report, onBytes) => getTree(client, top, local, report, call, onBytes));
+  await copyAndReport(local, options, (report, onBytes) =>
+    getTree(client, top, local, report, call, onBytes),
+  );
 }
 
-/** Reports the result, also if the copy is interrupted. */
-async function told(
+/** Copies a tree and prints its report, also if the copy is interrupted. */
+async function copyAndReport(
   target: string,
   { json }: TreeOptions,
   copy: (report: TreeReport, onBytes: () => void) => Promise<void>,

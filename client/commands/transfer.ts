@@ -138,14 +138,14 @@ async function checkTarget(
   target: { volume: string; path: string },
   call: CallOptions,
 ): Promise<void> {
-  const there = await resolveIfThere(client, target.volume, target.path, call);
-  if (there?.kind === 'directory') {
+  const existing = await resolveIfThere(client, target.volume, target.path, call);
+  if (existing?.kind === 'directory') {
     throw preconditionFailure(
       `Cannot put a file at ${target.volume}:${target.path}: there is a directory`,
       `write ${target.volume}:${joinPath(target.path, '')} to put it into the directory`,
     );
   }
-  if (there !== null) return;
+  if (existing !== null) return;
   const parent = dirname(target.path);
   const directory = await resolveIfThere(client, target.volume, parent, call);
   if (directory === null) {
@@ -180,11 +180,11 @@ export async function pathInto(
   to: RemotePath,
   call: CallOptions,
 ): Promise<string> {
-  const there = await resolveIfThere(client, to.volume, to.path, call);
-  if (there?.kind === 'directory')
+  const existing = await resolveIfThere(client, to.volume, to.path, call);
+  if (existing?.kind === 'directory')
     return from.path === '/' ? to.path : joinPath(to.path, baseName(from.path));
   if (!to.directory) return to.path;
-  const code = there === null ? 'not-found' : 'not-directory';
+  const code = existing === null ? 'not-found' : 'not-directory';
   throw new ServiceError(code, `Cannot ${verb} into ${to.volume}:${to.path}/: there is no such directory`);
 }
 

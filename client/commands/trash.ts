@@ -96,8 +96,8 @@ async function restore(
   for (const file of newest.values()) {
     const target = to === undefined ? {} : { to: movedPath(file.path, path, pathOf(volume, to)) };
     try {
-      const wish = { kind: 'trash-restore', volume, inode: file.inode, ...target } as const;
-      restored.push({ file: file.inode, path: (await client.command(wish, call)).path });
+      const command = { kind: 'trash-restore', volume, inode: file.inode, ...target } as const;
+      restored.push({ file: file.inode, path: (await client.command(command, call)).path });
     } catch (error) {
       // A single file fails as it is; of many, the others are restored all the same.
       if (newest.size === 1) throw error;

@@ -25,7 +25,7 @@ export class DemoReporter {
   constructor(titles: readonly string[], parts: DemoReporterParts) {
     this.#parts = parts;
     this.#acts = titles.map((title) => ({ title, state: 'to-come', lines: [] }));
-    this.#tell();
+    this.#publish();
   }
 
   get reports(): readonly ActReport[] {
@@ -37,7 +37,7 @@ export class DemoReporter {
     const now = this.#acts.find(({ state }) => state === 'now');
     if (now === undefined) return;
     now.lines.push(text.trim());
-    this.#tell();
+    this.#publish();
   };
 
   async act<Value>(title: string, play: () => Promise<Value>, mayPlay = true): Promise<Value> {
@@ -46,7 +46,7 @@ export class DemoReporter {
     await this.#wait(title, mayPlay);
     act.state = 'now';
     this.#parts.say(`— ${title}`);
-    this.#tell();
+    this.#publish();
     try {
       const value = await play();
       act.state = 'done';
@@ -55,19 +55,19 @@ export class DemoReporter {
       act.state = 'failed';
       throw error;
     } finally {
-      this.#tell();
+      this.#publish();
     }
   }
 
   async #wait(title: string, mayPlay: boolean): Promise<void> {
     if (!this.#parts.waits) return;
     this.#waits = true;
-    this.#tell();
+    this.#publish();
     await this.#parts.beforeAct(title, this.#parts.control.next(), mayPlay);
     this.#waits = false;
   }
 
-  #tell(): void {
+  #publish(): void {
     const story: DemoProgress = { acts: this.#acts, waits: this.#waits };
     this.#parts.control.publish(story);
   }

@@ -5,6 +5,7 @@ export class GapMeter {
   #largestMs = 0;
   readonly #waiting: { left: number; resolve: () => void }[] = [];
 
+  /** Notes that a write was acknowledged now. */
   mark(): void {
     const nowMs = systemWorld.nowMs();
     this.#largestMs = Math.max(this.#largestMs, nowMs - this.#lastMs);
@@ -24,6 +25,7 @@ export class GapMeter {
     return Math.max(this.#largestMs, systemWorld.nowMs() - this.#lastMs);
   }
 
+  /** Resolves after `count` further writes. */
   marks(count: number): Promise<void> {
     return new Promise((resolve) => this.#waiting.push({ left: count, resolve }));
   }

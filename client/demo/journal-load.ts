@@ -28,7 +28,7 @@ export class JournalLoad implements Load {
   readonly #mounted: string | null;
   readonly #ledger = new Ledger();
   readonly #damage: DamageLog;
-  readonly #places: { readonly number: number; readonly offset: number }[] = [];
+  readonly #records: { readonly number: number; readonly offset: number }[] = [];
   reads = 0;
 
   constructor(
@@ -67,7 +67,7 @@ export class JournalLoad implements Load {
     try {
       const { offset } = await this.#file.write('append', encodeRecord(WRITER, number));
       this.#ledger.acknowledge(number);
-      this.#places.push({ number, offset });
+      this.#records.push({ number, offset });
       this.meter.mark();
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
@@ -76,7 +76,7 @@ export class JournalLoad implements Load {
   }
 
   async #readOverHttp(): Promise<void> {
-    const place = this.#pick();
+    const place = this.#randomRecord();
     if (place === null) return;
     const url = this.#urls[this.reads++ % this.#urls.length];
     const { number, offset } = place;
@@ -97,11 +97,11 @@ export class JournalLoad implements Load {
       if (error instanceof Error && !(error instanceof TypeError)) return;
       throw error;
     }
-    this.#judge(bytes, number, url ?? '');
+    this.#checkRecord(bytes, number, url ?? '');
   }
 
   async #readMounted(path: string): Promise<void> {
-    const place = this.#pick();
+    const place = this.#randomRecord();
     if (place === null) return;
     const { number, offset } = place;
     const deadlineMs = systemWorld.nowMs() + MOUNT_STALE_MS;
@@ -113,12 +113,12 @@ export class JournalLoad implements Load {
       });
       this.reads++;
       if (bytes === null || decodeRecord(WRITER, bytes) === number) return;
-      if (systemWorld.nowMs() > deadlineMs) return this.#judge(bytes, number, 'the mount');
+      if (systemWorld.nowMs() > deadlineMs) return this.#checkRecord(bytes, number, 'the mount');
       await systemWorld.sleep(MOUNT_RETRY_MS);
     }
   }
 
-  #judge(bytes: Uint8Array, number: number, where: string): void {
+  #checkRecord(bytes: Uint8Array, number: number, where: string): void {
     const found = decodeRecord(WRITER, bytes);
     if (found === number) return;
     if (bytes.length < RECORD_BYTES || bytes.every((byte) => byte === 0)) {
@@ -131,8 +131,8 @@ export class JournalLoad implements Load {
     }
   }
 
-  #pick(): { readonly number: number; readonly offset: number } | null {
-    return this.#places[Math.floor(systemWorld.random() * this.#places.length)] ?? null;
+  #randomRecord(): { readonly number: number; readonly offset: number } | null {
+    return this.#records[Math.floor(systemWorld.random() * this.#records.length)] ?? null;
   }
 
   compare(contents: Uint8Array): Damage {

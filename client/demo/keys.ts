@@ -27,15 +27,15 @@ export class Keys {
     stdin.setRawMode(true);
     stdin.resume();
     stdin.setEncoding('utf8');
-    let touched = false;
+    let hasDisturbed = false;
     const enter = Promise.withResolvers<void>();
     const onKey = (key: string): void => {
       // In raw mode a terminal sends the key and not the signal.
       if (key === CTRL_C || key === 'q') process.kill(process.pid, 'SIGINT');
       else if (key === '\r' || key === '\n') enter.resolve();
       else if (this.#mayPlay) {
-        touched = true;
-        this.#act(key).catch((error: unknown) => this.#say(String(error)));
+        hasDisturbed = true;
+        this.#disturb(key).catch((error: unknown) => this.#say(String(error)));
       }
     };
     const onAbort = (): void => enter.resolve();
@@ -49,10 +49,10 @@ export class Keys {
       stdin.setRawMode(false);
       stdin.pause();
     }
-    if (touched && !signal.aborted) await this.#stage.restoreServers();
+    if (hasDisturbed && !signal.aborted) await this.#stage.restoreServers();
   }
 
-  async #act(key: string): Promise<void> {
+  async #disturb(key: string): Promise<void> {
     if (key === 'r') {
       this.#say('  all servers are restored');
       await this.#stage.restoreServers();

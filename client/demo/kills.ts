@@ -54,8 +54,8 @@ export async function killPrimary(
   // Another act awaits the copy; until then a failure must not count as unhandled.
   copy?.catch(() => undefined);
   const others = stage.servers.filter((one) => one !== server).map(({ plan }) => plan.url);
-  const going = within(target.meter.marks(MARKS_AFTER_KILL), `writes of ${target.path} after the kill`);
-  const [staleReads] = await Promise.all([readMeanwhile(file, others, going), going]);
+  const resumed = within(target.meter.marks(MARKS_AFTER_KILL), `writes of ${target.path} after the kill`);
+  const [staleReads] = await Promise.all([readMeanwhile(file, others, resumed), resumed]);
   const newPrimary = (await stage.primaryOf(target.path)).plan.id;
   say(
     `  writes waited until the old lease had ended, and continue at ${newPrimary} after ${formatDuration(target.meter.largestMs())}`,

@@ -22,7 +22,7 @@ export class Ledger {
   #next = 1;
   readonly #acknowledged = new Set<number>();
   /** Failed with an unknown outcome: 0 or 1 occurrences are right. */
-  readonly #doubtful = new Set<number>();
+  readonly #unknown = new Set<number>();
 
   begin(): number {
     return this.#next++;
@@ -33,7 +33,7 @@ export class Ledger {
   }
 
   markUnknown(number: number): void {
-    this.#doubtful.add(number);
+    this.#unknown.add(number);
   }
 
   get acknowledgedCount(): number {
@@ -41,22 +41,22 @@ export class Ledger {
   }
 
   get unknownCount(): number {
-    return this.#doubtful.size;
+    return this.#unknown.size;
   }
 
   /** @param holesAllowed whether a write with an unknown outcome may have left a gap in place of its record */
   compare(numbers: readonly (number | null)[], holesAllowed: boolean): Damage {
     const counts = new Map<number, number>();
-    let foreign = 0;
+    let unexpected = 0;
     for (const number of numbers) {
-      if (number === null || !(this.#acknowledged.has(number) || this.#doubtful.has(number))) foreign++;
+      if (number === null || !(this.#acknowledged.has(number) || this.#unknown.has(number))) unexpected++;
       else counts.set(number, (counts.get(number) ?? 0) + 1);
     }
     let lost = 0;
     let duplicated = 0;
     for (const number of this.#acknowledged) if (!counts.has(number)) lost++;
     for (const count of counts.values()) duplicated += count - 1;
-    const holes = holesAllowed ? this.#doubtful.size : 0;
-    return { lost, duplicated, corrupt: Math.max(0, foreign - holes) };
+    const holes = holesAllowed ? this.#unknown.size : 0;
+    return { lost, duplicated, corrupt: Math.max(0, unexpected - holes) };
   }
 }

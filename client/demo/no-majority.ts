@@ -18,12 +18,12 @@ export interface NoMajority {
 
 /** Kills all servers but one, which must refuse and name the missing ones, in bounded time. */
 export async function loseMajority(stage: Stage, say: (text: string) => void): Promise<NoMajority> {
-  const [left, ...others] = stage.servers as [Stage['servers'][number], ...Stage['servers']];
+  const [survivor, ...others] = stage.servers as [Stage['servers'][number], ...Stage['servers']];
   const names = others.map(({ plan }) => plan.id);
-  say(`  kill -9 of ${names.join(' and ')}: only ${left.plan.id} is left`);
+  say(`  kill -9 of ${names.join(' and ')}: only ${survivor.plan.id} is left`);
   await Promise.all(others.map((server) => server.kill()));
   const startMs = systemWorld.nowMs();
-  const answer = await request(`${left.plan.url}/v1/files/${Stage.VOLUME}/nobody-can-have-this`, {
+  const answer = await request(`${survivor.plan.url}/v1/files/${Stage.VOLUME}/nobody-can-have-this`, {
     method: 'PUT',
     body: 'x',
     signal: systemWorld.timeout(ANSWER_MS_MAX),
@@ -33,16 +33,16 @@ export async function loseMajority(stage: Stage, say: (text: string) => void): P
   const code = isErrorCode(problem?.code) ? problem.code : `status ${answer.statusCode}`;
   const missing = Array.isArray(problem?.unreachable) ? problem.unreachable.map(String).sort() : [];
   say(
-    `  PUT to ${left.plan.id}: ${answer.statusCode} ${code} after ${formatDuration(refusedMs)}, missing ${missing.join(', ')}`,
+    `  PUT to ${survivor.plan.id}: ${answer.statusCode} ${code} after ${formatDuration(refusedMs)}, missing ${missing.join(', ')}`,
   );
   say('  nothing is acknowledged that a majority does not have, so there is nothing to lose');
   const restartMs = systemWorld.nowMs();
-  const going = within(
+  const resumed = within(
     stage.probed[0]?.meter.marks(1) ?? Promise.resolve(),
     'a write after the return of the majority',
   );
   await stage.restoreServers();
-  await going;
+  await resumed;
   const backMs = Math.round(systemWorld.nowMs() - restartMs);
   say(
     `  both servers run again: writes continue, and all replicas are current after ${formatDuration(backMs)}`,

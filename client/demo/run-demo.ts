@@ -124,7 +124,7 @@ async function play(stage: Stage, options: DemoOptions): Promise<DemoResult> {
     const noMajority = await act(ACTS.majority, () => loseMajority(stage, say));
     const fencing = await act(ACTS.fencing, () => resumeOldPrimary(stage, say));
     await running.stop();
-    const verdict = await act(ACTS.verdict, () => judge(stage, say));
+    const verdict = await act(ACTS.verdict, () => compareEverything(stage, say));
     const isRight = noMajority.ok && fencing.ok && copy?.equal !== false;
     const isInTime = rounds.every(({ withinBound }) => withinBound);
     const { totalMs, ...bound } = writeGapBound(options.leaseMs, options.clockSkewMs);
@@ -185,7 +185,7 @@ interface Verdict {
   readonly bytes: number;
 }
 
-async function judge(stage: Stage, say: (text: string) => void): Promise<Verdict> {
+async function compareEverything(stage: Stage, say: (text: string) => void): Promise<Verdict> {
   const { loads, cluster, mount } = stage;
   say(`  comparing every byte from every server${mount === null ? '' : ' and through the mount'}`);
   const stored = await compareAll(loads, Stage.VOLUME, cluster.urls, mount, say);

@@ -81,14 +81,14 @@ export class SlotsLoad implements Load {
     try {
       const { bytes } = await this.#reader.read(index * RECORD_BYTES, RECORD_BYTES);
       this.reads++;
-      this.#judge(index, bytes, acknowledged, slot.tried);
+      this.#checkSlot(index, bytes, acknowledged, slot.tried);
     } catch (error) {
       // No answer in time is an outage, not damage.
       if (!(error instanceof ServiceError)) throw error;
     }
   }
 
-  #judge(index: number, bytes: Uint8Array, acknowledged: number, tried: number): boolean {
+  #checkSlot(index: number, bytes: Uint8Array, acknowledged: number, tried: number): boolean {
     if (acknowledged <= 0 && bytes.every((byte) => byte === 0)) return true;
     const found = decodeRecord(WRITER, bytes);
     if (found === null || found % SLOTS !== index || found > tried) {

@@ -120,16 +120,17 @@ export class Stage {
   async waitUntilCurrent(): Promise<void> {
     let sayAtMs = systemWorld.nowMs() + PATIENCE_MS;
     await eventually('all replicas to be current', async () => {
-      const missing = await this.#missing();
-      if (missing !== null && systemWorld.nowMs() >= sayAtMs) {
+      const why = await this.#whyNotCurrent();
+      if (why !== null && systemWorld.nowMs() >= sayAtMs) {
         sayAtMs = systemWorld.nowMs() + PATIENCE_MS;
-        this.#say(`  not yet current: ${missing}`);
+        this.#say(`  not yet current: ${why}`);
       }
-      return missing === null ? true : null;
+      return why === null ? true : null;
     });
   }
 
-  async #missing(): Promise<string | null> {
+  /** @returns which replicas are not current, or why the cluster is not healthy; null if all are and it is */
+  async #whyNotCurrent(): Promise<string | null> {
     for (const { path } of this.probed) {
       const { replicas } = await this.client.info(DevCluster.VOLUME, path);
       const current = replicas.filter(({ state, reachable }) => state === 'current' && reachable);

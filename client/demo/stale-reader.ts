@@ -13,22 +13,22 @@ export interface StaleReads {
   readonly oldestMs: number;
 }
 
-/** Reads that accept a replica's state of known age never wait for an election: they use the other servers. */
+/** Reads with `consistency=stale` from all `urls` in turn until `until` is settled: they wait for no election. */
 export async function readMeanwhile(
   file: number,
   urls: readonly string[],
   until: Promise<unknown>,
 ): Promise<StaleReads> {
-  let over = false;
+  let isOver = false;
   const end = () => {
-    over = true;
+    isOver = true;
   };
   until.then(end, end);
   const reads = { count: 0, failed: 0, slowestMs: 0, oldestMs: 0 };
-  for (let turn = 0; !over; turn++) {
+  for (let index = 0; !isOver; index++) {
     const startMs = systemWorld.nowMs();
     const { statusCode, headers, body } = await request(
-      `${urls[turn % urls.length]}/v1/data/${file}?offset=0&length=${LENGTH}&consistency=stale`,
+      `${urls[index % urls.length]}/v1/data/${file}?offset=0&length=${LENGTH}&consistency=stale`,
       { signal: systemWorld.timeout(ANSWER_MS_MAX) },
     );
     await body.dump();

@@ -27,8 +27,8 @@ export class UploadLoad implements Load {
   readonly #urls: readonly string[];
   readonly #place: string;
   readonly #damage: DamageLog;
-  #turn = 0;
-  #tried = 0;
+  #requestCount = 0;
+  #lastVersion = 0;
   #current: Current | null = null;
   #acknowledgedVersion = 0;
   acknowledged = 0;
@@ -53,9 +53,9 @@ export class UploadLoad implements Load {
 
   async #put(): Promise<void> {
     const current = this.#current;
-    const version = ++this.#tried;
+    const version = ++this.#lastVersion;
     const condition = current === null ? { 'if-none-match': '*' } : { 'if-match': current.etag };
-    const answer = await ask(this.#nextUrl() + this.#place, {
+    const answer = await send(this.#nextUrl() + this.#place, {
       method: 'PUT',
       headers: { 'content-type': 'application/octet-stream', ...condition },
       body: encodeVersion(version),
@@ -67,9 +67,9 @@ export class UploadLoad implements Load {
       this.acknowledged++;
       return;
     }
-    // No answer, or a condition broken by an upload without an answer: read the current version.
-    const there = await this.#get();
-    if (there !== null) this.#current = there;
+    // No answer, or an earlier upload without an answer was executed: read the current version.
+    const found = await this.#get();
+    if (found !== null) this.#current = found;
   }
 
   async #check(): Promise<void> {
@@ -86,7 +86,7 @@ export class UploadLoad implements Load {
   async #get(): Promise<Current | null> {
     const url = this.#nextUrl();
     const acknowledged = this.#acknowledgedVersion;
-    const answer = await ask(url + this.#place, { method: 'GET' });
+    const answer = await send(url + this.#place, { method: 'GET' });
     if (answer === null) return null;
     if (answer.status === 404 && acknowledged > 0)
       this.#damage.add('lost', `${this.path} is missing at ${url}`);
@@ -94,19 +94,19 @@ export class UploadLoad implements Load {
     if (answer.status !== 200 || typeof etag !== 'string') return null;
     this.reads++;
     const version = decodeVersion(answer.body);
-    if (version !== null && version <= this.#tried) return { version, etag };
+    if (version !== null && version <= this.#lastVersion) return { version, etag };
     this.#damage.add('corrupt', `${this.path} at ${url} is no version that was written`);
     return null;
   }
 
   #nextUrl(): string {
-    return this.#urls[this.#turn++ % this.#urls.length] as string;
+    return this.#urls[this.#requestCount++ % this.#urls.length] as string;
   }
 
   compare(contents: Uint8Array): Damage {
     const log = new DamageLog(() => {});
     const version = decodeVersion(contents);
-    if (version === null || version > this.#tried) {
+    if (version === null || version > this.#lastVersion) {
       if (this.#acknowledgedVersion > 0 || contents.length > 0) log.add('corrupt', '');
     } else if (version < this.#acknowledgedVersion) log.add('lost', '');
     return log.sum;
@@ -130,7 +130,7 @@ interface Answer {
 }
 
 /** @returns null if the connection failed or broke: the outcome is then unknown */
-async function ask(
+async function send(
   url: string,
   options: { method: 'GET' | 'PUT'; headers?: Record<string, string>; body?: Buffer },
 ): Promise<Answer | null> {

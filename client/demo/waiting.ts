@@ -3,10 +3,10 @@ import { systemWorld } from '../../world/system-world.ts';
 import { temporaryFailure } from '../terminal/failure.ts';
 import { formatDuration } from '../terminal/quantities.ts';
 
-/** The bound of every wait of the demo. */
 export const STEP_TIMEOUT_MS = 60_000;
 const POLL_MS = 100;
 
+/** @throws CommandFailure if `promise` is still pending after `STEP_TIMEOUT_MS`; `what` is in its message */
 export async function within<Value>(promise: Promise<Value>, what: string): Promise<Value> {
   const abort = new AbortController();
   const late = systemWorld.sleep(STEP_TIMEOUT_MS, { signal: abort.signal }).then(() => {
@@ -21,11 +21,11 @@ export async function within<Value>(promise: Promise<Value>, what: string): Prom
 }
 
 /** Polls until there is an answer other than null: the state of other processes sends no events. */
-export async function eventually<Value>(what: string, ask: () => Promise<Value | null>): Promise<Value> {
+export async function eventually<Value>(what: string, query: () => Promise<Value | null>): Promise<Value> {
   const deadlineMs = systemWorld.nowMs() + STEP_TIMEOUT_MS;
   for (;;) {
     try {
-      const answer = await ask();
+      const answer = await query();
       if (answer !== null) return answer;
     } catch (error) {
       if (!(error instanceof ServiceError) || error.remedy === 'give-up') throw error;
@@ -37,6 +37,7 @@ export async function eventually<Value>(what: string, ask: () => Promise<Value |
   }
 }
 
+/** @returns a promise that rejects when `signal` is aborted */
 export function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     const stop = () => reject(temporaryFailure(`Stopped by ${String(signal.reason)}`));

@@ -55,7 +55,7 @@ export class DevCluster {
     this.options = options;
     this.#folder = folder;
     this.credentials = options.isSecure === true ? join(folder, CREDENTIALS) : null;
-    this.access = this.credentials === null ? Access.NONE : new Access(filesOf(this.credentials));
+    this.access = this.credentials === null ? Access.NONE : new Access(adminFiles(this.credentials));
     const { leaseMs, clockSkewMs, onUnexpectedEnd } = options;
     const plans = planServers(options.ports, folder, this.credentials, [
       ...['--lease', `${leaseMs}ms`],
@@ -113,12 +113,12 @@ export class DevCluster {
       volume: DevCluster.VOLUME,
       directory,
       log,
-      ...(this.credentials === null ? {} : { access: filesOf(this.credentials) }),
+      ...(this.credentials === null ? {} : { access: adminFiles(this.credentials) }),
     });
     return this.#mounted;
   }
 
-  /** First the mount, which may have to store something. @returns servers that were started again elsewhere */
+  /** Unmounts, which may store something, and then ends the servers. @returns servers that were restarted elsewhere */
   async stop(): Promise<readonly LeftServer[]> {
     const failures: unknown[] = [];
     if (this.#mounted !== null) {
@@ -134,14 +134,14 @@ export class DevCluster {
     await this.client.close();
     await Promise.all(this.servers.map((server) => server.stop()));
     await this.control.close();
-    const strangers = await Promise.all(
+    const pids = await Promise.all(
       this.servers.map(async (server) => ({ id: server.plan.id, pid: await server.foreignPid() })),
     );
-    const left = strangers.flatMap(({ id, pid }) => (pid === null ? [] : [{ id, pid }]));
-    if (this.options.data === null && left.length === 0)
+    const foreign = pids.flatMap(({ id, pid }) => (pid === null ? [] : [{ id, pid }]));
+    if (this.options.data === null && foreign.length === 0)
       await rm(this.#folder, { recursive: true, force: true });
     if (failures.length > 0) throw failures[0];
-    return left;
+    return foreign;
   }
 
   async #createVolume(): Promise<void> {
@@ -172,7 +172,7 @@ async function makeCredentials(folder: string, count: number): Promise<void> {
   });
 }
 
-function filesOf(credentials: string): AccessFiles {
+function adminFiles(credentials: string): AccessFiles {
   return { ca: join(credentials, 'admin', 'ca.pem'), tokenFile: join(credentials, 'admin', 'token') };
 }
 
@@ -202,13 +202,13 @@ function planServers(
         '--data',
         data,
         ...timing,
-        ...guardsOf(credentials, id),
+        ...securityOptions(credentials, id),
       ],
     };
   });
 }
 
-function guardsOf(credentials: string | null, id: string): string[] {
+function securityOptions(credentials: string | null, id: string): string[] {
   if (credentials === null) return [];
   const file = (name: string): string => join(credentials, id, name);
   const tls = ['--tls-cert', file('node.pem'), '--tls-key', file('node-key.pem'), '--tls-ca', file('ca.pem')];
@@ -227,7 +227,7 @@ async function makeFolder(data: string | null): Promise<string> {
   return folder;
 }
 
-/** Checked here and not by the server, whose log the user has not seen yet. */
+/** @throws CommandFailure if another program uses the port; the server's own error would only be in its log */
 async function assertPortFree(port: number): Promise<void> {
   const probe = createServer();
   try {

@@ -45,7 +45,7 @@ export class DevControl {
         send(response, 500, error instanceof Error ? error.message : String(error));
       });
     });
-    this.#heartbeat = systemWorld.every(HEARTBEAT_MS, () => this.#tell()).unref();
+    this.#heartbeat = systemWorld.every(HEARTBEAT_MS, () => this.#broadcast()).unref();
   }
 
   static async start(): Promise<DevControl> {
@@ -64,12 +64,12 @@ export class DevControl {
 
   watchServers(servers: readonly ServerProcess[]): void {
     this.#servers = servers;
-    for (const server of servers) server.onChange(() => this.#tell());
+    for (const server of servers) server.onChange(() => this.#broadcast());
   }
 
   publish(story: DemoProgress): void {
     this.#story = story;
-    this.#tell();
+    this.#broadcast();
   }
 
   next(): Promise<void> {
@@ -98,7 +98,7 @@ export class DevControl {
       response.setHeader('access-control-allow-methods', 'GET, POST');
       return send(response, isOurs ? 204 : 403, '');
     }
-    if (!this.#knows(request.headers.authorization)) return send(response, 401, 'The key is wrong');
+    if (!this.#hasKey(request.headers.authorization)) return send(response, 401, 'The key is wrong');
     const path = request.url ?? '/';
     if (request.method === 'GET' && path === '/events') return this.#listen(response);
     if (request.method === 'POST' && path === '/next') {
@@ -115,7 +115,7 @@ export class DevControl {
     return send(response, 204, '');
   }
 
-  #knows(authorization: string | undefined): boolean {
+  #hasKey(authorization: string | undefined): boolean {
     const given = Buffer.from(authorization ?? '');
     const wanted = Buffer.from(`Bearer ${this.#key}`);
     return given.length === wanted.length && timingSafeEqual(given, wanted);
@@ -128,7 +128,7 @@ export class DevControl {
     response.write(this.#text());
   }
 
-  #tell(): void {
+  #broadcast(): void {
     for (const response of this.#listeners) {
       // A slow reader gets the newest state with a later write.
       if (!response.writableNeedDrain) response.write(this.#text());

@@ -33,25 +33,25 @@ export async function freePortsInARow(count: number): Promise<number[]> {
 }
 
 function isFree(port: number): Promise<boolean> {
-  return listens({ port, host: HOST }, false);
+  return tryListen({ port, host: HOST }, false);
 }
 
 /**
- * The receiver of a port listens on it later, in a process of its own; until then others would find it free. A socket
- * in the abstract namespace (unix(7)) belongs to one process, is gone with it in any case, and is visible to all that
- * share the ports.
+ * Reserves a port until this process ends. A server that gets the port listens on it later, in a process of its own;
+ * until then others would find it free. A socket in the abstract namespace (unix(7)) belongs to one process, ends with
+ * it in any case, and is visible to all that share the ports.
  */
 function reserve(port: number): Promise<boolean> {
-  return listens({ path: `\0leasehold-port-${port}` }, true);
+  return tryListen({ path: `\0leasehold-port-${port}` }, true);
 }
 
 /** @returns whether the address was free; `keeps` holds it until this process ends */
-function listens(address: ListenOptions, keeps: boolean): Promise<boolean> {
+function tryListen(address: ListenOptions, isKept: boolean): Promise<boolean> {
   const server = createServer();
   return new Promise((resolve) => {
     server.once('error', () => resolve(false));
     server.listen(address, () => {
-      if (!keeps) {
+      if (!isKept) {
         server.close(() => resolve(true));
         return;
       }

@@ -36,9 +36,9 @@ export class ServerProcess {
   readonly #onUnexpectedEnd: (server: ServerProcess, how: string) => void;
   #child: ChildProcess | null = null;
   #ended: Promise<unknown> = Promise.resolve();
-  #how = '';
-  /** An end is unexpected: the server was ready, and was not stopped here. */
-  #watched = false;
+  #endText = '';
+  /** Until the server is stopped here: its end would be unexpected. */
+  #isReady = false;
   #paused = false;
   #isCut = false;
   readonly #listeners = new Set<() => void>();
@@ -81,23 +81,24 @@ export class ServerProcess {
       this.#child = child;
       this.#paused = false;
       this.#isCut = false;
-      this.#watched = false;
+      this.#isReady = false;
       // The child closes the other end when it ends.
       child.stdin?.on('error', () => {});
       this.#ended = once(child, 'exit').then(([code, signal]) => {
-        this.#how = signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
+        this.#endText = signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
         if (this.#child === child) this.#child = null;
-        this.#changed();
-        if (this.#watched) this.#onUnexpectedEnd(this, this.#how);
+        this.#notify();
+        if (this.#isReady) this.#onUnexpectedEnd(this, this.#endText);
         return code;
       });
       await once(child, 'spawn');
-      this.#changed();
+      this.#notify();
     } finally {
       await log.close();
     }
   }
 
+  /** Polls until the server can serve. @throws CommandFailure with the end of its log if it ends or is late */
   async ready(timeoutMs: number): Promise<void> {
     const deadlineMs = systemWorld.nowMs() + timeoutMs;
     const ended = { gone: false };
@@ -110,7 +111,7 @@ export class ServerProcess {
         const exit = code > 0 && code < 10 ? code : EXIT_FAILED;
         throw new CommandFailure(
           exit,
-          `Cannot start server ${this.plan.id}: it ${this.#how}${await logTail(this.plan.log)}`,
+          `Cannot start server ${this.plan.id}: it ${this.#endText}${await logTail(this.plan.log)}`,
         );
       }
       if (systemWorld.nowMs() > deadlineMs) {
@@ -121,12 +122,12 @@ export class ServerProcess {
       // There is no event for the readiness of another process.
       await systemWorld.sleep(READY_POLL_MS);
     }
-    this.#watched = true;
+    this.#isReady = true;
   }
 
   /** kill -9: what it has not stored is lost, what it has acknowledged must not be. */
   async kill(): Promise<void> {
-    this.#watched = false;
+    this.#isReady = false;
     this.#child?.kill('SIGKILL');
     await this.#ended;
   }
@@ -136,14 +137,14 @@ export class ServerProcess {
     if (this.state !== 'running') return;
     this.#child?.kill('SIGSTOP');
     this.#paused = true;
-    this.#changed();
+    this.#notify();
   }
 
   resume(): void {
     if (!this.#paused) return;
     this.#child?.kill('SIGCONT');
     this.#paused = false;
-    this.#changed();
+    this.#notify();
   }
 
   cut(): void {
@@ -157,10 +158,10 @@ export class ServerProcess {
   #toggleCable(): void {
     this.#child?.kill('SIGURG');
     this.#isCut = !this.#isCut;
-    this.#changed();
+    this.#notify();
   }
 
-  #changed(): void {
+  #notify(): void {
     for (const listener of this.#listeners) listener();
   }
 
@@ -180,7 +181,7 @@ export class ServerProcess {
   async stop(): Promise<void> {
     const child = this.#child;
     if (child === null) return;
-    this.#watched = false;
+    this.#isReady = false;
     this.resume();
     this.heal();
     child.kill('SIGTERM');

@@ -20,7 +20,7 @@ const MACHINE_FILES = [
   '/proc/loadavg',
   '/proc/pressure/io',
 ];
-const ASKED = [
+const SERVER_PAGES = [
   ['/v1/status/self', 'status.json'],
   ['/v1/servers', 'servers.json'],
   ['/v1/scrub', 'scrub.json'],
@@ -49,7 +49,7 @@ interface Piece {
  */
 export async function writeBundle(file: string, options: BundleOptions): Promise<string[]> {
   const { version, findings, servers, configs, logs, access = Access.NONE } = options;
-  const asking = new DoctorClient(access);
+  const client = new DoctorClient(access);
   const about = { version, node: process.version, platform: `${process.platform} ${process.arch}`, servers };
   const environment = Object.entries(process.env)
     .filter(([name]) => ENVIRONMENT.test(name))
@@ -61,8 +61,8 @@ export async function writeBundle(file: string, options: BundleOptions): Promise
     },
     { path: 'findings.json', text: `${JSON.stringify(findings, null, 2)}\n` },
     { path: 'environment.txt', text: environment.join('') },
-    ...(await Promise.all(servers.flatMap((server) => askedOf(server, asking))).finally(() =>
-      asking.close(),
+    ...(await Promise.all(servers.flatMap((server) => piecesOf(server, client))).finally(() =>
+      client.close(),
     )),
     ...(await Promise.all(
       configs.map((path) => pieceOf(`configuration/${basename(path)}`, () => readFile(path, 'utf8'))),
@@ -86,15 +86,15 @@ export async function writeBundle(file: string, options: BundleOptions): Promise
   return pieces.map(({ path }) => path);
 }
 
-function askedOf(server: string, asking: DoctorClient): Promise<Piece>[] {
+function piecesOf(server: string, client: DoctorClient): Promise<Piece>[] {
   const name = new URL(server).host.replaceAll(':', '-');
-  const asked = ASKED.map(([path, as]) =>
+  const pieces = SERVER_PAGES.map(([path, as]) =>
     pieceOf(`servers/${name}/${as}`, async () => {
-      const response = await asking.get(`${server}${path}`);
+      const response = await client.get(`${server}${path}`);
       return response.body.text();
     }),
   );
-  return asked;
+  return pieces;
 }
 
 /** If systemd runs the servers, it has their logs. */

@@ -9,7 +9,6 @@ import { ANSWER_MS, DoctorClient } from './doctor-client.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 import { listenersOn } from './listeners.ts';
 
-/** The header with a server's time has whole seconds. */
 const DATE_RESOLUTION_MS = 1_000;
 
 interface ServerReport {
@@ -25,22 +24,22 @@ export async function examineCluster(
   version: string,
   access: Access = Access.NONE,
 ): Promise<Finding[]> {
-  const asking = new DoctorClient(access);
+  const client = new DoctorClient(access);
   try {
-    return await examineThrough(urls, version, asking);
+    return await examineThrough(urls, version, client);
   } finally {
-    await asking.close();
+    await client.close();
   }
 }
 
 async function examineThrough(
   urls: readonly string[],
   version: string,
-  asking: DoctorClient,
+  client: DoctorClient,
 ): Promise<Finding[]> {
-  const asked = await Promise.all(urls.map((url) => askServer(url, asking)));
-  const heard = asked.filter((one): one is ServerReport => !('why' in one));
-  const findings = asked.map((one) =>
+  const reports = await Promise.all(urls.map((url) => askServer(url, client)));
+  const answered = reports.filter((one): one is ServerReport => !('why' in one));
+  const findings = reports.map((one) =>
     'why' in one
       ? failed(
           `server ${one.url}`,
@@ -49,14 +48,14 @@ async function examineThrough(
         )
       : examineServer(one, version),
   );
-  const first = heard[0];
+  const first = answered[0];
   if (first === undefined) {
     return [
       ...findings,
       failed('cluster', 'no server answers', '"leasehold server --help" says how one is started'),
     ];
   }
-  const status = await ask<ClusterStatus>(`${first.url}/v1/status`, asking);
+  const status = await ask<ClusterStatus>(`${first.url}/v1/status`, client);
   if ('why' in status) {
     return [...findings, warning('cluster', `its status is not available: ${status.why}`, 'try again')];
   }
@@ -71,7 +70,7 @@ async function examineThrough(
           '"leasehold status" says more',
         ),
   );
-  return [...findings, ...heard.map((one) => examineClocks(one, heard, timing.clockSkewMaxMs))];
+  return [...findings, ...answered.map((one) => examineClocks(one, answered, timing.clockSkewMaxMs))];
 }
 
 function examineServer({ url, status }: ServerReport, version: string): Finding {
@@ -98,7 +97,7 @@ function examineServer({ url, status }: ServerReport, version: string): Finding 
   return ok(name, found);
 }
 
-/** Servers compare their clocks all the time; the local clock is compared by one answer. */
+/** Compares a server's clock with those of the others, by their own measurements, and with the clock here. */
 function examineClocks(
   { status, ahead }: ServerReport,
   all: readonly ServerReport[],
@@ -122,9 +121,9 @@ function examineClocks(
         ? '; it agrees with the clock here'
         : `; it is ${formatDuration(Math.abs(ahead.ms))} ${ahead.ms > 0 ? 'ahead of' : 'behind'} the clock here`;
   // Between busy servers round trips take long, which makes measurements inexact.
-  const isVague = most !== undefined && most.errorMs > skewMs;
-  const vague = isVague ? ', but the measurement is inexact while the servers are this busy' : '';
-  const found = `${among}${here}; ${formatDuration(skewMs)} are allowed${vague}`;
+  const isInexact = most !== undefined && most.errorMs > skewMs;
+  const note = isInexact ? ', but the measurement is inexact while the servers are this busy' : '';
+  const found = `${among}${here}; ${formatDuration(skewMs)} are allowed${note}`;
   const fix = 'synchronize the clocks (NTP, chrony)';
   if (status.state === 'clock-fault') return failed(name, found, fix);
   // A client's clock decides nothing; file times and logs are easier to read if it is right.
@@ -133,20 +132,20 @@ function examineClocks(
   return isOff || isFar ? warning(name, found, fix) : ok(name, found);
 }
 
-/** @param access sent to a listener that is not visible: only for servers that are asked anyway */
+/** Checks that no other program has the ports of the addresses that are here. @param access sent to hidden listeners */
 export async function examinePorts(
   addresses: readonly string[],
   access: Access = Access.NONE,
 ): Promise<Finding[]> {
-  const asking = new DoctorClient(access);
+  const client = new DoctorClient(access);
   try {
-    return await examinePortsThrough(addresses, asking);
+    return await examinePortsThrough(addresses, client);
   } finally {
-    await asking.close();
+    await client.close();
   }
 }
 
-async function examinePortsThrough(addresses: readonly string[], asking: DoctorClient): Promise<Finding[]> {
+async function examinePortsThrough(addresses: readonly string[], client: DoctorClient): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const address of addresses) {
     const url = new URL(address.includes('://') ? address : `http://${address}`);
@@ -169,7 +168,7 @@ async function examinePortsThrough(addresses: readonly string[], asking: DoctorC
     else {
       const isUnseen = others.every(({ pid }) => pid === null);
       // The listener is of another user or a container, so ask it.
-      const server = isUnseen ? await askServer(url.origin, asking) : null;
+      const server = isUnseen ? await askServer(url.origin, client) : null;
       if (server !== null && 'status' in server && typeof server.status.id === 'string') {
         findings.push(ok(name, `server ${server.status.id} has it`));
         continue;
@@ -198,9 +197,9 @@ async function isHere(host: string): Promise<boolean> {
 
 async function askServer(
   url: string,
-  asking: DoctorClient,
+  client: DoctorClient,
 ): Promise<ServerReport | { readonly url: string; readonly why: string }> {
-  const answer = await ask<ServerStatus>(`${url}/v1/status/self`, asking);
+  const answer = await ask<ServerStatus>(`${url}/v1/status/self`, client);
   if ('why' in answer) return { url, why: answer.why };
   return { url, status: answer.value, ahead: answer.ahead };
 }
@@ -209,10 +208,10 @@ type Answer<Value> =
   | { readonly value: Value; readonly ahead: ServerReport['ahead'] }
   | { readonly why: string };
 
-async function ask<Value>(url: string, asking: DoctorClient): Promise<Answer<Value>> {
+async function ask<Value>(url: string, client: DoctorClient): Promise<Answer<Value>> {
   try {
     const sentMs = systemWorld.wallMs();
-    const response = await asking.get(url);
+    const response = await client.get(url);
     const receivedMs = systemWorld.wallMs();
     const value = parseJsonObject(await response.body.text());
     if (response.statusCode !== 200 || value === null) return { why: `HTTP status ${response.statusCode}` };

@@ -28,25 +28,25 @@ export class DoctorClient {
 
 /** @returns the servers at `urls`, followed by the others that they know */
 export async function allServers(urls: readonly string[], access: Access): Promise<string[]> {
-  const asking = new DoctorClient(access);
+  const client = new DoctorClient(access);
   try {
-    const named = await Promise.all(
-      urls.map((url) => answerOf<ServerStatus>(asking, `${url}/v1/status/self`)),
+    const reports = await Promise.all(
+      urls.map((url) => answerOf<ServerStatus>(client, `${url}/v1/status/self`)),
     );
-    const ids = new Set(named.map((status) => status?.id));
-    const first = named.findIndex((status) => status !== null);
-    const status = first < 0 ? null : await answerOf<ClusterStatus>(asking, `${urls[first]}/v1/status`);
+    const ids = new Set(reports.map((status) => status?.id));
+    const first = reports.findIndex((status) => status !== null);
+    const status = first < 0 ? null : await answerOf<ClusterStatus>(client, `${urls[first]}/v1/status`);
     const others = (status?.servers ?? []).filter(({ id }) => !ids.has(id)).map(({ url }) => url);
     return [...new Set([...urls, ...others])];
   } finally {
-    await asking.close();
+    await client.close();
   }
 }
 
 /** @returns null without a good answer, which other checks explain */
-async function answerOf<Value>(asking: DoctorClient, url: string): Promise<Value | null> {
+async function answerOf<Value>(client: DoctorClient, url: string): Promise<Value | null> {
   try {
-    const response = await asking.get(url);
+    const response = await client.get(url);
     const value = parseJsonObject(await response.body.text());
     return response.statusCode === 200 ? (value as Value | null) : null;
   } catch {

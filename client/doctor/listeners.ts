@@ -15,7 +15,7 @@ export async function listenersOn(port: number): Promise<Listener[]> {
   const wanted = port.toString(16).toUpperCase().padStart(4, '0');
   const sockets = new Set<string>();
   for (const table of ['/proc/net/tcp', '/proc/net/tcp6']) {
-    const text = (await readFile(table, 'utf8').catch(unseen)) ?? '';
+    const text = (await readFile(table, 'utf8').catch(nullIfUnreadable)) ?? '';
     for (const line of text.split('\n').slice(1)) {
       const fields = line.trim().split(/\s+/);
       const [, local = '', , state] = fields;
@@ -25,8 +25,8 @@ export async function listenersOn(port: number): Promise<Listener[]> {
   if (sockets.size === 0) return [];
   const found: Listener[] = [];
   for (const { pid, argv } of await processes()) {
-    for (const fd of (await readdir(`/proc/${pid}/fd`).catch(unseen)) ?? []) {
-      const target = await readlink(`/proc/${pid}/fd/${fd}`).catch(unseen);
+    for (const fd of (await readdir(`/proc/${pid}/fd`).catch(nullIfUnreadable)) ?? []) {
+      const target = await readlink(`/proc/${pid}/fd/${fd}`).catch(nullIfUnreadable);
       if (target === null || !sockets.has(target)) continue;
       found.push({ pid, argv });
       break;
@@ -35,7 +35,7 @@ export async function listenersOn(port: number): Promise<Listener[]> {
   return found.length > 0 ? found : [{ pid: null, argv: [] }];
 }
 
-function unseen(error: unknown): null {
+function nullIfUnreadable(error: unknown): null {
   if (isSystemError(error) && ['ENOENT', 'ESRCH', 'EACCES', 'EPERM'].includes(error.code ?? '')) return null;
   throw error;
 }

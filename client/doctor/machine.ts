@@ -12,7 +12,6 @@ import { type Finding, failed, ok, warning } from './finding.ts';
 const NODE_MAJOR = 24;
 const OPEN_FILES_MIN = 4096;
 const MEMORY_MIN_BYTES = 512 * 1024 ** 2;
-/** A living mount answers long before. */
 const MOUNT_ANSWER_MS = 3_000;
 const FUSE_CONFIGURATION = '/etc/fuse.conf';
 
@@ -53,7 +52,7 @@ async function examineDevice(): Promise<Finding> {
     : failed('device', obstacle.what, obstacle.fix);
 }
 
-/** Users other than root mount with this program's privileges. */
+/** Checks fusermount3, with whose privileges users other than root mount. */
 async function examineHelper(isRoot: boolean): Promise<Finding> {
   const version = await run('fusermount3', ['--version']);
   if (version.kind === 'missing') {
@@ -68,7 +67,7 @@ async function examineHelper(isRoot: boolean): Promise<Finding> {
 
 async function isSetUserId(program: string): Promise<boolean> {
   for (const folder of (process.env.PATH ?? '').split(':')) {
-    const stats = await stat(`${folder}/${program}`).catch(absent);
+    const stats = await stat(`${folder}/${program}`).catch(nullIfMissing);
     if (stats !== null)
       return (stats.mode & constants.S_IFMT) === constants.S_IFREG && (stats.mode & 0o4000) !== 0;
   }
@@ -88,7 +87,7 @@ async function examineLibrary(): Promise<Finding> {
     : ok('libfuse', `${library[2]}`);
 }
 
-/** The kernel's own protocol needs root, but neither fusermount3 nor the library. */
+/** Reports the transports of a mount; `kernel` needs root, but neither fusermount3 nor the library. */
 async function examineTransports(isRoot: boolean): Promise<Finding> {
   if (!isRoot) return ok('transports', 'native; the transport "kernel" is for root');
   return (await run('mount', ['--version'])).kind === 'missing'
@@ -121,7 +120,7 @@ async function examineOpenFiles(): Promise<Finding> {
   return warning('open files', `only ${soft} at a time`, fix);
 }
 
-/** A container's limit counts if it is smaller than the machine. */
+/** Checks the memory of the machine, or of its container if that has less. */
 async function examineMemory(): Promise<Finding> {
   const group = Number((await textOf('/sys/fs/cgroup/memory.max')) ?? 'max');
   const bytes = Number.isFinite(group) ? Math.min(group, totalmem()) : totalmem();
@@ -141,7 +140,7 @@ async function examineMounts(): Promise<Finding[]> {
     mounts.map(({ directory, source }) => {
       const stopped = daemons.find(({ pid, argv }) => argv.at(-1) === directory && isStopped(pid));
       // A request would keep the mount busy for as long as it waits.
-      return stopped === undefined ? examineMount(directory, source) : isNotServed(directory, stopped.pid);
+      return stopped === undefined ? examineMount(directory, source) : stoppedMount(directory, stopped.pid);
     }),
   );
   for (const { pid, argv } of daemons) {
@@ -158,7 +157,7 @@ async function examineMounts(): Promise<Finding[]> {
   return findings.length > 0 ? findings : [ok('mounts', 'no volume is mounted here')];
 }
 
-function isNotServed(directory: string, pid: number): Finding {
+function stoppedMount(directory: string, pid: number): Finding {
   return failed(
     `mount ${directory}`,
     `its process ${pid} is stopped`,
@@ -169,9 +168,9 @@ function isNotServed(directory: string, pid: number): Finding {
 async function examineMount(directory: string, source: string): Promise<Finding> {
   const name = `mount ${directory}`;
   // A child process asks: a call that hangs must not keep this process from ending.
-  const asked = await run('stat', ['-f', '-c', '%T', directory], MOUNT_ANSWER_MS);
-  if (asked.kind === 'done') return ok(name, `${source} answers`);
-  const output = asked.kind === 'failed' ? asked.output : '';
+  const result = await run('stat', ['-f', '-c', '%T', directory], MOUNT_ANSWER_MS);
+  if (result.kind === 'done') return ok(name, `${source} answers`);
+  const output = result.kind === 'failed' ? result.output : '';
   if (/not connected|connection abort/i.test(output)) {
     return failed(
       name,
@@ -184,10 +183,10 @@ async function examineMount(directory: string, source: string): Promise<Finding>
 }
 
 async function textOf(path: string): Promise<string | null> {
-  return readFile(path, 'utf8').catch(absent);
+  return readFile(path, 'utf8').catch(nullIfMissing);
 }
 
-function absent(error: unknown): null {
+function nullIfMissing(error: unknown): null {
   if (isSystemError(error) && ['ENOENT', 'EACCES', 'ENOTDIR'].includes(error.code ?? '')) return null;
   throw error;
 }

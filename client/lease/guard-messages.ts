@@ -31,7 +31,6 @@ export type GuardReport =
       readonly expired: boolean;
     };
 
-/** File descriptor of the guard's end of the socket pair. */
 export const GUARD_FD = 3;
 
 export class GuardReader<Message> {

@@ -12,7 +12,6 @@ import {
 } from './guard-messages.ts';
 import { type LeaseMoment, leaseLeftMs, leaseMomentEarlier } from './lease-clock.ts';
 
-/** How often the clocks are read at least: they may have advanced while the machine slept. */
 const CHECK_MS_MAX = 200;
 
 /**

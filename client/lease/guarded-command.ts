@@ -31,7 +31,6 @@ const KILL_SHARE = 0.1;
 const KILL_MS_MIN = 100;
 /** A guard that is later by this share of the time between its kill and the end of the lease is replaced. */
 const GUARD_LATE_SHARE = 0.5;
-/** How often the clocks are read at least: they may have advanced while the machine slept. */
 const CHECK_MS_MAX = 1_000;
 
 export type CommandEnd =

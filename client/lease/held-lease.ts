@@ -6,7 +6,6 @@ import type { CallOptions, ExchangeOutcome } from '../transport/exchange.ts';
 import type { ExchangeRequest } from '../transport/request.ts';
 import { type LeaseMoment, leaseLeftMs } from './lease-clock.ts';
 
-/** A lease is refreshed when this share of it is left. */
 const REFRESH_SHARE = 0.5;
 /** A request that has no answer after this share of the lease is sent to another server. */
 const ATTEMPT_SHARE = 0.125;
@@ -49,13 +48,11 @@ export class HeldLease {
   readonly #ttlMs: number;
   readonly #marginMs: number;
   readonly #lost = new AbortController();
-  /** Aborts what is in flight when the lease is released. */
   readonly #ending = new AbortController();
   readonly #listeners = new Set<(end: LeaseMoment) => void>();
   #keys: LeaseKeys;
   #end: LeaseMoment;
   #timer: Timer | null = null;
-  /** Serializes changes of the lease. */
   #lastChange: Promise<unknown> = Promise.resolve();
   #refreshing = false;
   #released = false;

@@ -9,7 +9,7 @@ import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import type { Endpoints } from '../transport/endpoints.ts';
 import { followEvents } from '../transport/event-stream.ts';
 
-/** Servers send something every two seconds; a silent one is left after this time. */
+/** Servers send something every two seconds; the client changes to another one after a silence of this time. */
 const SILENT_MS_MAX = 6_000;
 
 /**

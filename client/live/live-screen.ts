@@ -19,24 +19,24 @@ export class LiveScreen {
       this.#output.write(`${line}\n`);
       return;
     }
-    this.#output.write(`${this.#up()}${line}${CLEAR_LINE}\n${this.#bottom()}`);
+    this.#output.write(`${this.#cursorUp()}${line}${CLEAR_LINE}\n${this.#redraw()}`);
   }
 
   show(lines: readonly string[]): void {
     if (!this.isLive) return;
     this.#lines = lines;
-    this.#output.write(`${this.#up()}${this.#bottom()}`);
+    this.#output.write(`${this.#cursorUp()}${this.#redraw()}`);
   }
 
   end(): void {
     this.show([]);
   }
 
-  #up(): string {
+  #cursorUp(): string {
     return this.#drawn > 0 ? `\x1b[${this.#drawn}A\r` : '';
   }
 
-  #bottom(): string {
+  #redraw(): string {
     const columns = this.#output.columns ?? 80;
     const rows = Math.max(1, (this.#output.rows ?? 24) - 2);
     // A line that wraps would be two, and the cursor cannot return above the top row.

@@ -2,7 +2,7 @@ import type { LiveResync, LiveState, ServerEvent } from '../../wire/live-api.ts'
 import type { Endpoints } from '../transport/endpoints.ts';
 import { followEvents } from '../transport/event-stream.ts';
 
-/** Servers send something four times a second; a silent one is left after this time. */
+/** Servers send something four times a second; the client changes to another one after a silence of this time. */
 const SILENT_MS_MAX = 4_000;
 
 export type LiveEvent =

@@ -17,7 +17,7 @@ export function stateLines(state: LiveState, leaseMs: number): string[] {
 }
 
 function serverRow(server: LiveServer): string[] {
-  const isThere = server.state !== 'unreachable';
+  const isReachable = server.state !== 'unreachable';
   const { clock } = server;
   const states = [
     server.state === 'recovering' ? `recovering, ${formatDuration(server.recoveringMs)} left` : server.state,
@@ -27,12 +27,12 @@ function serverRow(server: LiveServer): string[] {
   return [
     server.id,
     states.join(', '),
-    isThere ? `${server.primaries}` : '-',
-    isThere ? `${server.backups}` : '-',
-    isThere ? server.writesPerS.toFixed(0) : '-',
-    isThere ? server.readsPerS.toFixed(0) : '-',
+    isReachable ? `${server.primaries}` : '-',
+    isReachable ? `${server.backups}` : '-',
+    isReachable ? server.writesPerS.toFixed(0) : '-',
+    isReachable ? server.readsPerS.toFixed(0) : '-',
     clock === null ? '-' : `${clock.offsetMs.toFixed(1)} ms`,
-    isThere ? formatBytes(server.freeBytes) : '-',
+    isReachable ? formatBytes(server.freeBytes) : '-',
   ];
 }
 
@@ -40,7 +40,7 @@ function fileLines({ path, file, primary, epoch, lease, replicas }: LiveFile, le
   if (file === null) return [`${path}: there is no such file, or the catalog is not available`];
   const left = Math.round((BAR_WIDTH * Math.min(lease.remainingMs, leaseMs)) / leaseMs);
   const bar = `[${'#'.repeat(left).padEnd(BAR_WIDTH, '.')}]`;
-  const held =
+  const leaseText =
     lease.holder === null
       ? 'no lease'
       : `lease of ${lease.holder} ${bar} ${formatDuration(lease.remainingMs)}`;
@@ -53,5 +53,5 @@ function fileLines({ path, file, primary, epoch, lease, replicas }: LiveFile, le
       version === null ? '-' : `version ${version}`,
       lagOperations === null || lagOperations === 0 ? '' : `${lagOperations} behind`,
     ]);
-  return [`${path}: primary ${primary ?? 'none'}, epoch ${epoch}, ${held}`, ...formatTable(rows)];
+  return [`${path}: primary ${primary ?? 'none'}, epoch ${epoch}, ${leaseText}`, ...formatTable(rows)];
 }

@@ -15,7 +15,6 @@ import { LocalDisk } from './local-disk.ts';
 
 /** How long reported locations may be used, from the sending of the request; the server keeps them longer. */
 const USABLE_MS = LOCATIONS_HELD_MS / 2;
-/** Retry after a server has no readable disk. */
 const RETRY_DISK_MS = 10_000;
 /** Retry after a request to a server failed, perhaps because it restarted. */
 const RETRY_SERVER_MS = 1_000;

@@ -21,7 +21,6 @@ import { isAlive } from './process-state.ts';
 /** Set for the process of a mount that bounds its own log, and removes it at its end. */
 export const OWN_LOG_VARIABLE = 'LEASEHOLD_MOUNT_LOG_OWN';
 
-/** Logs of mounts that ended abnormally are kept, up to this many. */
 const ENDED_KEPT = 10;
 /** Named by the pid of the process that writes it; randomly before that is known. */
 const NAME = /^mount-.*-(?:(\d{1,8})|[0-9a-f]{12})\.log$/;

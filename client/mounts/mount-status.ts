@@ -2,7 +2,6 @@ import { open, readlink } from 'node:fs/promises';
 import { isMountDaemon, processes, volumeMounts } from './mount-table.ts';
 
 const LOG_BYTES_MAX = 4 * 1024 * 1024;
-/** Log message of a mount for an operation that was acknowledged and then dropped. */
 export const LATE_ERROR_MESSAGE = 'an acknowledged operation was dropped';
 
 /** An operation that a mount acknowledged and that was then dropped. */

@@ -11,7 +11,6 @@ import { isMountDaemon, mountAt, processes } from './mount-table.ts';
 import { run } from './run-program.ts';
 import { canonicalOrFail } from './unmount.ts';
 
-/** What was written must reach the servers before a mount becomes read-only. */
 const ANSWER_TIMEOUT_MS = 60_000;
 /** O_WRONLY and O_RDWR, of the flags in `/proc/PID/fdinfo/FD`. */
 const WRITES = 0o3;

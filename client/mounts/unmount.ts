@@ -25,7 +25,6 @@ import {
 import { isAlive, isStopped } from './process-state.ts';
 import { run } from './run-program.ts';
 
-/** What was written must reach the servers before the mount's process ends. */
 const END_TIMEOUT_MS = 60_000;
 const POLL_MS = 20;
 /** A process that queries the free space or attributes of a mount keeps it busy for a moment, and cannot be named. */

@@ -44,14 +44,14 @@ export async function downloadFile(
 
 async function* readPieces(
   file: FileHandle,
-  begun: FileState,
+  before: FileState,
   name: string,
   options: CallOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const offsets = function* (): Generator<number> {
-    for (let offset = 0; offset < begun.sizeBytes; offset += PIECE_BYTES) yield offset;
+    for (let offset = 0; offset < before.sizeBytes; offset += PIECE_BYTES) yield offset;
   };
-  const lengthAt = (offset: number): number => Math.min(PIECE_BYTES, begun.sizeBytes - offset);
+  const lengthAt = (offset: number): number => Math.min(PIECE_BYTES, before.sizeBytes - offset);
   let yielded = 0;
   const pieces = prefetch(offsets(), PIECES_IN_FLIGHT_MAX, (offset) =>
     file.read(offset, lengthAt(offset), options),
@@ -61,9 +61,9 @@ async function* readPieces(
     yielded += bytes.length;
     yield bytes;
   }
-  const ended = await file.state(options);
-  const { epoch, seq } = begun.contents;
-  if (ended.contents.epoch !== epoch || ended.contents.seq !== seq) throw changed(name);
+  const after = await file.state(options);
+  const { epoch, seq } = before.contents;
+  if (after.contents.epoch !== epoch || after.contents.seq !== seq) throw changed(name);
 }
 
 function changed(name: string): ServiceError {

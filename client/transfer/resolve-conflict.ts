@@ -73,6 +73,7 @@ export async function resolveConflict(
   return { kept: own.server, others };
 }
 
+/** @returns the sets of servers with the same members: of the catalog and, if a finding names others, of those */
 function historiesOf({ inode, replicas }: Attributes, findings: readonly Finding[]): readonly History[] {
   const found = findings.filter(({ file, kind }) => file === inode && kind === 'members');
   const histories = new Map<string, { members: readonly string[]; servers: string[] }>();

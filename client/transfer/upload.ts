@@ -6,7 +6,6 @@ import { BoundedTransfers } from './bounded-transfers.ts';
 import { entityTag } from './entity-tag.ts';
 import { whoami } from './whoami.ts';
 
-/** Bytes of one write: large enough to hide its round trip, small enough to keep a few in memory. */
 const PIECE_BYTES = 1024 * 1024;
 const PIECES_IN_FLIGHT_MAX = 4;
 /** How often a long upload renews its file, which has no name yet. */

@@ -13,7 +13,6 @@ export interface EndpointEvents {
   elsewhere(endpoint: Endpoint): boolean;
 }
 
-/** A server as one client sees it: its address, connections and liveness. */
 export class Endpoint {
   readonly world: World;
   readonly url: string;

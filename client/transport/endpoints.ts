@@ -45,10 +45,7 @@ export class Endpoints {
     return this.#all;
   }
 
-  /**
-   * @returns the server for the next attempt: the primary if it is usable, else the next one in order
-   * @param last the server of the last attempt of this exchange, which gets the next one only if no other is usable
-   */
+  /** @returns the primary if it is usable, else the next usable server after `last`, that of the last attempt */
   choose(primary: string | null, last: Endpoint | null, nowMs: number): Endpoint {
     if (primary !== null) {
       const wanted = this.#byId.get(primary);

@@ -66,7 +66,6 @@ export class ExchangeAttempts {
     this.#retry = new Retry({ deadlineMs, pace: CLIENT_PACE, lastWait: 'fail' }, () => world.random());
   }
 
-  /** Begins an attempt. */
   limits(nowMs: number): AttemptLimits {
     const { attemptMsMax = Number.POSITIVE_INFINITY, signal } = this.#parts.options;
     this.#beganMs = nowMs;

@@ -70,11 +70,7 @@ export class LivenessProbe {
     return this.#silent;
   }
 
-  /**
-   * Watches the server while a request waits for its answer. @returns a function that ends this
-   * @param patienceIntervals for how long `onSilent` is not called
-   * @param onSilent called at most once: the server is silent, and there is another one
-   */
+  /** Calls `onSilent` once if the server is silent after `patienceIntervals`, and another usable. @returns ends this */
   watch(patienceIntervals: number, onSilent: () => void): () => void {
     const watch = { since: this.#interval, patienceIntervals, onSilent };
     this.#watches.add(watch);

@@ -9,7 +9,6 @@ export const SECTION_BYTES = 16 * 1024 * 1024;
 /** Bytes of one transfer: large enough to hide its round trip, small enough to keep a few in memory. */
 const PIECE_BYTES = 1024 * 1024;
 export const PIECES_AT_ONCE = 4;
-/** A name may have 255 bytes. */
 const NAME_BYTES_MAX = 200;
 
 export interface Piece {
