@@ -11,7 +11,6 @@ type Limits = Pick<CallOptions, 'timeoutMs'>;
 
 /**
  * Whether the catalog is away: a request has reached its time limit, and none was answered since.
- *
  * The kernel serializes calls on one directory. If each took a whole limit, the last of many programs would wait for
  * all of them. So later requests fail soon, until a probe, which is repeated all the time, is answered.
  */

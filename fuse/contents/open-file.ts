@@ -242,7 +242,6 @@ export class OpenFile {
 
   /**
    * As `refresh`, with contents that were just requested, unless writes are pending, which change them anyway.
-   *
    * Drops nothing if the size differs from the kernel's: it ignores an answer with attributes if it has dropped the
    * inode since the request (`fuse_reverse_inval_inode` raises `attr_version`), and the read that sent it would end at
    * the old size.

@@ -10,7 +10,6 @@ export type StorePages = (offset: number, bytes: Uint8Array, isCurrent: () => bo
 
 /**
  * Contents of an open file as its readers see them, until they change.
- *
  * The kernel trusts pages that it is given, even over bytes that a program has just written. So none are given while a
  * program here may write, nor after a change since their fetch. Before a notice of a change, or a write, all pages on
  * their way are waited for.

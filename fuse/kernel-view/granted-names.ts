@@ -32,7 +32,6 @@ export interface GrantedNamesParts {
 
 /**
  * Names that the kernel caches under grants. A recall of a directory is acknowledged when they are expired.
- *
  * The lock that an expiry waits for can belong to a call that waits for another client, whose recall waits for this
  * mount. So names are cached for at most a second, and a recall waits only while one of them is valid.
  */

@@ -25,7 +25,6 @@ interface NameRecord extends Learned {
  * Cached names and attributes. Those of directories answer all requests, as every path needs them; those of files only
  * if they come from a listing or an own change. The kernel caches an answer for the rest of its time, not for all of it
  * again.
- *
  * An answer that was requested before an own change is not cached after it, since it may be older.
  */
 export class MetadataCache {
@@ -95,7 +94,6 @@ export class MetadataCache {
 
   /**
    * How long the kernel may cache the name, in milliseconds, in the answer being sent.
-   *
    * An open by a cached name needs a request of its own. So a file's name is not cached after its first look-up: its
    * open follows, and one request serves both. Nor is that of a file with several names, as each open would look up
    * all.

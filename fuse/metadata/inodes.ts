@@ -111,8 +111,8 @@ export class Inodes {
   }
 
   /**
-   * As `request`, before an open. If the kernel has the inode from a cached name, looks that name up: another client may
-   * have given it to another file, while this one exists under another name.
+   * As `request`, before an open. If the kernel has the inode from a cached name, looks that name up: another client
+   * may have given it to another file, while this one exists under another name.
    * @throws ErrnoError `ESTALE` in that case: the kernel then looks the name up again
    */
   async requestToOpen(inode: number, thread: number, isLink = false): Promise<Answered> {

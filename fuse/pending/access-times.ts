@@ -21,7 +21,7 @@ export const ACCESS_RULE_DEFAULT: AccessRule = { times: 'relatime', directories:
 /** Access times are sent after this time, or once there are `GATHERED_COUNT`. */
 export const GATHER_MS = 5_000;
 const GATHERED_COUNT = 5_000;
-/** Sent access times that are kept, as later answers may still lack them. */
+/** Access times that are kept after they were sent, as later answers may lack them. */
 const TOLD_COUNT_MAX = 10_000;
 const AGAIN_MS = 30_000;
 /** Nothing is recorded for this time after a refusal, as by servers of an earlier release. */
@@ -42,7 +42,7 @@ export class AccessTimes implements PendingKind {
   readonly #log: Log;
   readonly #stored: (access: RecordedAccess) => void;
   readonly #noted = new Map<number, Note>();
-  /** In the request under way. */
+  /** Reads in the request under way. */
   #sending = new Map<number, Note>();
   /** Whether that request succeeded. */
   #sent: Promise<boolean> = Promise.resolve(true);
@@ -77,7 +77,7 @@ export class AccessTimes implements PendingKind {
     return this.#noted.size + this.#sending.size;
   }
 
-  /** @param attributes as known here, without the changes of `shown`. @returns whether the access time changes */
+  /** Records a read. @param attributes as known here, without `shown`. @returns whether the access time changes */
   read(attributes: Attributes): boolean {
     const { inode, changedNs, kind } = attributes;
     const isKept = this.#rule.times !== 'noatime' && (kind !== 'directory' || this.#rule.directories);
@@ -98,7 +98,7 @@ export class AccessTimes implements PendingKind {
     return true;
   }
 
-  /** The inode is removed and not open. */
+  /** Drops reads of an inode that is removed and not open, or whose access time a program sets. */
   forget(inode: number): void {
     this.#noted.delete(inode);
     this.#told.delete(inode);
@@ -111,7 +111,7 @@ export class AccessTimes implements PendingKind {
     this.forget(inode);
   }
 
-  /** Resolves when the cluster has the earlier reads, or refused them: all, or at least those of an inode. */
+  /** Resolves when the cluster has earlier reads, or a request failed: all of them, or at least those of an inode. */
   async flush(scope: FlushScope): Promise<void> {
     const isMeant =
       scope.kind === 'inode'
@@ -214,7 +214,7 @@ export class AccessTimes implements PendingKind {
     return readNs - BigInt(accessedNs) >= DAY_NS;
   }
 
-  /** Adds the access time of reads here. */
+  /** The attributes with the access time of reads here that they lack. */
   shown<Known extends Attributes>(attributes: Known): Known {
     if (this.#noted.size + this.#sending.size + this.#told.size === 0) return attributes;
     const { inode } = attributes;

@@ -3,7 +3,7 @@ import type { ContentVersion, FencedName, FileSystemBackend } from '../backend.t
 import type { Place } from '../place.ts';
 import type { DirectoryOps, DirectoryParts } from './directory-ops.ts';
 
-/** Unlinks of a streak that are executed at the cluster before others become pending. */
+/** So many unlinks of a streak are executed at the cluster before others become pending. */
 const SHOWN_COUNT = 2;
 /** From this length on the directory's delegation is requested, which costs as much as two unlinks. */
 const REMOVED_COUNT = 8;
@@ -60,6 +60,7 @@ export class AsyncUnlinks {
     return left;
   }
 
+  /** The name with its fence, if its unlink may become pending; else null. */
   #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
     const { delegations } = this.#parts.cache;
     const directory = delegations.of(place.parent);

@@ -23,7 +23,7 @@ interface Waiting {
   readonly admit: () => void;
 }
 
-/** A share also counts in the budget that it belongs to. Callers that would exceed the limit wait in order. */
+/** Bounds pending operations. A share also counts in its whole budget. Callers wait in order if it is exceeded. */
 export class Budget {
   readonly #world: World;
   readonly #bytesMax: number;
@@ -61,7 +61,7 @@ export class Budget {
     return true;
   }
 
-  /** @throws ErrnoError `ETIMEDOUT` */
+  /** Admits the bytes once they fit. @throws ErrnoError `ETIMEDOUT` */
   async reserve(bytes: number, limitMs: number): Promise<void> {
     if (this.tryReserve(bytes)) return;
     if (this.#waiting.length === 0 && this.#fits(bytes)) this.#bytes += bytes;
@@ -118,7 +118,7 @@ export class Budget {
     }
   }
 
-  /** A single write that exceeds the limit passes when it is alone. */
+  /** Bytes that exceed the limit by themselves are admitted when there are no others. */
   #fits(bytes: number): boolean {
     return this.#bytes === 0 || this.#bytes + bytes <= this.#bytesMax;
   }

@@ -64,6 +64,7 @@ export class Creates {
     this.#failed = failed;
   }
 
+  /** Reserves inode numbers if there are few, if they expire soon, or if another server creates files now. */
   prepare(): void {
     const numbers = this.#numbers;
     const isGood =
@@ -84,7 +85,7 @@ export class Creates {
     return { inode: numbers.next, server: numbers.server, takesNamed: numbers.named === true };
   }
 
-  /** @returns the outcome. @throws if it is unknown */
+  /** Sends a file, perhaps with others. @returns the outcome. @throws if it is unknown */
   send(file: NewFile, server: string): Promise<CreateOutcome> {
     const { promise, resolve, reject } = Promise.withResolvers<CreateOutcome>();
     const { parent, contents } = file;
@@ -113,7 +114,7 @@ export class Creates {
     }
   }
 
-  /** A number fixes the servers of a file; if they fail, others are reserved. @param outcome null if unknown */
+  /** Numbers determine the servers of files: after a failure others are reserved. @param outcome null if unknown */
   #judge({ inode }: NewFile, outcome: CreateOutcome | null): void {
     const numbers = this.#numbers;
     // Its numbers have been replaced since.

@@ -106,8 +106,8 @@ export class DirectoryOps {
   }
 
   /**
-   * The attributes of a delegated directory with pending unlinks: no other client sees it before they are executed.
-   * @returns null if they have to be executed first
+   * The attributes of a delegated directory with its pending unlinks: other clients see it only after these.
+   * @returns null if there are none, or if they have to be executed first
    */
   async withUnlinks(directory: number): Promise<Attributes | null> {
     const { backend } = this.#parts;
@@ -135,7 +135,7 @@ export class DirectoryOps {
     return this.#parts.pending.flush(scope, kinds);
   }
 
-  /** As `flush`, before the name is given or removed: a new file that was refused no longer has it. */
+  /** As `flush`, before the name is created or removed: a new file that the cluster refused no longer has it. */
   async flushName(place: Place): Promise<void> {
     await Promise.all([this.files.flushName(place), this.unlinks.flush({ kind: 'name', ...place })]);
   }
@@ -214,7 +214,7 @@ export class DirectoryOps {
     this.#delegations.changed(place, state);
   }
 
-  /** An acknowledged operation on the name was dropped. */
+  /** Called when an acknowledged operation on the name was dropped. */
   dropOperation(place: Place): void {
     this.#parts.cache.named(place.parent, null);
     this.changed(place, 'unknown');
@@ -240,7 +240,7 @@ export class DirectoryOps {
     await this.#parts.delegation.stop();
   }
 
-  /** @param inodes also files, whose contents or flags other clients change */
+  /** Flushes what is pending of the inodes: directories, and files whose contents or flags other clients change. */
   async #recalled(inodes: readonly number[]): Promise<void> {
     for (const inode of inodes) {
       this.requests.recalled(inode);

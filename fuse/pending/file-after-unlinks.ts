@@ -7,14 +7,14 @@ type Changed = FileState | { readonly state: FileState; readonly contents?: unde
 
 export interface ContentsEvents {
   written(): void;
-  /** The catalog has this version. @param writtenAt sequence number from after the last write */
+  /** Called when the catalog has this version. @param writtenAt sequence number from after the last write */
   settled(contents: ContentVersion, writtenAt: number): void;
   request(): number;
 }
 
 /**
- * Changes can use the quota that pending unlinks free. Locks are taken and released after pending unlinks, so that the
- * next holder of a lock finds no name that was removed before.
+ * Wraps a file. A change that is over quota is repeated after pending unlinks, which may free some. Locks are taken and
+ * released after pending unlinks, so that their next holder finds no name that was removed before.
  */
 export function afterUnlinks(
   file: BackendFile,

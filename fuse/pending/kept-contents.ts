@@ -4,7 +4,7 @@ import type { Budget } from './budget.ts';
 /** The smallest object size of a volume. */
 const OBJECT_BYTES_MIN = 4096;
 
-/** Contents of a small file, in memory. */
+/** Contents of a small file in memory, which count in the budget. */
 export class BufferedContents {
   readonly #budget: Pick<Budget, 'add' | 'release'>;
   #memory = Buffer.alloc(0);

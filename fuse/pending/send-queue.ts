@@ -20,7 +20,7 @@ export interface Sender<Op extends Sendable> {
   readonly send: (batch: readonly Op[]) => Promise<void>;
 }
 
-/** The least time between requests, unless many operations wait, or a caller waits for one of them. */
+/** The shortest time between requests, unless `countMax` operations or a caller wait. */
 export interface Pause {
   readonly world: World;
   readonly ms: number;
@@ -93,7 +93,7 @@ export class SendQueue<Op extends Sendable> {
     return false;
   }
 
-  /** At least one operation, and no more than fit a request. */
+  /** The oldest operation, and later ones that fit the same request. */
   #takeBatch(): Op[] {
     const { countMax, bytesMax = Number.POSITIVE_INFINITY, isAlike = () => true } = this.#sender;
     const batch: Op[] = [];

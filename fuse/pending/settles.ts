@@ -60,6 +60,7 @@ export class Settles implements PendingKind {
     end();
   }
 
+  /** Resolves when the seals of the file that are queued or under way have ended. */
   async sealed(inode: number): Promise<void> {
     await Promise.all(this.#of(inode).map(({ isSealing, over }) => (isSealing ? over : undefined)));
   }

@@ -34,7 +34,7 @@ export class UncommittedFiles implements PendingKind {
     pending.add('create', this);
   }
 
-  /** Undefined also if the cluster has the file and refused the contents in memory. */
+  /** The file of this number; undefined also if the cluster has it and refused the contents in memory. */
   of(inode: number): UncommittedFile | undefined {
     const file = this.#byInode.get(inode);
     return file === undefined || file.commit.clusterFile === null ? file : undefined;
@@ -114,7 +114,7 @@ export class UncommittedFiles implements PendingKind {
     }
   }
 
-  /** After a failed attempt. Other clients see a file that has a name without what programs here have set. */
+  /** After a failed attempt, sends attributes again later: other clients see a named file without what was set here. */
   failed(file: UncommittedFile): void {
     this.#world.after(AGAIN_MS, () => {
       const isHere = !this.#isStopped && this.of(file.inode) === file;
@@ -122,7 +122,7 @@ export class UncommittedFiles implements PendingKind {
     });
   }
 
-  /** A file that is open for this long becomes visible to other clients. More writes are likely. */
+  /** Commits files that are here for `UNCOMMITTED_MS_MAX`, so that other clients find them. More writes are likely. */
   #age(): void {
     this.#timer = undefined;
     const nowMs = this.#world.nowMs();

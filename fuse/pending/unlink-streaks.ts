@@ -26,12 +26,13 @@ export class UnlinkStreaks {
     this.#streakMs = streakMs;
   }
 
-  /** Called at an unlink; `removed` or `end` follows. */
+  /** Called before an unlink; `removed` or `end` follows. */
   began(directory: number): void {
     const row = this.#current(directory);
     this.#set(directory, { count: row?.count ?? 0, underWay: (row?.underWay ?? 0) + 1 });
   }
 
+  /** Called when an unlink is pending or executed. @returns the length of the streak */
   removed(directory: number): number {
     const row = this.#current(directory);
     const count = (row?.count ?? 0) + 1;
@@ -39,7 +40,7 @@ export class UnlinkStreaks {
     return count;
   }
 
-  /** Another change of the directory, or a failed unlink. */
+  /** Called when a name is created in the directory, or an unlink in it fails. */
   end(directory: number): void {
     this.#streaks.delete(directory);
   }

@@ -65,13 +65,13 @@ export class Unlinks implements PendingKind {
   readonly #events: UnlinkEvents;
   readonly #waitMsMax: number;
   readonly #pending = new Map<string, Pending>();
-  /** Have an outcome, but the kernel has not dropped their directories yet. */
+  /** Unlinks with an outcome, while the kernel drops the attributes of their directories. */
   #ending: readonly Pending[] = [];
   readonly #inodes = new Set<number>();
   readonly #directories = new Map<number, { readonly count: number; readonly atNs: string }>();
   readonly #queue: SendQueue<Pending>;
   readonly #stopped = new AbortController();
-  /** How far the clock of the cluster's server is ahead. */
+  /** How far the clock of the catalog's primary is ahead of this mount's. */
   #aheadNs = 0n;
 
   constructor(
@@ -99,12 +99,13 @@ export class Unlinks implements PendingKind {
     return this.#pending.size === 0;
   }
 
-  /** The cluster has not answered for so long that no other unlink becomes pending. */
+  /** Whether the oldest unlink has had no answer for more than `SLOW_MS`: then no other becomes pending. */
   get isSlow(): boolean {
     const [oldest] = this.#pending.values();
     return oldest !== undefined && this.#world.nowMs() - oldest.sinceMs > SLOW_MS;
   }
 
+  /** Resolves when another unlink is within the budget. @throws ServiceError `no-majority` after the limit */
   async admit(): Promise<void> {
     while (this.#budget.isFull) {
       this.#queue.hurry();
@@ -112,7 +113,7 @@ export class Unlinks implements PendingKind {
     }
   }
 
-  /** Removes the name for all callers on this mount. @returns an estimate of the directory's new times */
+  /** Makes an unlink pending: the caller removes the name here. @returns an estimate of the directory's new times */
   add(name: FencedName, uid: number | undefined): string {
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
     const pending: Pending = { ...name, uid, bytes: 0, sinceMs: this.#world.nowMs(), over, end };
@@ -143,7 +144,7 @@ export class Unlinks implements PendingKind {
   }
 
   /**
-   * With an inode, also waits for unlinks in the directory of that number, whose attributes they change.
+   * Resolves when the unlinks have an outcome. The scope of an inode includes those in it, if a directory.
    * @param waitMsMax infinite before a delegation is returned
    * @throws ServiceError `no-majority` if the cluster does not answer within that time
    */
@@ -155,7 +156,7 @@ export class Unlinks implements PendingKind {
     await (waitMsMax === Number.POSITIVE_INFINITY ? over : this.#bounded(over));
   }
 
-  /** Repeats a change that was refused for lack of quota, once the pending unlinks are executed. */
+  /** Makes a change. If it is over quota, makes it again after the pending unlinks, which may free some. */
   async withQuota<Result>(change: () => Promise<Result>): Promise<Result> {
     if (this.isEmpty) return change();
     try {

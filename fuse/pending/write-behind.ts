@@ -31,10 +31,10 @@ export interface WriteBehindOptions {
   readonly writeParts: (
     parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[],
   ) => Promise<FileState>;
-  /** The bytes are accepted and will be written in this order. Valid only during the call. */
+  /** Called when bytes are accepted, in the order of their writes. The array is valid only during the call. */
   readonly taken: (offset: number, bytes: Uint8Array) => void;
   readonly acknowledged: (state: FileState) => void;
-  /** The outcome of accepted bytes is unknown. */
+  /** Called when accepted bytes are dropped, or the outcome of their request is unknown. */
   readonly failed: (error: unknown) => void;
   readonly budget: Budget;
   /** Bounds each write call, and each request. */
@@ -146,7 +146,7 @@ export class WriteBehind {
     else this.#timer ??= this.#options.world.after(PARTIAL_CHUNK_DELAY_MS, () => this.#seal());
   }
 
-  /** Completes the open chunk, which can only be the newest. */
+  /** Completes the open chunk, which can only be the newest, and sends what may be sent. */
   #seal(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
