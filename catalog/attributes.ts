@@ -36,7 +36,6 @@ export function kindNumber(name: NodeKind): number {
   return KINDS.indexOf(name);
 }
 
-/** Order of content versions: epoch, then sequence number. */
 export function contentsCompare(epochA: number, seqA: number, epochB: number, seqB: number): number {
   return epochA !== epochB ? epochA - epochB : seqA - seqB;
 }

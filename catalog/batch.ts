@@ -111,8 +111,8 @@ const INODES_PER_EPOCH = 2 ** 32;
 const EPOCHS_APART_MAX = 2 ** 21;
 
 /**
- * Reserves the epoch's own inode numbers; call before every batch. A power loss can revert that a number was used,
- * while its contents are already on disks, but never an epoch. @param epoch counter, from 1
+ * Continues inode numbers in a range of the epoch's own; call before every batch. A power loss can revert that a number
+ * was used, while its contents are already on disks, but never an epoch. @param epoch counter, from 1
  */
 export function inodesBegin(db: CatalogDatabase, epoch: number): void {
   if (epoch <= EPOCHS_APART_MAX) Tables.of(db).numbers.startFrom((epoch - 1) * INODES_PER_EPOCH);
@@ -138,12 +138,12 @@ export function executeRequests(
   const commands: BatchCommand[] = [];
   const touched: number[][] = requests.map(() => []);
   const rules = adopt(tables, requests, context);
-  const outcomes = requests.map((request, place): Outcome => {
+  const outcomes = requests.map((request, index): Outcome => {
     const { session, number, command } = request;
     const id = { session, number, since: request.since ?? null };
-    const recalled = sessionRecall(tables, id, seq) ?? sessionRefusal(tables, id, context.nowNs);
-    if (recalled !== null) return recalled;
-    // Not stored: a lost fence stays lost.
+    const known = sessionRecall(tables, id, seq) ?? sessionRefusal(tables, id, context.nowNs);
+    if (known !== null) return known;
+    // Not stored as an outcome: a retry finds the fence lost again.
     const refusal = context.refusal?.(request) ?? null;
     if (refusal !== null) return outcomeOfError(refusal);
     let resolved: ResolvedCommand;
@@ -153,10 +153,10 @@ export function executeRequests(
       if (error instanceof ServiceError) return outcomeOfError(error);
       throw error;
     }
-    const one = { ...id, resolved };
-    commands.push(one);
-    const outcome = executeOnce(db, tables, seq, rules, one);
-    touched[place] = tables.touched();
+    const batchCommand = { ...id, resolved };
+    commands.push(batchCommand);
+    const outcome = executeOnce(db, tables, seq, rules, batchCommand);
+    touched[index] = tables.touched();
     return outcome;
   });
   const versions = commands.map(({ resolved }) => commandVersion(resolved.command));

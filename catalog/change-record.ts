@@ -8,6 +8,7 @@ export type NameChange =
     }
   | { readonly kind: 'modified'; readonly inode: number };
 
+/** What commands changed: inodes whose cached copies must be recalled, and changes for those that watch directories. */
 export class ChangeRecord {
   /** Inodes with changed rows, entries or extended attributes since `forgetTouched`. */
   readonly #touched = new Set<number>();

@@ -14,6 +14,7 @@ export function isCounted({ orphanedNs, trashed }: Pick<InodeRow, 'orphanedNs' |
   return orphanedNs === null || trashed === 1;
 }
 
+/** Adds inodes and bytes to the volume's quota counters if `inode` counts there, and to those of its trash. */
 export function charge(volumes: VolumeTables, inode: InodeRow, inodes: number, bytes: number): void {
   if (!isCounted(inode)) return;
   volumes.charge(inode.volume, inodes, bytes);

@@ -68,7 +68,7 @@ export function prepareCommand(
 ): ResolvedCommand {
   const tables = Tables.of(db);
   if (command.kind === 'volume-create' || command.kind === 'volume-set') {
-    refuseTooMany(tables, command, context);
+    refuseTooManyReplicas(tables, command, context);
   }
   if (command.kind === 'reserve-inodes' && command.members === undefined)
     throw new ServiceError(
@@ -79,7 +79,7 @@ export function prepareCommand(
   // Not stored as an outcome: the file gets settled, and the command is repeated.
   if (command.kind === 'set-flags' && tables.inode(command.inode)?.live === 1) throw stillLive(command.inode);
   return {
-    command: preservedNow(tables, command),
+    command: withCurrentPreservation(tables, command),
     atNs: context.nowNs.toString(),
     replicas: replicasOf(tables, command, context),
   };
@@ -90,7 +90,7 @@ export function prepareCommand(
  * would void what a later snapshot shows. If the file's members changed, it may name servers that left: the contents
  * are preserved again. The primary decides, so that members of all releases execute the same.
  */
-function preservedNow(tables: Tables, command: Command): Command {
+function withCurrentPreservation(tables: Tables, command: Command): Command {
   if (command.kind !== 'open-for-write') return command;
   const { contents, preserved, ...rest } = command;
   const file = preserved === undefined ? undefined : tables.inode(command.inode);
@@ -125,7 +125,7 @@ function replicasOf(tables: Tables, command: Command, context: CommandContext): 
 }
 
 /** Refuses more replicas than servers, unless more servers are announced with `force`. */
-function refuseTooMany(
+function refuseTooManyReplicas(
   tables: Tables,
   command: CommandOf<'volume-create'> | CommandOf<'volume-set'>,
   context: CommandContext,

@@ -16,7 +16,7 @@ export interface NameRow {
   readonly name: string;
 }
 
-interface Others {
+interface SharedTables {
   readonly snapshots: SnapshotTables;
   readonly changes: ChangeRecord;
 }
@@ -26,7 +26,7 @@ export class EntryTables {
   readonly #snapshots: SnapshotTables;
   readonly #changes: ChangeRecord;
 
-  constructor(statements: Statements, { snapshots, changes }: Others) {
+  constructor(statements: Statements, { snapshots, changes }: SharedTables) {
     this.#statements = statements;
     this.#snapshots = snapshots;
     this.#changes = changes;

@@ -56,7 +56,7 @@ export interface InodeWithContents {
 
 const INODE = `SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.id = ?`;
 
-interface Others {
+interface SharedTables {
   readonly volumes: VolumeTables;
   readonly numbers: InodeNumbers;
   readonly servers: ServerTables;
@@ -77,7 +77,10 @@ export class InodeTables {
   /** Whether creation times are stored; the same at all replicas executing a command. */
   isDated = false;
 
-  constructor(statements: Statements, { volumes, numbers, servers, trash, snapshots, changes }: Others) {
+  constructor(
+    statements: Statements,
+    { volumes, numbers, servers, trash, snapshots, changes }: SharedTables,
+  ) {
     this.#statements = statements;
     this.#volumes = volumes;
     this.#numbers = numbers;
@@ -257,7 +260,7 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);
   }
 
-  /** Like `setAccessed`, for a read: revokes and reports nothing. */
+  /** Like `setAccessed`, for a read: recalls no client's cached copy, and watches report nothing. */
   noteAccessed(id: number, accessedNs: string): void {
     this.#snapshots.keepInode(id);
     this.#statements.run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);

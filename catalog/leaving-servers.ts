@@ -29,7 +29,7 @@ export function refuseLeaving(tables: Tables, command: Command): void {
   }
 }
 
-/** Contents stored before the file exists may be on a majority only with this server. */
+/** @throws ServiceError `code` if a member is removed: contents stored before may be on a majority only with it */
 function refuseOut(
   tables: Tables,
   members: readonly string[],
@@ -43,8 +43,8 @@ function refuseOut(
 /** A file of a reserved number has fixed members, of which a majority must remain until the number is void. */
 function refuseNeeded(tables: Tables, { id }: CommandOf<'server-remove'>): void {
   const isNeeded = tables.numbers.reservedSets().some((members) => {
-    const left = members.filter((member) => member !== id && stateOf(tables, member) !== 'out');
-    return members.includes(id) && left.length < majority(members.length);
+    const remaining = members.filter((member) => member !== id && stateOf(tables, member) !== 'out');
+    return members.includes(id) && remaining.length < majority(members.length);
   });
   if (!isNeeded) return;
   throw new ServiceError(

@@ -27,7 +27,7 @@ const TABLES = `
     next_volume    INTEGER NOT NULL,
     -- rows in sessions
     sessions       INTEGER NOT NULL,
-    -- the newest last use of a session that was forgotten
+    -- the latest last use of any forgotten session
     forgotten_seq  INTEGER NOT NULL
   ) STRICT;
   INSERT INTO counters VALUES (1, 1, 1, 0, 0);
@@ -40,7 +40,7 @@ const TABLES = `
     object_bytes  INTEGER NOT NULL,
     inodes        INTEGER NOT NULL,
     used_bytes    INTEGER NOT NULL,
-    -- of new files, as POLICIES numbers it
+    -- of new files: index in POLICIES
     policy        INTEGER NOT NULL DEFAULT 0
   ) STRICT;
 
@@ -63,23 +63,23 @@ const TABLES = `
     replicas        TEXT NOT NULL,
     view            INTEGER NOT NULL,
     object_bytes    INTEGER NOT NULL,
-    -- the contents that size was settled with
+    -- the settled contents, which size belongs to
     contents_epoch  INTEGER NOT NULL,
     contents_seq    INTEGER NOT NULL,
-    -- the contents that modified_ns was set against, by whoever set it
+    -- the contents that modified_ns belongs to: it stays until newer ones are settled
     modified_epoch  INTEGER NOT NULL,
     modified_seq    INTEGER NOT NULL,
     live            INTEGER NOT NULL,
-    -- the latest mark by a primary that the file is live: what was settled under an earlier one is void
+    -- the latest live mark of a primary: reports with an earlier mark are void
     mark_epoch      INTEGER NOT NULL,
     mark_turn       INTEGER NOT NULL,
-    -- of a directory: the directory it is in (the root is in itself); else 0
+    -- of a directory: its parent (a root is its own parent); else 0
     parent          INTEGER NOT NULL,
-    -- of a file without a name: since when, or when it was last asked to be kept
+    -- of an unlinked file: the time from which its age counts; a later one keeps it longer
     orphaned_ns     INTEGER,
-    -- of a file: how many replicas it wants; 0: as many as its volume says
+    -- of a file: the wanted number of replicas; 0: its volume's
     wanted          INTEGER NOT NULL DEFAULT 0,
-    -- of a file: as POLICIES numbers it
+    -- of a file: index in POLICIES
     policy          INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   CREATE INDEX orphans ON inodes (orphaned_ns, id) WHERE orphaned_ns IS NOT NULL;
@@ -122,19 +122,19 @@ const SERVER_TABLES = `
     state          TEXT NOT NULL,
     -- empty before the server first registered
     storage_id     TEXT NOT NULL,
-    -- the next inode when this store took the place of another, or 1
+    -- the next inode number when this store replaced another, or 1
     born_at        INTEGER NOT NULL,
     free_bytes     INTEGER NOT NULL,
     total_bytes    INTEGER NOT NULL,
     registered_ns  INTEGER NOT NULL
   ) STRICT, WITHOUT ROWID;
 
-  -- stores in whose place others came: what was acknowledged since is not there
+  -- stores that were replaced: they lack what was acknowledged since
   CREATE TABLE replaced_stores (
     storage_id  TEXT PRIMARY KEY COLLATE BINARY
   ) STRICT, WITHOUT ROWID;
 
-  -- which files a server holds: the other direction of inodes.replicas
+  -- the files with a replica on a server: inodes.replicas by server
   CREATE TABLE placements (
     server  TEXT NOT NULL COLLATE BINARY,
     inode   INTEGER NOT NULL,
@@ -146,10 +146,10 @@ const QUOTAS = `
   -- 0 for none
   ALTER TABLE volumes ADD COLUMN quota_bytes INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE volumes ADD COLUMN quota_inodes INTEGER NOT NULL DEFAULT 0;
-  -- what has a name, and what files that are written may grow to
+  -- linked and trashed inodes, with the growth allowed to files being written
   ALTER TABLE volumes ADD COLUMN named_inodes INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE volumes ADD COLUMN named_bytes INTEGER NOT NULL DEFAULT 0;
-  -- of a file: the size that it may grow to; null where its volume had no quota when that was asked last
+  -- of a file: the size that it may grow to; null if its volume had no quota at the last request
   ALTER TABLE inodes ADD COLUMN allowed INTEGER;
   UPDATE volumes SET
     named_inodes = (SELECT COUNT(*) FROM inodes i WHERE i.volume = volumes.id AND i.orphaned_ns IS NULL),
@@ -158,7 +158,7 @@ const QUOTAS = `
 `;
 
 const RESERVATIONS = `
-  -- numbers for inodes that are to be made by who reserved them: those of a range that were used are not in it any more
+  -- unused inode numbers that only their owner may use; a used number splits its range
   CREATE TABLE reserved (
     first  INTEGER PRIMARY KEY,
     last   INTEGER NOT NULL,
@@ -168,19 +168,19 @@ const RESERVATIONS = `
 `;
 
 const TRASH = `
-  -- how long files are kept that lost their last name, in milliseconds; 0: they are not
+  -- milliseconds that unlinked files are kept; 0: not at all
   ALTER TABLE volumes ADD COLUMN trash_ms INTEGER NOT NULL DEFAULT 0;
-  -- of named_inodes and named_bytes, what is in the trash
+  -- the part of named_inodes and named_bytes that is in the trash
   ALTER TABLE volumes ADD COLUMN trashed_inodes INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE volumes ADD COLUMN trashed_bytes INTEGER NOT NULL DEFAULT 0;
-  -- files without a name that are kept until inodes.orphaned_ns
+  -- unlinked files that are kept until inodes.orphaned_ns
   CREATE TABLE trash (
     inode       INTEGER PRIMARY KEY,
     volume      INTEGER NOT NULL,
-    -- of the last name, from the root of the volume
+    -- the last path, from the volume's root
     path        TEXT NOT NULL COLLATE BINARY,
     removed_ns  INTEGER NOT NULL,
-    -- empty where that is not known
+    -- empty if unknown
     removed_by  TEXT NOT NULL
   ) STRICT;
   CREATE INDEX trash_paths ON trash (volume, path, inode);
@@ -192,17 +192,17 @@ const TRASH = `
  * snapshot.
  */
 const SNAPSHOTS = `
-  -- of the latest snapshot that was ever made, and of the latest that is there; 0 for none
+  -- the latest snapshot ever, and the latest existing one; 0: none
   ALTER TABLE volumes ADD COLUMN serial INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE volumes ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE inodes ADD COLUMN since INTEGER NOT NULL DEFAULT 1;
-  -- of a file: the inode that its contents are about to be preserved as; or 0
+  -- of a file: the inode that will preserve its contents, or 0
   ALTER TABLE inodes ADD COLUMN preserving INTEGER NOT NULL DEFAULT 0;
   CREATE INDEX preserving ON inodes (id) WHERE preserving > 0;
   ALTER TABLE entries ADD COLUMN since INTEGER NOT NULL DEFAULT 1;
   ALTER TABLE xattrs ADD COLUMN since INTEGER NOT NULL DEFAULT 1;
 
-  -- what a snapshot has to wait for
+  -- a snapshot waits until its volume has none
   CREATE INDEX live_files ON inodes (volume, id) WHERE live = 1 AND orphaned_ns IS NULL;
 
   CREATE TABLE snapshots (
@@ -214,7 +214,7 @@ const SNAPSHOTS = `
   ) STRICT, WITHOUT ROWID;
   CREATE UNIQUE INDEX snapshot_names ON snapshots (volume, name);
 
-  -- snapshots that were removed, and whose rows are still to be
+  -- removed snapshots whose rows are not all deleted yet
   CREATE TABLE sweeps (
     volume  INTEGER NOT NULL,
     serial  INTEGER NOT NULL,
@@ -244,7 +244,7 @@ const SNAPSHOTS = `
     modified_seq    INTEGER NOT NULL,
     parent          INTEGER NOT NULL,
     policy          INTEGER NOT NULL,
-    -- of a file: the inode that has its contents; 0 while the file itself still has them, -1 where nobody has
+    -- of a file: the inode that has its contents; 0: the file itself still; -1: they are lost
     source          INTEGER NOT NULL,
     PRIMARY KEY (id, until)
   ) STRICT, WITHOUT ROWID;
@@ -275,13 +275,13 @@ const SNAPSHOTS = `
 `;
 
 const RESERVED_MEMBERS = `
-  -- ids of servers, separated by commas: the members of the first view of files with these numbers; empty where an
-  -- earlier release reserved them, and chose members whenever such a file was made
+  -- ids of servers, separated by commas: members of the first view of files with these numbers; empty if an earlier
+  -- release reserved them, which chose members when such a file was created
   ALTER TABLE reserved ADD COLUMN members TEXT NOT NULL DEFAULT '';
 `;
 
 const TIMED_SESSIONS = `
-  -- sessions that do not name when they began: they are remembered for a time, those in sessions until others need their place
+  -- sessions whose start is unknown: kept for a time. Those in sessions are kept until there are too many
   CREATE TABLE timed_sessions (
     id       INTEGER PRIMARY KEY,
     -- by the clock of the catalog, in milliseconds
@@ -292,7 +292,7 @@ const TIMED_SESSIONS = `
   CREATE INDEX timed_sessions_used ON timed_sessions (used_ms, id);
   -- rows in timed_sessions
   ALTER TABLE counters ADD COLUMN timed_sessions INTEGER NOT NULL DEFAULT 0;
-  -- 1 from the first batch on after which sessions are of two kinds
+  -- 1 from the first batch on that distinguishes the two kinds of sessions
   ALTER TABLE counters ADD COLUMN fenced INTEGER NOT NULL DEFAULT 0;
 `;
 
@@ -302,7 +302,7 @@ const RESERVING_FILES = `
 `;
 
 const VOTERS = `
-  -- who votes on named leases; none before the first change
+  -- the voters of named leases; no row before the first change
   CREATE TABLE voters (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     number  INTEGER NOT NULL,
@@ -312,40 +312,40 @@ const VOTERS = `
 `;
 
 const PLANS = `
-  -- servers that are to become members of files: the file's view when the change of its members was planned, and when that was
+  -- servers that a planned change makes members of files, and the file's view at that time
   CREATE TABLE planned_members (
     server  TEXT NOT NULL COLLATE BINARY,
     inode   INTEGER NOT NULL,
     view    INTEGER NOT NULL,
-    -- epoch of the file's primary, and how often it had planned in it
+    -- the plan's mark: epoch of the file's primary, and number of the plan in it
     epoch   INTEGER NOT NULL,
     turn    INTEGER NOT NULL,
     PRIMARY KEY (server, inode)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX planned_files ON planned_members (inode, server);
-  -- 1 from the first plan on: all members of the catalog know of plans
+  -- 1 from the first plan on: all members of the catalog know plans
   ALTER TABLE counters ADD COLUMN planned INTEGER NOT NULL DEFAULT 0;
 `;
 
 const HOLES = `
-  -- of a file: how many bytes of its size are holes; 0 where none are known of
+  -- of a file: bytes of its size that are holes; 0 if none are known
   ALTER TABLE inodes ADD COLUMN holes INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE past_inodes ADD COLUMN holes INTEGER NOT NULL DEFAULT 0;
 `;
 
 const CREATIONS = `
-  -- when it was created; null where that was before all members of the catalog kept it
+  -- creation time; null if created before all members of the catalog stored it
   ALTER TABLE inodes ADD COLUMN created_ns INTEGER;
   ALTER TABLE past_inodes ADD COLUMN created_ns INTEGER;
-  -- 1 from the first batch on whose creations are kept
+  -- 1 from the first batch on with creation times
   ALTER TABLE counters ADD COLUMN dated INTEGER NOT NULL DEFAULT 0;
 `;
 
 const FLAGS = `
-  -- that protect it from changes, as FLAGS of flags.ts numbers them; 0 for none
+  -- bits of FLAGS in flags.ts that protect it from changes; 0: none
   ALTER TABLE inodes ADD COLUMN flags INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE past_inodes ADD COLUMN flags INTEGER NOT NULL DEFAULT 0;
-  -- 1 from the first batch on that sets flags: all members of the catalog obey them
+  -- 1 from the first batch on with flags: all members of the catalog obey them
   ALTER TABLE counters ADD COLUMN flagged INTEGER NOT NULL DEFAULT 0;
 `;
 

@@ -24,7 +24,7 @@ const SERVER_COLUMNS = `id, url, zone, state, storage_id AS storageId, born_at A
 const PLACED_COLUMNS =
   'id, replicas, view, wanted, volume, size AS sizeBytes, policy, object_bytes AS objectBytes';
 const PLACED = `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`;
-const HELD = 'SELECT 1 FROM placements WHERE server = ? LIMIT 1';
+const PLACED_ON = 'SELECT 1 FROM placements WHERE server = ? LIMIT 1';
 const PLANNED = 'SELECT 1 FROM planned_members WHERE server = ? LIMIT 1';
 
 export class ServerTables {
@@ -90,7 +90,7 @@ export class ServerTables {
 
   /** Includes files of which the server will become a member. */
   holds(server: string): boolean {
-    return [HELD, PLANNED].some((query) => this.#statements.get(query, server) !== undefined);
+    return [PLACED_ON, PLANNED].some((query) => this.#statements.get(query, server) !== undefined);
   }
 
   /** Number of files that a server holds or will hold; visits each of them. */

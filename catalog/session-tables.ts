@@ -57,11 +57,11 @@ export class SessionTables {
     this.#statements.run(sql, used, highest, id);
   }
 
-  /** Forgets the least recently used fenced sessions. */
-  forget(count: number, spared: number): void {
+  /** Forgets the `count` least recently used fenced sessions, but not `exceptId`. */
+  forget(count: number, exceptId: number): void {
     const oldest = this.#statements.all<{ id: number; usedSeq: number }>(
       'SELECT id, used_seq AS usedSeq FROM sessions WHERE id <> ? ORDER BY used_seq, id LIMIT ?',
-      spared,
+      exceptId,
       count,
     );
     for (const { id, usedSeq } of oldest) {

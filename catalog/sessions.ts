@@ -13,7 +13,7 @@ const SESSIONS_FORGOTTEN = 500;
 export const TIMED_SESSION_MS = 24 * 60 * 60_000;
 /** Limit of these; more are refused, because forgetting one early would execute its retry. */
 export const TIMED_SESSIONS_MAX = 250_000;
-const NO_PLACE_RETRY_MS = 5_000;
+const FULL_RETRY_MS = 5_000;
 
 /** A command's outcome: the same on every replica, and for every retry. */
 export type Outcome =
@@ -79,7 +79,7 @@ export function sessionRefusal(tables: Tables, id: CommandId, atNs: bigint): Out
   if (count < TIMED_SESSIONS_MAX || oldestMs === null || oldestMs < millisecondsOf(atNs) - TIMED_SESSION_MS)
     return null;
   const message = `${count} requests with an Idempotency-Key, or of clients of an earlier release, are remembered already`;
-  return { kind: 'refused', code: 'busy', message, retryAfterMs: NO_PLACE_RETRY_MS };
+  return { kind: 'refused', code: 'busy', message, retryAfterMs: FULL_RETRY_MS };
 }
 
 /** A session's last command: its number, or 0, and its result if it was done. */
@@ -104,7 +104,7 @@ export function sessionsMissing(
   });
 }
 
-/** Stores an outcome for retries. @param fenced false while some catalog member knows only one kind of sessions */
+/** Stores an outcome for retries, and forgets old ones. @param fenced false until all members know timed sessions */
 export function sessionRecord(
   tables: Tables,
   id: CommandId,

@@ -27,17 +27,17 @@ export class SnapshotSweeps {
     if (next === undefined) return { rows: 0, more: false, sources: [] };
     const { volume, serial } = next;
     const [before, after] = this.#neighbours(volume, serial);
-    const gone = `volume = ? AND until > ? AND until < ? AND since > ? ORDER BY until, since LIMIT ?`;
+    const unshown = `volume = ? AND until > ? AND until < ? AND since > ? ORDER BY until, since LIMIT ?`;
     const bounds = [volume, before, after, before] as const;
     const inodes = this.#statements.all<{ id: number; until: number; source: number }>(
-      `SELECT id, until, source FROM past_inodes WHERE ${gone}`,
+      `SELECT id, until, source FROM past_inodes WHERE ${unshown}`,
       ...bounds,
       countMax,
     );
     for (const { id, until } of inodes)
       this.#statements.run('DELETE FROM past_inodes WHERE id = ? AND until = ?', id, until);
     const entries = this.#statements.all<{ parent: number; name: string; until: number }>(
-      `SELECT parent, name, until FROM past_entries WHERE ${gone}`,
+      `SELECT parent, name, until FROM past_entries WHERE ${unshown}`,
       ...bounds,
       countMax,
     );
@@ -50,7 +50,7 @@ export class SnapshotSweeps {
       );
     }
     const xattrs = this.#statements.all<{ inode: number; name: string; until: number }>(
-      `SELECT inode, name, until FROM past_xattrs WHERE ${gone}`,
+      `SELECT inode, name, until FROM past_xattrs WHERE ${unshown}`,
       ...bounds,
       countMax,
     );

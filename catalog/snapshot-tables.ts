@@ -9,7 +9,8 @@ export interface SnapshotRow {
   readonly madeNs: string;
 }
 
-interface Versions {
+/** `named`: 1 if the inode is linked. `serial`, `kept`: as in `VolumeRow`. */
+interface InodeVersions {
   readonly since: number;
   readonly named: number;
   readonly volume: number;
@@ -25,7 +26,7 @@ const PAST_INODE_COLUMNS = `id, until, since, volume, kind, mode, uid, gid, link
 /** `until` and `source` do not come from the live row. */
 const LIVE_INODE_VALUES = PAST_INODE_COLUMNS.replace('until', '?').replace('source', '0');
 
-/** A past row as an inode row; the caller finds where the contents are now. */
+/** Columns of a past row in the form of `InodeRow`; the caller fills in the servers that have the contents now. */
 const PAST_ROW = `
   p.id, p.volume, (SELECT v.name FROM volumes v WHERE v.id = p.volume) AS volumeName, p.kind, p.mode, p.uid, p.gid, p.links,
   p.size AS sizeBytes, p.holes AS holeBytes, CAST(p.accessed_ns AS TEXT) AS accessedNs, CAST(p.modified_ns AS TEXT) AS modifiedNs,
@@ -67,7 +68,7 @@ export class SnapshotTables {
     return this.#any ? (this.#versionsOfInode(inode)?.serial ?? 0) + 1 : 1;
   }
 
-  /** Before an inode's row changes or goes. No snapshot shows an unlinked inode. */
+  /** Call before an inode's row changes: copies it if the latest snapshot shows it, which needs a linked inode. */
   keepInode(id: number): void {
     if (!this.#any) return;
     const versions = this.#versionsOfInode(id);
@@ -82,13 +83,13 @@ export class SnapshotTables {
     this.#statements.run('UPDATE inodes SET since = ? WHERE id = ?', versions.serial + 1, id);
   }
 
-  /** Before an inode and its extended attributes go. */
+  /** Call before an inode is deleted: copies its row and its extended attributes for snapshots that show them. */
   keepWhole(id: number): void {
     this.keepXattrs(id);
     this.keepInode(id);
   }
 
-  /** Before an entry changes or goes. */
+  /** Call before an entry changes or is deleted: copies it if the latest snapshot shows it. */
   keepEntry(parent: number, name: string): void {
     if (!this.#any) return;
     const directory = this.#versionsOfInode(parent);
@@ -117,7 +118,7 @@ export class SnapshotTables {
     );
   }
 
-  /** Before an extended attribute, or all of an inode, are replaced or go; the caller sets the new `since`. */
+  /** The same for an extended attribute, or with `name` null for all of the inode; the caller sets the new `since`. */
   keepXattrs(inode: number, name: string | null = null): void {
     if (!this.#any) return;
     const versions = this.#versionsOfInode(inode);
@@ -148,7 +149,7 @@ export class SnapshotTables {
     );
   }
 
-  /** Before a file's contents differ from its snapshots'. @param source the inode that preserves them; -1: lost */
+  /** Call before a file's contents change. @param source inode that preserves what snapshots show; -1: it is lost */
   contentsAre(file: number, source: number): void {
     this.keepInode(file);
     this.#statements.run('UPDATE past_inodes SET source = ? WHERE id = ? AND source = 0', source, file);
@@ -277,8 +278,8 @@ export class SnapshotTables {
     );
   }
 
-  #versionsOfInode(id: number): Versions | undefined {
-    return this.#statements.get<Versions>(
+  #versionsOfInode(id: number): InodeVersions | undefined {
+    return this.#statements.get<InodeVersions>(
       `SELECT i.since, i.orphaned_ns IS NULL AS named, i.volume,
          (SELECT v.serial FROM volumes v WHERE v.id = i.volume) AS serial,
          (SELECT v.kept FROM volumes v WHERE v.id = i.volume) AS kept

@@ -25,7 +25,6 @@ export const REPLACEMENTS_VERSION = 5;
 
 export const VOTERS_VERSION = 5;
 
-/** First version with planned members and ended reservations. */
 export const PLANS_VERSION = 6;
 
 export const HOLES_VERSION = 7;
@@ -103,8 +102,8 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
 
 /** First version that allows U+FFFD in names and link targets; earlier ones refuse it as invalid UTF-8. */
 const REPLACEMENT_CHARACTER_VERSION = 5;
-/** Text fields that earlier versions checked so; never attribute names. */
-const JUDGED_FIELDS: ReadonlySet<string> = new Set(['name', 'path', 'target', 'to']);
+/** Fields with names and paths, which earlier versions checked for U+FFFD. */
+const CHECKED_FIELDS: ReadonlySet<string> = new Set(['name', 'path', 'target', 'to']);
 
 /** @returns the first version that executes the command as meant */
 export function commandVersion(command: Command): number {
@@ -142,19 +141,19 @@ export function withoutHoles(command: Command): Command {
 }
 
 function hasReplacementCharacter(command: Command): boolean {
-  return command.kind !== 'set-xattr' && command.kind !== 'remove-xattr' && hasIn(command, '');
+  return command.kind !== 'set-xattr' && command.kind !== 'remove-xattr' && containsReplacement(command, '');
 }
 
-function hasIn(value: unknown, field: string): boolean {
-  if (typeof value === 'string') return JUDGED_FIELDS.has(field) && value.includes('\ufffd');
+function containsReplacement(value: unknown, field: string): boolean {
+  if (typeof value === 'string') return CHECKED_FIELDS.has(field) && value.includes('\ufffd');
   if (typeof value !== 'object' || value === null) return false;
-  return Object.entries(value).some(([key, one]) => hasIn(one, key));
+  return Object.entries(value).some(([key, one]) => containsReplacement(one, key));
 }
 
 /** @returns a copy with a lone surrogate, which every version refuses alike, instead of each U+FFFD */
 function withRefusedTexts(value: unknown, field: string): unknown {
   if (typeof value === 'string')
-    return JUDGED_FIELDS.has(field) ? value.replaceAll('\ufffd', '\ud800') : value;
+    return CHECKED_FIELDS.has(field) ? value.replaceAll('\ufffd', '\ud800') : value;
   if (typeof value !== 'object' || value === null) return value;
   const entries = Object.entries(value).map(([key, one]) => [key, withRefusedTexts(one, key)]);
   return Array.isArray(value) ? entries.map(([, one]) => one) : Object.fromEntries(entries);

@@ -8,6 +8,7 @@ import type { Tables } from './tables.ts';
 import { directoryOf, inodeOf, type ShownRow, treeNamed, volumeOf } from './tree.ts';
 import type { VolumeRow } from './volume-tables.ts';
 
+/** A name in a directory, and the inode with that name, if any. */
 export interface EntrySpot {
   readonly directory: InodeRow;
   readonly name: string;
@@ -22,10 +23,10 @@ function walk(tables: Tables, volumeName: string, path: string, followLast: bool
   const { tree, root: rootId } = treeNamed(tables, volumeName);
   const root = inodeOf(tree, rootId);
   // Remaining names, the next one last.
-  const ahead = pathNames(path).reverse();
+  const remaining = pathNames(path).reverse();
   let end: End = { directory: null, inode: root };
   let symlinks = 0;
-  for (let name = ahead.pop(); name !== undefined; name = ahead.pop()) {
+  for (let name = remaining.pop(); name !== undefined; name = remaining.pop()) {
     const here: ShownRow | undefined = end.inode;
     if (here === undefined)
       throw new ServiceError('not-found', `"${path}" leads through a name that is not there`);
@@ -40,7 +41,7 @@ function walk(tables: Tables, volumeName: string, path: string, followLast: bool
       continue;
     }
     const inode = tree.child(here.id, name);
-    if (inode?.kind === KIND_SYMLINK && (followLast || ahead.length > 0)) {
+    if (inode?.kind === KIND_SYMLINK && (followLast || remaining.length > 0)) {
       symlinks += 1;
       if (symlinks > SYMLINKS_MAX) {
         throw new ServiceError(
@@ -48,7 +49,7 @@ function walk(tables: Tables, volumeName: string, path: string, followLast: bool
           `"${path}" leads through more than ${SYMLINKS_MAX} symbolic links`,
         );
       }
-      ahead.push(...targetNames(inode.target).reverse());
+      remaining.push(...targetNames(inode.target).reverse());
       end = { directory: null, inode: inode.target.startsWith('/') ? root : here };
       continue;
     }
@@ -65,8 +66,8 @@ export function pathInode(tables: Tables, volume: string, path: string, follow: 
 }
 
 /**
- * Finds a place. A path's final symbolic link is followed only on request; an entry of a numbered directory never,
- * because such callers follow links themselves. @returns null if the path ends at a directory without an entry
+ * Resolves a place to directory, name and inode. Follows a path's final symbolic link only on request, and never one in
+ * a directory given by inode: such callers follow links. @returns null for the root, and for a path that ends in `..`
  */
 export function spotAt(tables: Tables, place: Place, follow: boolean): EntrySpot | null {
   if ('parent' in place) {

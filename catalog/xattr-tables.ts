@@ -2,7 +2,7 @@ import type { ChangeRecord } from './change-record.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
 import type { Statements } from './statements.ts';
 
-interface Others {
+interface SharedTables {
   readonly snapshots: SnapshotTables;
   readonly changes: ChangeRecord;
 }
@@ -12,7 +12,7 @@ export class XattrTables {
   readonly #snapshots: SnapshotTables;
   readonly #changes: ChangeRecord;
 
-  constructor(statements: Statements, { snapshots, changes }: Others) {
+  constructor(statements: Statements, { snapshots, changes }: SharedTables) {
     this.#statements = statements;
     this.#snapshots = snapshots;
     this.#changes = changes;

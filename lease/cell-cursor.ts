@@ -68,7 +68,6 @@ export class CellCursor {
     return this.#context.table.knownLeaseIsOf(this.#row, self, incarnation);
   }
 
-  /** @returns the cell's work, created if it has none */
   begin(): CellWork {
     if (this.#work !== null) return this.#work;
     const { wheel } = this.#context;

@@ -24,7 +24,6 @@ export interface KnownView {
   readonly joint?: readonly ServerId[];
 }
 
-/** The view of a request for a cell whose members this server does not know. */
 function groupOfUnknownMembers(view: number): Group {
   return { view, voters: NO_MEMBERS, members: 0, joint: 0 };
 }

@@ -178,7 +178,6 @@ export class LeaseHost {
     return this.#clockFault;
   }
 
-  /** How far a peer's lease clock is ahead of the local one, or null while unknown. */
   clockOffset(peer: ServerId): ClockOffset | null {
     return this.#monitor.offset(peer);
   }

@@ -226,7 +226,7 @@ export const Command = Type.Union([
     note: Type.Optional(Base64),
     untilNs: Type.Optional(Nanoseconds),
   }),
-  /** Restarts an orphan's time to collection, now or at `untilNs`, however late. */
+  /** Postpones an orphan's collection: its age counts from now, or from `untilNs`, which may be in the future. */
   Type.Object({
     kind: Type.Literal('keep-orphan'),
     inode: Inode,
@@ -429,6 +429,7 @@ export const Command = Type.Union([
     inode: Inode,
     name: Type.String({ minLength: 1, maxLength: 255 }),
   }),
+  /** Deletes orphans whose age counts from before `beforeNs`, and forgets expired reservations. */
   Type.Object({
     kind: Type.Literal('collect'),
     beforeNs: Nanoseconds,

@@ -48,10 +48,7 @@ export interface NewFilesRequest {
 
 /** The outcome for one file. */
 export type NewFileOutcome =
-  /**
-   * `namedNs`: time of the commit and of its directory. `renew`: a server of the reserved numbers is unreachable or has
-   * too little space; use new numbers.
-   */
+  /** `namedNs`: time of the commit and of its directory. `renew`: use new numbers, with servers that are available. */
   | {
       readonly kind: 'born';
       readonly attributes: Attributes;

@@ -35,17 +35,17 @@ export function setAcl(
     tables.inodes.setChanged(inode.id, atNs);
     return;
   }
-  keepAccess(tables, inode.id, acl);
+  storeAccessAcl(tables, inode.id, acl);
   const mode = modeWithAcl(inode.mode, acl) & (list.clearsSetgid ? ~MODE_SETGID : ~0);
   tables.inodes.setAttributes(inode.id, mode, inode.uid, inode.gid, atNs);
 }
 
-function keepAccess(tables: Tables, id: number, acl: Acl): void {
+function storeAccessAcl(tables: Tables, id: number, acl: Acl): void {
   if (isMinimal(acl)) tables.xattrs.delete(id, ACCESS_ACL);
   else tables.xattrs.put(id, ACCESS_ACL, encodeAcl(acl));
 }
 
-/** Updates the list after a chmod, in the same step. */
+/** Adapts the access list, if the inode has one, to the mode of a chmod. */
 export function aclFollow(tables: Tables, inode: InodeRow, mode: number): void {
   const value = inode.xattrs === 0 ? undefined : tables.xattr(inode.id, ACCESS_ACL);
   if (value !== undefined) {
@@ -53,21 +53,21 @@ export function aclFollow(tables: Tables, inode: InodeRow, mode: number): void {
   }
 }
 
-/** Mode and list of a new directory entry, by the directory's default list. @param umask applies without such a list */
+/** Mode of a new inode, and a function that stores the lists it inherits. Without a default list the umask applies. */
 export function inherit(
   tables: Tables,
   directory: InodeRow,
-  made: { readonly mode: number; readonly umask?: number | undefined; readonly kind: number },
-): { readonly mode: number; readonly keep: (id: number) => void } {
-  const hasDefault = made.kind !== KIND_SYMLINK && directory.xattrs > 0;
+  node: { readonly mode: number; readonly umask?: number | undefined; readonly kind: number },
+): { readonly mode: number; readonly storeAcl: (id: number) => void } {
+  const hasDefault = node.kind !== KIND_SYMLINK && directory.xattrs > 0;
   const defaults = hasDefault ? tables.xattr(directory.id, DEFAULT_ACL) : undefined;
-  if (defaults === undefined) return { mode: made.mode & ~(made.umask ?? 0), keep: () => undefined };
-  const { acl, mode } = inheritedAcl(decodeAcl(defaults), made.mode);
+  if (defaults === undefined) return { mode: node.mode & ~(node.umask ?? 0), storeAcl: () => undefined };
+  const { acl, mode } = inheritedAcl(decodeAcl(defaults), node.mode);
   return {
     mode,
-    keep: (id) => {
-      keepAccess(tables, id, acl);
-      if (made.kind === KIND_DIRECTORY) tables.xattrs.put(id, DEFAULT_ACL, defaults);
+    storeAcl: (id) => {
+      storeAccessAcl(tables, id, acl);
+      if (node.kind === KIND_DIRECTORY) tables.xattrs.put(id, DEFAULT_ACL, defaults);
     },
   };
 }

@@ -52,18 +52,18 @@ export function createFilesWithContents(
   command: CommandOf<'bear'>,
   atNs: string,
 ): CommandResults['bear'] {
-  const nursery = new FileCreation(tables, command, atNs);
+  const creation = new FileCreation(tables, command, atNs);
   const files: Record<string, FileCreationResult> = {};
   for (const file of command.files) {
     try {
-      files[file.inode] = nursery.create(file);
+      files[file.inode] = creation.create(file);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       files[file.inode] = { code: error.code, message: error.message };
     }
   }
-  nursery.count();
-  return { atNs, limited: nursery.limited, files };
+  creation.count();
+  return { atNs, limited: creation.limited, files };
 }
 
 function sameMembers(a: readonly string[], b: readonly string[]): boolean {
@@ -75,9 +75,9 @@ class FileCreation {
   readonly #command: CommandOf<'bear'>;
   readonly #atNs: string;
   readonly #replicas: readonly string[];
-  readonly #elsewhere = new Map<number, readonly string[]>();
+  readonly #ownReplicas = new Map<number, readonly string[]>();
   readonly #directories = new Map<number, InodeRow>();
-  readonly #grown = new Set<number>();
+  readonly #changedDirectories = new Set<number>();
   #volume: VolumeRow | null = null;
   #inodes = 0;
   #bytes = 0;
@@ -88,7 +88,7 @@ class FileCreation {
     this.#atNs = atNs;
     this.#replicas = command.replicas;
     for (const { replicas, inodes } of command.elsewhere ?? [])
-      for (const inode of inodes) this.#elsewhere.set(inode, replicas);
+      for (const inode of inodes) this.#ownReplicas.set(inode, replicas);
   }
 
   get limited(): boolean {
@@ -108,11 +108,11 @@ class FileCreation {
     const changedNs = timeCheck(file.changedNs ?? this.#atNs);
     assertInodeAllowed(volume);
     assertBytesAllowed(volume, sizeBytes, 0);
-    const replicas = this.#elsewhere.get(id) ?? this.#replicas;
+    const replicas = this.#ownReplicas.get(id) ?? this.#replicas;
     this.#assertMembers(id, replicas);
     if (!this.#tables.numbers.takeReserved(this.#command.owner, id)) throw notReserved(id);
 
-    const { mode, keep } = inherit(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
+    const { mode, storeAcl } = inherit(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
     this.#tables.inodes.insertWithContents({
       ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs },
@@ -124,9 +124,9 @@ class FileCreation {
       policy: volume.policy,
       allowed: this.limited ? sizeBytes : null,
     });
-    keep(id);
+    storeAcl(id);
     this.#tables.entries.insert(directory.id, name, id);
-    this.#grown.add(directory.id);
+    this.#changedDirectories.add(directory.id);
     this.#inodes++;
     this.#bytes += sizeBytes;
     const xattrs = directory.xattrs === 0 ? 0 : this.#tables.xattrs.count(id);
@@ -137,7 +137,7 @@ class FileCreation {
     if (this.#volume === null || this.#inodes === 0) return;
     this.#tables.volumes.count(this.#volume.id, this.#inodes, this.#bytes);
     this.#tables.volumes.charge(this.#volume.id, this.#inodes, this.#bytes);
-    for (const id of this.#grown) this.#tables.inodes.touchDirectory(id, 0, this.#atNs);
+    for (const id of this.#changedDirectories) this.#tables.inodes.touchDirectory(id, 0, this.#atNs);
   }
 
   /** A file has one member set per view: the reservation's. */

@@ -27,14 +27,14 @@ export const LINKS_MAX = 65_000;
 /** Setgid of a directory: new entries get its group, new directories the bit too. */
 export const MODE_SETGID = 0o2000;
 
-export function spotOf(tables: Tables, place: Place, ifNameless: ErrorCode, follow = false): EntrySpot {
+export function spotOf(tables: Tables, place: Place, codeIfNoEntry: ErrorCode, follow = false): EntrySpot {
   const spot = spotAt(tables, place, follow);
   if (spot === null)
-    throw new ServiceError(ifNameless, 'Cannot change the name of a directory that has none here');
+    throw new ServiceError(codeIfNoEntry, 'Cannot change the name of a directory that has none here');
   return spot;
 }
 
-function freeSpotOf(tables: Tables, place: Place): EntrySpot {
+function resolveFreeName(tables: Tables, place: Place): EntrySpot {
   const spot = spotOf(tables, place, 'exists');
   if (spot.inode !== undefined) throw new ServiceError('exists', `There is a "${spot.name}" already`);
   return spot;
@@ -43,9 +43,9 @@ function freeSpotOf(tables: Tables, place: Place): EntrySpot {
 export function takenSpotOf(
   tables: Tables,
   place: Place,
-  ifNameless: ErrorCode,
+  codeIfNoEntry: ErrorCode,
 ): EntrySpot & { inode: InodeRow } {
-  const { directory, name, inode } = spotOf(tables, place, ifNameless);
+  const { directory, name, inode } = spotOf(tables, place, codeIfNoEntry);
   if (inode === undefined) throw new ServiceError('not-found', `There is no "${name}"`);
   return { directory, name, inode };
 }
@@ -72,7 +72,7 @@ export function nodeCreate(tables: Tables, spot: EntrySpot, node: Node, atNs: st
   const inherits = (directory.mode & MODE_SETGID) !== 0;
   const target = node.target ?? '';
   const kind = kindNumber(node.kind);
-  const { mode, keep } = inherit(tables, directory, { mode: node.mode, umask: node.umask, kind });
+  const { mode, storeAcl } = inherit(tables, directory, { mode: node.mode, umask: node.umask, kind });
   const volume = tables.volumes.row(directory.volume);
   assertInodeAllowed(volume);
   const id = tables.inodes.insert({
@@ -96,7 +96,7 @@ export function nodeCreate(tables: Tables, spot: EntrySpot, node: Node, atNs: st
     allowed: isFile ? allowedOfNew(volume) : null,
     ...(node.id === undefined ? {} : { id: node.id }),
   });
-  keep(id);
+  storeAcl(id);
   tables.entries.insert(directory.id, spot.name, id);
   tables.inodes.touchDirectory(directory.id, isDirectory ? 1 : 0, atNs);
   return tables.inodes.known(id);
@@ -136,7 +136,7 @@ export function makeDirectory(
   atNs: string,
 ): CommandResults['make-directory'] {
   const { mode, uid, gid, umask } = command;
-  const spot = freeSpotOf(tables, command.place);
+  const spot = resolveFreeName(tables, command.place);
   const node = { kind: 'directory', mode, uid, gid, umask } as const;
   return { attributes: attributesOf(nodeCreate(tables, spot, node, atNs)) };
 }
@@ -148,7 +148,7 @@ export function makeNode(
 ): CommandResults['make-node'] {
   const { type: kind, mode, uid, gid, umask } = command;
   const device = kind === 'character' || kind === 'block' ? command.device : 0;
-  const spot = freeSpotOf(tables, command.place);
+  const spot = resolveFreeName(tables, command.place);
   const node = { kind, mode, uid, gid, device, umask };
   return { attributes: attributesOf(nodeCreate(tables, spot, node, atNs)) };
 }
@@ -160,7 +160,7 @@ export function symlink(
 ): CommandResults['symlink'] {
   const { target, uid, gid } = command;
   targetCheck(target);
-  const spot = freeSpotOf(tables, command.place);
+  const spot = resolveFreeName(tables, command.place);
   const node = { kind: 'symlink', mode: 0o777, uid, gid, target } as const;
   return { attributes: attributesOf(nodeCreate(tables, spot, node, atNs)) };
 }
@@ -173,7 +173,7 @@ export function link(tables: Tables, command: CommandOf<'link'>, atNs: string): 
   if (inode.links === 0) {
     throw new ServiceError('not-found', `Cannot link inode ${inode.id}: its last name is gone`);
   }
-  const spot = freeSpotOf(tables, command.place);
+  const spot = resolveFreeName(tables, command.place);
   if (spot.directory.volume !== inode.volume) {
     throw new ServiceError('cross-volume', `Cannot link inode ${inode.id} of volume "${inode.volumeName}"`);
   }
@@ -205,7 +205,7 @@ export function removeDirectory(
 }
 
 export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: string): CommandResults['unlink'] {
-  const { directory, inode, links } = entryRemoved(tables, command.place, command.expect, command, atNs);
+  const { directory, inode, links } = removeEntry(tables, command.place, command.expect, command, atNs);
   tables.inodes.touchDirectory(directory, 0, atNs);
   return { inode, links };
 }
@@ -221,7 +221,7 @@ export function unlinkFiles(
     try {
       const expect = { kind: 'inode', inode } as const;
       const contents = ('contents' in command ? command.contents[index] : null) ?? null;
-      const { directory, links } = entryRemoved(tables, place, expect, command, atNs, (row) => {
+      const { directory, links } = removeEntry(tables, place, expect, command, atNs, (row) => {
         if (contents !== null) assertUnwritten(place.name, row, contents);
       });
       directories.add(directory);
@@ -236,7 +236,7 @@ export function unlinkFiles(
 }
 
 /** Removes a non-directory's entry, after all checks; the caller updates the directory's times. */
-function entryRemoved(
+function removeEntry(
   tables: Tables,
   place: Place,
   expect: Expectation | undefined,

@@ -12,7 +12,7 @@ import { forgetReservations, notReserved } from './create-with-contents.ts';
 import { nodeCreate, spotOf } from './entries.ts';
 import { isCollected, preserveFirst } from './snapshots.ts';
 
-/** Follows a final symbolic link, as open(2), unless `exclusive`. */
+/** Creates a file, or returns the existing one. Follows a final symbolic link, as open(2), unless `exclusive`. */
 export function createFile(
   tables: Tables,
   command: CommandOf<'create-file'>,
@@ -73,7 +73,7 @@ export function createOrphan(
   return { attributes: attributesOf(tables.inodes.known(id)) };
 }
 
-/** Also for files that lost their last link while open. */
+/** Postpones the collection of an unlinked file: an unfinished upload, or a file that is still open. */
 export function keepOrphan(
   tables: Tables,
   command: CommandOf<'keep-orphan'>,
@@ -101,17 +101,17 @@ export function openForWrite(
   if (isImmutable(inode) || (isAppendOnly(inode) && command.restricts !== true)) throw protectedError(inode);
   const preserve = preserveFirst(tables, inode, command, atNs);
   if (preserve !== null) return { attributes: attributesOf(inode), preserve };
-  const standing = { epoch: inode.markEpoch, turn: inode.markTurn };
-  const mark = command.mark ?? standing;
+  const current = { epoch: inode.markEpoch, turn: inode.markTurn };
+  const mark = command.mark ?? current;
   // A late mark of an earlier primary does not replace a later one's.
-  const next = markCompare(mark, standing) >= 0 ? mark : standing;
+  const next = markCompare(mark, current) >= 0 ? mark : current;
   // Before the mark: a file that may not grow is not marked either.
   const allowed = allowGrowth(tables, inode, command.growTo ?? null);
   tables.inodes.markLive(inode.id, next.epoch, next.turn);
   return { attributes: attributesOf({ ...inode, live: 1, allowed }) };
 }
 
-/** Skips deleted files: a primary may learn of that later than it settles. */
+/** Stores sizes and times that primaries report. Skips deleted files: a primary may learn of that later. */
 export function settle(tables: Tables, command: CommandOf<'settle'>): CommandResults['settle'] {
   let settled = 0;
   for (const file of command.files) {

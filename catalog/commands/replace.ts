@@ -47,7 +47,7 @@ export function replaceWithContents(
 ): CommandResults['replace-with-contents'] {
   const spot = spotOf(tables, command.place, 'is-directory', true);
   assertReplaceable(spot, command);
-  return linkFile(tables, command, spot, created(tables, command, spot, atNs), atNs);
+  return linkFile(tables, command, spot, createUnlinked(tables, command, spot, atNs), atNs);
 }
 
 /** @throws ServiceError if the entry cannot be replaced, or is not the expected one */
@@ -59,7 +59,7 @@ function assertReplaceable({ directory, name, inode: old }: EntrySpot, { expect 
 }
 
 /** @returns the unlinked inode; a later refusal undoes its creation */
-function created(
+function createUnlinked(
   tables: Tables,
   command: CommandOf<'replace-with-contents'>,
   { directory }: EntrySpot,
@@ -114,9 +114,9 @@ function linkFile(
     tables.inodes.setAttributes(file.id, old.mode, old.uid, old.gid, atNs);
   } else {
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
-    const { mode, keep } = inherit(tables, directory, { mode: file.mode, kind: KIND_FILE });
+    const { mode, storeAcl } = inherit(tables, directory, { mode: file.mode, kind: KIND_FILE });
     tables.inodes.setAttributes(file.id, mode, file.uid, gid, atNs);
-    keep(file.id);
+    storeAcl(file.id);
   }
   tables.inodes.setLinks(file.id, 1, null, atNs);
   tables.volumes.charge(file.volume, 1, chargeOf(file));

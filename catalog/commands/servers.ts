@@ -8,7 +8,7 @@ const FIRST_INODE = 1;
 /** Number of the cluster's initial voters' view. */
 const FIRST_VOTERS = 1;
 
-/** A removed server stays removed until it is added: other servers may have replaced what it holds. */
+/** Stores what a server reports of itself. A removed one stays removed: other servers may have replaced its files. */
 export function serverRegister(
   tables: Tables,
   command: CommandOf<'server-register'>,
@@ -32,7 +32,7 @@ export function serverRegister(
     zone: command.zone ?? before?.zone ?? '',
     state: before?.state ?? 'in',
     storageId,
-    bornAt: bornAt(tables, before, storageId),
+    bornAt: firstFileOfStore(tables, before, storageId),
     freeBytes,
     totalBytes,
     registeredNs: atNs,
@@ -41,8 +41,8 @@ export function serverRegister(
   return { server };
 }
 
-/** A server's first store replaces none; a kept store keeps its number. */
-function bornAt(tables: Tables, before: ServerInfo | undefined, storageId: string): number {
+/** Next inode number when the server's present store replaced another one; 1 if it replaced none. */
+function firstFileOfStore(tables: Tables, before: ServerInfo | undefined, storageId: string): number {
   if (before === undefined || before.storageId === '') return FIRST_INODE;
   return before.storageId === storageId ? before.bornAt : tables.numbers.next();
 }
@@ -129,7 +129,7 @@ function isNeededVoter(tables: Tables, id: string): boolean {
   });
 }
 
-/** Skips deleted files: a primary may learn of that later than it changes the view. */
+/** Stores a file's newer view. Skips deleted files: a primary may learn of that later than it changes the view. */
 export function followView(tables: Tables, command: CommandOf<'follow-view'>): CommandResults['follow-view'] {
   const { number, members } = command.view;
   if (new Set(members).size !== members.length) {
@@ -141,7 +141,7 @@ export function followView(tables: Tables, command: CommandOf<'follow-view'>): C
   return { followed: true };
 }
 
-/** Planned servers stay in the cluster. A mark's primary has committed `view`, so no earlier change is under way. */
+/** Stores servers that a change may make members, so that none is removed meanwhile. A later plan or view counts. */
 export function planMembers(
   tables: Tables,
   { inode: id, view, mark, members }: CommandOf<'plan-members'>,
@@ -155,6 +155,7 @@ export function planMembers(
   const before = tables.servers.planOf(id);
   const isLater = before === null || comparePlans(mark, before.mark) >= 0;
   if (!isLater || view < inode.view) return { planned: before?.servers ?? [] };
+  // Replaces the earlier plan: the primary of `mark` has committed `view`, so no earlier change is under way.
   tables.servers.plan(id, members, view, mark);
   return { planned: members };
 }
@@ -196,7 +197,7 @@ function serverOf(tables: Tables, id: string): ServerInfo {
   return server;
 }
 
-/** Two servers at one address could not be told apart. */
+/** Refuses the URL of another server that is not removed. */
 function refuseTakenUrl(tables: Tables, id: string, url: string): void {
   const other = tables.servers.all().find((server) => server.url === url && server.id !== id);
   if (other !== undefined && other.state !== 'out') {

@@ -109,12 +109,12 @@ export function setXattr(
     setAcl(tables, inode, { name: command.name, value, clearsSetgid: command.clearsSetgid ?? false }, atNs);
     return {};
   }
-  const there = tables.xattr(inode.id, command.name) !== undefined;
-  if (there && command.mode === 'create') {
+  const exists = tables.xattr(inode.id, command.name) !== undefined;
+  if (exists && command.mode === 'create') {
     throw new ServiceError('exists', `Inode ${inode.id} has an attribute "${command.name}" already`);
   }
-  if (!there && command.mode === 'replace') throw noAttribute(inode.id, command.name);
-  if (!there && tables.xattrs.count(inode.id) >= XATTRS_MAX) {
+  if (!exists && command.mode === 'replace') throw noAttribute(inode.id, command.name);
+  if (!exists && tables.xattrs.count(inode.id) >= XATTRS_MAX) {
     throw new ServiceError('too-large', `An inode has at most ${XATTRS_MAX} extended attributes`);
   }
   tables.xattrs.put(inode.id, command.name, value);

@@ -8,9 +8,9 @@ import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';
 
 /** Orphan time of a file kept for snapshots: never old enough to be collected. */
-const HELD_NS = (2n ** 63n - 1n).toString();
+const KEPT_FOR_SNAPSHOT_NS = (2n ** 63n - 1n).toString();
 /** Old enough to be collected at once. */
-const RELEASED_NS = '0';
+const COLLECT_NOW_NS = '0';
 
 const SNAPSHOTS_MAX = 4_096;
 
@@ -59,10 +59,12 @@ export function sweep(tables: Tables, command: CommandOf<'sweep'>): CommandResul
   const { rows, more, sources } = tables.sweeps.sweep(command.countMax);
   for (const id of sources) {
     const inode = tables.inode(id);
-    if (inode?.orphanedNs === HELD_NS && !isShown(tables, inode)) tables.inodes.setOrphaned(id, RELEASED_NS);
+    if (inode?.orphanedNs === KEPT_FOR_SNAPSHOT_NS && !isShown(tables, inode))
+      tables.inodes.setOrphaned(id, COLLECT_NOW_NS);
   }
   // Unfinished preservations for removed snapshots.
-  for (const file of tables.inodeLists.preserving()) if (!isShown(tables, file)) release(tables, file);
+  for (const file of tables.inodeLists.preserving())
+    if (!isShown(tables, file)) endPreservation(tables, file);
   return { rows, more };
 }
 
@@ -72,23 +74,23 @@ export function isSweepPending(tables: Tables): boolean {
   return tables.sweeps.isPending() || tables.inodeLists.preserving().some((file) => !isShown(tables, file));
 }
 
-/** Deletes an orphan, unless a snapshot shows its contents. @returns whether it was deleted */
+/** Deletes an orphan, unless a snapshot shows its contents: then keeps it. @returns whether it was deleted */
 export function isCollected(tables: Tables, orphan: InodeRow): boolean {
   if (isShown(tables, orphan)) {
     // It can be recovered from the snapshot, so it leaves the trash.
     charge(tables.volumes, orphan, -1, -chargeOf(orphan));
     if (orphan.trashed) tables.trash.delete(orphan.id);
-    tables.inodes.setOrphaned(orphan.id, HELD_NS);
+    tables.inodes.setOrphaned(orphan.id, KEPT_FOR_SNAPSHOT_NS);
     return false;
   }
-  release(tables, orphan);
+  endPreservation(tables, orphan);
   tables.inodes.delete(orphan);
   return true;
 }
 
 /**
- * Before a file changes: contents that snapshots show must be preserved, under a new inode. That has no servers and
- * is not visible until it has the contents.
+ * Called before a file is marked live. Contents that snapshots show must first be preserved as those of a new inode,
+ * which has no servers and is not visible until the caller reports that it has the contents (`preserved`).
  * @returns what to preserve; null if nothing
  * @throws ServiceError `busy` if the caller knows no snapshots
  */
@@ -100,17 +102,17 @@ export function preserveFirst(
 ): Preservation | null {
   if (!tables.snapshots.holdsContents(inode.id)) {
     // A preservation begun for removed snapshots must not continue after the contents changed.
-    release(tables, inode);
+    endPreservation(tables, inode);
     return null;
   }
   if (preserved === 'lost') {
-    contentsAre(tables, inode, -1, atNs);
-    release(tables, inode);
+    setContentsSource(tables, inode, -1, atNs);
+    endPreservation(tables, inode);
     return null;
   }
   if (preserved !== undefined && preserved !== 'again' && preserved.inode === inode.preserving) {
     tables.inodes.preserved(preserved.inode, inode, preserved.view.number, preserved.view.members.join(','));
-    contentsAre(tables, inode, preserved.inode, atNs);
+    setContentsSource(tables, inode, preserved.inode, atNs);
     tables.inodes.setPreserving(inode.id, 0);
     return null;
   }
@@ -121,7 +123,7 @@ export function preserveFirst(
     );
   }
   const contents = { epoch: inode.contentsEpoch, seq: inode.contentsSeq };
-  if (preserved === 'again') release(tables, inode);
+  if (preserved === 'again') endPreservation(tables, inode);
   else if (inode.preserving !== 0) return { inode: inode.preserving, contents };
   const id = tables.inodes.insert({
     volume: inode.volume,
@@ -139,7 +141,7 @@ export function preserveFirst(
     objectBytes: inode.objectBytes,
     live: 0,
     parent: null,
-    orphanedNs: HELD_NS,
+    orphanedNs: KEPT_FOR_SNAPSHOT_NS,
     policy: inode.policy,
     allowed: null,
   });
@@ -147,18 +149,18 @@ export function preserveFirst(
   return { inode: id, contents };
 }
 
-function contentsAre(tables: Tables, inode: InodeRow, source: number, atNs: string): void {
+function setContentsSource(tables: Tables, inode: InodeRow, source: number, atNs: string): void {
   tables.snapshots.contentsAre(inode.id, source);
-  // It was kept for its contents alone; now it is open and written.
-  if (inode.orphanedNs === HELD_NS) tables.inodes.setOrphaned(inode.id, atNs);
+  // It was kept only for snapshots that show its contents; now an open file is written.
+  if (inode.orphanedNs === KEPT_FOR_SNAPSHOT_NS) tables.inodes.setOrphaned(inode.id, atNs);
 }
 
 function isShown({ snapshots }: Tables, { id }: InodeRow): boolean {
   return snapshots.holdsContents(id) || snapshots.needs(id);
 }
 
-function release(tables: Tables, { id, preserving }: InodeRow): void {
+function endPreservation(tables: Tables, { id, preserving }: InodeRow): void {
   if (preserving === 0) return;
   tables.inodes.setPreserving(id, 0);
-  tables.inodes.setOrphaned(preserving, RELEASED_NS);
+  tables.inodes.setOrphaned(preserving, COLLECT_NOW_NS);
 }

@@ -22,7 +22,7 @@ export function trashRestore(
   const names = pathNames(command.to ?? tables.trash.row(inode.id)?.path ?? '');
   const name = names.pop();
   if (name === undefined) throw new ServiceError('exists', 'A volume has its root already');
-  const directory = directoriesMade(tables, tables.volumes.row(inode.volume).root, names, atNs);
+  const directory = createDirectories(tables, tables.volumes.row(inode.volume).root, names, atNs);
   const path = `/${[...names, name].join('/')}`;
   if (tables.child(directory.id, name) !== undefined) {
     throw new ServiceError(
@@ -40,7 +40,7 @@ export function trashRestore(
 }
 
 /** Follows no symbolic links: a trash path has only directories. */
-function directoriesMade(tables: Tables, root: number, names: readonly string[], atNs: string): InodeRow {
+function createDirectories(tables: Tables, root: number, names: readonly string[], atNs: string): InodeRow {
   let directory = tables.inodes.known(root);
   for (const name of names) {
     let inode = tables.child(directory.id, name);
@@ -57,7 +57,7 @@ function directoriesMade(tables: Tables, root: number, names: readonly string[],
   return directory;
 }
 
-/** Collected like files that were never kept; open ones stay readable for the usual time. */
+/** Removes files from the trash. They are then collected like other orphans: open ones stay readable as long. */
 export function trashEmpty(
   tables: Tables,
   command: CommandOf<'trash-empty'>,
