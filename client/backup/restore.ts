@@ -94,6 +94,7 @@ class Restorer {
     return this.#underWay.has(path);
   }
 
+  /** @returns the result of `step`; null, and a line in the report, if it fails for a reason of this member alone */
   async attempt<Value>(
     { path }: Pick<ArchiveEntry, 'path'>,
     step: () => Promise<Value>,
@@ -231,6 +232,7 @@ class Restorer {
   }
 }
 
+/** Yields the data in pieces of one write, each with its offset in the file. */
 async function* writesOf(
   ranges: ArchiveMember['ranges'],
   data: AsyncGenerator<Buffer, void, undefined>,

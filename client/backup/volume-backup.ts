@@ -72,6 +72,7 @@ export async function* backup(
   yield Buffer.alloc(2 * BLOCK_BYTES);
 }
 
+/** Reads what an entry's member needs, ahead of its turn: of a small file, also the contents. */
 async function prepare(
   client: ClusterClient,
   found: Found,
@@ -112,6 +113,7 @@ async function isRemoved(client: ClusterClient, inode: number, call: CallOptions
   return inodes.length === 0;
 }
 
+/** Archives a large file; again, as a further member, if it changed while it was read. */
 async function* largeFile(
   client: ClusterClient,
   found: Found,

@@ -138,6 +138,7 @@ export class CacheSession {
     return polls;
   }
 
+  /** Ends the session here, and reports that to the primary once its polls have ended. */
   async #endAndReport(): Promise<void> {
     const session = this.#session;
     const polls = this.#endPolls();
@@ -208,6 +209,7 @@ export class CacheSession {
     return answer.validMs > 0 || answer.recalls.length > 0;
   }
 
+  /** Extends the session, as a poll's answer allows. */
   #renew(untilMs: number): void {
     // What an expired session granted may have changed since.
     if (this.leftMs === 0) this.#parts.ended();

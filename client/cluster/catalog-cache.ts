@@ -183,6 +183,7 @@ export class CatalogCache {
     for (const { parent, name, inode } of names) this.learnName(parent, name, inode, this.request());
   }
 
+  /** Applies a command's outcome to a directory; its attributes are cached again when no other own change is left. */
   #endNameChanges(parent: number, outcome: OwnOutcome | null): void {
     const before = this.#beforeOwn.get(parent);
     if (before === undefined) return;
@@ -205,6 +206,7 @@ export class CatalogCache {
     return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(since, key);
   }
 
+  /** Drops what an own change names. @returns the keys of its subjects for the sequencer */
   #dropChanged({ names, inodes }: OwnChange): ReadonlySet<number | string> {
     const keys = new Set<number | string>(inodes);
     for (const { parent, name } of names) {

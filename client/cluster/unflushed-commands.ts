@@ -76,8 +76,8 @@ export class UnflushedCommands {
   }
 
   /**
-   * Handles the answer of a flush that named `commands`. The catalog does not have `missing`: they are lost, unless newer
-   * commands of their session pushed them out: such a session is flushed again.
+   * Handles the answer of a flush that named `commands`. The catalog does not have `missing`: they are lost, unless
+   * newer commands of their session pushed them out: such a session is flushed again.
    */
   flushed(commands: readonly AnsweredCommands[], missing: readonly AnsweredCommands[] = []): FlushOutcome {
     const again: AnsweredCommands[] = [];

@@ -5,7 +5,6 @@ import { DamageLog, type Load, repeat } from './load.ts';
 import { decodeRecords, encodeRecord, RECORD_BYTES } from './records.ts';
 
 const WRITER = 3;
-/** Several objects, so that a mixture of two versions would show. */
 const RECORDS = 1200;
 const WRITE_PAUSE_MS = 50;
 const READ_PAUSE_MS = 50;

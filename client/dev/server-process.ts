@@ -9,7 +9,6 @@ import { formatDuration } from '../terminal/quantities.ts';
 import type { Access } from '../transport/access.ts';
 import { answersReady } from './answers-ready.ts';
 
-/** Gives the process a network cable that can be pulled. */
 const CABLE = new URL(`./cable${extname(import.meta.url)}`, import.meta.url).href;
 const READY_POLL_MS = 50;
 const READY_ANSWER_MS = 1_000;

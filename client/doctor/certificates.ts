@@ -6,7 +6,6 @@ import { type Finding, failed, ok, warning } from './finding.ts';
 
 const ANSWER_MS = 3_000;
 const DAY_MS = 86_400_000;
-/** Servers begin to warn in their logs at the same time. */
 const SOON_DAYS = 14;
 const RENEW = 'renew it with "leasehold cert create-node", and send the server SIGHUP';
 

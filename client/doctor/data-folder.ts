@@ -7,7 +7,6 @@ import { type Finding, failed, ok, warning } from './finding.ts';
 
 const FREE_FRACTION_MIN = 0.05;
 
-/** Types of file systems by the number of statfs(2). */
 const TYPES: Readonly<Record<number, string>> = {
   61267: 'ext4',
   1481003842: 'xfs',

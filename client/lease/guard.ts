@@ -112,6 +112,7 @@ class Guard {
     if (this.#deadline !== null) this.#stop(this.#deadline.kill);
   }
 
+  /** Asks the command to end, for good; it is killed at `kill`, or at its own deadline if that is earlier. */
   #stop(kill: LeaseMoment): void {
     if (this.#deadline === null) return;
     this.#deadline = { ...this.#deadline, kill: leaseMomentEarlier(world, kill, this.#deadline.kill) };

@@ -18,7 +18,6 @@ import { watchLease } from './lease-watch.ts';
 const OPERATION_TIMEOUT_MS = 30_000;
 /** How long the release of a lease may take that was perhaps granted to a caller who aborted. */
 const RELEASE_MS = 1_000;
-/** A taken lease is requested again this long after its known end. */
 const AFTER_END_MS = 20;
 
 export interface AcquireOptions {

@@ -14,7 +14,6 @@ import {
   LOCAL_PROOF_TEXT,
 } from '../../wire/locations.ts';
 
-/** Open containers, besides those in use. */
 const CONTAINERS_OPEN_MAX = 32;
 /** An unused container is closed after this long: an open one keeps its space after the server removes it. */
 const IDLE_MS = 1_000;
@@ -130,6 +129,7 @@ export class LocalDisk {
     }
   }
 
+  /** @returns the container, open while `users` counts the caller; closes those used longest ago if many are open */
   async #acquire(container: number): Promise<OpenContainer | null> {
     const known = this.#containers.get(container) ?? (await this.#open(container));
     if (known === null) return null;

@@ -16,9 +16,7 @@ import { LocalDisk } from './local-disk.ts';
 /** How long reported locations may be used, from the sending of the request; the server keeps them longer. */
 const USABLE_MS = LOCATIONS_HELD_MS / 2;
 const RETRY_DISK_MS = 10_000;
-/** Retry after a request to a server failed, perhaps because it restarted. */
 const RETRY_SERVER_MS = 1_000;
-/** Retry after a server has no authority to answer reads of the file. */
 const RETRY_FILE_MS = 50;
 /** A disk with more than one miss in this many reads is not used for a while. */
 const MISS_WEIGHT = 16;
@@ -68,6 +66,7 @@ export class LocalReads {
     this.#exchanger = exchanger;
   }
 
+  /** Asks a server here where bytes of a file are on its disk. @returns null if none may answer reads of it now */
   async locate(located: LocatedFile, offset: number, length: number): Promise<LocalRange | null> {
     const chosen = this.#choose(located);
     if (chosen === null) return null;
@@ -102,6 +101,7 @@ export class LocalReads {
     for (const endpoint of [...this.#servers.keys()]) this.#closeDisk(endpoint, Number.POSITIVE_INFINITY);
   }
 
+  /** @returns the primary, else a replica, whose disk is open here; opens further ones in the background */
   #choose({ file, subject, replicas }: LocatedFile): {
     readonly endpoint: Endpoint;
     readonly known: KnownServer & { readonly kind: 'disk' };
@@ -182,6 +182,7 @@ export class LocalReads {
     this.#notBefore.set(`${file} ${endpoint.url}`, nowMs + RETRY_FILE_MS);
   }
 
+  /** Closes a server's disk, which is not opened again before `untilMs`; 0 for a server that left the cluster. */
   #closeDisk(endpoint: Endpoint, untilMs: number): void {
     const known = this.#servers.get(endpoint);
     if (known?.kind === 'disk') known.disk.close();

@@ -24,7 +24,6 @@ import { LAUNCHER, logTail } from './programs.ts';
 import { run } from './run-program.ts';
 import { canonicalOrFail, detach } from './unmount.ts';
 
-/** A `stat` takes longer than this only if a mount hangs. */
 const STAT_TIMEOUT_MS = 5_000;
 const READY_TIMEOUT_MS = 60_000;
 const READY_LINE_BYTES_MAX = 64 * 1024;

@@ -240,6 +240,7 @@ export async function detach(directory: string, lazily: boolean): Promise<void> 
   }
 }
 
+/** @returns why the directory is still mounted; null if it is not */
 async function unmountOnce(directory: string, lazily: boolean): Promise<string | null> {
   const flags = lazily ? ['-u', '-z'] : ['-u'];
   let result = await run('fusermount3', [...flags, directory]);

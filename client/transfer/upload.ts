@@ -8,7 +8,6 @@ import { whoami } from './whoami.ts';
 
 const PIECE_BYTES = 1024 * 1024;
 const PIECES_IN_FLIGHT_MAX = 4;
-/** How often a long upload renews its file, which has no name yet. */
 const KEEP_PERIOD_MS = 30_000;
 
 export interface UploadOptions extends CallOptions {

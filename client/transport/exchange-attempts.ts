@@ -52,7 +52,6 @@ export class ExchangeAttempts {
   #lastCause: Error | null = null;
   readonly #untrusted = new Set<Endpoint>();
   #isOutcomeUnknown = false;
-  /** A server may have forwarded the request earlier, without an answer. */
   #mayBeForwarded = false;
   #final: ExchangeFailure | null = null;
 

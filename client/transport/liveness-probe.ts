@@ -17,7 +17,6 @@ const CONNECTS = 4;
 const DISTANT_INTERVALS_MAX = 40;
 /** A request that moved from a silent server stays at the next one for at least this long, then twice that. */
 export const PATIENCE_INTERVALS = 8;
-/** How often a server is probed that is unreachable or silent, and has no request in flight. */
 const AWAY_PROBE_PERIOD_MS = 1_000;
 
 interface Watch {
@@ -49,7 +48,6 @@ export class LivenessProbe {
   #interval = 0;
   #lastSignAt = 0;
   #quietIntervals = QUIET_INTERVALS;
-  /** When the first probe since the last sign of life was sent. */
   #probedAt: number | null = null;
   #probe: { readonly controller: AbortController; readonly since: number } | null = null;
   #nextProbeMs = 0;
@@ -113,6 +111,7 @@ export class LivenessProbe {
     this.#timer = null;
   }
 
+  /** Once per interval: notes what arrived, marks the server silent, probes it, or ends watches. */
   #tick(): void {
     this.#interval++;
     // Bytes and not answers: a large answer on a slow line is a sign of life long before its end.

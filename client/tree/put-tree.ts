@@ -192,6 +192,7 @@ class TreePut {
     }
   }
 
+  /** Copies a file, a large one to a part that a later run can resume; then replaces what is at `place`. */
   async #storeFile(path: string, local: LocalFile, place: Place): Promise<void> {
     const stats = await local.stat({ bigint: true });
     const sizeBytes = Number(stats.size);
