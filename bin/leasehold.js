@@ -48,7 +48,7 @@ function hasWrongBytes() {
   try {
     return !buffer.isUtf8(readFileSync('/proc/self/cmdline'));
   } catch {
-    // Without /proc, or under a Node that is too old to tell, arguments are accepted as they are.
+    // Without /proc, or under a Node that is too old for this check, arguments are accepted as they are.
     return false;
   }
 }
@@ -83,7 +83,7 @@ async function run(argv) {
 }
 
 /**
- * A subcommand is about the servers of a cluster; a server itself is only given options.
+ * Whether to run a server: only options follow. A subcommand (`server ls`) is about the servers of a cluster.
  * @param {readonly string[]} argv
  */
 function isServerCommand([command, first = '']) {
@@ -105,16 +105,16 @@ function collectLessOften() {
  * @param {readonly string[]} flags
  */
 function beginWith(flags) {
-  const told = [...process.execArgv, process.env.NODE_OPTIONS ?? ''].join(' ');
-  const isTold = flags.every((flag) => told.includes(flag.replace(/=.*/, '')));
-  if (isTold || process.execve === undefined) return;
+  const given = [...process.execArgv, process.env.NODE_OPTIONS ?? ''].join(' ');
+  const areGiven = flags.every((flag) => given.includes(flag.replace(/=.*/, '')));
+  if (areGiven || process.execve === undefined) return;
   const argv = [process.execPath, ...flags, ...process.execArgv, ...process.argv.slice(1)];
   process.execve(process.execPath, argv, process.env);
 }
 
 /**
- * `leasehold dev` keeps the other end of its servers' standard input open. If it ends, dev is gone, even by kill -9,
- * and its servers stop in order.
+ * `leasehold dev` keeps the other end of its servers' standard input open. The input ends when dev ends, even by
+ * kill -9; then this server stops in order.
  */
 function stopWithParent() {
   if (process.env.LEASEHOLD_STOP_WITH_STDIN !== '1') return;

@@ -19,10 +19,10 @@ export class Traffic {
   #charts = null;
   #ids = '';
 
-  add(state, teller, reason) {
+  add(state, reporter, reason) {
     const nowS = state.atMs / 1000;
     if (this.#times.length > 0 && nowS <= this.#times.at(-1)) return;
-    this.#pauses.add(state, teller, reason);
+    this.#pauses.add(state, reporter, reason);
     this.#times.push(nowS);
     for (const { id, writesPerS, readsPerS } of state.servers) {
       const series = this.#series.get(id) ?? { writes: this.#empty(), reads: this.#empty() };

@@ -53,7 +53,7 @@ export function timeOf(moment) {
   return h('time', { datetime: moment }, text);
 }
 
-/** If the focused element is gone, focuses the first button in the section's list, or an input of its form. */
+/** If the focused element was removed, focuses the first button in the section's list, or an input of its form. */
 export function focusAgain(section) {
   if (document.activeElement !== document.body) return;
   const items = [...section.querySelectorAll('li button'), ...section.querySelectorAll('form input')];

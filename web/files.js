@@ -12,7 +12,7 @@ export class FilesView {
   #onProblem;
   #place = null;
   /** The volume that `onVolume` was last called with. */
-  #told = null;
+  #reportedVolume = null;
 
   /**
    * @param {object} parts
@@ -47,7 +47,7 @@ export class FilesView {
   }
 
   async start() {
-    this.#told = null;
+    this.#reportedVolume = null;
     await this.#guarded(async () => {
       if (this.#place === null) {
         const { volumes } = await this.#cluster.query({ kind: 'volumes' });
@@ -62,7 +62,7 @@ export class FilesView {
     });
   }
 
-  async again() {
+  async refresh() {
     if (this.#place !== null) await this.#guarded(() => this.#show());
   }
 
@@ -72,7 +72,7 @@ export class FilesView {
   }
 
   /** The snapshot is gone: if it is shown, shows its volume. */
-  async leave(snapshot) {
+  async snapshotRemoved(snapshot) {
     if (this.#place?.volume === snapshot) await this.browse(volumeOf(snapshot));
   }
 
@@ -88,13 +88,13 @@ export class FilesView {
     this.#crumbs(await this.#volumes(), volume, names);
     const isSnapshot = volume !== volumeOf(volume);
     byId('upload-form').hidden = isSnapshot;
-    if (volumeOf(volume) !== this.#told) {
-      this.#told = volumeOf(volume);
-      this.#onVolume(this.#told);
+    if (volumeOf(volume) !== this.#reportedVolume) {
+      this.#reportedVolume = volumeOf(volume);
+      this.#onVolume(this.#reportedVolume);
     }
     const rows = entries.map((entry) => this.#row(entry));
     byId('listing').replaceChildren(
-      ...(isSnapshot ? [this.#past(volume)] : []),
+      ...(isSnapshot ? [this.#snapshotNote(volume)] : []),
       rows.length === 0
         ? h('p', { class: 'quiet' }, 'This folder is empty.')
         : h(
@@ -116,7 +116,7 @@ export class FilesView {
     );
   }
 
-  #past(snapshot) {
+  #snapshotNote(snapshot) {
     const volume = volumeOf(snapshot);
     const back = button('Back to the volume', `Back to the volume ${volume}`, () => this.browse(volume));
     return h('p', { class: 'past' }, `${snapshot}: the volume at the time of the snapshot. `, back);

@@ -7,7 +7,7 @@ export class KeptList {
   #list;
   #items;
   #refresh;
-  #heard = null;
+  #revision = null;
   #busy = false;
 
   /**
@@ -23,7 +23,7 @@ export class KeptList {
     this.#refresh = refresh;
   }
 
-  /** @param {readonly (readonly [string, any])[]} entries @returns how many are new, and how many are gone */
+  /** @param {readonly (readonly [string, any])[]} entries @returns how many entries were added and removed */
   show(entries) {
     changeList(this.#section, this.#list, () => this.#items.update(entries));
     return this.#items.changes;
@@ -31,17 +31,17 @@ export class KeptList {
 
   /** Another list is shown, without a known revision. */
   begin() {
-    this.#heard = null;
+    this.#revision = null;
   }
 
   /** @param {string} revision differs whenever the list differs */
-  async heard(revision) {
-    if (revision === this.#heard || this.#busy) return;
+  async revisionReported(revision) {
+    if (revision === this.#revision || this.#busy) return;
     this.#busy = true;
     try {
-      const news = await this.#refresh();
-      this.#heard = revision;
-      if (news !== '') setText(byId('kept-news'), news);
+      const changes = await this.#refresh();
+      this.#revision = revision;
+      if (changes !== '') setText(byId('kept-news'), changes);
     } catch (error) {
       // The stream continues at another server, which reports the same again; the stream itself reports a refusal.
       if (!(error instanceof Error)) throw error;

@@ -3,9 +3,9 @@
 import { Traffic } from './chart.js';
 import { Cluster, ProblemError } from './cluster.js';
 import { byId, setAttribute, setText } from './dom.js';
+import { EventsView } from './events.js';
 import { FileView } from './file.js';
 import { FilesView } from './files.js';
-import { HappeningsView } from './happenings.js';
 import { ServersView } from './servers.js';
 import { SnapshotsView } from './snapshots.js';
 import { StoryView } from './story.js';
@@ -17,7 +17,7 @@ const NOTICE_MS = 8_000;
 
 const cluster = new Cluster();
 const traffic = new Traffic();
-const happenings = new HappeningsView();
+const events = new EventsView();
 let watched = decodeURIComponent(location.hash.slice(1));
 let kept = null;
 let control = null;
@@ -25,16 +25,20 @@ let controlStream = null;
 let file = null;
 let noticeTimer = 0;
 /**
- * `let-in`, `refused`, or `dismissed`: the user closed the token dialog after a refusal.
+ * `granted`, `refused`, or `dismissed`: the user closed the token dialog after a refusal.
  */
-let standing = 'let-in';
+let access = 'granted';
 
 const servers = new ServersView({ run: (what, id) => guarded(() => act(what, id)) });
 const fileView = new FileView({ replica: (what, id) => guarded(() => moveReplica(what, id)) });
 const parts = { cluster, say, onProblem: complain };
-const trash = new TrashView({ ...parts, onRestored: () => files.again() });
-const snapshots = new SnapshotsView({ ...parts, onBrowse: browse, onRemoved: (name) => files.leave(name) });
-const files = new FilesView({ ...parts, onWatch: watch, onVolume: openKept });
+const trash = new TrashView({ ...parts, onRestored: () => files.refresh() });
+const snapshots = new SnapshotsView({
+  ...parts,
+  onBrowse: browse,
+  onRemoved: (name) => files.snapshotRemoved(name),
+});
+const files = new FilesView({ ...parts, onWatch: watch, onVolume: openVolume });
 const story = new StoryView(() => guarded(() => order('/next')));
 
 const stream = listen({
@@ -42,11 +46,11 @@ const stream = listen({
   path: () =>
     `/v1/events?${new URLSearchParams({ ...(watched && { watch: watched }), ...(kept && { kept }) })}`,
   headers: () => cluster.headers(),
-  onTeller,
+  onServer,
   onEvent: ({ event, data }, base) => {
     if (event === 'you') setViewer(data);
     else if (event === 'resync') resync(data);
-    else if (event === 'happened') happenings.add(data);
+    else if (event === 'happened') events.add(data);
     else if (event === 'state') show(data, base);
   },
 });
@@ -57,25 +61,25 @@ function bases() {
   return [...new Set([location.origin, ...known])];
 }
 
-function onTeller(base, problem) {
-  const teller = byId('teller');
+function onServer(base, problem) {
+  const status = byId('teller');
   if (base === null) {
     if (problem instanceof ProblemError && problem.isRefusal) return refused(problem);
-    setText(teller, 'looking for a server that answers …');
+    setText(status, 'looking for a server that answers …');
     if (problem instanceof ProblemError) complain(problem);
     return;
   }
-  const isFirst = teller.textContent === '';
+  const isFirst = status.textContent === '';
   cluster.base = base;
   // Access is granted; an earlier refusal may have opened the dialog while it was being closed.
-  if (standing === 'refused') byId('token-dialog').close();
-  standing = 'let-in';
-  setText(teller, `connected to ${new URL(base).host}`);
-  setAttribute(teller, 'data-hopped', base !== location.origin);
+  if (access === 'refused') byId('token-dialog').close();
+  access = 'granted';
+  setText(status, `connected to ${new URL(base).host}`);
+  setAttribute(status, 'data-hopped', base !== location.origin);
   if (isFirst || byId('listing').childElementCount === 0) void files.start();
 }
 
-/** What this page still shows is outdated, or empty. */
+/** The server refuses the event stream: the page has no data, or old data. Opens the token dialog, unless dismissed. */
 function refused(problem) {
   const verdict = byId('verdict');
   setText(verdict, 'Access denied: a token with at least the role read is required.');
@@ -83,8 +87,8 @@ function refused(problem) {
   setText(byId('teller'), '');
   setText(byId('viewer'), '');
   document.body.dataset.role = 'none';
-  if (standing === 'dismissed') return;
-  standing = 'refused';
+  if (access === 'dismissed') return;
+  access = 'refused';
   openTokens(whyRefused(problem));
 }
 
@@ -103,7 +107,7 @@ function resync(data) {
   setText(byId('version'), `Leasehold ${data.version}.`);
   document.title = `Leasehold · ${data.cluster}`;
   fileView.timing(data.timing);
-  happenings.reset(data.happenings);
+  events.reset(data.happenings);
   if (data.control !== undefined && control === null) {
     control = data.control;
     controlStream = listenToControl();
@@ -116,10 +120,10 @@ function show(state, base) {
   servers.update(state.servers, base);
   fileView.update(state.file, state.servers);
   if (state.kept?.volume === kept && kept !== null) {
-    trash.heard(state.kept.trash);
-    snapshots.heard(state.kept.snapshots);
+    trash.revisionReported(state.kept.trash);
+    snapshots.revisionReported(state.kept.snapshots);
   }
-  traffic.add(state, base, happenings.reason(state.atMs - 6_000));
+  traffic.add(state, base, events.reason(state.atMs - 6_000));
   const [mood, text] = verdictOf(state.servers);
   const verdict = byId('verdict');
   setText(verdict, text);
@@ -150,7 +154,7 @@ function watch(path) {
 }
 
 /** Trash and snapshots of a volume. */
-function openKept(volume) {
+function openVolume(volume) {
   if (kept !== volume) {
     kept = volume;
     stream.restart();
@@ -205,7 +209,7 @@ function listenToControl() {
     bases: () => [control.url],
     path: () => '/events',
     headers: () => ({ authorization: `Bearer ${control.key}` }),
-    onTeller: () => {},
+    onServer: () => {},
     onEvent: ({ data }) => {
       servers.processes(data.servers);
       story.update(data.story);
@@ -253,10 +257,10 @@ byId('token-dialog').addEventListener('close', () => {
   const isCancelled = dialog.returnValue === 'cancel' || dialog.returnValue === '';
   dialog.returnValue = '';
   if (isCancelled) {
-    if (standing === 'refused') standing = 'dismissed';
+    if (access === 'refused') access = 'dismissed';
     return;
   }
-  if (standing === 'dismissed') standing = 'refused';
+  if (access === 'dismissed') access = 'refused';
   stream.restart();
   void files.start();
 });

@@ -12,14 +12,14 @@ const PAUSE_S_MAX = 20;
 const STEADY_S = 2;
 const STEADY_STATES_MIN = 4;
 const STEADY_SHARE = 0.7;
-/** The reason may arrive a moment after the pause is over. */
+/** The reason may arrive a moment after the end of the pause. */
 const REASON_S = 3;
 
 export class Pauses {
   /** Each with `fromS`, `toS` (null while it lasts), `reason` and the `name` of its file. */
   all = [];
   #name = '';
-  #teller = '';
+  #reporter = '';
   #version = null;
   #lastS = 0;
   /** The last states: when each arrived, and whether it reported new writes. */
@@ -28,12 +28,12 @@ export class Pauses {
 
   /**
    * @param state of the cluster, as a server reports it
-   * @param teller that server; another one may know of writes that the one before had not reported yet
+   * @param reporter that server; another one may know of writes that the one before had not reported yet
    * @param reason why writes wait, or waited a moment ago, as far as known
    */
-  add(state, teller, reason) {
+  add(state, reporter, reason) {
     const nowS = state.atMs / 1000;
-    this.#noteState(state, teller, nowS);
+    this.#noteState(state, reporter, nowS);
     if (this.#lastS === 0) return;
     const last = this.all.at(-1);
     if (last !== undefined && last.toS === null) {
@@ -56,9 +56,9 @@ export class Pauses {
     );
   }
 
-  #noteState(state, teller, nowS) {
+  #noteState(state, reporter, nowS) {
     const beforeS = this.#lastS;
-    this.#noteWrites(state, teller, nowS);
+    this.#noteWrites(state, reporter, nowS);
     const hasWrites = this.#lastS > beforeS;
     const isRecent = ({ atS }, at, { length }) => atS > nowS - STEADY_S || at >= length - STEADY_STATES_MIN;
     this.#states = [...this.#states, { atS: nowS, hasWrites }].filter(isRecent);
@@ -68,7 +68,7 @@ export class Pauses {
   }
 
   /** The pause is that of the watched file; without one, that of all files together. */
-  #noteWrites({ file, sinceWriteMs }, teller, nowS) {
+  #noteWrites({ file, sinceWriteMs }, reporter, nowS) {
     const name = file?.path ?? '';
     if (name !== this.#name) {
       this.all = this.all.filter(({ toS }) => toS !== null);
@@ -84,9 +84,9 @@ export class Pauses {
     }
     const version = Math.max(0, ...file.replicas.map((replica) => replica.version ?? 0));
     if (version === 0) return;
-    const isSameTeller = teller === this.#teller;
-    this.#teller = teller;
-    if (this.#version !== null && version > this.#version && isSameTeller) this.#wrote(nowS);
+    const isSameReporter = reporter === this.#reporter;
+    this.#reporter = reporter;
+    if (this.#version !== null && version > this.#version && isSameReporter) this.#wrote(nowS);
     this.#version = Math.max(version, this.#version ?? 0);
   }
 

@@ -20,7 +20,7 @@ export class ServersView {
   /** States reported by the process that started the servers; empty without one. */
   #processes = new Map();
   #last = [];
-  #teller = '';
+  #reporter = '';
 
   /** @param {{ run: (what: string, server: string) => void }} actions */
   constructor(actions) {
@@ -28,21 +28,21 @@ export class ServersView {
     this.#list = new KeyedList(byId('server-list'), (id) => this.#card(id));
   }
 
-  update(servers, teller) {
+  update(servers, reporter) {
     this.#last = servers;
-    this.#teller = teller;
+    this.#reporter = reporter;
     this.#list.update(servers.map((server) => [server.id, server]));
   }
 
   processes(processes) {
     this.#processes = new Map(processes.map((process) => [process.id, process.state]));
-    this.update(this.#last, this.#teller);
+    this.update(this.#last, this.#reporter);
   }
 
   #card(id) {
     const sign = h('span', { class: 'sign', 'aria-hidden': 'true' });
     const state = h('span', { class: 'state' });
-    const told = h('span', { class: 'told', hidden: true }, 'serves this page');
+    const mark = h('span', { class: 'told', hidden: true }, 'serves this page');
     const facts = {};
     const list = h('dl', { class: 'facts' });
     for (const [key, term] of [
@@ -76,16 +76,16 @@ export class ServersView {
     const element = h(
       'li',
       { class: 'card server' },
-      h('div', { class: 'card-head' }, h('h3', {}, id), h('p', {}, sign, state), told),
+      h('div', { class: 'card-head' }, h('h3', {}, id), h('p', {}, sign, state), mark),
       meter,
       list,
       buttons,
     );
     const update = (server) => {
-      const [mark, word, mood] = STATES[server.state] ?? ['?', server.state, 'neutral'];
+      const [shape, word, mood] = STATES[server.state] ?? ['?', server.state, 'neutral'];
       const process = this.#processes.get(id);
       const run = RUNS[process] ?? '';
-      setText(sign, mark);
+      setText(sign, shape);
       setText(
         state,
         [run === '' ? word : run, membershipText(server), server.diskFull ? 'disk full' : '']
@@ -93,11 +93,11 @@ export class ServersView {
           .join(', ') + (server.state === 'recovering' ? `, ${formatSeconds(server.recoveringMs)} more` : ''),
       );
       setAttribute(element, 'data-mood', mood);
-      setAttribute(told, 'hidden', this.#teller !== server.url);
+      setAttribute(mark, 'hidden', this.#reporter !== server.url);
       const there = server.state !== 'unreachable';
       setText(
         facts.clock,
-        this.#teller === server.url ? 'the reference' : there ? formatClock(server.clock) : '–',
+        this.#reporter === server.url ? 'the reference' : there ? formatClock(server.clock) : '–',
       );
       setText(
         facts.disk,

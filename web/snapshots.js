@@ -20,7 +20,7 @@ export class SnapshotsView {
    * @param {(text: string) => void} parts.say
    * @param {(error: Error) => void} parts.onProblem
    * @param {(snapshot: string) => void} parts.onBrowse shows `VOLUME@NAME`
-   * @param {(snapshot: string) => void} parts.onRemoved `VOLUME@NAME` is gone
+   * @param {(snapshot: string) => void} parts.onRemoved `VOLUME@NAME` is removed
    */
   constructor({ cluster, say, onProblem, onBrowse, onRemoved }) {
     this.#cluster = cluster;
@@ -31,11 +31,11 @@ export class SnapshotsView {
     this.#list = new KeptList({
       ...{ section: 'snapshots', list: 'snapshot-list' },
       item: (one) => this.#item(one),
-      refresh: () => this.#news(),
+      refresh: () => this.#describeChanges(),
     });
     byId('snapshot-form').addEventListener('submit', (event) => {
       event.preventDefault();
-      void this.#guarded(() => this.#make());
+      void this.#guarded(() => this.#create());
     });
   }
 
@@ -47,8 +47,8 @@ export class SnapshotsView {
   }
 
   /** The event stream reports the list's revision. @param {string} revision */
-  heard(revision) {
-    void this.#list.heard(revision);
+  revisionReported(revision) {
+    void this.#list.revisionReported(revision);
   }
 
   async #show() {
@@ -61,16 +61,16 @@ export class SnapshotsView {
   }
 
   /** @returns {Promise<string>} a sentence on snapshots that other users made or removed */
-  async #news() {
+  async #describeChanges() {
     const [volume, before] = [this.#volume, this.#names];
     await this.#show();
     if (volume !== this.#volume) return '';
-    const gone = before.filter((name) => !this.#names.includes(name));
-    for (const name of gone) this.#onRemoved(name);
+    const removed = before.filter((name) => !this.#names.includes(name));
+    for (const name of removed) this.#onRemoved(name);
     const added = this.#names.filter((name) => !before.includes(name));
     return [
       ...added.map((name) => `Snapshot ${name} is new.`),
-      ...gone.map((name) => `Snapshot ${name} is gone.`),
+      ...removed.map((name) => `Snapshot ${name} is gone.`),
     ].join(' ');
   }
 
@@ -94,7 +94,7 @@ export class SnapshotsView {
     );
   }
 
-  async #make() {
+  async #create() {
     const input = byId('snapshot-name');
     const name = input.value.trim();
     await this.#cluster.request(this.#url(name), { method: 'PUT' });

@@ -4,7 +4,7 @@ import { problemOf } from './cluster.js';
 
 const SILENT_MS = 4_000;
 const PAUSE_MS = 400;
-/** A refused user retries seldom: access takes another token, or other rights. */
+/** After a refusal the page retries seldom: access needs another token, or other rights. */
 const REFUSED_PAUSE_MS = 10_000;
 /** A server that answers late must not keep the page from asking another one. */
 const ANSWER_MS = 1_500;
@@ -42,9 +42,9 @@ async function* eventsOf(response, abort) {
  * @param {(base: string) => string} options.path
  * @param {() => Record<string, string>} options.headers
  * @param {(event: { event: string, data: any }, base: string) => void} options.onEvent
- * @param {(base: string | null, problem: Error | null) => void} options.onTeller the server in use; null: none
+ * @param {(base: string | null, problem: Error | null) => void} options.onServer the server in use; null: none
  */
-export function listen({ bases, path, headers, onEvent, onTeller }) {
+export function listen({ bases, path, headers, onEvent, onServer }) {
   let lastId = '';
   let abort = new AbortController();
   let wake = () => {};
@@ -61,12 +61,12 @@ export function listen({ bases, path, headers, onEvent, onTeller }) {
       };
     });
 
-  async function one(base) {
+  async function listenTo(base) {
     abort = new AbortController();
     const late = setTimeout(() => abort.abort(), ANSWER_MS);
     const more = lastId === '' ? {} : { 'last-event-id': lastId };
     const response = await answerOf(base, more).finally(() => clearTimeout(late));
-    onTeller(base, null);
+    onServer(base, null);
     for await (const event of eventsOf(response, abort)) {
       if (event.id !== undefined) lastId = event.id;
       onEvent(event, base);
@@ -89,7 +89,7 @@ export function listen({ bases, path, headers, onEvent, onTeller }) {
     while (!closed) {
       let problem = null;
       try {
-        await one(current);
+        await listenTo(current);
       } catch (error) {
         problem = error;
       }
@@ -100,11 +100,11 @@ export function listen({ bases, path, headers, onEvent, onTeller }) {
       }
       const all = bases();
       const next = all[(all.indexOf(current) + 1) % all.length] ?? all[0];
-      onTeller(null, problem);
+      onServer(null, problem);
       // Every server is tried at once; there is a pause only after all of them failed.
       if (all.indexOf(next) <= all.indexOf(current))
         await pause(problem?.isRefusal ? REFUSED_PAUSE_MS : PAUSE_MS);
-      // The caller that restarted wants an answer of the same server, perhaps with another token.
+      // A caller that restarts expects an answer of the same server, perhaps with another token.
       restarted = false;
       current = next;
     }

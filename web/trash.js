@@ -1,4 +1,4 @@
-/** The trash of a volume: files that lost their last name and are kept for a while, to be restored or removed. */
+/** The trash of a volume: removed files, which are kept for a while to be restored or deleted. */
 
 import { ask } from './ask.js';
 import { ProblemError } from './cluster.js';
@@ -27,7 +27,7 @@ export class TrashView {
    * @param {import('./cluster.js').Cluster} parts.cluster
    * @param {(text: string) => void} parts.say
    * @param {(error: Error) => void} parts.onProblem
-   * @param {() => void} parts.onRestored a file has a name again
+   * @param {() => void} parts.onRestored a file was restored
    */
   constructor({ cluster, say, onProblem, onRestored }) {
     this.#cluster = cluster;
@@ -37,7 +37,7 @@ export class TrashView {
     this.#list = new KeptList({
       ...{ section: 'trash', list: 'trash-list' },
       item: (file) => this.#item(file),
-      refresh: () => this.#news(),
+      refresh: () => this.#describeChanges(),
     });
     this.#pages = {
       back: button('Back', 'Page before', () => this.#turn(this.#starts.slice(1))),
@@ -68,12 +68,12 @@ export class TrashView {
   }
 
   /** The event stream reports the list's revision. @param {string} revision */
-  heard(revision) {
-    void this.#list.heard(revision);
+  revisionReported(revision) {
+    void this.#list.revisionReported(revision);
   }
 
   /** @returns {Promise<string>} a sentence on what other users changed on this page */
-  async #news() {
+  async #describeChanges() {
     const { added, removed } = (await this.#show()) ?? { added: 0, removed: 0 };
     const files = (count) => (count === 1 ? '1 file is' : `${count} files are`);
     return [
@@ -125,9 +125,9 @@ export class TrashView {
   #item(file) {
     const { path, size, removed, removedBy, keptUntil } = file;
     const [name, where] = [path.slice(path.lastIndexOf('/') + 1), path.slice(0, path.lastIndexOf('/') + 1)];
-    const facts = `trashed-${file.file}`;
+    const id = `trashed-${file.file}`;
     const act = (text, what, work) =>
-      button(text, `${what} ${path}`, () => this.#guarded(work), { 'aria-describedby': facts });
+      button(text, `${what} ${path}`, () => this.#guarded(work), { 'aria-describedby': id });
     return h(
       'li',
       {},
@@ -137,7 +137,7 @@ export class TrashView {
         h('p', { class: 'title' }, h('b', {}, name), ' ', h('span', {}, `from ${this.#volume}:${where}`)),
         h(
           'p',
-          { id: facts, class: 'quiet' },
+          { id, class: 'quiet' },
           `${formatBytes(size)}, removed `,
           timeOf(removed),
           `${removedBy === undefined ? '' : ` by ${removedBy}`}, kept until `,
@@ -164,13 +164,13 @@ export class TrashView {
       return this.#restoreAs(file, `${error.message}. Choose another name.`, to ?? file.path);
     }
     this.#onRestored();
-    await this.#again();
+    await this.#refresh();
   }
 
   async #restoreAs(file, text = 'Missing directories are created.', taken = null) {
     const to = await ask({
       ...{ title: `Restore ${file.path} under another name`, text, act: 'Restore' },
-      ...{ label: `Path in ${this.#volume}`, value: taken === null ? file.path : besides(taken) },
+      ...{ label: `Path in ${this.#volume}`, value: taken === null ? file.path : restoredName(taken) },
     });
     if (to !== null) await this.#restore(file, pathOf(to));
   }
@@ -184,7 +184,7 @@ export class TrashView {
     if (answer === null) return;
     await this.#cluster.request(this.#url(file), { method: 'DELETE' });
     this.#say(`${file.path} was deleted permanently.`);
-    await this.#again();
+    await this.#refresh();
   }
 
   async #empty() {
@@ -201,11 +201,11 @@ export class TrashView {
     while (status === 202)
       ({ status } = await this.#cluster.request(`${this.#url()}?${search}`, { method: 'DELETE' }));
     this.#say(`The trash of ${place} is empty.`);
-    await this.#again();
+    await this.#refresh();
   }
 
-  /** Refreshes the page; the focused element may be gone. */
-  async #again() {
+  /** Refreshes the page, and restores the focus if its element was removed. */
+  async #refresh() {
     await this.#show();
     focusAgain(byId('trash'));
   }
@@ -246,7 +246,7 @@ function pathOf(text) {
 }
 
 /** @returns a free-looking name: `/docs/a (restored).txt` for `/docs/a.txt` */
-function besides(path) {
+function restoredName(path) {
   const [, stem, ending] = /^(.*\/.[^/]*?)(\.[^./]+)?$/s.exec(path);
   return `${stem} (restored)${ending ?? ''}`;
 }

@@ -7,41 +7,39 @@ const SHOWN_MAX = 120;
 const SIGNS = { good: '✓', neutral: '·', bad: '!' };
 const WORDS = { good: 'good news', neutral: 'news', bad: 'trouble' };
 
-export class HappeningsView {
+export class EventsView {
   #list = byId('happening-list');
   #known = new Map();
 
   /** Replaces all events. */
-  reset(happenings) {
+  reset(events) {
     this.#known.clear();
     this.#list.replaceChildren();
-    for (const happening of happenings) this.add(happening);
-    this.#told();
+    for (const event of events) this.add(event);
+    this.#showIfEmpty();
   }
 
-  add(happening) {
-    const element = itemOf(happening);
-    const known = this.#known.get(happening.id);
+  add(event) {
+    const element = itemOf(event);
+    const known = this.#known.get(event.id);
     if (known !== undefined) {
       known.element.replaceWith(element);
     } else {
-      const later = [...this.#list.children].find((item) => Number(item.dataset.at) <= happening.atMs);
+      const later = [...this.#list.children].find((item) => Number(item.dataset.at) <= event.atMs);
       this.#list.insertBefore(element, later ?? null);
     }
-    this.#known.set(happening.id, { element, happening });
+    this.#known.set(event.id, { element, event });
     while (this.#list.children.length > SHOWN_MAX) {
       const oldest = this.#list.lastElementChild;
       this.#known.delete(oldest.dataset.id);
       oldest.remove();
     }
-    this.#told();
+    this.#showIfEmpty();
   }
 
   /** Why writes waited, in a few words; empty if unknown. */
   reason(sinceMs) {
-    const recent = [...this.#known.values()]
-      .map(({ happening }) => happening)
-      .filter(({ atMs }) => atMs >= sinceMs);
+    const recent = [...this.#known.values()].map(({ event }) => event).filter(({ atMs }) => atMs >= sinceMs);
     const elected = recent.findLast(({ kind }) => kind === 'primary-elected');
     const lease = /the lease of \S+ had ended/.exec(elected?.text ?? '');
     if (lease !== null) return `until ${lease[0]}`;
@@ -49,7 +47,7 @@ export class HappeningsView {
     return silent === undefined ? '' : `${silent.about} does not answer`;
   }
 
-  #told() {
+  #showIfEmpty() {
     setAttribute(byId('no-happenings'), 'hidden', this.#known.size > 0);
   }
 }
