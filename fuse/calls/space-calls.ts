@@ -18,13 +18,18 @@ export class SpaceCalls {
     const { backend, files, limitMs, log, world } = this.#parts;
     const known = this.#known;
     if (known !== undefined && world.nowMs() - known.answeredMs < SPACE_AGE_MAX_MS) return known.space;
-    const asked = backend.space().then((space) => {
+    const answered = backend.space().then((space) => {
       this.#known = { space, answeredMs: world.nowMs() };
       files.freeSpace.update(space);
       return space;
     });
     try {
-      return await withDeadline(world, asked, Math.min(SPACE_WAIT_MS, limitMs), 'A request for free space');
+      return await withDeadline(
+        world,
+        answered,
+        Math.min(SPACE_WAIT_MS, limitMs),
+        'A request for free space',
+      );
     } catch (error) {
       log('debug', 'free space is not known', { error: String(error) });
       return this.#known?.space ?? { totalBytes: 0, freeBytes: 0, inodes: 0 };

@@ -75,6 +75,7 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
     return (await this.#client.command(command, this.asOwner([inode]))).attributes;
   }
 
+  /** Sends an unlink again that was refused for a live mark only (`#hasContents`). */
   async unlink(
     names: readonly FencedName[],
     how: Parameters<DelegationBackend['unlink']>[1],

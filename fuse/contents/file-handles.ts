@@ -14,7 +14,6 @@ export interface FileHandle {
   /** O_SYNC or O_DSYNC: every write survives a loss of power before it is answered. */
   readonly persisting: boolean;
   readonly position: ReadPosition;
-  /** O_NOATIME: reads do not change the access time. */
   readonly isNoAtime: boolean;
   hasRead: boolean;
   /** The kernel has pages of an earlier open, and may answer reads without a request. */

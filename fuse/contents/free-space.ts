@@ -43,7 +43,7 @@ export class FreeSpace {
   }
 
   update({ totalBytes, freeBytes, freeInodes = 1 }: Space): void {
-    // Unknown.
+    // The space is unknown.
     if (totalBytes === 0) return;
     if (freeBytes === 0 || freeInodes === 0) this.#isShort = true;
     else if (

@@ -66,11 +66,11 @@ export class OpenFiles implements PendingKind {
     // Linux requires write permission for it, however the file is opened.
     const truncates = (flags & constants.O_TRUNC) !== 0;
     const { thread = 0 } = caller;
-    const isOnceMore = this.inodes.cache.kernel.refusedOpens.isRepetition(thread, inode);
-    const attributes = await this.#attributesToOpen(inode, thread, isOnceMore);
+    const isRepetition = this.inodes.cache.kernel.refusedOpens.isRepetition(thread, inode);
+    const attributes = await this.#attributesToOpen(inode, thread, isRepetition);
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
-    this.#assertNameCurrent(attributes, thread, isOnceMore);
+    this.#assertNameCurrent(attributes, thread, isRepetition);
     if (writing || truncates) assertMayChange(attributes, flags);
     const file = this.#addHandle(attributes, writing);
     // Another client has unlinked it since the look-up.
@@ -92,9 +92,9 @@ export class OpenFiles implements PendingKind {
     return file;
   }
 
-  /** From the look-up just before the open, else the cluster. @param isOnceMore it repeats a refused open */
-  async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Answered> {
-    if (isOnceMore) return this.inodes.request(inode);
+  /** From the look-up just before the open, else the cluster. @param isRepetition it repeats a refused open */
+  async #attributesToOpen(inode: number, thread: number, isRepetition: boolean): Promise<Answered> {
+    if (isRepetition) return this.inodes.request(inode);
     return this.inodes.cache.lookedUpToOpen(inode) ?? (await this.inodes.requestToOpen(inode, thread));
   }
 
@@ -102,8 +102,8 @@ export class OpenFiles implements PendingKind {
    * Refuses an open of an unlinked file: the kernel may have opened by a cached name that another client has given to
    * another file. After `ESTALE` it looks the name up again. It caches no name of a file that was unlinked here.
    */
-  #assertNameCurrent({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
-    if (links > 0 || isOnceMore || this.orphans.has(inode)) return;
+  #assertNameCurrent({ inode, links }: Attributes, thread: number, isRepetition: boolean): void {
+    if (links > 0 || isRepetition || this.orphans.has(inode)) return;
     const { cache } = this.inodes;
     const { refusedOpens } = cache.kernel;
     if (this.#open.has(inode) && !cache.isNameCached(inode)) return;
@@ -182,9 +182,9 @@ export class OpenFiles implements PendingKind {
   async #attributesToTruncate(inode: number, { thread = 0 }: Caller, isByPath: boolean): Promise<Attributes> {
     const { cache } = this.inodes;
     const { refusedOpens } = cache.kernel;
-    const isOnceMore = isByPath && refusedOpens.isRepetition(thread, inode);
-    if (isOnceMore || (isByPath && cache.isNameCached(inode)))
-      return this.#attributesToOpen(inode, thread, isOnceMore);
+    const isRepetition = isByPath && refusedOpens.isRepetition(thread, inode);
+    if (isRepetition || (isByPath && cache.isNameCached(inode)))
+      return this.#attributesToOpen(inode, thread, isRepetition);
     return (
       this.#open.get(inode)?.known.attributes ?? cache.lookedUp(inode) ?? (await this.inodes.request(inode))
     );

@@ -65,12 +65,12 @@ export class ReadWindows {
     const known = this.#windows.get(number);
     const isGood =
       known?.generation === generation && known.untilMs - this.#source.world.nowMs() > LEFT_MS_MIN;
-    const window = isGood ? known : this.#ask(number, generation);
+    const window = isGood ? known : this.#requestWindow(number, generation);
     this.#windows.set(number, window);
     return window;
   }
 
-  #ask(number: number, generation: number): Window {
+  #requestWindow(number: number, generation: number): Window {
     const range = this.#source.range(number * WINDOW_BYTES, WINDOW_BYTES);
     const window: Window = { generation, range, untilMs: Number.POSITIVE_INFINITY };
     range.then(

@@ -11,7 +11,7 @@ import type { Request } from './requests.ts';
 /** Requests that the session handles itself. */
 export type SessionKind = 'init' | 'destroy' | 'interrupt' | 'forget' | 'unknown';
 export type Handlers<Kind extends Request['kind'] = Request['kind']> = {
-  readonly [Of in Kind]: (asked: DecodedRequest<RequestOf<Of>>) => void;
+  readonly [Of in Kind]: (call: DecodedRequest<RequestOf<Of>>) => void;
 };
 
 /** @param changedXattr called before a change of an extended attribute is answered, whatever its outcome */
@@ -22,140 +22,138 @@ export function handlersOf(
   changedXattr: () => void,
 ): Handlers<Exclude<Request['kind'], SessionKind>> {
   return {
-    lookup(asked) {
-      const { name } = asked.request;
-      answers.entry(asked, name, () => calls.lookup(asked.inode, name, asked.header.pid));
+    lookup(call) {
+      const { name } = call.request;
+      answers.entry(call, name, () => calls.lookup(call.inode, name, call.header.pid));
     },
-    attributes: (asked) =>
-      answers.attributes(asked, () =>
-        asked.request.withCreation === true
-          ? calls.attributesWithCreation(asked.inode)
-          : calls.attributes(asked.inode),
+    attributes: (call) =>
+      answers.attributes(call, () =>
+        call.request.withCreation === true
+          ? calls.attributesWithCreation(call.inode)
+          : calls.attributes(call.inode),
       ),
-    'set-attributes': (asked) => answers.changedAttributes(asked, () => setAttributes(calls, asked)),
-    'read-link': (asked) => answers.bytes(asked, async () => Buffer.from(await calls.readLink(asked.inode))),
-    symlink(asked) {
-      const { name, target } = asked.request;
-      answers.entry(asked, name, () => calls.symlink(asked.inode, name, target, callerOf(asked)));
+    'set-attributes': (call) => answers.changedAttributes(call, () => setAttributes(calls, call)),
+    'read-link': (call) => answers.bytes(call, async () => Buffer.from(await calls.readLink(call.inode))),
+    symlink(call) {
+      const { name, target } = call.request;
+      answers.entry(call, name, () => calls.symlink(call.inode, name, target, callerOf(call)));
     },
-    'make-node'(asked) {
-      const { name, mode, device } = asked.request;
-      answers.entry(asked, name, () => calls.makeNode(asked.inode, name, mode, device, callerOf(asked)));
+    'make-node'(call) {
+      const { name, mode, device } = call.request;
+      answers.entry(call, name, () => calls.makeNode(call.inode, name, mode, device, callerOf(call)));
     },
-    'make-directory'(asked) {
-      const { name, mode } = asked.request;
-      answers.entry(asked, name, () => calls.makeDirectory(asked.inode, name, mode, callerOf(asked)));
+    'make-directory'(call) {
+      const { name, mode } = call.request;
+      answers.entry(call, name, () => calls.makeDirectory(call.inode, name, mode, callerOf(call)));
     },
-    link(asked) {
-      const { name, of } = asked.request;
-      answers.entry(asked, name, () => calls.link(numbers.inode(of), asked.inode, name, asked.header.pid));
+    link(call) {
+      const { name, of } = call.request;
+      answers.entry(call, name, () => calls.link(numbers.inode(of), call.inode, name, call.header.pid));
     },
-    unlink: (asked) =>
-      answers.changedName(asked, () => calls.unlink(asked.inode, asked.request.name, asked.header.uid)),
-    'remove-directory': (asked) =>
-      answers.done(asked, () => calls.removeDirectory(asked.inode, asked.request.name)),
-    rename(asked) {
-      const { name, flags, toParent, toName } = asked.request;
-      const { uid, gid } = asked.header;
+    unlink: (call) =>
+      answers.changedName(call, () => calls.unlink(call.inode, call.request.name, call.header.uid)),
+    'remove-directory': (call) =>
+      answers.done(call, () => calls.removeDirectory(call.inode, call.request.name)),
+    rename(call) {
+      const { name, flags, toParent, toName } = call.request;
+      const { uid, gid } = call.header;
       const to = { parent: numbers.inode(toParent), name: toName };
-      const from = { parent: asked.inode, name };
-      answers.renamed(asked, from, to, (flags & RENAME_EXCHANGE) !== 0, () =>
+      const from = { parent: call.inode, name };
+      answers.renamed(call, from, to, (flags & RENAME_EXCHANGE) !== 0, () =>
         calls.rename(from, to, flags, uid, gid),
       );
     },
-    open(asked) {
-      const { flags, killsPrivileges } = asked.request;
-      answers.opened(asked, () => calls.open(asked.inode, flags, callerOf(asked, killsPrivileges)));
+    open(call) {
+      const { flags, killsPrivileges } = call.request;
+      answers.opened(call, () => calls.open(call.inode, flags, callerOf(call, killsPrivileges)));
     },
-    create(asked) {
-      const { name, mode, flags, killsPrivileges } = asked.request;
-      answers.created(asked, name, () =>
-        calls.create(asked.inode, name, mode, flags, callerOf(asked, killsPrivileges)),
+    create(call) {
+      const { name, mode, flags, killsPrivileges } = call.request;
+      answers.created(call, name, () =>
+        calls.create(call.inode, name, mode, flags, callerOf(call, killsPrivileges)),
       );
     },
-    tmpfile(asked) {
-      const { mode, flags, killsPrivileges } = asked.request;
-      answers.created(asked, null, () =>
-        calls.createUnnamed(asked.inode, mode, flags, callerOf(asked, killsPrivileges)),
+    tmpfile(call) {
+      const { mode, flags, killsPrivileges } = call.request;
+      answers.created(call, null, () =>
+        calls.createUnnamed(call.inode, mode, flags, callerOf(call, killsPrivileges)),
       );
     },
-    read(asked) {
-      const { handle, offset, length } = asked.request;
+    read(call) {
+      const { handle, offset, length } = call.request;
       answers.bytes(
-        asked,
+        call,
         () => calls.read(handle, offset, length),
         (bytes) => calls.taken(bytes),
       );
     },
-    write(asked) {
-      const { handle, offset, bytes, appends, killsPrivileges } = asked.request;
-      answers.count(asked, () =>
-        calls.write(handle, offset, bytes, callerOf(asked, killsPrivileges), appends),
-      );
+    write(call) {
+      const { handle, offset, bytes, appends, killsPrivileges } = call.request;
+      answers.count(call, () => calls.write(handle, offset, bytes, callerOf(call, killsPrivileges), appends));
     },
-    flush: (asked) => answers.done(asked, () => calls.flush(asked.request.handle, asked.request.owner)),
-    persist: (asked) => answers.done(asked, () => calls.persist(asked.request.handle)),
-    'persist-directory': (asked) =>
-      answers.done(asked, () => calls.persistDirectory(asked.inode, asked.request.handle)),
-    release: (asked) => answers.done(asked, () => calls.release(asked.request.handle)),
-    allocate(asked) {
-      const { handle, mode, offset, length } = asked.request;
+    flush: (call) => answers.done(call, () => calls.flush(call.request.handle, call.request.owner)),
+    persist: (call) => answers.done(call, () => calls.persist(call.request.handle)),
+    'persist-directory': (call) =>
+      answers.done(call, () => calls.persistDirectory(call.inode, call.request.handle)),
+    release: (call) => answers.done(call, () => calls.release(call.request.handle)),
+    allocate(call) {
+      const { handle, mode, offset, length } = call.request;
       // The kernel does not say, and leaves it to the file system: as for a write.
-      const by = callerOf(asked, asked.header.uid !== 0);
-      answers.done(asked, () => calls.allocate(handle, mode, offset, length, by));
+      const by = callerOf(call, call.header.uid !== 0);
+      answers.done(call, () => calls.allocate(handle, mode, offset, length, by));
     },
-    seek(asked) {
-      const { handle, offset, whence } = asked.request;
+    seek(call) {
+      const { handle, offset, whence } = call.request;
       const what = soughtBy(whence);
-      answers.count(asked, () => calls.seek(handle, offset, what));
+      answers.count(call, () => calls.seek(handle, offset, what));
     },
-    'copy-range'(asked) {
-      const { from, fromOffset, to, toOffset, length, flags } = asked.request;
+    'copy-range'(call) {
+      const { from, fromOffset, to, toOffset, length, flags } = call.request;
       if (flags !== 0) throw new ErrnoError('EINVAL', `Cannot copy with flags ${flags}`);
-      const by = callerOf(asked, asked.header.uid !== 0);
-      answers.count(asked, () => calls.copyRange(from, fromOffset, to, toOffset, length, by));
+      const by = callerOf(call, call.header.uid !== 0);
+      answers.count(call, () => calls.copyRange(from, fromOffset, to, toOffset, length, by));
     },
-    'open-directory': (asked) =>
+    'open-directory': (call) =>
       answers.put(
-        asked,
-        () => calls.openDirectory(asked.inode, asked.request.flags),
+        call,
+        () => calls.openDirectory(call.inode, call.request.flags),
         (reply, at, handle) => putOpened(reply, at, handle, 0),
         (handle) => calls.releaseDirectory(handle),
       ),
-    'read-directory': (asked) => answers.listing(asked),
-    'release-directory': (asked) => answers.done(asked, () => calls.releaseDirectory(asked.request.handle)),
-    space: (asked) => answers.put(asked, () => calls.space(), putSpace),
-    xattr: (asked) => answers.sized(asked, () => calls.xattr(asked.inode, asked.request.name)),
-    xattrs: (asked) =>
-      answers.sized(asked, async () => {
-        const names = await calls.xattrs(asked.inode, callerOf(asked));
+    'read-directory': (call) => answers.listing(call),
+    'release-directory': (call) => answers.done(call, () => calls.releaseDirectory(call.request.handle)),
+    space: (call) => answers.put(call, () => calls.space(), putSpace),
+    xattr: (call) => answers.sized(call, () => calls.xattr(call.inode, call.request.name)),
+    xattrs: (call) =>
+      answers.sized(call, async () => {
+        const names = await calls.xattrs(call.inode, callerOf(call));
         return Buffer.from(names.map((name) => `${name}\0`).join(''));
       }),
-    'set-xattr'(asked) {
-      const { name, value, flags, clearsSetgid } = asked.request;
-      answers.done(asked, () =>
-        calls.setXattr(asked.inode, name, value, flags, clearsSetgid).finally(changedXattr),
+    'set-xattr'(call) {
+      const { name, value, flags, clearsSetgid } = call.request;
+      answers.done(call, () =>
+        calls.setXattr(call.inode, name, value, flags, clearsSetgid).finally(changedXattr),
       );
     },
-    'remove-xattr': (asked) => answers.done(asked, () => calls.removeXattr(asked.inode, asked.request.name)),
-    ioctl: (asked) => answers.put(asked, () => answerIoctl(calls, answers, asked), putIoctl),
-    'lock-holder': (asked) =>
-      answers.put(asked, () => calls.lockHolder(asked.request.handle, asked.request.lock), putLockHolder),
-    lock(asked) {
-      const { handle, lock, waits } = asked.request;
+    'remove-xattr': (call) => answers.done(call, () => calls.removeXattr(call.inode, call.request.name)),
+    ioctl: (call) => answers.put(call, () => answerIoctl(calls, answers, call), putIoctl),
+    'lock-holder': (call) =>
+      answers.put(call, () => calls.lockHolder(call.request.handle, call.request.lock), putLockHolder),
+    lock(call) {
+      const { handle, lock, waits } = call.request;
       const abort = new AbortController();
-      answers.done(asked, () => calls.lock(handle, lock, waits, abort.signal), abort);
+      answers.done(call, () => calls.lock(handle, lock, waits, abort.signal), abort);
     },
   };
 }
 
 async function setAttributes(
   calls: FileSystemCalls,
-  asked: DecodedRequest<RequestOf<'set-attributes'>>,
+  call: DecodedRequest<RequestOf<'set-attributes'>>,
 ): Promise<Answered> {
-  const { inode } = asked;
-  const { sizeBytes, isOpen, killsPrivileges, changes } = asked.request;
-  const by = callerOf(asked, killsPrivileges);
+  const { inode } = call;
+  const { sizeBytes, isOpen, killsPrivileges, changes } = call.request;
+  const by = callerOf(call, killsPrivileges);
   if (sizeBytes === undefined) {
     return Object.keys(changes).length === 0
       ? calls.touchStatus(inode, by)
@@ -171,14 +169,14 @@ async function setAttributes(
 async function answerIoctl(
   calls: FileSystemCalls,
   answers: RequestAnswers,
-  asked: DecodedRequest<RequestOf<'ioctl'>>,
+  call: DecodedRequest<RequestOf<'ioctl'>>,
 ): Promise<Buffer> {
-  const { inode, request } = asked;
+  const { inode, request } = call;
   const form = flagsFormOf(request.command);
   if (form === undefined) throw new ErrnoError('ENOTTY', `Cannot do ${request.command.toString(16)}`);
   if (!form.sets) return encodeFlags(form, (await calls.attributes(inode)).flags ?? []);
-  await answers.changingAttributes(asked, () =>
-    calls.setFlags(inode, decodeFlags(form, request.bytes), callerOf(asked)),
+  await answers.changingAttributes(call, () =>
+    calls.setFlags(inode, decodeFlags(form, request.bytes), callerOf(call)),
   );
   return Buffer.alloc(0);
 }

@@ -88,8 +88,8 @@ export class RequestAnswers {
     this.#answers.answer(header, request, ask, reply, late);
   }
 
-  count(asked: DecodedRequest, ask: () => Promise<number>): void {
-    this.put(asked, ask, putCount);
+  count(call: DecodedRequest, ask: () => Promise<number>): void {
+    this.put(call, ask, putCount);
   }
 
   bytes(
@@ -168,22 +168,22 @@ export class RequestAnswers {
 
   /** @param rename called once the kernel may have the new name for as long as the old one */
   renamed(
-    asked: DecodedRequest,
+    call: DecodedRequest,
     from: Place,
     to: Place,
     isExchange: boolean,
     rename: () => Promise<void>,
   ): void {
-    this.done(asked, async () => {
+    this.done(call, async () => {
       await this.#view.renaming(from, to, isExchange);
       await rename();
     });
   }
 
-  opened(asked: DecodedRequest, open: () => Promise<Opened>): void {
-    const { inode } = asked;
+  opened(call: DecodedRequest, open: () => Promise<Opened>): void {
+    const { inode } = call;
     this.put(
-      asked,
+      call,
       async () => {
         const opened = await open();
         await this.#view.opening(inode, opened.version);
@@ -221,17 +221,17 @@ export class RequestAnswers {
     return opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
   }
 
-  listing(asked: DecodedRequest<RequestOf<'read-directory'>>): void {
-    const { handle, offset, plus } = asked.request;
-    const bytesMax = Math.min(asked.request.bytesMax, Replier.bodyBytesMax);
+  listing(call: DecodedRequest<RequestOf<'read-directory'>>): void {
+    const { handle, offset, plus } = call.request;
+    const bytesMax = Math.min(call.request.bytesMax, Replier.bodyBytesMax);
     const countMax = Math.ceil(bytesMax / DIRENT_BYTES_MIN[plus ? 'plus' : 'plain']);
-    const { header, request } = asked;
+    const { header, request } = call;
     const ask = () => this.#calls.readDirectory(handle, offset, countMax);
     this.#answers.answer(header, request, ask, ({ entries }) => {
       const put = (reply: Buffer, at: number): number => {
         if (!plus) return putEntries(reply, at, entries, bytesMax);
         return putEntries(reply, at, entries, bytesMax, (entryAt, { name, inode }) =>
-          this.#putListed(reply, entryAt, { parent: asked.inode, name }, inode),
+          this.#putListed(reply, entryAt, { parent: call.inode, name }, inode),
         );
       };
       this.#view.page(() => this.#reply.put(header.unique, put));

@@ -94,6 +94,7 @@ export class AttributeRecords {
     return record?.validity.asOf === validity?.asOf ? this.#validity.leftMs(record, inode) : 0;
   }
 
+  /** Caches an answer, unless a newer one, or an own change after the request, is known. */
   learn(
     attributes: Attributes,
     requestedAt: number,

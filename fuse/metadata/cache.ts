@@ -74,8 +74,8 @@ export class MetadataCache {
 
   /** The answer of a look-up within the last 50 ms; undefined if the kernel may refer to the inode by another name. */
   lookedUp(inode: number): Answered | undefined {
-    const asked = this.attributes.recentAnswer(inode);
-    return asked !== undefined && this.kernel.names.isOnly(inode, asked.at) ? asked.attributes : undefined;
+    const recent = this.attributes.recentAnswer(inode);
+    return recent !== undefined && this.kernel.names.isOnly(inode, recent.at) ? recent.attributes : undefined;
   }
 
   /** As `lookedUp`, for one open: the next one may come without a look-up, as through `/proc/self/fd`. */
@@ -112,14 +112,15 @@ export class MetadataCache {
 
   /** Keys of the names by which the kernel may have found the inode. */
   namesOf(inode: number): string[] {
-    const asked = this.attributes.askedAt(inode);
-    return [...this.kernel.names.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
+    const key = this.attributes.askedAt(inode);
+    return [...this.kernel.names.of(inode).map(placeKey), ...(key === undefined ? [] : [key])];
   }
 
   isNameCached(inode: number): boolean {
     return this.kernel.names.of(inode).length > 0;
   }
 
+  /** Caches an answer about a name, unless a newer one, or an own change after the request, is known. */
   learnEntry(
     parent: number,
     name: string,

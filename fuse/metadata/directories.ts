@@ -9,7 +9,6 @@ const OWN_COUNT = 2;
 
 interface DirectoryHandle {
   readonly inode: number;
-  /** O_NOATIME. */
   readonly isNoAtime: boolean;
   listing: Listing;
   attributes: Attributes | undefined;

@@ -90,7 +90,6 @@ export class Inodes {
     return attributes && this.cache.attributes.learn(attributes, this.cache.request());
   }
 
-  /** Requests the attributes from the cluster. */
   async request(inode: number): Promise<Answered> {
     // Answers requested while unlinks are sent are not cached here; a backend with a cache decides itself.
     if (!this.#backend.caches) await this.#pending.flush({ kind: 'inode', inode }, ['unlink']);
@@ -170,8 +169,8 @@ export class Inodes {
     const file = this.#openFile(inode);
     if (request.modified !== undefined) await file?.writes.drain();
     const changes = changesOf(this.#world, request);
-    const owned = changes.uid !== undefined || changes.gid !== undefined;
-    if (owned && changes.mode !== undefined && changes.mode !== withoutPrivileges(changes.mode)) {
+    const changesOwner = changes.uid !== undefined || changes.gid !== undefined;
+    if (changesOwner && changes.mode !== undefined && changes.mode !== withoutPrivileges(changes.mode)) {
       const { kind } = await this.attributes(inode);
       if (kind !== 'directory') changes.mode = withoutPrivileges(changes.mode);
     }

@@ -86,7 +86,7 @@ export class Listing {
     if (this.#stretches.at(-1) !== last || this.#complete) return;
     const after = last?.last ?? '';
     const first = last === undefined ? this.#first : last.first + last.digests.length;
-    const { entries, more } = await this.#ask(after);
+    const { entries, more } = await this.#requestEntries(after);
     this.#complete = !more;
     const end = entries.at(-1);
     if (end === undefined) {
@@ -113,7 +113,7 @@ export class Listing {
     const remaining: ListedEntry[] = [];
     let from = after;
     for (let found = 0; ; ) {
-      const { entries, more } = await this.#ask(from);
+      const { entries, more } = await this.#requestEntries(from);
       for (const entry of entries) {
         const index = digests.indexOf(digest(entry.name), found);
         // A name that did not exist then has no position.
@@ -128,7 +128,7 @@ export class Listing {
     }
   }
 
-  #ask(after: string): ReturnType<List> {
+  #requestEntries(after: string): ReturnType<List> {
     return this.#list(this.#inode, after, LIST_COUNT);
   }
 }

@@ -36,16 +36,16 @@ export class Names {
     const { cache } = this.#inodes;
     const { names, refusedOpens } = cache.kernel;
     const place = { parent, name };
-    const isOnceMore = refusedOpens.repeatsLookup(thread, place);
+    const isRepetition = refusedOpens.repeatsLookup(thread, place);
     // A look-up of a cached name: the program creates it or needs a current answer, or the kernel lacked memory.
     const isForced = names.isCached(place) && !cache.isCertain(place);
-    const isAsked = isOnceMore || isForced;
+    const mustRequest = isRepetition || isForced;
     try {
-      const found = await (isAsked ? this.#requestName(parent, name) : this.#find(parent, name));
-      if (isOnceMore) refusedOpens.found(thread, place, found);
+      const found = await (mustRequest ? this.#requestName(parent, name) : this.#find(parent, name));
+      if (isRepetition) refusedOpens.found(thread, place, found);
       return await this.#inodes.present(found);
     } catch (error) {
-      if (isOnceMore) refusedOpens.found(thread, place, null);
+      if (isRepetition) refusedOpens.found(thread, place, null);
       throw error;
     }
   }

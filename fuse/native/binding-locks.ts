@@ -36,23 +36,23 @@ export class BindingLocks {
   async posix(
     handle: number,
     command: number,
-    asked: Readonly<Fuse.Lock>,
+    requested: Readonly<Fuse.Lock>,
     context: Context,
   ): Promise<Fuse.Lock> {
-    const type = F_TYPES[asked.type];
-    const start = BigInt(asked.start);
-    const length = BigInt(asked.length);
+    const type = F_TYPES[requested.type];
+    const start = BigInt(requested.start);
+    const length = BigInt(requested.length);
     // The kernel has converted positions to the start of the file, and refused negative ones.
     const end = length === 0n ? LOCK_END : start + length - 1n;
     if (type === undefined || start < 0n) throw new ErrnoError('EINVAL', 'Not a lock');
     const owner = ownerOf(context);
-    const request: LockRequest = { kind: 'posix', type, start, end, owner, pid: asked.pid };
+    const request: LockRequest = { kind: 'posix', type, start, end, owner, pid: requested.pid };
     if (command !== F_GETLK) {
       await this.#set(handle, request, command === F_SETLKW, context);
-      return asked;
+      return requested;
     }
     const held = await this.#lockHolder(handle, request);
-    if (held === null) return { ...asked, type: F_TYPES.indexOf('unlock') };
+    if (held === null) return { ...requested, type: F_TYPES.indexOf('unlock') };
     return {
       type: F_TYPES.indexOf(held.type),
       whence: 0,

@@ -455,8 +455,8 @@ class Binding {
     offset: number,
     cb: (error: number, names?: string[], stats?: Fuse.Stats[], next?: number[]) => void,
   ): void {
-    const asked = this.#calls.readDirectory(handle, offset, PAGE_COUNT);
-    const page = withDeadline(this.#options.world, asked, this.#options.limitMs, 'A listing');
+    const listed = this.#calls.readDirectory(handle, offset, PAGE_COUNT);
+    const page = withDeadline(this.#options.world, listed, this.#options.limitMs, 'A listing');
     page.then(
       ({ entries }) =>
         cb(

@@ -190,6 +190,7 @@ export class DirectoryOps {
       : pageWith(page, after, uncommitted, (inode) => this.files.of(inode));
   }
 
+  /** Changes names at the cluster, after pending unlinks of them. @param after returns their new states */
   changing<Result>(
     places: readonly Place[],
     change: () => Promise<Result>,

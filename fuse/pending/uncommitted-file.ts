@@ -229,6 +229,7 @@ export class UncommittedFile implements BackendFile {
     });
   }
 
+  /** Called after the last close: commits the file. A failure that no program gets is a late error. */
   async settle(): Promise<void> {
     const isReported = this.#isReported;
     this.#ending = this.commit.start('with-contents').catch((error: unknown) => {
