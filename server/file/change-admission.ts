@@ -33,8 +33,8 @@ export class ChangeAdmission {
   }
 
   /**
-   * A primary without free space leaves the file to the others, if a majority of them is reachable. A repeated change
-   * needs no space. @throws ServiceError `no-space`
+   * Refuses a change if the disk here or at too many backups has no space. If it is the one here, and a majority of
+   * the others is reachable, releases the file to them first. A repeated change passes. @throws ServiceError `no-space`
    */
   async assertSpace(driver: ReplicaDriver, request: ChangeRequest, bytes: number): Promise<void> {
     try {
@@ -93,12 +93,12 @@ export class ChangeAdmission {
     );
   }
 
-  /** Whether the request has a position in the order, or that is not known any more. */
+  /** Whether the request was ordered before; also true if its session has expired, so that this is unknown. */
   async isKnown(driver: ReplicaDriver, request: ChangeRequest): Promise<boolean> {
     return (await this.answerTo(driver, request)).kind !== 'fresh';
   }
 
-  /** The outcome of a request, once all operations with a position are committed. */
+  /** @returns what the session table says of a request, after all operations ordered so far have been committed */
   async answerTo(driver: ReplicaDriver, request: ChangeRequest): Promise<SessionAnswer> {
     const { file, epoch, orderedSeq, subject } = driver;
     if (subject.record().seq < orderedSeq) {

@@ -4,7 +4,8 @@ import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { WriteGuard } from '../../wire/http-api.ts';
 
 /**
- * @param now after the newest operation ordered: the disk may lag behind it, and two concurrent writes would both pass
+ * Checks what a write expects of the file.
+ * @param now the state after the newest ordered operation; by that on disk, two concurrent writes would both pass
  * @throws ServiceError `precondition-failed`
  */
 export function assertGuard(

@@ -26,7 +26,7 @@ import type { FirstContents, Refusal } from './first-contents.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 
-/** Of all files that are being created; more are refused with `busy`. */
+/** Contents of all files that are being created; more are refused with `busy`. */
 const UNDER_WAY_BYTES_MAX = 64 * 1024 * 1024;
 const BUSY_RETRY_MS = 100;
 /** Refusals after which no client creates the file by its number. */
@@ -40,7 +40,7 @@ export interface CreateWithContentsParts {
   readonly host: Pick<ReplicaHost, 'has' | 'directoryEntryCreated'>;
   readonly traffic: Traffic;
   readonly outcomes: Counter;
-  /** Whether new files would go to better servers: reachable, and with free space. */
+  /** Whether new numbers would have better members than these, all reachable and with free space. */
   isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean;
   /** Voids numbers after the answer, durably: contents stored under them may then be removed. */
   voidNumbers(owner: number, inodes: readonly number[]): void;
@@ -100,9 +100,10 @@ export class CreateWithContents {
     return bearing;
   }
 
+  /** Stores the contents at the members; creates the entries of files that have none, and settles the others. */
   async #createAll(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
     const { births, owner } = request;
-    // Takes all of them, even if one is not available.
+    // Each number is used up, even if another one is not available.
     const places = births.map(({ inode }) => this.#parts.numbers.take(owner, inode));
     const storage = places.every((place) => place !== null)
       ? await this.#parts.settings.ofDirectory(births[0]?.parent)
@@ -235,7 +236,7 @@ export class CreateWithContents {
     }
   }
 
-  /** Otherwise all new files of the client would have an unreachable member for ten minutes. */
+  /** Asks the client for new numbers if those used have bad members: else it would use such numbers for ten minutes. */
   #markOutdated(outcomes: NewFileOutcome[], groups: readonly Group[], { servers }: VolumeStorage): void {
     for (const { members, places } of groups) {
       if (!this.#parts.isOutdated(members, servers)) continue;
@@ -246,7 +247,7 @@ export class CreateWithContents {
     }
   }
 
-  /** @returns null if another attempt has closed the request, or it is refused: nothing of it will exist */
+  /** Creates the entries of stored files by one command. @returns null if it is closed or refused: no file exists */
   async #name(
     request: NewFilesRequest,
     stored: readonly { readonly members: readonly ServerId[]; readonly files: readonly NewFile[] }[],

@@ -15,10 +15,10 @@ export const CREATE_CALL = 'birth';
  */
 export const BACKUP_CREATE_CALL = 'birth-later';
 
-/** As `BIRTH_CALL`, but durable before the answer. Earlier releases do not know it. */
+/** As `CREATE_CALL`, but durable before the answer. Earlier releases do not know it. */
 export const SYNCED_CREATE_CALL = 'create-synced';
 
-/** The contents, and the operation that settles them. */
+/** One operation writes the contents, and one settles the file. */
 const OPERATIONS_MAX = 2;
 
 export interface CreateCall {

@@ -16,6 +16,7 @@ export function refused(code: ErrorCode, message: string): NewFileOutcome {
   return { kind: 'refused', code, message };
 }
 
+/** The outcome of a file that had its directory entry before, and whose contents are stored now. */
 export function filledOutcome(
   birth: NewFile,
   volume: VolumeInfo,

@@ -27,7 +27,7 @@ export class DepartedFiles {
     this.#views = views;
   }
 
-  /** Drops a last line that a crash cut short: its removal was not acknowledged. */
+  /** Reads the file. Drops a last line that a crash cut short: that removal was not acknowledged. */
   static async open(file: string): Promise<DepartedFiles> {
     const views = new Map<FileId, View>();
     for (const text of (await readLines(file)).slice(0, -1)) {
@@ -66,7 +66,7 @@ export class DepartedFiles {
     });
   }
 
-  /** The files are deleted for good: their ids are never used again. */
+  /** Removes the entries of files that are deleted for good: their ids are never used again. */
   forget(files: readonly FileId[]): Promise<void> {
     if (files.length === 0) return Promise.resolve();
     return this.#next(() => {

@@ -39,7 +39,7 @@ const LOOKUPS_PER_TURN = 128;
  */
 export class Difference {
   readonly from: Position;
-  /** The other's later objects are fetched by version; earlier ones are found by digests. */
+  /** Objects of the other with a later version than this are asked for by version; earlier ones, found by digests. */
   known: Version;
   readonly #world: World;
   readonly #file: FileId;
@@ -80,7 +80,7 @@ export class Difference {
   }
 
   /**
-   * Learns all of the difference, unless the other replica changes meanwhile. Memory is proportional to the difference.
+   * Completes the difference to the other's state, unless that changes meanwhile. Memory is proportional to the result.
    * @param check throws if a later transfer has replaced this one; called after each wait
    */
   async learn(ask: AskSource, comparison: Comparison, check: () => void): Promise<void> {
@@ -114,7 +114,7 @@ export class Difference {
     }
   }
 
-  /** Depth first, with a bounded number of nodes at a time, to bound memory. */
+  /** Compares the children of these nodes, depth first: at leaves that differ, asks for the entries. */
   async #descend(
     ask: AskSource,
     level: number,
@@ -168,6 +168,7 @@ export class Difference {
     }
   }
 
+  /** Records what differs in a range, in which `theirs` are all entries of the other. */
   async #cover(range: IndexRange, theirs: readonly ObjectEntry[], check: () => void): Promise<void> {
     const left = new Map(theirs.map((entry) => [entry.index, entry]));
     for (let from = range.first; ; ) {

@@ -3,11 +3,11 @@ import type { FileId } from '../../base/ids.ts';
 
 const WAIT_FIRST_MS = 300;
 const WAIT_MAX_MS = 5_000;
-/** After this time plus twice its last wait, a failure counts as a new one. */
+/** A failure later than this plus twice the last wait after the last restart counts as a new one. */
 const FORGOTTEN_MS = 5_000;
 const FILES_MAX = 10_000;
 
-/** The first restart of a failed replica is immediate, then waits double: each costs a fetch and a line in the log. */
+/** Spaces the restarts of failed replicas, each of which costs a fetch: the first is at once; then waits double. */
 export class FailedReplicas {
   readonly #begun = new LruMap<FileId, { readonly atMs: number; readonly waitMs: number }>(FILES_MAX);
 

@@ -27,7 +27,7 @@ const BY_STATE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'protected',
 ]);
 
-/** For a copy that was made before: its result is in the session table. */
+/** Stands for the piece of a repeated copy, whose result is in the session table. */
 const NOTHING_COPIED: CopyPiece = { kind: 'hole', length: 0 };
 
 export interface FileChangesParts {
@@ -95,8 +95,8 @@ export class FileChanges {
   }
 
   /**
-   * Has the primary decide refusals that depend on the file's state: a creating server or resumed primary may have been
-   * overtaken without learning of it.
+   * Makes a change; if it is refused by the file's state, and this server only resumed or created the file, makes it
+   * again as active primary: another server may have become primary without this one's knowledge.
    */
   async #decided(
     driver: ReplicaDriver,
@@ -124,7 +124,7 @@ export class FileChanges {
     }
   }
 
-  /** Repeats the answer to a request that changed the file before its flags forbade that. */
+  /** Repeats the answer to a request that changed the file before its flags forbade that; else throws `refusal`. */
   async #madeBefore(file: FileId, request: ChangeRequest, refusal: unknown): Promise<WriteResult> {
     if (!(refusal instanceof ServiceError) || refusal.code !== 'protected') throw refusal;
     const { replicas, admission, primaries, self } = this.#parts;
@@ -135,7 +135,7 @@ export class FileChanges {
     return resultBy(file, primaries.of(driver), answer, self);
   }
 
-  /** The size that the file may grow to counts against the quota; its writer may close it much later, or never. */
+  /** Settles the file: until then, all that the catalog let it grow by counts against the quota, used or not. */
   #giveBackGrowth(file: FileId): void {
     this.#parts.settling.settle(file).catch((error: unknown) => {
       this.#parts.log.debug(

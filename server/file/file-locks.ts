@@ -35,14 +35,14 @@ import type { LockEnding } from './lock-endings.ts';
 import { type LockBounds, LockShares } from './lock-shares.ts';
 import { LockTable, type LockWaiter } from './lock-table.ts';
 
-/** Nearly all files ended without locks. */
+/** Files whose locks at the end of their last epoch are known here; nearly all of them had none. */
 const FORMER_MAX = 100_000;
 /** A client whose wait ended keeps its place in the queue for this time, in milliseconds. */
 const PLACE_KEPT_MS = 2_000;
 const CLAIM_AGAIN_MS = 50;
 /** Longest wait as a part of the operation time-out: the answer needs time, too. */
 const WAIT_PART_MAX = 0.5;
-/** And of the lock lease, which a client counts from before the wait: the rest has to cover a failover. */
+/** The wait is also at most one of this many parts of the lock lease, so that the rest can cover a failover. */
 const WAITS_PER_LEASE = 6;
 
 export interface FileLocksParts {
@@ -82,7 +82,7 @@ export class FileLocks {
     if (driver.isPrimary) this.#bookOf(driver);
   }
 
-  /** Another server was primary, ended in good order, and left no locks: if this server is next, it needs no grace. */
+  /** Another primary ended its epoch without locks: this server needs no grace in the next epoch. */
   leftUnlocked({ file, counter }: LockEnding, driver: ReplicaDriver | null): void {
     const book = driver === null ? undefined : this.#books.get(driver);
     if (book === undefined) {
@@ -202,8 +202,8 @@ export class FileLocks {
   }
 
   /**
-   * Whether the client may have aborted the request although the stamps, which are forgotten with the epoch and the
-   * client, do not show it. An unlock needs no such rule: a later lock has a newer stamp, known as long as the lock is.
+   * Whether the client may have aborted the request although its stamp does not show it: stamps are lost when an epoch
+   * or a client ends, and the request is from before. A late unlock does no harm: a later lock has a newer stamp.
    */
   #isOutdated(book: LockState, { client, type, heard }: LockOrder): boolean {
     if (heard === undefined || type === 'unlock') return false;
@@ -306,8 +306,8 @@ export class FileLocks {
   }
 
   /**
-   * Records a message of a client: it is alive. Requests that its newest message does not list as pending end, before
-   * the message releases a lock. @throws ServiceError `locked` if the message itself is outdated
+   * Records a message of a client: it is alive. Ends those of its waiting requests that the message does not list as
+   * pending. @throws ServiceError `locked` if the message itself is outdated
    */
   #admit(
     book: LockState,
@@ -387,7 +387,7 @@ export class FileLocks {
     for (const [client, { aliveUntilMs, locksUntilMs }] of book.clients)
       atMs = Math.min(atMs, book.table.has(client) ? locksUntilMs : aliveUntilMs);
     for (const { keptUntilMs } of book.waiting.values()) atMs = Math.min(atMs, keptUntilMs);
-    // A renewing client moves its expiry on: a timer that fires too early sets itself again.
+    // A renewal delays the expiry: a timer that fires too early sets itself again.
     if (book.timer !== null && book.timerAtMs <= atMs) return;
     book.timer?.cancel();
     book.timer = null;
@@ -474,7 +474,7 @@ export class FileLocks {
     return book;
   }
 
-  /** The epoch is over here. Its last locks are certain if it ended before the lease did. */
+  /** The epoch ended here. If this server still has the lease, its locks are final, and kept for the next epoch. */
   #end(driver: ReplicaDriver, book: LockState): void {
     if (this.#books.get(driver) !== book) return;
     this.#books.delete(driver);

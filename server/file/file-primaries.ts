@@ -40,13 +40,13 @@ export class FilePrimaries {
   of(driver: ReplicaDriver): FilePrimary {
     const known = this.#primaries.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
-    // No lock was granted in the epoch of a creation with contents: it has no primary.
+    // In the epoch of a creation with contents no lock was granted, because it has no primary.
     const { store, clock, catalog, locks, replicas } = this.#parts;
     const isOfBirth = driver.epoch.counter === FIRST_COUNTER && !driver.isPrimary && driver.orders;
     if (isOfBirth && isOnlyCreated(driver.subject.record(), store.attributes(driver.file)))
       locks.endedUnlocked(driver, driver.epoch.counter);
     const assertLocked = (under: LocksHeld): void => locks.assertHeld(driver, under);
-    // Only a primary ends the mark, and it orders something first.
+    // Still true: only a primary ends a mark, and it orders an operation before that.
     const seen = driver.isFirstPrimary ? replicas.seenLive(driver) : undefined;
     const inCatalog: FileInCatalog = {
       markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),

@@ -23,7 +23,7 @@ const BUSY_RETRY_MS = 500;
 
 export interface FileInCatalog {
   readonly isLive: boolean;
-  /** If live: the size that the file may grow to without asking the catalog; infinite without a quota. */
+  /** Of a live file: the size up to which it may grow without a query of the catalog; infinite without a quota. */
   readonly allowedBytes: number;
   readonly changedNs: string | null;
   readonly appendOnly?: boolean;
@@ -35,6 +35,7 @@ export interface FileInCatalog {
   markLive(mark: LiveMark, growTo?: number): Promise<Marked>;
   /** Larger than any before in this process: an epoch may be resumed, and no two marks of it share a number. */
   nextTurn(): number;
+  /** An epoch of the catalog, not later than that in which it set the mark; null if unknown. */
   readonly markedIn: number | null;
   flush(): Promise<void>;
   epoch(): number;
@@ -71,7 +72,7 @@ export class FilePrimary {
   #sizeBytes: number;
   #modifiedNs: bigint;
   #contents: ContentVersion;
-  /** An earlier primary's mark is inherited, but its allowance is unknown: the first growth asks. */
+  /** 0 for a mark inherited from an earlier primary: the first growth asks the catalog. */
   #allowedBytes: number;
   /**
    * The inode's change time before the mark was set; null if unknown. While the mark is set, no command that expects
@@ -79,8 +80,8 @@ export class FilePrimary {
    */
   #changedNs: string | null;
   /**
-   * As the catalog said when it set the mark. Flags are set only while there is no mark. A mark is not inherited if the
-   * file's last change says that it was append-only.
+   * As the catalog said when it set the mark: flags change only while there is no mark. A mark is not inherited if the
+   * result of the file's last change says that the file was append-only.
    */
   #appendOnly: boolean;
   readonly #inFlight: ChangesInFlight;
@@ -149,7 +150,8 @@ export class FilePrimary {
   }
 
   /**
-   * @param tells which end of the bytes the result contains: a copy needs to know how far it came
+   * Orders a write; resolves when it is committed.
+   * @param tells which end of the bytes the result's `offset` is: for a copy, the end
    * @throws ServiceError `precondition-failed` if the guard does not hold
    */
   async write(
@@ -190,7 +192,7 @@ export class FilePrimary {
     }
   }
 
-  /** As one operation. The outcome's `offset` is that of the first part. */
+  /** Orders all parts as one operation. The result's `offset` is that of the first part. */
   async writeParts(request: ChangeRequest, parts: readonly WritePart[]): Promise<Change> {
     const done = await this.#admit(
       request,
@@ -273,8 +275,8 @@ export class FilePrimary {
   }
 
   /**
-   * Runs `settle` while no change is in progress; later changes wait until the catalog asks this primary again. The
-   * catalog ignores a report that arrives after a mark later than `mark`.
+   * Ends the mark: runs `settle`, which reports to the catalog, while no change is in progress; later changes set a new
+   * mark first. The catalog ignores a report with `mark` that arrives after a later mark.
    */
   settle(settle: (mark: LiveMark) => Promise<void>): Promise<void> {
     this.#live = null;
@@ -347,7 +349,7 @@ export class FilePrimary {
     return seal === 'final' && versionEpoch === epoch && versionSeq === seq ? 'preserved' : 'again';
   }
 
-  /** The file's entry in the catalog, and the mark under which it is written, survive loss of power. */
+  /** Resolves when the file's entry in the catalog, and the mark under which it is written, survive loss of power. */
   nameFlushed(): Promise<void> {
     return this.#nameFlush.done();
   }
@@ -372,8 +374,8 @@ export class FilePrimary {
   }
 
   /**
-   * Waits until the bytes in flight allow the change, and the catalog asks this primary for the size, so that no client
-   * that sees the change gets the size before it.
+   * Waits until the bytes in flight allow the change, and the file has a mark: then the catalog asks this primary for
+   * the size, and no client that sees the change gets the size before it.
    * @returns what to call when the change is over
    */
   async #enter(bytes: number): Promise<() => void> {
@@ -413,7 +415,7 @@ export class FilePrimary {
     });
   }
 
-  /** Sets a new mark, which voids what is settled under earlier ones. */
+  /** Sets a new mark in the catalog, which then ignores settlings under earlier ones. */
   async #markLive(): Promise<void> {
     this.#unconfirmed = false;
     this.unsettled = true;
@@ -435,7 +437,7 @@ export class FilePrimary {
     this.#nameFlush.marked(epoch);
   }
 
-  /** Whether a change has to wait before it can be ordered. Nothing is awaited between a no and the change. */
+  /** Whether a change has to wait for `#prepare`. If not, the caller orders it without awaiting anything before. */
   #mustWait(sizeBytes: number, ranges: readonly ByteRange[]): boolean {
     return this.#isBeyond(sizeBytes) || this.#merged.unread(ranges).length > 0;
   }

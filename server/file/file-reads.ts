@@ -176,7 +176,7 @@ export class FileReads {
     }
   }
 
-  /** To be called in the tick in which the objects were searched. @returns once what was seen is committed */
+  /** Returns the file's state once what a search saw is committed. To be called in the tick of the search. */
   async #lookedAt(driver: ReplicaDriver, from: number, to: number | null): Promise<FileState> {
     const { store } = this.#parts;
     const { file } = driver;
@@ -225,6 +225,7 @@ export class FileReads {
     return { bytes, state, served: 'local', ageMs: 0 };
   }
 
+  /** The state on the disk here, for callers that know it to be the newest committed one. */
   stateHere(file: FileId): FileState {
     const { store } = this.#parts;
     return { ...this.stateOfFinal(file, store.attributes(file)), ...holesOf(store, file) };
@@ -251,7 +252,7 @@ export class FileReads {
   /**
    * Waits until this replica may answer reads: as primary with answered heartbeats of a majority (the guard), or as
    * backup with a read lease. Called before contents are pinned: without the guard a majority may have answered quorum
-   * reads with newer operations, which these contents must include. The right may end again, so `#take` checks it anew.
+   * reads with newer operations, which these contents must include. The right may end, so pinning checks it once more.
    * @throws ServiceError `not-primary`, or when the time limit passes
    */
   async #mayAnswer(driver: ReplicaDriver): Promise<void> {

@@ -45,12 +45,12 @@ export class FileReplicas {
     this.#waiter = new PrimaryWaiter(parts);
   }
 
-  /** If the file has no primary, this server becomes it. */
+  /** Returns the replica here once it is primary; fails if another server is. Without one, this server becomes it. */
   primary(file: FileId): Promise<ReplicaDriver> {
     return this.#activated(file, (driver) => driver.isPrimary);
   }
 
-  /** As `primary`, but any authority to order suffices. */
+  /** As `primary`, but a creating server or resumed primary suffices. */
   async orderer(file: FileId): Promise<ReplicaDriver> {
     const { authorities } = this.#parts;
     const orderer = await this.ordering(file);
@@ -131,7 +131,7 @@ export class FileReplicas {
     return this.#waiter.bounded(begin(), view, `file ${file}`);
   }
 
-  /** @param markedIn an epoch of the catalog that was known before it marked the file */
+  /** Keeps what the catalog says of a live file, for `FilePrimaries`. @param markedIn its epoch as known before that */
   noteLive(
     driver: ReplicaDriver,
     { allowedBytes = Infinity, changedNs, flags = [] }: Attributes,
@@ -147,7 +147,7 @@ export class FileReplicas {
     return this.#seenLive.get(driver);
   }
 
-  /** Then other servers may read without asking a majority. */
+  /** Competes for the lease of a file that is changed often, so that its reads need no quorum. */
   #becomePrimaryIfChangedOften({ file, view }: ReplicaDriver): void {
     const { lease, clock } = this.#parts;
     if (this.#changes.note(file, clock.nowMs()) > CHANGES_MAX && lease.isUsable()) lease.open(file, view);
@@ -179,7 +179,7 @@ export class FileReplicas {
   }
 
   /**
-   * A server that was away may use a view whose members all left long ago, none of which will be primary again.
+   * For a server that was disconnected for long: all members of its view may have been replaced since.
    * @returns the error that names the members now; null if the catalog has no newer view, or cannot be asked: then the
    * request keeps waiting
    */

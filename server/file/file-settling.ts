@@ -18,7 +18,7 @@ import { isInCatalog } from './name-flush.ts';
 import type { QuorumReads } from './quorum-reads.ts';
 import { Settler } from './settler.ts';
 
-/** Longest wait of a seal for slow replicas, and how often it compares: they report to their primary only. */
+/** Longest wait of a seal for connected replicas, and the period in which it compares their positions. */
 const EVERYWHERE_MS_MAX = 5_000;
 const EVERYWHERE_LOOK_MS = 10;
 
@@ -157,7 +157,7 @@ export class FileSettling {
     return state ?? reads.state(file);
   }
 
-  /** The catalog knows all that this primary knows, and no request came for the file since it was settled. */
+  /** Whether the file is settled, and no request came for it since. */
   isDone(driver: ReplicaDriver): boolean {
     const primary = this.#parts.primaries.last(driver);
     if (primary === null || primary.unsettled) return false;

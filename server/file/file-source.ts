@@ -20,12 +20,12 @@ import {
   PAGE_ENTRIES_MAX,
 } from './file-transfer.ts';
 
-/** They have to fit a message, with the entries of the comparison. */
+/** Bounds of the objects in a comparison, so that they fit one message with its entries. */
 const NEWEST_MAX = 128;
 const NEWEST_BYTES = 4 * 1024 * 1024;
 const LEAVES_MAX = PAGE_ENTRIES_MAX / FAN_OUT;
 
-/** The side of a state transfer that has the state: each answer is of one instant, and a bounded amount of work. */
+/** Answers the calls of another replica that fetches the state here; each answer shows one instant. */
 export class FileSource {
   readonly #file: FileId;
   readonly #store: FileStore;

@@ -16,7 +16,7 @@ import { decodeComparison, encodeKnown, METHODS } from './file-transfer.ts';
 import { ObjectFetch, type ObjectSource } from './object-fetch.ts';
 import { UNLIMITED } from './transfer-pace.ts';
 
-/** After this many comparisons a fetch fails; a primary that changes this fast is caught up with later. */
+/** A fetch fails after this many comparisons: the file changes too fast, and a later fetch continues. */
 const PASSES_MAX = 64;
 /** After this time without an answer another server is asked for the objects, too, in milliseconds. */
 const PATIENCE_MS = 2_000;
@@ -28,9 +28,9 @@ export class FileSubject implements Subject {
   readonly #store: FileStore;
   readonly #source: FileSource;
   #fetched: FileDifference | null = null;
-  /** What the last fetch learned, complete or not: the next one continues from there. */
+  /** The difference that the last fetch found, complete or not: the next one continues with it. */
   #difference: Difference | null = null;
-  /** An earlier fetch must not stage anything any more: it would mix two states. */
+  /** Number of the latest fetch. An earlier one must not stage anything any more: it would mix two states. */
   #fetch = 0;
   readonly #staging = new Set<Promise<void>>();
   readonly #damaged: Set<number>;

@@ -22,8 +22,8 @@ const WRITTEN_SEQ = 1;
 
 /**
  * Whether the file has had no primary before this epoch, because it was created with contents: the epoch is the first
- * that a candidate chose, after that of the creation. A creating server's own epoch has the same number as a
- * creation's, but its operations carry the names of requests. Must be asked before anything is ordered.
+ * that a candidate chose, after that of the creation. A creating server's own epoch has the same counter, but its
+ * operations are of numbered requests. To be called before this epoch orders anything.
  */
 export function wasOnlyCreated(driver: ReplicaDriver, store: Pick<FileStore, 'attributes'>): boolean {
   const { epoch, inheritedFrom, subject, file } = driver;

@@ -22,7 +22,7 @@ import {
 } from './creation-call.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
-/** Longest wait for a majority; the caller then creates the files in two steps. */
+/** Longest wait for a majority; after that, the client creates the files in two steps. */
 const STORE_MS_MAX = 3_000;
 /** Without an answer within this time, the members beyond the majority have to store the files, too. */
 const EXTRA_WAIT_MS = 200;
@@ -35,7 +35,7 @@ export interface FirstContentsOf {
   readonly members: readonly ServerId[];
   readonly objectBytes: number;
   readonly replicas: readonly NewReplica[];
-  /** They count as stored only once they survive a loss of power at a majority. */
+  /** Whether they count as stored only once they survive a loss of power at a majority. */
   readonly synced: boolean;
 }
 
@@ -139,7 +139,7 @@ export class FirstContents {
     });
   }
 
-  /** Backups beyond the majority get the files a moment later, as they do operations, if all members are reachable. */
+  /** @returns the backups beyond the majority, which get the files a moment later; none if a member is unreachable */
   #spare(view: View, others: readonly ServerId[]): ReadonlySet<ServerId> {
     const { self, isConnected } = this.#parts;
     if (!view.members.includes(self) || !others.every(isConnected)) return new Set();

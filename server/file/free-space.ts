@@ -4,8 +4,8 @@ import { LOOK_MS, LOOK_SHARE } from '../storage/reserve.ts';
 import type { FileStore } from '../storage/store.ts';
 
 /**
- * Refuses writes while the disk is nearly full, before they have a position in the order: a replica whose disk refuses
- * an operation fails.
+ * Refuses writes while the disk here is nearly full, before they are ordered: if the disk refused an ordered operation,
+ * the replica would fail. Measures the free space again after a while, or once the writes have used a part of it.
  */
 export class FreeSpace {
   readonly #store: FileStore;

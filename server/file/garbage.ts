@@ -16,9 +16,9 @@ import type { ReplicaHost } from './replica-host.ts';
 import { isOutdatedBy, type RemoteReplica } from './replica-place.ts';
 import type { ViewConflicts } from './view-conflicts.ts';
 
-/** While disk space is short. Every two minutes, mounts report the unlinked files that they have open. */
+/** Grace while disk space is short: longer than the two minutes in which mounts report unlinked files that are open. */
 const SHORT_GRACE_MS = 5 * 60_000;
-/** A replica in an uncommitted view requests the file's lease, and cannot serve with it: it is kept for this time. */
+/** Grace of a replica in an uncommitted view: it competes for the file's lease, with which it could not serve. */
 const UNCOMMITTED_GRACE_MS = 60_000;
 const SHORT_PERIOD_MS = 5_000;
 const PAGE = 1_000;
@@ -203,8 +203,8 @@ export class Garbage {
   }
 
   /**
-   * Whether the replica is left over, as far as is known without asking the members. A record that is newer than the
-   * catalog's decides, unless it is of a change of members that may never have been committed.
+   * Whether the file seems to have moved away from this server: the catalog has other members. A newer view in the
+   * record here decides, unless it is joint, and so may never have been committed.
    */
   #hasMoved(file: FileId, place: PlacedFile): boolean {
     const { self, store } = this.#parts;
@@ -218,8 +218,8 @@ export class Garbage {
   }
 
   /**
-   * Whether the catalog does not know a certain change of members. The primary of that change may have ended before it
-   * reported it, or may not be a member any more; an unused file has no other primary to report it.
+   * Whether the record here has a newer view than the catalog, which no primary reports: the one that made the change
+   * may have ended before, or be no member any more, and an unused file has no other.
    */
   #isUnreported(file: FileId, place: PlacedFile): boolean {
     // A file without members preserves another file's contents: that file's primary reports them with its next change.

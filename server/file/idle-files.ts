@@ -10,7 +10,7 @@ import type { FileSettling } from './file-settling.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import { SUCCESSION_MS_MAX, type Succession } from './succession.ts';
 
-/** For operations in progress when a file is released. */
+/** Longest wait for the operations in progress when a file is released. */
 const STOP_MS_MAX = 5_000;
 const PERIOD_MS = 300;
 /**
@@ -18,7 +18,7 @@ const PERIOD_MS = 300;
  * of files, and use few of them again soon. By default this is a fifth of a lease, before the first renewal at a third.
  */
 const SETTLED_PART = 1 / 15;
-/** A file that was used this recently is likely to be used again: its clients should wait for the next primary only. */
+/** A file that was used this recently is in use: its clients should not wait for more than the next primary. */
 const IN_USE_MS = 1_000;
 
 export interface IdleFilesParts {
@@ -44,7 +44,7 @@ export class IdleFiles {
     this.#timer = parts.world.every(PERIOD_MS, () => this.#sweep());
   }
 
-  /** Other servers need not wait for the end of the leases. After `limitMs` the rest is left to expire. */
+  /** This server shuts down: releases all files within `limitMs`, so that no server waits for leases to expire. */
   async releaseAll(limitMs: number): Promise<void> {
     this.#timer.cancel();
     const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
@@ -87,8 +87,8 @@ export class IdleFiles {
   }
 
   /**
-   * A replica whose disk refused an operation acknowledges nothing more. It is unloaded; the next message loads a new
-   * one, which starts from the disk's state and fetches the rest: there may be free space by then.
+   * Unloads a failed replica, which acknowledges nothing more. The next message loads a new one, which starts from the
+   * disk's state and fetches the rest: there may be free space by then. Repeated failures wait (`FailedReplicas`).
    */
   #giveUp(driver: ReplicaDriver): void {
     // The catalog's replica stays loaded, and keeps requesting its lease.
@@ -109,7 +109,7 @@ export class IdleFiles {
     if (wanted().length > 0) await succession.prepare();
     const succeeded = succession.announce(wanted());
     await Promise.all(drivers.map((driver) => this.#leave(driver, 'ending')));
-    // Until the successors are primary, this server's vote and an idle server are worth more to them than its end.
+    // Until the successors are primary, they need this server's vote, and a machine that is not busy with the shutdown.
     await within(this.#parts.world, succeeded, SUCCESSION_MS_MAX);
   }
 

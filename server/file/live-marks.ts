@@ -30,7 +30,7 @@ export class LiveMarks {
     this.#parts = parts;
   }
 
-  /** Before the first change after a snapshot, the contents that the snapshot shows are preserved. */
+  /** Sets the mark. If a snapshot shows the current contents, has them preserved first, as another file's. */
   async set(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<Marked> {
     const { catalog } = this.#parts;
     const growth = growTo === undefined ? {} : { growTo };
@@ -54,10 +54,9 @@ export class LiveMarks {
   }
 
   /**
-   * A replica that was caught up meanwhile acknowledges the operation without having applied it: so a majority is asked
-   * whether it has the preserved file, and a replica that lacks it applies the next attempt. A replica in a later epoch
-   * proves nothing: a request for the other file's number may begin an epoch of it, in which a majority without the
-   * contents continues.
+   * Has the contents preserved, until a majority has the other file at the position it has here. A replica that was
+   * caught up meanwhile acknowledges the operation without having applied it, and applies that of the next attempt. A
+   * replica of the other file in a later epoch proves nothing: a majority without the contents may have begun it.
    */
   async #preserve(primary: FilePrimary, wish: Preservation): Promise<Preserved> {
     const { store, self, isAt } = this.#parts;

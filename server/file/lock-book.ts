@@ -24,7 +24,7 @@ export interface Client {
   /** The newest message, and the earlier requests that are still pending. */
   stamp: number;
   pending: ReadonlySet<number>;
-  /** `Book.lapses` when its locks last expired, or when the client was new here: its earlier requests are late. */
+  /** `LockState.lapses` when its locks last expired, or the client was new here: its earlier requests are late. */
   lapses: number;
 }
 
@@ -40,6 +40,7 @@ export interface LockState {
   readonly epoch: Epoch;
   /** The file has had no earlier primary, so no request was sent to one. */
   readonly isFirst: boolean;
+  /** How often the locks of a client expired in this epoch. */
   lapses: number;
   readonly table: LockTable;
   readonly clients: Map<number, Client>;
@@ -52,14 +53,14 @@ export interface LockState {
   end(): void;
 }
 
-/** The locks at the orderly end of the last epoch that is known here; of another server's, that there were none. */
+/** The locks at the end of the last epoch whose end is known here; that of another server ended without locks. */
 export interface FormerLocks {
   readonly counter: number;
   readonly locks: readonly LockOfClient[];
   readonly clients: ReadonlyMap<number, Pick<Client, 'sinceStamp' | 'stamp' | 'pending'>>;
 }
 
-/** Without authentication, each client counts by itself. */
+/** Whose locks count together: those of an authenticated holder; without authentication, each client's by itself. */
 export function holderOf(client: number, given: string | null): string {
   return given ?? `client ${client}`;
 }

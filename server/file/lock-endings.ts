@@ -10,7 +10,7 @@ export const UNLOCKED_CALL = 'ended-unlocked';
 const CALL_MS = 1_000;
 const FILES_MAX = 5_000;
 
-/** The epoch of this counter has ended in good order, without a lock that a client could claim. */
+/** A primary ended the epoch with this counter in good order, and no client can claim a lock of it. */
 export interface LockEnding {
   readonly file: FileId;
   readonly counter: number;
@@ -23,8 +23,8 @@ interface LockEndingsParts extends Pick<Transport, 'call' | 'isConnected'> {
 }
 
 /**
- * Spares the next primary the grace if there are no locks to claim (decision 0070). Only certain facts are sent; a
- * server that does not receive one observes the grace, as after the death of a primary.
+ * Notifies the servers that may be the next primary of an epoch's end without locks: they then need no grace (decision
+ * 0070). A server that does not receive it observes the grace, as after a crash of the primary.
  */
 export class LockEndings {
   readonly #parts: LockEndingsParts;

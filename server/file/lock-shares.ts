@@ -7,6 +7,7 @@ export interface LockBounds {
 
 export const LOCK_BOUNDS: LockBounds = { server: 1_000_000, holder: 100_000 };
 
+/** Counts the locks at this server, in all and of each holder, against bounds. */
 export class LockShares {
   readonly #bounds: LockBounds;
   readonly #held = new Map<string, number>();

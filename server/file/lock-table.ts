@@ -48,7 +48,7 @@ export class LockTable {
     return rangesCover(this.#held.get(keyOf(wish)) ?? [], wish);
   }
 
-  /** The owner's locks elsewhere stay. To be called only if there is no conflict. */
+  /** Sets or releases the owner's lock on a range; its locks elsewhere stay. To be called only without a conflict. */
   set(wish: WishOfClient): void {
     assert(wish.start <= wish.end, 'A range ends no earlier than it begins');
     assert(wish.type === 'unlock' || this.conflict(wish) === null, 'No two locks are at odds');
@@ -78,7 +78,7 @@ export class LockTable {
     this.#waiters.delete(place);
   }
 
-  /** In the order of their places. @param mayHave false if the request is not open: it keeps its place */
+  /** Grants waiting requests, by place, if they have no conflict and `mayHave` says that the client still waits. */
   wake(mayHave: (waiter: LockWaiter) => boolean): LockWaiter[] {
     const woken: LockWaiter[] = [];
     for (const waiter of [...this.#waiters.values()].sort((a, b) => a.place - b.place)) {

@@ -21,7 +21,7 @@ export class MemberReports {
     this.#parts = parts;
   }
 
-  /** The catalog follows the file's own view. A primary reports it whenever the catalog may not know it. */
+  /** As primary, reports the file's view to the catalog once it is committed, unless it did before; retries later. */
   report(driver: ReplicaDriver): void {
     const { view, epoch } = driver.status();
     if (!driver.isPrimary || view.number === 1 || view.joint !== undefined) return;

@@ -1,7 +1,7 @@
 import type { FileId } from '../../base/ids.ts';
 import type { FileStore } from '../storage/store.ts';
 
-/** Many times the edges of one change. An evicted object is read again. */
+/** Objects that are remembered as whole: many times the edges of one change. An evicted object is read again. */
 const WHOLE_COUNT_MAX = 8_192;
 
 export interface ByteRange {
@@ -29,14 +29,14 @@ export class MergedObjects {
     return ranges.flatMap((range) => this.#edgesOf(range).filter((index) => this.#isUnread(index, range)));
   }
 
-  /** @throws ServiceError `integrity` if no reachable replica has one undamaged */
+  /** Reads these objects, which repairs damaged ones. @throws ServiceError `integrity` if no replica has one intact */
   async read(indices: readonly number[]): Promise<void> {
     for (const index of indices) {
       const [entry] = this.#store.entries(this.#file, index, index, 1);
       if (entry === undefined) continue;
       const { versionEpoch, versionSeq } = entry;
       const bytes = await this.#store.readObject(this.#file, index, versionEpoch, versionSeq);
-      // Null: another change replaced it meanwhile, which has read it.
+      // Null: another change, which has read the object, replaced it meanwhile.
       if (bytes !== null) this.#note(index);
     }
   }

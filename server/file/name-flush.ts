@@ -6,7 +6,7 @@ import type { FileStore } from '../storage/store.ts';
 import type { CatalogAccess } from './catalog-access.ts';
 import { isOnlyCreated } from './file-with-contents.ts';
 
-/** Each in another epoch of the catalog. */
+/** Flushes of one call, each of which ended in another epoch of the catalog than the one before. */
 const FLUSHES_MAX = 8;
 const RETRY_MS = 500;
 
@@ -34,7 +34,7 @@ export class NameFlush {
     this.#markedIn = markedIn;
   }
 
-  /** Without the new mark, a loss of power would hide durable contents behind the catalog's older size. */
+  /** A new mark was set, and has to be flushed: else a loss of power would leave the catalog with an older size. */
   marked(epoch: number): void {
     this.#markedIn = epoch;
     this.#flushed = null;

@@ -15,7 +15,7 @@ export interface ObjectSource {
 export interface ObjectFetchParts {
   readonly world: World;
   readonly wanted: Iterable<ObjectEntry>;
-  /** The first one is the one that described the objects. */
+  /** The first one is the server whose state is fetched. */
   readonly sources: readonly ObjectSource[];
   readonly pace: Pick<TransferPace, 'take'>;
   /** After this time without an answer, in milliseconds, a call is made to another server as well. */
@@ -38,9 +38,9 @@ interface Batch {
 }
 
 /**
- * Fetches objects by their exact version and checksum, concurrently from all servers that may have them. A call without
- * an answer is repeated at another server: one that fails or sends wrong bytes is asked no more, a slow one less.
- * Objects that no server has are skipped, because they have changed.
+ * Fetches objects by their exact version and checksum, concurrently from all servers that may have them. A call that is
+ * not answered in time is repeated at another server. A server that fails or sends wrong bytes gets no further calls, a
+ * slow one fewer. Objects that no server has are skipped: they have changed.
  */
 export class ObjectFetch {
   readonly #parts: ObjectFetchParts;
@@ -63,7 +63,7 @@ export class ObjectFetch {
 
   /**
    * @returns whether every source answered all requests: then none of them has the missing objects
-   * @throws the error of the describing server, if others could not replace it
+   * @throws the first source's error if it failed, and others do not have all objects
    */
   run(): Promise<boolean> {
     return new Promise((resolve, reject) => {

@@ -16,9 +16,9 @@ import type { ReplicaHost } from './replica-host.ts';
 export const AGREE_CALL = 'agree';
 export const AGREE_SYNCED_CALL = 'agree-synced';
 
-/** After this time the asking server becomes the primary, as for any other read. */
+/** A read waits this long for the others' answers; then this server becomes primary, as for any other read. */
 const AGREE_MS = 200;
-/** Longer for syncs: the other server's disk may be busy. */
+/** A flush waits longer: the disks of the others may be busy. */
 const SYNC_MS = 2_000;
 /** Reads of a file without a primary, in one burst, before the file gets one. */
 const READS_MAX = 4;
@@ -60,7 +60,7 @@ export class QuorumReads {
     return this.readAlways(file, read);
   }
 
-  /** As `read`, without that limit: for small queries that are made only while the catalog does not know the answer. */
+  /** As `read`, however often it is called: for states, which clients query only while the file is live. */
   async readAlways<Value>(
     file: FileId,
     look: (place: Position) => Promise<Value | null>,
@@ -102,13 +102,13 @@ export class QuorumReads {
 
   async serveSynced(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
     const { file, place, viewNumber } = decodeAgreeCall(payload);
-    // Operations that are applied during the sync need not be synced.
+    // Compared before and after the sync: a position that changed meanwhile would not be synced.
     if (!this.#isMember(from, file) || !this.#agrees(file, place, viewNumber)) return NO;
     await this.#parts.store.flush(file);
     return this.serve(from, payload);
   }
 
-  /** The call has only the number of a view: the asking server has to be a member of the local view. */
+  /** Whether a caller is a member of the view here: its call has only the number of a view. */
   #isMember(server: ServerId, file: FileId): boolean {
     return this.#parts.store.record(file)?.view.members.includes(server) === true;
   }
@@ -168,7 +168,7 @@ export class QuorumReads {
   }
 }
 
-/** The last primary first, because it lacks nothing; then neighbors by name, which share frames of operations. */
+/** Orders the others for the call: the last primary first, which lacks nothing; then as operations are sent to them. */
 function inTurn(members: readonly ServerId[], self: ServerId, orderer: ServerId): ServerId[] {
   const sorted = members.toSorted();
   const from = sorted.indexOf(self);

@@ -6,7 +6,7 @@ import { within } from '../process/bounded.ts';
 import type { Clock } from '../process/clock.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
-/** For operations in progress when a primary releases a file. */
+/** Longest wait for the operations in progress when a primary releases a file. */
 const STOP_MS_MAX = 2_000;
 /** Other servers have this long to become primary of a file for which there is no space here. */
 const GIVEN_AWAY_MS = 1_000;
@@ -29,7 +29,7 @@ export class ReleasedFiles {
   }
 
   /**
-   * Concurrent writes wait for the same end of the epoch, because only then may others have the lease.
+   * Ends the epoch, then releases the lease. Concurrent writes wait for the same end.
    * @param error with which requests are refused until other servers had time to become primary
    */
   async give(driver: ReplicaDriver, error: unknown): Promise<void> {

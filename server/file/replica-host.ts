@@ -50,11 +50,11 @@ export interface ReplicaHostParts {
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
   readonly readLeaseMs: number;
-  /** Promises of an earlier process of this server to a primary last no longer than this, in milliseconds. */
+  /** For at most this long, in milliseconds, the process is bound by promises of an earlier one to a primary. */
   readonly startGuardMs: number;
   /** For all replicas that catch up here, together; `Infinity` for no bound. */
   readonly catchUpBytesPerSecond: number;
-  /** The trust that a store without a replica of the file never had one. */
+  /** The trust of a replica that is created here: `intact` if this store certainly never had one of the file. */
   trustOfNew(file: FileId): NewTrust;
   /** Durably: if a replica of the file is lost with the power later, `trustOfNew` is not `intact`. */
   recordReplica(file: FileId): void;
@@ -175,7 +175,7 @@ export class ReplicaHost {
     return driver;
   }
 
-  /** Kept as long as the process lives: a restarted replica would fail again on the same object. */
+  /** The file's damaged objects, kept for later replicas of this process: they would fail on the same objects. */
   #damagedOf(file: FileId): Set<number> {
     const known = this.#damaged.get(file) ?? new Set();
     this.#damaged.set(file, known);
@@ -192,7 +192,7 @@ export class ReplicaHost {
     const underWay = births.flatMap(({ file }) => this.#creating.get(file) ?? []);
     if (underWay.length > 0) await Promise.allSettled(underWay);
     const free = births.filter(({ file }) => this.#mayBear(file, view));
-    // Because of this record, a replica that is created anew after a loss of power does not vote as if there had been
+    // Because of this record, a replica that is created again after a loss of power does not vote as if there had been
     // none: so no sync is needed. This includes backups beyond the majority, because the creating server has them
     // acknowledge later operations.
     for (const { file } of births) this.#parts.recordReplica(file);
@@ -236,7 +236,7 @@ export class ReplicaHost {
     return this.#ended.has(file) && !this.#isBarred(file);
   }
 
-  /** @returns null if the same creation stored the file here before, and nothing came since; else the error */
+  /** @returns null if the replica here is exactly what the same creation stored before; else the error */
   #borneBefore(file: FileId, epoch: Epoch, seq: number): Error | null {
     const { store } = this.#parts;
     const here = this.#drivers.has(file) ? null : store.record(file);
@@ -249,7 +249,7 @@ export class ReplicaHost {
     return null;
   }
 
-  /** During a creation other messages about the file are ignored: its core would misinterpret the disk's state. */
+  /** Whether this server may store the file with contents: it is a member, and certainly never had a replica of it. */
   #mayBear(file: FileId, view: View): boolean {
     const { self, store, departed } = this.#parts;
     if (this.#drivers.has(file) || this.#isBarred(file) || departed.view(file) !== null) return false;
@@ -272,7 +272,7 @@ export class ReplicaHost {
     return this.load(file);
   }
 
-  /** The replica's promises bind the next one of the file, too. */
+  /** Unloads a replica. Keeps for the next one where its epoch ended, and until when its promises bind. */
   unload(driver: ReplicaDriver): void {
     if (this.#drivers.get(driver.file) === driver) {
       const place = driver.resumable;
@@ -421,7 +421,7 @@ export class ReplicaHost {
     this.#parts.transport().send(to, CHANNEL_REPLICA_VIEW, payload, { deferrable });
   }
 
-  /** If a replica is unreachable, the backup beyond the majority is needed. */
+  /** Whether all replicas are reachable: if not, a message to the backup beyond the majority is not deferred. */
   #areAllConnected(file: FileId): boolean {
     const driver = this.#drivers.get(file);
     if (driver === undefined) return false;

@@ -6,7 +6,7 @@ import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import { Rounds } from '../process/rounds.ts';
 
-/** Milliseconds. The second round that finds the same mark settles the file. */
+/** Period of the rounds, in milliseconds. The second one that finds the same mark has the file settled. */
 const PERIOD_MS = 10_000;
 const PAGE = 1_000;
 const SETTLING_MAX = 8;
@@ -38,7 +38,7 @@ interface Settled {
   readonly state: FileState;
   readonly againFrom: number;
   readonly waitRounds: number;
-  /** Why the catalog ignored it; null until a later round has found the same mark. */
+  /** Why the catalog ignored the settling; null unless a later round has found the same mark. */
   readonly reason: string | null;
 }
 

@@ -4,9 +4,9 @@ import type { FileSettings, Query, QueryResults, ServerInfo, VolumeInfo } from '
 import type { Clock } from '../process/clock.ts';
 import type { CallOptions } from '../routing/router.ts';
 
-/** The catalog refuses a creation that outdated settings permit; those of existing files are queried each time. */
+/** Validity of a volume's cached settings: the catalog refuses a creation by outdated ones. Files' are not cached. */
 const KNOWN_MS = 1_000;
-/** An inode never leaves its volume. */
+/** Directories whose volume is cached: an inode never leaves its volume. */
 const DIRECTORIES_MAX = 20_000;
 
 export interface VolumeStorage {
@@ -60,7 +60,7 @@ export class StorageSettings {
   /**
    * Each existing file is in the volume of its own directory, with that volume's settings of the time. The cached
    * volume of the request may be older, or another one.
-   * @returns settings by inode; none for files that are gone, or if the catalog's primary runs an earlier release
+   * @returns settings by inode; none for deleted files, or if the catalog's primary runs an earlier release
    */
   async ofFiles(inodes: readonly number[], options: CallOptions): Promise<ReadonlyMap<number, FileSettings>> {
     if (inodes.length === 0) return new Map();

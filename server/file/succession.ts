@@ -13,7 +13,7 @@ export const PREPARE_CALL = 'prepare-succession';
 export const SUCCESSION_MS_MAX = 500;
 const CALL_MS = 1_000;
 const PREPARE_MS = 250;
-/** Of further files, the first server that gets a request becomes primary. */
+/** Files for which one successor is chosen; of further files, the first server that gets a request becomes primary. */
 const FILES_MAX = 1_000;
 
 export interface SuccessionParts {
@@ -108,7 +108,7 @@ export class Succession {
     return new Uint8Array(0);
   }
 
-  /** A backup that has everything, so that it need not fetch first; the files are spread over all of them. */
+  /** @returns a backup that has all operations, so that it need not fetch; files are spread over all such backups */
   #chosen(driver: ReplicaDriver): ServerId | undefined {
     const { self, isConnected } = this.#parts;
     const current = driver

@@ -5,12 +5,12 @@ export interface PaceTime {
   at(atMs: number, wake: () => void): void;
 }
 
-/** An unused pace may burst this far ahead, in milliseconds. */
+/** After a pause, transfers may exceed the rate by what it permits in this time, in milliseconds. */
 const BURST_MS = 100;
 
 /**
- * A token bucket that all state transfers share. Tokens are paid afterwards, so that an object larger than the bucket
- * passes.
+ * Limits the rate of all state transfers together. A request is not delayed by its own bytes, but by those of earlier
+ * ones, so that an object of any size passes.
  */
 export class TransferPace {
   readonly #bytesPerS: number;

@@ -16,7 +16,7 @@ import type { FirstContents } from './first-contents.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 
-/** All of it is in memory, and in one message to each server. */
+/** Larger files are created in two steps: this one is in memory, and in one message to each server. */
 export const WHOLE_BYTES_MAX = NEW_FILE_BYTES_MAX;
 
 /** Contents that a majority has durably; the catalog does not have the file yet. */
@@ -46,8 +46,8 @@ interface Numbers {
 }
 
 /**
- * Files that clients of REST send as a whole, created with contents like those of mounts (`Births`): they replace the
- * file at the path, and survive a loss of power before the catalog has them.
+ * Stores files that clients of REST send as a whole, as `CreateWithContents` does for mounts. They replace the file at
+ * the path, and survive a loss of power before the catalog has them.
  */
 export class WholeFiles {
   readonly #parts: WholeFilesParts;

@@ -5,7 +5,7 @@ const SAME_NAMES = 0x8000_0000;
 
 const APPEND_ONLY = 0x4000_0000;
 
-/** Kept in the file's session table, for repeated requests. */
+/** The result of a change of a file, kept in its session table to answer repeated requests. */
 export interface WriteOutcome {
   readonly offset: number;
   readonly sizeBytes: number;

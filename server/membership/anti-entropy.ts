@@ -14,7 +14,7 @@ export const POSITIONS_CALL = 'positions';
 
 const PAGE = 1_000;
 const CALL_MS = 10_000;
-/** A newly connected peer is compared after this pause: it may disconnect again soon. */
+/** Pause between a peer's connection and the comparison with it: it may disconnect again soon. */
 const SETTLE_MS = 2_000;
 const LAGGING_PERIOD_MS = 30_000;
 /** Pauses between checks of the replicas that lagged: the first, and the longest. */
@@ -44,7 +44,7 @@ interface AskedReplica {
 type Behind = readonly [file: number, seq: number | null];
 
 interface BehindReplica {
-  /** Position of the local replica: one that reaches it lags no longer. */
+  /** Position of the local replica: a replica that reaches it no longer lags. */
   readonly position: Position;
   readonly versions: number;
   readonly bytes: number;
@@ -68,7 +68,7 @@ export interface AntiEntropyParts {
   isInUse(file: FileId): boolean;
   peers(): readonly ServerId[];
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
-  /** A client has sealed it, or it preserves contents of another file. */
+  /** Whether the replica here has the final seal: it was sealed by a client, or preserves contents of another file. */
   isFinal(file: FileId): boolean;
   isWithoutServers(file: FileId): Promise<boolean>;
   /** Uses the file like a client, so that it gets a primary. */
@@ -76,7 +76,7 @@ export interface AntiEntropyParts {
 }
 
 /**
- * Finds replicas that lag while their files are unused: a server that was away gets only the changes of files in use.
+ * Finds replicas that lag while their files are unused: a server that reconnects gets only the changes of files in use.
  * Each server compares its replicas with those of the others, and opens files whose other replica lags behind its own;
  * the new primary catches up all replicas.
  */
@@ -107,7 +107,7 @@ export class AntiEntropy {
     const timer = this.#parts.world.after(this.#parts.settleMs ?? SETTLE_MS, () => {
       this.#due.delete(peer);
       void this.#inTurn(() => this.compare(peer)).then(() => {
-        // If something is left, the next comparison is earlier.
+        // If replicas lag, the next comparison is earlier.
         if (this.#isAnyBehind) this.#schedule();
       });
     });
@@ -127,7 +127,7 @@ export class AntiEntropy {
     const behind: Behind[] = [];
     for (const { file, position, view } of decodeAsked(payload)) {
       const record = this.#parts.record(file);
-      // In a later view this server is no member: it lacks nothing.
+      // This server has left the file's members by a later view: it need not have the replica.
       if (record === null && view !== undefined && view.number <= this.#parts.departedView(file)) continue;
       if (record === null) behind.push([file, null]);
       else if (view !== undefined && this.#parts.conflicts.compare(file, record.view, view, from)) continue;
@@ -211,7 +211,7 @@ export class AntiEntropy {
     });
   }
 
-  /** Files are opened in the order in which they were found: once one page has caught up, the next is checked. */
+  /** Forgets replicas that have caught up, page by page: files are opened in this order, so later pages lag longer. */
   async #look(peer: ServerId): Promise<void> {
     const replicas = this.#behind.get(peer);
     while (replicas !== undefined && replicas.size > 0 && !this.#closed) {
@@ -276,7 +276,7 @@ export class AntiEntropy {
     await Promise.all(Array.from({ length: OPEN_PARALLEL }, worker));
   }
 
-  /** A file that is to preserve contents gets no primary while a majority may lack it. */
+  /** Opens a file, but not one without members, which preserves contents: a majority may still lack it. */
   async #open(file: FileId): Promise<void> {
     const { isFinal, isWithoutServers, open } = this.#parts;
     if (isFinal(file) && (await isWithoutServers(file)))

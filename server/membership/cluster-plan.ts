@@ -28,8 +28,8 @@ export interface ClusterPlan {
 }
 
 /**
- * A server that was configured with all others uses that; one that joins asks them, once, and then uses what it
- * recorded.
+ * Determines the servers: from the configuration; or, for a server that joins, from the other servers when it first
+ * starts at its address, and later from what it recorded.
  * @throws ConfigurationError if the cluster is another one, or refuses this server
  */
 export async function planCluster(config: ServerConfig, parts: ClusterPlanParts): Promise<ClusterPlan> {
@@ -58,7 +58,7 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
 }
 
 /**
- * A server with other settings could not work with the others: it exits before the catalog registers it.
+ * Checks that this server has the settings of the others, without which it could not work with them.
  * @throws ConfigurationError that names each option that differs, with both values
  */
 function assertSameSettings(config: ServerConfig, cluster: ClusterServers): void {

@@ -7,7 +7,7 @@ import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { flushDirectory } from '../storage/file-ops.ts';
 
-/** The servers that a cluster began with, constant on all servers: the first voters of names, and of the catalog. */
+/** The servers that a cluster began with: the first voters on named leases, and the first members of the catalog. */
 export interface Bootstrap {
   readonly urls: ReadonlyMap<ServerId, string>;
   readonly catalogMembers: readonly ServerId[];
@@ -20,7 +20,7 @@ export interface CatalogView {
 
 const FIRST_VIEW = 1;
 
-/** Orders lists of servers by the catalog's epoch and operation. */
+/** Epoch and operation of the catalog from which a list of servers is: a list with a smaller one is older. */
 export type CatalogMoment = readonly [epoch: number, seq: number];
 
 export interface KnownServersParts {
@@ -71,7 +71,7 @@ export class KnownServers {
     return this.#catalogView;
   }
 
-  /** `in` also for a server that the catalog does not have. */
+  /** The state of a server; `in` for an unknown one. */
   stateOf(server: ServerId): ServerState {
     return this.#servers.find(({ id }) => id === server)?.state ?? 'in';
   }
@@ -86,7 +86,7 @@ export class KnownServers {
     return () => this.#listeners.delete(listener);
   }
 
-  /** @param catalogView null if unknown @param moment null if unknown; then the list counts as the newest */
+  /** Adopts the catalog's list, unless an older one. @param moment null if unknown: the list counts as the newest */
   take(servers: readonly KnownServer[], catalogView: CatalogView | null, moment: CatalogMoment | null): void {
     if (moment !== null) {
       const [epoch, seq] = this.#moment;
@@ -109,8 +109,8 @@ export class KnownServers {
   }
 
   /**
-   * Whether the cluster has this server. If it is unknown here, it may have just joined: then the catalog's list is
-   * adopted.
+   * Whether the cluster has this server. If it is unknown here, adopts the catalog's list first: it may just have
+   * joined.
    * @param listed the servers as the catalog has them now
    */
   async find(server: ServerId, listed: () => Promise<readonly ServerInfo[]>): Promise<boolean> {
@@ -127,7 +127,7 @@ export class KnownServers {
     if (changed) for (const listener of [...this.#listeners]) listener();
   }
 
-  /** For a server that joins, or asks for the servers. */
+  /** The answer to another server that joins, or queries the list of servers. */
   describe(): ClusterServers {
     const { cluster, paramsHash, settings, bootstrap } = this.#parts;
     return {

@@ -36,9 +36,9 @@ const SERVERS_CALL = 'servers';
 const KNOWN_SERVERS_CALL = 'known-servers';
 const HOLD_CATALOG_CALL = 'hold-catalog';
 const CALL_MS = 10_000;
-/** While this server is drained, files that it had to open anyway are offered to others this often. */
+/** While this server is drained, it hands files that it had to open anyway over to others this often. */
 const HAND_OVER_MS = 5_000;
-/** For one move of a file, or of the catalog. It continues if it takes longer. */
+/** Longest wait for one move of a file, or of the catalog, which continues after that. */
 const CHANGE_MS = 60_000;
 
 export interface MembershipParts {
@@ -62,7 +62,7 @@ export interface MembershipParts {
   replaced(): void;
 }
 
-/** This server as one of the cluster: reports to the other servers, and reactions to their changes. */
+/** Exchanges lists of servers with the other servers, and has the parts of this one adapt to changes of the cluster. */
 export class Membership {
   readonly #parts: MembershipParts;
   readonly #registrar: Registrar;
@@ -70,7 +70,7 @@ export class Membership {
   readonly #voters: VotersKeeper;
   readonly #antiEntropy: AntiEntropy;
   readonly #handOverTimer: Timer;
-  /** The last list that was announced by this server as the catalog's primary; and the peers that have it. */
+  /** The last list that this server announced as the catalog's primary; and the peers to which it was sent. */
   #announced = '';
   readonly #heard = new Set<ServerId>();
 
@@ -246,7 +246,7 @@ export class Membership {
     this.#handOver();
   }
 
-  /** Its disk was replaced, or it learned of its membership late. */
+  /** Opens a replica of the catalog if this member has none: its disk was replaced, or it learned late of its role. */
   #holdCatalog(): void {
     const { known, catalog, config, log } = this.#parts;
     if (catalog.view() !== null || !known.catalogView.members.includes(config.id)) return;
@@ -271,7 +271,7 @@ export class Membership {
     return others.find((member) => known.stateOf(member) === 'in') ?? null;
   }
 
-  /** New members prepare first, then the catalog moves. */
+  /** Has the new members open replicas, then changes the members of the catalog. */
   async #changeCatalogMembers(members: readonly ServerId[]): Promise<View> {
     const { transport, gateway, config, catalog } = this.#parts;
     const before = catalog.status().members;

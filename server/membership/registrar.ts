@@ -9,7 +9,7 @@ import { knownServerOf } from './known-servers.ts';
 
 const RETRY_MS = 1_000;
 const PERIOD_MS = 60_000;
-/** A change of free space by this part of the disk is reported. */
+/** A change of free space by more than this part of the disk is reported. */
 const SPACE_STEP = 0.01;
 
 type RegisterCommand = Extract<Command, { kind: 'server-register' }>;

@@ -20,7 +20,7 @@ const PARALLEL = 4;
 const PAGE = 500;
 const PERIOD_MS = 1_000;
 const COUNT_PERIOD_MS = 600_000;
-/** Disks whose usage differs by no more than this part are even. */
+/** Disks whose used parts differ by no more than this are balanced. */
 const REBALANCE_THRESHOLD = 0.2;
 /** Between two moves for balance: servers report their free space no more often. */
 const REBALANCE_PERIOD_MS = 120_000;
@@ -29,12 +29,12 @@ const REBALANCE_FILES_MAX = 100;
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 const RETRIES_REMEMBERED_MAX = 10_000;
-/** The steward resumes an open plan after this time: its primary has abandoned it, or the change takes long. */
+/** A plan that was open for this time is resumed: the file's primary has abandoned it, or the change takes long. */
 export const PLAN_MS = 120_000;
-/** Shorter for a plan with a server that leaves: the server is not removed before. */
+/** The same for a plan with a server that leaves, which is not removed before the plan has ended. */
 const LEAVING_PLAN_MS = 5_000;
 
-/** Failures that do not count against a move: it continues, or another server does it. */
+/** Errors after which a move is not counted as failed: it continues, or another server does it. */
 const UNFINISHED: ReadonlySet<string> = new Set(['unknown', 'busy']);
 
 export interface StewardParts {
@@ -135,7 +135,7 @@ export class Steward {
     if (moved === 0 && this.#left === 0 && this.#current.size === 0) this.#rest();
   }
 
-  /** The servers' current states; a server is unreachable since this primary noticed it. */
+  /** The servers' current conditions. How long a server is unreachable counts from when this primary noticed it. */
   conditions(servers: readonly ServerInfo[]): ServerCondition[] {
     const { replaceAfterMs, isConnected } = this.#parts;
     const nowMs = this.#parts.world.nowMs();
@@ -331,7 +331,7 @@ export class Steward {
     }
   }
 
-  /** Another server is the catalog's primary: it starts from the catalog's state. */
+  /** Resets all: this server is not the catalog's primary. A primary begins with what the catalog has. */
   #forget(): void {
     this.#awaySinceMs.clear();
     this.#retries.clear();

@@ -22,9 +22,9 @@ import type { ServerCondition } from './wanted-members.ts';
 export const VOTERS_CALL = 'voters';
 const PERIOD_MS = 1_000;
 const CALL_MS = 2_000;
-/** Servers that vote on one name, once voters have changed: at most the catalog's members. */
+/** Most servers that vote on one name, once the voters are the catalog's members. */
 const VOTERS_PER_NAME = 5;
-/** A cluster that began with these survives the loss of one. */
+/** With this many founders, leases survive the failure of one: the founders stay the voters while none leaves. */
 const FOUNDERS_ENOUGH = 3;
 
 export interface VotersKeeperParts {
@@ -39,7 +39,7 @@ export interface VotersKeeperParts {
   /** Null during a change. */
   catalogMembers(): readonly ServerId[] | null;
   conditions(): Promise<readonly ServerCondition[]>;
-  /** As the catalog has it at some moment after the call. */
+  /** The view of voters that the catalog has, read after the call. */
   query(): Promise<QueryResults['voters']>;
   command(command: CommandOf<'set-voters'>): Promise<unknown>;
   flush(): Promise<void>;
@@ -59,7 +59,7 @@ export class VotersKeeper {
   #change: VotersChange | null = null;
   /** Number of the view that is known to be durable. */
   #durable = 0;
-  /** The view's number that a server has confirmed since it was last connected. */
+  /** Number of the view that each server has confirmed since it last connected. */
   readonly #informed = new Map<ServerId, number>();
   readonly #strangers = new Set<ServerId>();
 
@@ -89,7 +89,7 @@ export class VotersKeeper {
 
   /**
    * Answers `VOTERS_CALL`. A server with a new data folder does not adopt the view from this message, which may be old:
-   * the server's former folder may have voted by a later view. It asks the catalog itself.
+   * the server may have voted by a later view with its earlier folder. It queries the catalog instead.
    * @throws MalformedError
    */
   serve(payload: Uint8Array): Uint8Array {
@@ -124,7 +124,7 @@ export class VotersKeeper {
     log.info({ view: next.number, voters: votersAll(next) }, 'the voters of named leases change');
   }
 
-  /** Flushed first: a view must be more durable than the servers that adopt it. */
+  /** Returns the catalog's view of voters after a flush: a server may adopt only what no loss of power takes back. */
   async #agreed(): Promise<VotersView> {
     const { founders, query, flush } = this.#parts;
     const { view } = await query();
@@ -135,7 +135,7 @@ export class VotersKeeper {
     return view;
   }
 
-  /** While voters change, all servers are asked repeatedly: a silent one takes part later. */
+  /** Sends the view to servers that have not confirmed it; while voters change, to all, to learn which are silent. */
   async #tell(change: VotersChange, view: VotersView, standings: readonly ServerCondition[]): Promise<void> {
     const { self, call, log } = this.#parts;
     const payload = Buffer.from(JSON.stringify(view));

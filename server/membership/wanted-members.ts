@@ -4,7 +4,7 @@ import { type Candidate, chooseServers, zoneOf } from '../process/placement.ts';
 
 export interface ServerCondition extends Candidate {
   readonly state: ServerState;
-  /** Unreachable for so long that its replicas are to be replaced. */
+  /** Whether it was unreachable for so long that its replicas are to be replaced. */
   readonly gone: boolean;
 }
 
@@ -14,11 +14,11 @@ export interface Holding {
 }
 
 /**
- * The servers that are to hold a file. Pure: every primary of the catalog gets the same result as long as nothing has
- * changed.
+ * Chooses the servers of a file's replicas. Pure: every primary of the catalog gets the same result as long as nothing
+ * has changed.
  *
- * Replicas stay where they are if possible. Those on servers that are draining or gone are replaced, and stay if no
- * other server can take them; those on servers that are out are dropped, unless no other is left.
+ * Replicas stay where they are if possible. Those on servers that are draining, or unreachable for long, are replaced,
+ * or stay if no other server can take them; those on servers that are out are dropped, unless no other is left.
  * @param factor wanted number of replicas
  * @returns the members; the same ones, in the same order, if nothing is to do
  */
@@ -52,7 +52,7 @@ export function wantedMembers(
   return [...kept, ...[...wanted].filter((id) => !file.members.includes(id))];
 }
 
-/** Numbers of the catalog's replicas to which a cluster grows that began with fewer than the first of them. */
+/** Numbers of catalog replicas: a cluster that began with fewer than 3 gets the largest that it has servers for. */
 const CATALOG_REPLICAS = [3, 5];
 
 interface CatalogServers {
@@ -64,8 +64,8 @@ interface CatalogServers {
 
 /**
  * The wanted number of the catalog's members: as many as in the beginning, or if those were too few to survive a
- * failure, more as servers join. It does not shrink when a server is away for a time. It shrinks when a server is
- * drained that no other can replace, as long as enough remain to survive a failure.
+ * failure, more as servers join. It does not shrink when a server is unreachable for a time. It shrinks when a server
+ * is drained that no other can replace, as long as enough remain to survive a failure.
  */
 export function catalogReplicasWanted({ first, now, inCount, stayingCount }: CatalogServers): number {
   const [least = first] = CATALOG_REPLICAS;
@@ -115,7 +115,7 @@ export interface Rebalance {
   readonly bytesMax: number;
 }
 
-/** From the fullest to the emptiest server, if they differ by more than `threshold` (a part of a disk); else null. */
+/** The move from the fullest to the emptiest server; null if their used parts differ by no more than `threshold`. */
 export function rebalanceOf(servers: readonly ServerCondition[], threshold: number): Rebalance | null {
   const usable = servers
     .filter(({ state, gone, reachable }) => state === 'in' && !gone && reachable)

@@ -5,10 +5,10 @@ import { leaseNoteParse } from '../../wire/named-lease.ts';
 import type { LeaseList, LeaseListEntry } from '../../wire/named-lease-api.ts';
 import type { NamedLeaseDriver } from './named-lease-driver.ts';
 
-/** Call between servers: which named leases does a server know. */
+/** Call between servers that returns the named leases that the called one knows. */
 export const LEASES_CALL = 'named-leases';
 
-/** A server that answers later is left out. */
+/** A server that does not answer within this time is listed as unreachable. */
 const ANSWER_MS_MAX = 1_000;
 export const LIST_COUNT_MAX = 1_000;
 
@@ -31,7 +31,7 @@ export class LeaseDirectory {
     this.#parts = parts;
   }
 
-  /** @param prefix of names; at most `count` of them, in the order of their code units */
+  /** Lists the first `count` leases whose names begin with `prefix`, in the order of code units. */
   async list(prefix: string, count: number): Promise<LeaseList> {
     const { self, driver } = this.#parts;
     const servers = driver.voterServers;

@@ -8,7 +8,7 @@ import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
 import { type LeaseSource, type LeaseWatcher, membersToAsk } from './lease-watches.ts';
 
-/** A member that is silent for this many heartbeats is considered dead. */
+/** Heartbeats that a member may miss before the watch moves to another one. */
 const HEARTBEATS_MISSED = 3;
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1_000;

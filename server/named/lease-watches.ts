@@ -14,14 +14,14 @@ import type { NamedLeaseDriver } from './named-lease-driver.ts';
 
 /** Watches of one server; one more fails with `busy`. */
 export const WATCHERS_MAX = 1_000;
-/** Queries of a watched lease during the longest lease, in case the message of a change was lost. */
+/** A watched lease is queried this often within the longest lease, in case the message of a change was lost. */
 const LOOKS_PER_LEASE = 3;
 /** Pause after a query that no majority answered. */
 const LOOK_AGAIN_MS = 500;
 /** A lease's end is reported at least this much later, because timers are inexact. */
 const END_SLACK_MS = 10;
 
-/** Receives the states of a lease; a slow one receives only the newest. */
+/** Receives the states of a lease, each of which replaces the one before. */
 export interface LeaseWatcher {
   changed(state: TimedLeaseState): void;
   /** This source reports nothing more. */
@@ -108,7 +108,7 @@ class MemberWatch {
     };
   }
 
-  /** A claim was decided or released here. Only a majority can say that a lease is over. */
+  /** A claim was stored or released here: reports it, or queries a majority, which alone knows the end of a lease. */
   claimed(): void {
     const state = this.#parts.memberState(this.#name);
     if (state?.held && this.#state !== null) this.#take(timedLeaseState(state, this.#parts.nowMs()));
@@ -216,7 +216,7 @@ export class LeaseWatch implements LeaseWatcher {
         ? [leaseEvent('state', this.#name, latest, nowMs)]
         : leaseChanges(this.#name, told, latest, nowMs);
     if (events.length === 0) return;
-    // Set only with an event: many small moves of the end add up to one event.
+    // Set only with an event: many small changes of the end add up to one event.
     this.#told = leaseMerge(told, latest);
     for (const event of events) this.#full = !this.#sink.write(event);
   }
@@ -235,7 +235,7 @@ export class LeaseWatches {
   }
 
   /**
-   * Starts a watch. `forwarded`: a server that is no member asks, so the request is not forwarded again.
+   * Starts a watch. `forwarded`: a server that is no member sent the request, so it is not forwarded again.
    * @throws ServiceError `busy`, `recovering`, `clock-fault`; `not-primary` if `forwarded` to a server that is no
    * member
    */

@@ -7,7 +7,7 @@ import type { VotersView } from '../../lease/voters.ts';
 const FIRST_VIEW = 1;
 /** Most voters of one name in that view. */
 const MEMBERS_FIRST = 3;
-/** Names whose places are cached: one request needs a place several times. */
+/** Names whose voters are cached: one request needs them several times. */
 const REMEMBERED_MAX = 1_000;
 
 /** The cell of a name, and its voters. */
@@ -92,5 +92,5 @@ function hash53(text: string): number {
   return digest.readUInt32BE(0) * 0x20_0000 + (digest.readUInt32BE(4) >>> 11);
 }
 
-/** Not the hash of a list of servers. */
+/** Stands for all later views: it is not the hash of a list of servers. */
 export const LATER_VIEWS_HASH = hash53('later views') >>> 0;

@@ -22,7 +22,7 @@ import { firstVoters, LATER_VIEWS_HASH, NameVotersByView } from './name-voters.t
 const NO_VIEW = 0;
 /** Pending requests of one server; one more fails with `busy`. */
 const ASKS_MAX = 10_000;
-/** Every frame begins with the sender's `LeasePlaces.serversHash`. */
+/** Every frame begins with the sender's `NameVotersByView.serversHash`. */
 const SERVERS_HASH_BYTES = 4;
 const UNKNOWN: LeaseOutcome = { kind: 'unknown' };
 
@@ -39,16 +39,16 @@ export interface NamedLeaseDriverParts extends LeaseTiming {
   readonly wakes: WakeQueue;
   readonly log: Logger;
   readonly former?: FormerTiming;
-  /** Keeps fencing tokens rising when the wall clock is set back. */
+  /** Ensures that fencing tokens increase even if the wall clock is set back. */
   readonly clockMemory?: ClockMemory;
   drawIncarnation(): Incarnation;
   transport(): Transport;
   fatal(error: unknown): void;
 }
 
-/** Stores durably in which view this server votes. */
+/** Stores, durably, the view by which this server votes. */
 export interface VotersStore {
-  /** `first`: that of the founders. Null: unknown, because the data folder is new; only the catalog knows it. */
+  /** `first`: the view of the founders. Null: unknown, because the data folder is new; the catalog has to be asked. */
   readonly voters: VotersView | 'first' | null;
   /** Also stores the lease clock's current reading, as one at which this server has voted. @throws the disk's error */
   setVoters(voters: VotersView | 'first', leaseClockMs: number): void;
@@ -61,12 +61,12 @@ export interface ClaimListener {
 }
 
 /**
- * Runs the lease host of names, a second one beside that of files: a name's lease may be as long as its holder asks,
- * and every host is silent after a start for as long as its longest lease.
+ * Runs the lease host of names, separate from that of files: the lease of a name may be as long as its client requests,
+ * and a host takes part in no lease after a start for as long as its longest lease.
  */
 export class NamedLeaseDriver {
   readonly #parts: NamedLeaseDriverParts;
-  /** Null: this server does not know who votes, and does not vote. Always as on disk. */
+  /** As on disk. Null: this server does not know the voters, and does not vote. */
   #view: VotersView | null;
   #places: NameVotersByView;
   readonly #link: LeaseLink;
@@ -110,7 +110,7 @@ export class NamedLeaseDriver {
     this.#sweepTimer = parts.world.every(parts.leaseMs, () => this.#sweep());
   }
 
-  /** How many servers decide about one name; null if this server does not know. */
+  /** How many servers vote on one name; null if this server does not know. */
   get voterCount(): number | null {
     if (this.#view === null) return null;
     const { members, joint } = this.#view;
@@ -126,8 +126,8 @@ export class NamedLeaseDriver {
   }
 
   /**
-   * Votes in `view` from now on, unless in a later one already. The view is on disk first, so that this server votes in
-   * no earlier view after a restart.
+   * Votes by `view` from now on, unless it votes by a later one. Writes the view to disk first, so that this server
+   * votes by no earlier view after a restart.
    * @throws the disk's error; then nothing has changed
    */
   adoptVoters(view: VotersView): void {
@@ -166,7 +166,7 @@ export class NamedLeaseDriver {
   }
 
   /**
-   * Executes `order` in the name's cell; this server need not be a member. It seeks a majority for `timeoutMs`.
+   * Executes `order` in the name's cell, in which this server need not vote; tries to get a majority for `timeoutMs`.
    * @throws ServiceError `recovering`, `clock-fault` or `busy`: certainly without effect
    */
   async execute(name: string, order: LeaseOrder, timeoutMs: number): Promise<LeaseOutcome> {
@@ -181,7 +181,7 @@ export class NamedLeaseDriver {
     for (;;) {
       const view = this.#view;
       const outcome = await this.#askOnce(name, order, deadlineMs);
-      // A new view ends an attempt. The same session may ask again, whatever the outcome was.
+      // A new view ended the attempt. The same session may repeat the order, whatever its outcome was.
       if (outcome.kind !== 'unknown' || this.#view === view || !this.#takesPart) return outcome;
       if (this.#link.nowMs() >= deadlineMs) return outcome;
     }
@@ -205,7 +205,7 @@ export class NamedLeaseDriver {
     return promise;
   }
 
-  /** What this member knows of a cell, without asking another; null if it knows no holder. */
+  /** The claim that this member knows in a cell, without a request; null if it knows no holder. */
   claim(cell: CellId): ClaimedLease | null {
     return this.#link.host.claim(cell, this.#link.nowMs());
   }
@@ -274,7 +274,7 @@ export class NamedLeaseDriver {
     return this.#link.marks();
   }
 
-  /** Some of them may be over. */
+  /** The number of claims known here, some of which may have ended. */
   get claimCount(): number {
     return this.#claimed.size;
   }

@@ -23,7 +23,7 @@ import {
 import type { GrantedLease, LeaseKeyValue, LeaseQueryAnswer } from '../../wire/named-lease-api.ts';
 import type { NamedLeaseDriver } from './named-lease-driver.ts';
 
-/** How long a majority is sought; the caller may ask again. */
+/** Longest wait for a majority; the client may repeat the request. */
 const ASK_MS_MAX = 5_000;
 /** A shorter lease, in clock skews, would be mostly uncertainty. */
 const SKEWS_PER_LEASE_MIN = 4;
@@ -74,7 +74,7 @@ export class NamedLeaseService {
   }
 
   /**
-   * Moves the end to `ttlMs` from now; null: as acquired. `keys`: null leaves them unchanged.
+   * Moves the lease's end to `ttlMs` from now; null: the duration that it was acquired with. `keys`: null keeps them.
    * @throws ServiceError `lease-lost`; `unknown`
    */
   async refresh(
@@ -118,7 +118,7 @@ export class NamedLeaseService {
     return driver.isMember(name) ? this.#believedOf(name, driver.claimOf(name)) : null;
   }
 
-  /** Null if the cell belongs to another name now. Never throws. */
+  /** As `queryLocal`, for a member, but null if another name with the same cell has the lease. Never throws. */
   memberState(name: string): LeaseQueryAnswer | null {
     const claim = this.#parts.driver.claimOf(name);
     const isOther = claim !== null && claim.remainingMs > 0 && leaseNoteParse(claim.note)?.name !== name;
@@ -254,7 +254,7 @@ export class NamedLeaseService {
     );
   }
 
-  /** Less the time since the request. */
+  /** The remaining time of the lease in an answer, less the time since the request. */
   #leftMs(lease: ClaimedLease, askedMs: number): number {
     return Math.max(0, Math.ceil(lease.remainingMs - (this.#parts.nowMs() - askedMs)));
   }

@@ -14,7 +14,7 @@ import { LeaseWatches, MemberSource } from './lease-watches.ts';
 import { NamedLeaseDriver, type VotersStore } from './named-lease-driver.ts';
 import { NamedLeaseService } from './named-lease-service.ts';
 
-/** Longest silence of a server towards a watcher. */
+/** A server sends each watcher an event or a heartbeat at least this often. */
 export const HEARTBEAT_MS = 2_000;
 
 /** `leaseMs`: the longest lease that a client may ask for. */

@@ -21,7 +21,7 @@ export function isClientWaiting(request: IncomingMessage): boolean {
   return waiting.has(request);
 }
 
-/** A client that is answered before its body does not send it: its connection takes no other request. */
+/** Closes the connection of a client that is answered before its body, which it then does not send. */
 export function closeAfterUnsent(app: FastifyInstance): void {
   app.addHook('onSend', async ({ raw }, reply) => {
     if (waiting.delete(raw)) reply.header('connection', 'close');

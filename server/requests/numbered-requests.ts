@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 
-/** Identifies a command: a retry has the same name, and is answered instead of repeated. */
+/** Identifies a command: a retry has the same numbers, and gets the first result instead of another execution. */
 export interface NumberedRequest {
   readonly session: number;
   readonly number: number;
@@ -18,12 +18,12 @@ interface Session {
   next: number;
 }
 
-/** Names the commands that this server issues. A request that hangs blocks its session; others use further sessions. */
+/** Numbers the commands that this server issues. One that hangs blocks its session; others use further sessions. */
 export class NumberedRequests {
   readonly #random53: () => number;
   readonly #sessions: Session[] = [];
 
-  /** The next name begins a session, whose `since` is what is known of the catalog then. */
+  /** Whether the next `acquire` begins a session, whose `since` should be known. */
   get mustBegin(): boolean {
     return !this.#sessions.some(hasRoom);
   }
@@ -32,7 +32,7 @@ export class NumberedRequests {
     this.#random53 = random53;
   }
 
-  /** In use until `release`. `since`, for a new session: an operation of the catalog that has happened, or null. */
+  /** Returns a number, in use until `release`. `since`, for a new session: an executed operation of the catalog. */
   acquire(since: number | null): NumberedRequest {
     const session = this.#sessions.find(hasRoom) ?? this.#begin(since);
     const name = { session: session.id, number: session.next, since: session.since };
@@ -40,7 +40,7 @@ export class NumberedRequests {
     return name;
   }
 
-  /** Returns the number up to which all requests of the name's session have ended. */
+  /** Returns the number up to which all requests of the session have ended. */
   answered({ session, number }: NumberedRequest): number {
     const open = this.#sessions
       .find(({ id }) => id === session)
@@ -51,13 +51,13 @@ export class NumberedRequests {
 
   release(name: NumberedRequest): void {
     const session = this.#sessions.find(({ id }) => id === name.session);
-    // An abandoned session is gone before its last names are released.
+    // An abandoned session was removed before its last numbers are released.
     if (session === undefined) return;
     const wasOpen = session.open.delete(name.number);
     assert(wasOpen, 'A name is released once');
   }
 
-  /** The other side has forgotten this session: it gives no new names. */
+  /** The catalog has forgotten this session: it gives no new numbers. */
   abandon(session: number): void {
     const index = this.#sessions.findIndex(({ id }) => id === session);
     if (index >= 0) this.#sessions.splice(index, 1);

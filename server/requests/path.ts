@@ -2,9 +2,9 @@ import { ServiceError } from '../../base/errors.ts';
 import { nameCheck } from '../../catalog/names.ts';
 
 export interface FilePath {
-  /** Or a snapshot of it, for reads: `volume@snapshot`. */
+  /** A volume, or for reads a snapshot of it: `volume@snapshot`. */
   readonly volume: string;
-  /** From the volume's root; empty for the root itself. */
+  /** The names from the volume's root on; empty for the root itself. */
   readonly names: readonly string[];
   /** The URL ends in a slash: it names a directory. */
   readonly directory: boolean;
@@ -71,7 +71,7 @@ export function fileUrl(prefix: string, path: FilePath): string {
   return `${prefix}${[path.volume, ...path.names].map(encodeURIComponent).join('/')}`;
 }
 
-/** How messages name a path: as users write it on the command line. */
+/** Returns a path as users write it on the command line, in quotes, for messages. */
 export function displayPath(path: FilePath): string {
   return JSON.stringify(`${path.volume}:/${path.names.join('/')}`);
 }
