@@ -116,7 +116,7 @@ export class Server {
       wakes,
       transport,
       store,
-      catalogMember: seat,
+      catalogMember,
       folder,
       scrubber,
       membership,
@@ -145,7 +145,7 @@ export class Server {
     await idle.releaseAll(RELEASE_MS_MAX);
     const catalog = host.loaded(CATALOG_CELL);
     if (catalog !== null && catalog.role === 'active') {
-      await within(world, seat.recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
+      await within(world, catalogMember.recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
       await within(world, catalog.stop(), RELEASE_MS_MAX);
       lease.close(CATALOG_CELL);
       lease.release(CATALOG_CELL);
@@ -163,7 +163,7 @@ export class Server {
     host.close();
     wakes.close();
     await store.close();
-    await seat.store?.close();
+    await catalogMember.store?.close();
     folder.close();
   }
 }

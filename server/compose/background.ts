@@ -44,8 +44,8 @@ export function makeBackground(
   const { self, config, bootstrap, known, folder, world, clock, log, events } = base;
   const { store, departed } = storage;
   const { host, lease, named, observer, conflicts } = cores;
-  const { files, catalogMember: seat, gateway, placement, succession } = services;
-  const catalog = seat.service;
+  const { files, catalogMember, gateway, placement, succession } = services;
+  const catalog = catalogMember.service;
   const isConnected = isConnectedOf(self, () => transport);
   const call: Transport['call'] = (to, method, payload, timeoutMs) =>
     transport.call(to, method, payload, timeoutMs);

@@ -56,13 +56,13 @@ export function baseOf(
   const draw = (): Incarnation => drawIncarnation(world);
   const incarnation = draw();
   const timing = timingOf(config, folder.silences);
-  const life = incarnation.toString(36);
+  const incarnationText = incarnation.toString(36);
   const nowMs = (): number => world.nowMs();
   const wallMs = (): number => Number(clock.wallNs() / 1_000_000n);
   return {
     ...{ self, config, bootstrap, known, folder, security, world, log, machine, fatal },
-    ...{ clock, wakes, metrics, timing, incarnation, incarnationText: life, draw, nowMs, wallMs },
-    events: new ServerEvents({ self, life, nowMs, wallMs }),
+    ...{ clock, wakes, metrics, timing, incarnation, incarnationText, draw, nowMs, wallMs },
+    events: new ServerEvents({ self, life: incarnationText, nowMs, wallMs }),
     traffic: new Traffic(nowMs),
   };
 }

@@ -14,8 +14,8 @@ import { openStorage, type StorageParts } from './storage.ts';
 export type Parts = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts & HttpServerParts;
 
 /**
- * Makes all parts of a server, each from those before it; a part gets a later one when it uses it. The server listens
- * when this resolves.
+ * Creates all parts of a server, each from those before it; a part reaches later ones through functions. The server
+ * listens when this resolves.
  * @throws FolderError if the data folder cannot be used, or the error of listening
  */
 export async function compose(
@@ -43,18 +43,18 @@ export async function compose(
     membership: () => background.membership,
     fullDisks: () => background.fullDisks,
     scrubber: () => background.scrubber,
-    shortages: () => face.shortages.current,
+    shortages: () => httpServer.shortages.current,
   });
   const background: BackgroundParts = makeBackground(base, storage, cores, services);
   storage.whenFailed((reason) => endLeases(base, cores, reason));
   const below = { ...base, ...storage, ...cores, ...services, ...background };
-  const face: HttpServerParts = await makeHttpServer(below);
-  const parts = { ...below, ...face };
+  const httpServer: HttpServerParts = await makeHttpServer(below);
+  const parts = { ...below, ...httpServer };
   await start(parts);
   return parts;
 }
 
-/** From now on this server renews and acquires no lease: no request has to wait for longer than one lease. */
+/** The disk has failed: this server renews and acquires no lease any more, so another primary follows after a lease. */
 function endLeases({ self, events, folder, log }: Base, { lease, host }: CoreParts, reason: string): void {
   events.add(EVENT_TEXTS.diskFailed(self, reason));
   folder.markFailed();
@@ -67,8 +67,8 @@ function endLeases({ self, events, folder, log }: Base, { lease, host }: CorePar
 }
 
 async function start(parts: Parts): Promise<void> {
-  const { self, config, security, machine, events, lease, catalogMember: seat, app, transport } = parts;
-  await seat.start();
+  const { self, config, security, machine, events, lease, catalogMember, app, transport } = parts;
+  await catalogMember.start();
   events.add(EVENT_TEXTS.started(self, lease.recoveringMs()));
   security.watchExpiry(({ whose }, leftMs) => events.add(EVENT_TEXTS.certificateEnds(self, whose, leftMs)));
   await machine.listen(app, {
@@ -83,7 +83,7 @@ async function start(parts: Parts): Promise<void> {
   parts.shortages.start();
   parts.scrubber.begin();
   // The catalog's own record may name newer members than the configuration.
-  const view = seat.service.view();
-  if (view !== null && seat.service.votes) lease.open(CATALOG_CELL, view);
+  const view = catalogMember.service.view();
+  if (view !== null && catalogMember.service.votes) lease.open(CATALOG_CELL, view);
   parts.membership.start();
 }

@@ -27,14 +27,14 @@ export interface CoreParts {
   readonly conflicts: ViewConflicts;
 }
 
-/** Parts that the cores use and that are made after them. */
+/** Parts that the cores use and that are created after them. */
 export interface AboveCores {
   files(): LocalFileService;
   gateway(): Gateway;
   transport(): ClusterTransport;
 }
 
-/** The timers of the cores send: the caller awaits nothing before it has made the transport. */
+/** The timers of the cores send messages: the caller creates the transport in the same tick. */
 export function makeCores(base: Base, storage: StorageParts, above: AboveCores): CoreParts {
   const { self, config, bootstrap, known, world, clock, wakes, log, timing, folder, events } = base;
   const { incarnation, draw, fatal } = base;
@@ -95,7 +95,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     isConnected,
   });
   known.onChange(() => observer.membershipChanged(known.stateOf(self)));
-  // Earlier timing is forgotten once no lease of an earlier start remains, of files or of names.
+  // The longer recovery waits of earlier starts are forgotten once these have ended, for files and for names.
   const recovered = (): void => {
     if (lease.recoveringMs() === 0 && named.driver.recoveringMs() === 0) {
       folder.forgetSilences(silencesOf(config));

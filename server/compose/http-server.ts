@@ -101,34 +101,26 @@ export async function makeHttpServer(parts: Below): Promise<HttpServerParts> {
 
 function liveHubOf(parts: Below, control: ReturnType<typeof controlOf>): LiveHub {
   const { self, known, host, lease, store, traffic, events, nowMs, wallMs } = parts;
-  const { gateway, log, incarnationText: life, world, failure, files } = parts;
+  const { gateway, log, incarnationText, world, failure, files } = parts;
   const liveSelf = new OwnLiveReport({
     ...{ self, host, lease, store, traffic, events, nowMs, failure },
     membership: { state: () => known.stateOf(self) },
     isDiskFull: () => store.reserve.isLow,
     standing: (file) => files.leaseStatus(file),
   });
-  return new LiveHub({ ...{ gateway, self: liveSelf, log, version: VERSION, life, control, world, wallMs } });
+  return new LiveHub({
+    ...{ gateway, self: liveSelf, log, version: VERSION, life: incarnationText, control, world, wallMs },
+  });
 }
 
 function registerMetrics(parts: Below, connections: Connections): void {
-  const {
-    metrics,
-    host,
-    lease,
-    transport,
-    scrubber,
-    repairer,
-    conflicts,
-    named,
-    catalogMember: seat,
-    security,
-  } = parts;
+  const { metrics, host, lease, transport, scrubber, repairer, conflicts, named, catalogMember, security } =
+    parts;
   registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer, conflicts });
   registerStatusMetrics(metrics, {
     ...{ status: parts.status, lease, store: parts.store, membership: parts.membershipStatus },
     catalogPrimary: () => parts.gateway.router.catalogPrimary(),
-    volumes: () => seat.volumesAtPrimary(),
+    volumes: () => catalogMember.volumesAtPrimary(),
   });
   named.registerMetrics(metrics);
   registerConnectionMetrics(metrics, connections);

@@ -53,7 +53,7 @@ export function makeServices(
   const isConnected = isConnectedOf(self, transport);
   const call: Transport['call'] = (to, method, payload, timeoutMs, deferrable) =>
     transport().call(to, method, payload, timeoutMs, deferrable);
-  const standing: StatusOfMembership = {
+  const membershipStatus: StatusOfMembership = {
     state: () => known.stateOf(self),
     registered: () => membership().registered,
     moving: () => membership().moving(),
@@ -65,8 +65,8 @@ export function makeServices(
     urls: known.urls,
     timing: { leaseMs: config.leaseMs, clockSkewMaxMs: config.clockSkewMaxMs },
     named: named.driver,
-    membership: standing,
-    lacksCatalogReplica: () => seat.service.lacksReplica,
+    membership: membershipStatus,
+    lacksCatalogReplica: () => catalogMember.service.lacksReplica,
     shortages: () => above.shortages(),
     viewConflicts: () => conflicts.current,
     scrub: () => above.scrubber().status(),
@@ -83,7 +83,7 @@ export function makeServices(
     catalog: {
       attributes: async (file) =>
         (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
-      recentAttributes: (file) => recentAttributes(seat.store, file, clock.wallNs()),
+      recentAttributes: (file) => recentAttributes(catalogMember.store, file, clock.wallNs()),
       command: (command) => gateway.command(command),
       durably: (command) => gateway.durably(command),
       flush: () => gateway.flushCatalog(),
@@ -96,7 +96,7 @@ export function makeServices(
     yieldTo: (view) => membership().yieldTo(view),
   });
   const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
-  const seat = new CatalogMember({
+  const catalogMember = new CatalogMember({
     ...catalogDisk,
     store: catalogStore,
     settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
@@ -104,13 +104,13 @@ export function makeServices(
     ...{ operationTimeoutMs, clock, wakes: base.wakes, log, metrics, host, lease, placement, isConnected },
     commandsVersion: (server) => transport().commandsVersion(server),
     drawSession: base.draw,
-    tell: (news) =>
+    tell: (change) =>
       base.events.add(
-        news === 'damaged' ? EVENT_TEXTS.catalogDamaged(self) : EVENT_TEXTS.catalogReplaced(self),
+        change === 'damaged' ? EVENT_TEXTS.catalogDamaged(self) : EVENT_TEXTS.catalogReplaced(self),
       ),
   });
   const gateway = new Gateway({
-    services: { catalog: seat.service, files, status },
+    services: { catalog: catalogMember.service, files, status },
     ...{ world, metrics, machine: base.machine, tls: base.security.peers },
   });
   const creations = creationsOf({
@@ -146,12 +146,12 @@ export function makeServices(
     agreed,
     files,
     placement,
-    catalogMember: seat,
+    catalogMember,
     gateway,
     creations,
     succession,
     lockEndings,
     status,
-    membershipStatus: standing,
+    membershipStatus,
   };
 }

@@ -12,14 +12,14 @@ export interface StorageParts {
   readonly catalogDisk: CatalogDisk;
   /** As opened at the start; null if there is none. */
   readonly catalogStore: CatalogStore | null;
-  /** Null if it cannot be made on this disk: then no process on this machine reads the disk itself. */
+  /** Null if it cannot be written to this disk: then no client on this machine reads the disk directly. */
   readonly localProof: LocalProof | null;
   /** Why the disk is no longer used; null while it is. */
   failure(): string | null;
   whenFailed(failed: (reason: string) => void): void;
 }
 
-/** Opens what is on the disk; `mend` is called later only. @throws FolderError if the folder is damaged or full */
+/** Opens the stores. @param mend called after the start, for damaged objects @throws FolderError if damaged or full */
 export async function openStorage(base: Base, mend: ObjectRepair): Promise<StorageParts> {
   const { self, bootstrap, known, world, folder, log, metrics, config } = base;
   let failure: string | null = null;
@@ -68,8 +68,8 @@ export async function openStorage(base: Base, mend: ObjectRepair): Promise<Stora
     catalogStore,
     localProof: localProofOf(base),
     failure: () => failure,
-    whenFailed: (to) => {
-      report = to;
+    whenFailed: (failed) => {
+      report = failed;
       if (failure !== null) report(failure);
     },
   };

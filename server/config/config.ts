@@ -40,7 +40,6 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 
 const LEASE_ALGORITHMS: readonly LeaseAlgorithm[] = ['flease', 'paxoslease'];
 
-/** A server's validated configuration. */
 export interface ServerConfig extends NetworkGuards {
   readonly id: ServerId;
   readonly cluster: string;
@@ -186,8 +185,8 @@ function readFlags(argv: readonly string[]): Map<OptionName, OptionSource> {
     }
     const { name } = option;
     const label = `--${name}`;
-    const before = found.get(name);
-    if (before !== undefined && name !== 'peer') {
+    const earlier = found.get(name);
+    if (earlier !== undefined && name !== 'peer') {
       throw new ConfigurationError(`Option ${label} is given twice: give it once`);
     }
     let text = inline ?? 'true';
@@ -198,7 +197,7 @@ function readFlags(argv: readonly string[]): Map<OptionName, OptionSource> {
       }
       text = next;
     }
-    found.set(name, { label, texts: [...(before?.texts ?? []), text] });
+    found.set(name, { label, texts: [...(earlier?.texts ?? []), text] });
   }
   return found;
 }

@@ -5,7 +5,7 @@ import type { ServerConfig } from './config.ts';
 
 const HEARTBEATS_PER_LEASE = 10;
 const HEARTBEAT_MS_MAX = 500;
-/** The same for an idle file. */
+/** Heartbeats to the backups of an idle file. */
 const QUIET_HEARTBEATS_PER_LEASE = 1;
 const HEARTBEATS_MISSED = 4;
 /** A backup's right to answer reads; a write waits for so long for a backup that died. */
@@ -32,8 +32,8 @@ export interface Timing {
   readonly cacheLeaseMsMax: number;
 }
 
-/** @param former the silences of an earlier process of this server, perhaps with other timing */
-export function timingOf({ leaseMs }: ServerConfig, former: Silences): Timing {
+/** @param earlier the recovery waits of earlier processes of this server, perhaps with other timing */
+export function timingOf({ leaseMs }: ServerConfig, earlier: Silences): Timing {
   const heartbeatMs = Math.min(HEARTBEAT_MS_MAX, leaseMs / HEARTBEATS_PER_LEASE);
   const quietHeartbeatMs = leaseMs / QUIET_HEARTBEATS_PER_LEASE;
   return {
@@ -41,13 +41,13 @@ export function timingOf({ leaseMs }: ServerConfig, former: Silences): Timing {
     quietHeartbeatMs,
     silentMs: quietHeartbeatMs + heartbeatMs * HEARTBEATS_MISSED,
     readLeaseMs: Math.min(READ_LEASE_MS_MAX, leaseMs / READ_LEASES_PER_LEASE),
-    startGuardMs: Math.max(leaseMs, former.filesMs) * (1 + DRIFT_MAX),
+    startGuardMs: Math.max(leaseMs, earlier.filesMs) * (1 + DRIFT_MAX),
     lockLeaseMs: LOCK_LEASE_LEASES * leaseMs,
     cacheLeaseMsMax: Math.min(CACHE_LEASE_MS_MAX, leaseMs),
   };
 }
 
-/** How long this server is silent in the lease layer after its next start, when it may have forgotten leases. */
+/** The recovery waits of the next start, which will have forgotten the leases of this one. */
 export function silencesOf({ leaseMs, namedLeaseMaxMs, clockSkewMaxMs }: ServerConfig): Silences {
   return {
     filesMs: leaseSilenceMs({ leaseMs, clockSkewMaxMs }),

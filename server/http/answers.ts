@@ -3,7 +3,7 @@ import type { FileId } from '../../base/ids.ts';
 import { type FileState, HEADER_EPOCH, HEADER_PRIMARY, HEADER_ROLE } from '../../wire/http-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
 
-/** Adds who ordered the file's changes, and this server's role. */
+/** Adds headers: the file's primary and epoch by `state`, or as known here, and this server's role. */
 export function setFileHeaders(
   reply: FastifyReply,
   gateway: Gateway,

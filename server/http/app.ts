@@ -98,8 +98,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     scrubber,
     check,
     live,
-    creations: births,
-    wholeFiles: wholes = null,
+    creations,
+    wholeFiles = null,
     localProof = null,
   } = options;
   const { world } = gateway;
@@ -156,9 +156,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   settleRoutes(app, gateway);
   const { lateErrors } = options;
   if (lateErrors !== undefined) lateErrorRoutes(app, lateErrors);
-  if (births !== undefined) await app.register(async (scope) => creationRoutes(scope, births));
+  if (creations !== undefined) await app.register(async (scope) => creationRoutes(scope, creations));
   lockRoutes(app, gateway);
-  await app.register(async (scope) => fileRoutes(scope, gateway, metrics, wholes));
+  await app.register(async (scope) => fileRoutes(scope, gateway, metrics, wholeFiles));
   snapshotRoutes(app, gateway);
   trashRoutes(app, gateway);
   infoRoutes(app, gateway);

@@ -46,7 +46,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/catalog/commands', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
     assertChangesNoSnapshot(body.command);
-    const command = ofItsKind(COMMANDS, body.command, 'command');
+    const command = matchKind(COMMANDS, body.command, 'command');
     const session = integerOf(numberText(body.session), 'session', 1);
     const number = integerOf(numberText(body.number), 'number', 1);
     const since = body.since === undefined ? {} : { since: integerOf(numberText(body.since), 'since') };
@@ -62,7 +62,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.post('/v1/catalog/queries', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
-    const query = ofItsKind(QUERIES, body.query, 'query');
+    const query = matchKind(QUERIES, body.query, 'query');
     const options = callOptionsOf(request.headers);
     if (body.cache === undefined) return gateway.query(query, { ...options, exact: body.exact === true });
     const session = integerOf(numberText(body.cache), 'cache', 1);
@@ -95,7 +95,7 @@ function assertChangesNoSnapshot(command: unknown): void {
   }
 }
 
-function ofItsKind<Value>(kinds: ReadonlyMap<string, Matching<Value>>, value: unknown, name: string): Value {
+function matchKind<Value>(kinds: ReadonlyMap<string, Matching<Value>>, value: unknown, name: string): Value {
   const { kind } = objectOf(value, `"${name}"`);
   const matched = typeof kind === 'string' ? kinds.get(kind) : undefined;
   if (matched === undefined) {

@@ -13,7 +13,7 @@ export function areConditions(conditions: Conditions): boolean {
   return ifMatch !== undefined || ifNoneMatch !== undefined || ifUnmodifiedSince !== undefined;
 }
 
-/** Returns what has the name now; null if nothing has. `follow` resolves a link at the end. */
+/** Returns the attributes at the path now; null for nothing. `follow` resolves a symbolic link at the end. */
 export async function currentOf(
   gateway: Gateway,
   path: FilePath,
@@ -45,7 +45,7 @@ export async function changeUnder<Result>(
 ): Promise<Result> {
   if (!areConditions(conditions)) return change({ kind: 'anything' });
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
-    const current = await settledOf(gateway, path, follow);
+    const current = await settleAndFind(gateway, path, follow);
     checkForChange(conditions, currentVersionOf(current), displayPath(path));
     try {
       return await change(expectationOf(current));
@@ -62,7 +62,7 @@ function isOutdated(error: unknown, current: Attributes | null): boolean {
 }
 
 /** Settles a live file first, so that the catalog has its version. */
-async function settledOf(gateway: Gateway, path: FilePath, follow: boolean): Promise<Attributes | null> {
+async function settleAndFind(gateway: Gateway, path: FilePath, follow: boolean): Promise<Attributes | null> {
   const current = await currentOf(gateway, path, { follow, live: false });
   if (current === null || !current.live || current.kind !== 'file') return current;
   await gateway.settle(current.inode as FileId);

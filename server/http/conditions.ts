@@ -44,53 +44,53 @@ export function currentVersionOf(attributes: Attributes | null): CurrentVersion 
 const ENTITY_TAG = /(W\/)?("[\x21\x23-\x7e\x80-\xff]*")/g;
 
 /** RFC 9110 §13.2.2, steps 1 and 2: `If-Match` or, without it, `If-Unmodified-Since`. */
-export function checkUnchanged(conditions: Conditions, standing: CurrentVersion, what: string): void {
+export function checkUnchanged(conditions: Conditions, current: CurrentVersion, what: string): void {
   const { ifMatch, ifUnmodifiedSince } = conditions;
   if (ifMatch !== undefined) {
-    checkIfMatch(ifMatch, standing, what);
+    checkIfMatch(ifMatch, current, what);
     return;
   }
   const since = secondsOfDate(ifUnmodifiedSince);
   // Without a date the condition is ignored (13.1.4).
-  if (since === null || standing === null) return;
-  if (secondsOf(standing.modifiedNs) <= since) return;
-  const when = httpDate(standing.modifiedNs);
+  if (since === null || current === null) return;
+  if (secondsOf(current.modifiedNs) <= since) return;
+  const when = httpDate(current.modifiedNs);
   throw new ServiceError('precondition-failed', `If-Unmodified-Since: ${what} was modified ${when}`);
 }
 
-function checkIfMatch(ifMatch: string, standing: CurrentVersion, what: string): void {
-  if (standing === null) throw new ServiceError('precondition-failed', `If-Match: ${what} does not exist`);
+function checkIfMatch(ifMatch: string, current: CurrentVersion, what: string): void {
+  if (current === null) throw new ServiceError('precondition-failed', `If-Match: ${what} does not exist`);
   if (ifMatch.trim() === '*') return;
   // Strong comparison: a weak tag matches nothing.
   for (const [, weak, tag] of ifMatch.matchAll(ENTITY_TAG)) {
-    if (weak === undefined && tag === standing.etag) return;
+    if (weak === undefined && tag === current.etag) return;
   }
-  const now = standing.etag === '' ? 'has no ETag' : `has the ETag ${standing.etag} now`;
+  const now = current.etag === '' ? 'has no ETag' : `has the ETag ${current.etag} now`;
   throw new ServiceError('precondition-failed', `If-Match: ${what} ${now}`);
 }
 
 /** RFC 9110 §13.2.2, steps 3 and 4, for a reader: `If-None-Match` or, without it, `If-Modified-Since`. */
-export function isKnownToClient(conditions: Conditions, standing: CurrentVersion): boolean {
+export function isKnownToClient(conditions: Conditions, current: CurrentVersion): boolean {
   const { ifNoneMatch, ifModifiedSince } = conditions;
-  if (ifNoneMatch !== undefined) return matchesIfNoneMatch(ifNoneMatch, standing);
+  if (ifNoneMatch !== undefined) return matchesIfNoneMatch(ifNoneMatch, current);
   const since = secondsOfDate(ifModifiedSince);
-  return since !== null && standing !== null && secondsOf(standing.modifiedNs) <= since;
+  return since !== null && current !== null && secondsOf(current.modifiedNs) <= since;
 }
 
 /** Checks all conditions of a change. @throws ServiceError `precondition-failed` */
-export function checkForChange(conditions: Conditions, standing: CurrentVersion, what: string): void {
-  checkUnchanged(conditions, standing, what);
+export function checkForChange(conditions: Conditions, current: CurrentVersion, what: string): void {
+  checkUnchanged(conditions, current, what);
   const { ifNoneMatch } = conditions;
-  if (ifNoneMatch !== undefined && matchesIfNoneMatch(ifNoneMatch, standing)) {
+  if (ifNoneMatch !== undefined && matchesIfNoneMatch(ifNoneMatch, current)) {
     throw new ServiceError('precondition-failed', `If-None-Match: ${what} exists`);
   }
 }
 
 /** Weak comparison: a weak tag matches the strong one. */
-function matchesIfNoneMatch(ifNoneMatch: string, standing: CurrentVersion): boolean {
-  if (standing === null) return false;
+function matchesIfNoneMatch(ifNoneMatch: string, current: CurrentVersion): boolean {
+  if (current === null) return false;
   if (ifNoneMatch.trim() === '*') return true;
-  for (const [, , tag] of ifNoneMatch.matchAll(ENTITY_TAG)) if (tag === standing.etag) return true;
+  for (const [, , tag] of ifNoneMatch.matchAll(ENTITY_TAG)) if (tag === current.etag) return true;
   return false;
 }
 

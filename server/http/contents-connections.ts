@@ -62,10 +62,10 @@ interface Exchange {
   readonly response: ServerResponse;
   readonly bodyBytes: number;
   filled: number;
-  early: Buffer;
+  earlyBytes: Buffer;
   body: { readonly target: Buffer; readonly read: PromiseWithResolvers<void> } | null;
   /** Answered without the body, whose rest is discarded. */
-  isPassedOver: boolean;
+  isBodySkipped: boolean;
 }
 
 class ContentsConnection {
@@ -73,7 +73,7 @@ class ContentsConnection {
   readonly #socket: Socket | null;
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   /** An incomplete head. */
-  #begun: Buffer = NOTHING;
+  #incompleteHead: Buffer = NOTHING;
   /** Bytes after the body: a client may have the answer before this process knows that it was sent. */
   #ahead: Buffer = NOTHING;
   #exchange: Exchange | null = null;
@@ -81,7 +81,7 @@ class ContentsConnection {
   constructor(accepted: Socket, server: Server) {
     this.#server = server;
     const socket = socketReadBy(accepted, {
-      buffer: () => this.#target(),
+      buffer: () => this.#nextBuffer(),
       callback: (count, buffer) => this.#received(count, buffer as Buffer),
     });
     this.#socket = socket;
@@ -89,7 +89,7 @@ class ContentsConnection {
     socket.setTimeout(LISTENER_LIMITS.silentMs, () => socket.destroy());
     socket.on('error', () => socket.destroy());
     socket.once('close', () => {
-      this.#ended();
+      this.#connectionClosed();
       accepted.destroy();
     });
     socket.write(SWITCHING);
@@ -109,16 +109,16 @@ class ContentsConnection {
       return Promise.reject(new Error('The connection has ended'));
     assert(exchange.body === null && target.length === exchange.bodyBytes, 'A body is read once, and whole');
     unread.delete(exchange.message);
-    target.set(exchange.early);
-    exchange.early = NOTHING;
+    target.set(exchange.earlyBytes);
+    exchange.earlyBytes = NOTHING;
     exchange.body = { target, read: Promise.withResolvers() };
     const { promise } = exchange.body.read;
-    this.#arrived(exchange);
+    this.#completeIfFull(exchange);
     this.#socket.resume();
     return promise;
   }
 
-  #target(): Uint8Array {
+  #nextBuffer(): Uint8Array {
     const exchange = this.#exchange;
     const isReading = exchange !== null && exchange.body !== null && exchange.filled < exchange.bodyBytes;
     return isReading ? (exchange.body?.target.subarray(exchange.filled) as Buffer) : this.#scratch;
@@ -132,30 +132,31 @@ class ContentsConnection {
     if (bytes.length < count)
       this.#ahead = Buffer.concat([this.#ahead, buffer.subarray(bytes.length, count)]);
     const { body } = exchange;
-    if (exchange.isPassedOver) {
+    if (exchange.isBodySkipped) {
       exchange.filled += bytes.length;
-      return exchange.filled < exchange.bodyBytes || this.#next();
+      return exchange.filled < exchange.bodyBytes || this.#endExchange();
     }
     if (body === null) {
-      exchange.early = Buffer.concat([exchange.early, bytes]);
+      exchange.earlyBytes = Buffer.concat([exchange.earlyBytes, bytes]);
       exchange.filled += bytes.length;
       return false;
     }
     // The buffer was chosen before the pause.
     if (buffer.buffer !== body.target.buffer) body.target.set(bytes, exchange.filled);
     exchange.filled += bytes.length;
-    if (bytes.length > 0) this.#arrived(exchange);
+    if (bytes.length > 0) this.#completeIfFull(exchange);
     return this.#ahead.length === 0;
   }
 
-  #next(): boolean {
+  /** The request is answered and its body read: begins with the next one. @returns whether to read on */
+  #endExchange(): boolean {
     const ahead = this.#ahead;
     this.#ahead = NOTHING;
     this.#exchange = null;
     return ahead.length === 0 || this.#receivedHead(ahead);
   }
 
-  #arrived({ message, body, filled, bodyBytes }: Exchange): void {
+  #completeIfFull({ message, body, filled, bodyBytes }: Exchange): void {
     if (body === null || filled < bodyBytes) return;
     message.complete = true;
     message.push(null);
@@ -163,16 +164,17 @@ class ContentsConnection {
     body.read.resolve();
   }
 
+  /** Once the head of a request is complete, passes the request to the HTTP server. @returns whether to read on */
   #receivedHead(bytes: Buffer): boolean {
-    this.#begun = Buffer.concat([this.#begun, bytes]);
-    const end = this.#begun.indexOf(HEAD_END);
+    this.#incompleteHead = Buffer.concat([this.#incompleteHead, bytes]);
+    const end = this.#incompleteHead.indexOf(HEAD_END);
     if (end < 0) {
-      if (this.#begun.length > LISTENER_LIMITS.headerBytes) this.destroy();
+      if (this.#incompleteHead.length > LISTENER_LIMITS.headerBytes) this.destroy();
       return true;
     }
-    const rest = this.#begun.subarray(end + HEAD_END.length);
-    const head = parseHead(this.#begun.toString('latin1', 0, end));
-    this.#begun = NOTHING;
+    const rest = this.#incompleteHead.subarray(end + HEAD_END.length);
+    const head = parseHead(this.#incompleteHead.toString('latin1', 0, end));
+    this.#incompleteHead = NOTHING;
     if (head === null) {
       this.destroy();
       return false;
@@ -187,7 +189,7 @@ class ContentsConnection {
     return false;
   }
 
-  #exchangeOf(head: Head, early: Buffer): Exchange {
+  #exchangeOf(head: Head, earlyBytes: Buffer): Exchange {
     const socket = this.#socket as Socket;
     const message = new IncomingMessage(socket);
     message.method = 'PUT';
@@ -200,7 +202,15 @@ class ContentsConnection {
     const response = new ServerResponse(message);
     response.assignSocket(socket);
     const { bodyBytes } = head;
-    return { message, response, bodyBytes, filled: early.length, early, body: null, isPassedOver: false };
+    return {
+      message,
+      response,
+      bodyBytes,
+      filled: earlyBytes.length,
+      earlyBytes,
+      body: null,
+      isBodySkipped: false,
+    };
   }
 
   #answered(exchange: Exchange): void {
@@ -214,12 +224,12 @@ class ContentsConnection {
       socket.end();
       return;
     }
-    exchange.isPassedOver = true;
-    exchange.early = NOTHING;
-    if (!isWhole || this.#next()) socket.resume();
+    exchange.isBodySkipped = true;
+    exchange.earlyBytes = NOTHING;
+    if (!isWhole || this.#endExchange()) socket.resume();
   }
 
-  #ended(): void {
+  #connectionClosed(): void {
     const exchange = this.#exchange;
     this.#exchange = null;
     if (exchange === null) return;

@@ -10,9 +10,9 @@ import { WRITE } from './roles.ts';
 const numbersBody = bodyReader(NumbersRequest);
 
 /** `POST /v1/births` and `/v1/births/numbers`: small files with their contents, many in one request. */
-export function creationRoutes(app: FastifyInstance, births: CreateWithContents): void {
+export function creationRoutes(app: FastifyInstance, creations: CreateWithContents): void {
   app.post('/v1/births/numbers', WRITE, async (request): Promise<ReservedNumbers> => {
-    return births.reserve(numbersBody(request));
+    return creations.reserve(numbersBody(request));
   });
 
   app.register(async (octets) => {
@@ -29,9 +29,9 @@ export function creationRoutes(app: FastifyInstance, births: CreateWithContents)
       { ...WRITE, bodyLimit: BIRTHS_BODY_BYTES_MAX },
       async (request): Promise<NewFilesAnswer> => {
         const { since } = request.query as { readonly since?: unknown };
-        const named = since === undefined ? {} : { since: integerOf(String(since), 'since') };
-        const bearing = { ...birthsOf(request.body), ...named };
-        const outcomes = await births.create(bearing, callOptionsOf(request.headers));
+        const options = since === undefined ? {} : { since: integerOf(String(since), 'since') };
+        const wanted = { ...birthsOf(request.body), ...options };
+        const outcomes = await creations.create(wanted, callOptionsOf(request.headers));
         return { outcomes };
       },
     );

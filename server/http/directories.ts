@@ -30,7 +30,7 @@ export class Directories {
 
   async #create(path: FilePath): Promise<boolean> {
     for (let attempts = 0; attempts < CREATE_ATTEMPTS; attempts++) {
-      if (await this.#make(path, await this.parentOf(path))) return true;
+      if (await this.#makeDirectory(path, await this.parentOf(path))) return true;
       // A loss of power may have taken the directory of the other request.
       if (await this.#exists(path)) return false;
     }
@@ -39,8 +39,8 @@ export class Directories {
 
   /** An existing directory is made durable: this may be the retry of a request that created it and got no answer. */
   async #exists(path: FilePath): Promise<boolean> {
-    const look = () => currentOf(this.#gateway, path, { follow: true, live: false });
-    const existing = await this.#gateway.findDurably(look);
+    const find = () => currentOf(this.#gateway, path, { follow: true, live: false });
+    const existing = await this.#gateway.findDurably(find);
     if (existing !== null && existing.kind !== 'directory')
       throw new ServiceError('exists', `${displayPath(path)} is a ${existing.kind}`);
     return existing !== null;
@@ -59,14 +59,14 @@ export class Directories {
       const remedy = 'create it first, or add "?parents=true"';
       throw new ServiceError('not-found', `The directory ${displayPath(parent)} does not exist: ${remedy}`);
     }
-    await this.#make(parent, await this.parentOf(parent));
-    const made = await currentOf(this.#gateway, parent, { follow: true, live: false });
-    if (made === null)
+    await this.#makeDirectory(parent, await this.parentOf(parent));
+    const created = await currentOf(this.#gateway, parent, { follow: true, live: false });
+    if (created === null)
       throw new ServiceError('not-found', `The directory ${displayPath(parent)} was removed`);
-    return made;
+    return created;
   }
 
-  async #make(path: FilePath, parent: Attributes): Promise<boolean> {
+  async #makeDirectory(path: FilePath, parent: Attributes): Promise<boolean> {
     try {
       await this.#gateway.durably({
         kind: 'make-directory',

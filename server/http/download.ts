@@ -20,12 +20,12 @@ const CHUNK_BYTES_CROWDED = 256 * 1024;
 const READ_AHEAD_COUNT = 2;
 const CROWD_COUNT = 32;
 const DOWNLOADS_MAX = 512;
-/** How long to look for a file's primary that only the headers name. */
+/** How long an answer without contents waits for the file's primary, which it names in a header. */
 const LOCATE_MS = 1000;
 /** Attempts to read the first bytes while others change the file. */
 const ATTEMPTS_MAX = 5;
 
-interface Facts {
+interface FileVersion {
   readonly sizeBytes: number;
   readonly modifiedNs: string;
   readonly contents: ContentVersion;
@@ -53,47 +53,47 @@ export class Downloads {
   async send(request: FastifyRequest, reply: FastifyReply, attributes: Attributes): Promise<FastifyReply> {
     const { inode, snapshot } = attributes;
     const file = inode as FileId;
-    let facts: Facts = attributes;
+    let version: FileVersion = attributes;
     let read: (FileRead & { readonly offset: number }) | null = null;
     for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
-      const etag = etagOf(inode, facts.contents);
+      const etag = etagOf(inode, version.contents);
       const conditions = conditionsOf(request.headers);
-      const ranged = { etag, modifiedNs: facts.modifiedNs, sizeBytes: facts.sizeBytes };
+      const ranged = { etag, modifiedNs: version.modifiedNs, sizeBytes: version.sizeBytes };
       checkUnchanged(conditions, ranged, 'the file');
-      reply.header('etag', etag).header('last-modified', httpDate(facts.modifiedNs));
+      reply.header('etag', etag).header('last-modified', httpDate(version.modifiedNs));
       reply.header('accept-ranges', 'bytes');
       const unchanged = isKnownToClient(conditions, ranged);
-      if (unchanged || request.method === 'HEAD' || facts.sizeBytes === 0) {
+      if (unchanged || request.method === 'HEAD' || version.sizeBytes === 0) {
         const range = unchanged || request.method === 'HEAD' ? undefined : request.headers.range;
-        if (snapshot === undefined) await this.#locate(file);
+        if (snapshot === undefined) await this.#findPrimary(file);
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
         if (rangeOf(range, conditions, ranged, this.#gateway.world.wallMs()).kind === 'unsatisfiable') {
-          return sendUnsatisfiable(reply, facts.sizeBytes);
+          return sendUnsatisfiable(reply, version.sizeBytes);
         }
         if (unchanged) return reply.code(304).send();
-        await this.#tellDigest(request, reply, attributes, facts);
-        return setBody(reply, facts.sizeBytes).send();
+        await this.#addDigest(request, reply, attributes, version);
+        return setBody(reply, version.sizeBytes).send();
       }
       const range = rangeOf(request.headers.range, conditions, ranged, this.#gateway.world.wallMs());
       if (range.kind === 'unsatisfiable') {
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
-        return sendUnsatisfiable(reply, facts.sizeBytes);
+        return sendUnsatisfiable(reply, version.sizeBytes);
       }
-      const { start, end } = range.kind === 'part' ? range : { start: 0, end: facts.sizeBytes };
+      const { start, end } = range.kind === 'part' ? range : { start: 0, end: version.sizeBytes };
       if (read === null || read.offset !== start || (read.bytes.length === 0 && end > start)) {
         const length = Math.min(this.#chunkBytes() - (start % this.#chunkBytes()), end - start);
         read = { ...(await this.#gateway.read(file, start, length, { snapshot })), offset: start };
-        if (contentVersionCompare(read.state.contents, facts.contents) !== 0) {
-          // Written meanwhile: conditions and range are judged again by what was read.
-          facts = read.state;
+        if (contentVersionCompare(read.state.contents, version.contents) !== 0) {
+          // Written meanwhile: conditions and range are checked again, against the version that was read.
+          version = read.state;
           continue;
         }
       }
       setFileHeaders(reply, this.#gateway, file, read.state);
       setBody(reply, end - start);
-      await this.#tellDigest(request, reply, attributes, facts);
+      await this.#addDigest(request, reply, attributes, version);
       if (range.kind === 'part') {
-        reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${facts.sizeBytes}`);
+        reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${version.sizeBytes}`);
       }
       const first = bufferOf(read.bytes).subarray(0, end - start);
       if (first.length === end - start) {
@@ -106,17 +106,17 @@ export class Downloads {
     throw new ServiceError('busy', `Cannot read file ${file}: it is being written concurrently; retry later`);
   }
 
-  /** `Want-Repr-Digest`: reads the file before the answer begins, unless its digest is cached. */
-  async #tellDigest(
+  /** Adds the digest that `Want-Repr-Digest` asks for; reads the file before the answer unless the digest is cached. */
+  async #addDigest(
     request: FastifyRequest,
     reply: FastifyReply,
     { inode, snapshot }: Attributes,
-    facts: Facts,
+    version: FileVersion,
   ): Promise<void> {
     const file = inode as FileId;
     const wanted = wantedDigest(request.headers['want-repr-digest']);
     if (wanted === null) return;
-    const digest = await this.#digests.of(file, etagOf(file, facts.contents), facts, wanted, snapshot);
+    const digest = await this.#digests.of(file, etagOf(file, version.contents), version, wanted, snapshot);
     if (digest !== null) reply.header('repr-digest', digest);
   }
 
@@ -178,8 +178,8 @@ export class Downloads {
     return this.#active > CROWD_COUNT ? CHUNK_BYTES_CROWDED : CHUNK_BYTES;
   }
 
-  /** Every answer names the file's primary, unless it is not found soon. */
-  async #locate(file: FileId): Promise<void> {
+  /** Waits until the file's primary is known here, for `LOCATE_MS` at most. */
+  async #findPrimary(file: FileId): Promise<void> {
     if (this.#gateway.router.whereabouts(file).primary !== null) return;
     try {
       await this.#gateway.state(file, { timeoutMs: LOCATE_MS });

@@ -7,7 +7,7 @@ import type { World } from '../../base/world.ts';
 const REQUESTS_MS_MAX = 5_000;
 /** Idle connections stay open this long, in milliseconds: a request on its way would end with an unknown outcome. */
 const IDLE_MS = 1_000;
-const LOOK_MS = 20;
+const CHECK_MS = 20;
 
 /** Ends the HTTP connections of a server without cutting a request. */
 export class Drain {
@@ -27,7 +27,7 @@ export class Drain {
     server.prependListener('upgrade', (_request: IncomingMessage, socket: Socket) =>
       this.#sockets.delete(socket),
     );
-    server.prependListener('request', (_request, response) => this.#began(response));
+    server.prependListener('request', (_request, response) => this.#requestBegan(response));
   }
 
   /** From now on each answer is the last of its connection: `Connection: close`. */
@@ -36,7 +36,7 @@ export class Drain {
     for (const answer of this.#answers) answer.shouldKeepAlive = false;
   }
 
-  /** Accepts no more connections, and resolves once no request is under way or can be expected. */
+  /** Accepts no more connections, and resolves once no request is in progress, and none can be on its way. */
   async finish(): Promise<void> {
     this.begin();
     const beganMs = this.#beganMs as number;
@@ -54,7 +54,7 @@ export class Drain {
       const nowMs = this.#world.nowMs();
       const isBusy = this.#answers.size > 0 && nowMs < finishMs + REQUESTS_MS_MAX;
       if (!isBusy && (this.#sockets.size === 0 || nowMs >= beganMs + IDLE_MS)) return;
-      await this.#world.sleep(LOOK_MS);
+      await this.#world.sleep(CHECK_MS);
       // Reads requests that arrived while this process was not running, before deciding that there are none.
       await this.#world.nextTurn();
     }
@@ -66,7 +66,7 @@ export class Drain {
     socket.once('close', () => this.#sockets.delete(socket));
   }
 
-  #began(response: ServerResponse): void {
+  #requestBegan(response: ServerResponse): void {
     if (this.#beganMs !== null) response.shouldKeepAlive = false;
     this.#answers.add(response);
     response.once('close', () => this.#answers.delete(response));

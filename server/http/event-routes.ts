@@ -36,14 +36,14 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): v
     watched: Pick<Watcher, 'path' | 'trashAndSnapshotsOf'>,
   ): void {
     const { raw } = reply;
-    const held: string[] = [];
-    let begun = false;
+    const queued: string[] = [];
+    let isHeadSent = false;
     const write = (text: string): void => {
-      if (!begun) held.push(text);
+      if (!isHeadSent) queued.push(text);
       else if (raw.writableLength > BEHIND_BYTES_MAX) raw.destroy();
       else raw.write(text);
     };
-    const told = (event: string, value: unknown, id: string | null): void => {
+    const send = (event: string, value: unknown, id: string | null): void => {
       write(`${id === null ? '' : `id: ${id}\n`}${streamEventText(event, JSON.stringify(value))}`);
     };
     const lastId = request.headers['last-event-id'];
@@ -51,11 +51,11 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): v
     const close = hub.open(
       {
         ...watched,
-        resync: (resync, id) => told('resync', resync, id),
-        event: (happening, id) => told('happened', happening, id),
+        resync: (resync, id) => send('resync', resync, id),
+        event: (entry, id) => send('happened', entry, id),
         // A client that does not read skips states.
         state: (state) => {
-          if (!raw.writableNeedDrain) told('state', state, null);
+          if (!raw.writableNeedDrain) send('state', state, null);
         },
       },
       typeof lastId === 'string' ? lastId : null,
@@ -69,9 +69,9 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): v
       'cache-control': 'no-store',
       'x-accel-buffering': 'no',
     });
-    begun = true;
+    isHeadSent = true;
     raw.write(streamEventText('you', JSON.stringify(viewerOf(request))));
-    for (const text of held) raw.write(text);
+    for (const text of queued) raw.write(text);
     const heartbeat = world.every(HEARTBEAT_MS, () => {
       if (!raw.writableNeedDrain) raw.write(STREAM_COMMENT);
     });

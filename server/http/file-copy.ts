@@ -28,7 +28,7 @@ export interface FileCopyOptions {
   readonly key?: RequestKey | null;
 }
 
-/** Copies a file from server to server. The copy appears as an upload does: whole, at once, and of one version. */
+/** Copies a file at the servers. The copy gets its name once it is complete, and is of one version of the source. */
 export async function copyFile(
   files: NewFiles,
   sourceOf: () => Promise<Attributes>,
@@ -42,8 +42,8 @@ export async function copyFile(
       const state = await files.copy(file, source, keepsTime);
       return await files.name(to, { kind: 'staged', state }, conditions, key, removal);
     } catch (error) {
-      const isRestless = error instanceof ServiceError && error.code === 'busy';
-      if (!isRestless || attempt === COPIES_MAX) throw error;
+      const isSourceChanging = error instanceof ServiceError && error.code === 'busy';
+      if (!isSourceChanging || attempt === COPIES_MAX) throw error;
     }
   }
 }

@@ -20,7 +20,7 @@ interface StoredFile {
   readonly created: boolean;
 }
 
-/** `POST` of a form to a directory. Once all of the form has arrived, its files get their names one after the other. */
+/** Stores the files of a form sent to a directory. They get their names one by one, once the whole form has arrived. */
 export async function storeForm(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -31,15 +31,15 @@ export async function storeForm(
   const conditions = conditionsOf(request.headers);
   const received: { readonly path: FilePath; readonly file: Received }[] = [];
   const stored: StoredFile[] = [];
-  let leftBytes = WHOLES_BYTES_MAX;
+  let memoryBytes = WHOLES_BYTES_MAX;
   try {
     request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
     await receiveForm(request.raw, async (name, body) => {
       nameCheck(name);
       const path = { ...directory, names: [...directory.names, name], directory: false };
-      const limits = { wholeBytesMax: leftBytes };
+      const limits = { wholeBytesMax: memoryBytes };
       const file = await files.receive(path, conditions, body, new DigestCheck([]), limits);
-      if (file.kind === 'whole') leftBytes -= sizeOf(file);
+      if (file.kind === 'whole') memoryBytes -= sizeOf(file);
       received.push({ path, file });
     }).finally(() => request.raw.setTimeout(0));
     if (received.length === 0) throw new ServiceError('bad-request', 'The form contains no file');
@@ -50,7 +50,7 @@ export async function storeForm(
     }
   } catch (error) {
     await Promise.all(received.map(({ file }) => files.discard(file)));
-    throw brokenOff(error, stored);
+    throw withStored(error, stored);
   }
   // The browser then shows the directory, and a reload does not send the form again.
   if (wantsPage(request.headers.accept)) return reply.redirect(directoryUrl(prefix, directory), 303);
@@ -58,7 +58,7 @@ export async function storeForm(
 }
 
 /** Adds the files that are stored to the error that refused another one. */
-function brokenOff(error: unknown, stored: readonly StoredFile[]): unknown {
+function withStored(error: unknown, stored: readonly StoredFile[]): unknown {
   if (!(error instanceof ServiceError) || stored.length === 0) return error;
   const names = stored.map(({ name }) => `"${name}"`).join(', ');
   const message = `${error.message}. Stored so far: ${names}`;

@@ -61,7 +61,7 @@ export async function receiveForm(
     fail(new ServiceError('too-large', `A form holds up to ${FILES_MAX} files`));
   });
   await new Promise<void>((resolve) => {
-    const brokenOff = (cause: unknown): void => {
+    const failIncomplete = (cause: unknown): void => {
       fail(
         new ServiceError(
           'bad-request',
@@ -74,9 +74,9 @@ export async function receiveForm(
       resolve();
     };
     parser.on('finish', resolve);
-    parser.on('error', brokenOff);
+    parser.on('error', failIncomplete);
     finished(raw, (error) => {
-      if (error) brokenOff(error);
+      if (error) failIncomplete(error);
     });
     raw.pipe(parser);
   });

@@ -33,7 +33,7 @@ export function sessionOf(named: string): number {
 
 export interface RequestKey {
   readonly session: number;
-  /** An operation of the catalog from before the outcome was looked up; absent for a key remembered for a time. */
+  /** An operation of the catalog from before the outcome was queried; absent if the key is remembered for a time. */
   readonly since?: number | undefined;
 }
 
@@ -56,10 +56,10 @@ export async function pinWrite(gateway: Gateway, key: RequestKey, write: PinnedW
   return gateway.durably(command, { session: pinSessionOf(key), number: 1 });
 }
 
-/** Makes an earlier attempt's outcome durable too: the attempt may have failed before its flush. */
+/** Finds the outcome of an earlier attempt, and makes it durable: the attempt may have failed before its flush. */
 function outcomeOf(gateway: Gateway, session: number): Promise<QueryResults['outcome']> {
-  const look = () => gateway.queryCatalog({ kind: 'outcome', session });
-  return gateway.findDurably(look, ({ result }) => result !== null);
+  const query = () => gateway.queryCatalog({ kind: 'outcome', session });
+  return gateway.findDurably(query, ({ result }) => result !== null);
 }
 
 /** Not the key's session: `PUT` of a whole file and of a part may have the same key and URL. */
@@ -67,7 +67,7 @@ function pinSessionOf({ session }: RequestKey): number {
   return sessionOf(`pin ${session}`);
 }
 
-/** Names the commands of a request with a key. A refusal is an answer too: the next attempt takes the next number. */
+/** Numbers the commands of a request with a key. A refusal is an answer too: the next attempt takes the next number. */
 export class KeyedCommands {
   /** Result of the last command that had an effect; null if none had. */
   readonly result: CommandResults[Command['kind']] | null;

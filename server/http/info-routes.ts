@@ -19,7 +19,7 @@ type Replica = FileInfo['replicas'][number];
 const NO_LAG = { lagOperations: 0, lagBytes: 0 };
 const UNKNOWN_LAG = { lagOperations: 0, lagBytes: null };
 
-/** `GET /v1/info/{volume}/{path}`: who holds a file. It opens the file, so that there is a primary. */
+/** `GET /v1/info/{volume}/{path}`: the servers that hold a file. It opens the file, so that there is a primary. */
 export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/v1/info', READ, async (request, reply): Promise<FileInfo> => {
     const url = request.originalUrl;
@@ -34,15 +34,15 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
       follow: true,
     });
     const file = attributes.inode as FileId;
-    // A snapshot may show the contents of another file, whose replicas are reported.
+    // In a snapshot, another file may have the contents: its replicas are reported.
     const holder = (attributes.source ?? file) as FileId;
-    const primary = attributes.kind === 'file' ? await askPrimary(holder) : null;
+    const primary = attributes.kind === 'file' ? await queryPrimary(holder) : null;
     const merged =
       primary === null || attributes.snapshot !== undefined
         ? attributes
         : attributesWithState(attributes, primary.state);
     if (attributes.kind === 'file') setFileHeaders(reply, gateway, file, primary?.state ?? null);
-    const standing = primary?.standing ?? null;
+    const leaseStatus = primary?.standing ?? null;
     return {
       file,
       volume: path.volume,
@@ -50,17 +50,17 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
       attributes: merged,
       size: merged.sizeBytes,
       etag: attributes.kind === 'file' ? etagOf(file, merged.contents) : '',
-      view: standing?.view ?? { number: attributes.view, members: attributes.replicas },
+      view: leaseStatus?.view ?? { number: attributes.view, members: attributes.replicas },
       primary: primary?.state.primary ?? null,
       epoch: primary?.state.epoch ?? gateway.router.whereabouts(file).epoch,
-      lease: standing?.lease ?? { holder: null, remainingMs: 0 },
+      lease: leaseStatus?.lease ?? { holder: null, remainingMs: 0 },
       replicas:
-        standing === null ? replicasUnknown(attributes) : replicasOf(standing, primary?.state.seq ?? 0),
+        leaseStatus === null ? replicasUnknown(attributes) : replicasOf(leaseStatus, primary?.state.seq ?? 0),
     };
   });
 
   /** Null if no majority of the file's servers is reachable: the answer reports that. */
-  async function askPrimary(
+  async function queryPrimary(
     holder: FileId,
   ): Promise<{ readonly standing: FileLeaseStatus; readonly state: FileState } | null> {
     try {
@@ -71,16 +71,18 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
     }
   }
 
-  function replicasOf(standing: FileLeaseStatus, seq: number): readonly Replica[] {
-    const learners = standing.replicas.filter(({ role }) => role === 'learner').map(({ server }) => server);
-    return [...viewVoters(standing.view), ...learners].map((server): Replica => {
-      const status = standing.replicas.find((replica) => replica.server === server);
+  function replicasOf(leaseStatus: FileLeaseStatus, seq: number): readonly Replica[] {
+    const learners = leaseStatus.replicas
+      .filter(({ role }) => role === 'learner')
+      .map(({ server }) => server);
+    return [...viewVoters(leaseStatus.view), ...learners].map((server): Replica => {
+      const status = leaseStatus.replicas.find((replica) => replica.server === server);
       if (status !== undefined) {
         const { role, state, lagOperations, lagBytes } = status;
         const reachable = state !== 'unreachable';
         return { server, role, state, version: status.seq, reachable, lagOperations, lagBytes };
       }
-      return server === standing.primary
+      return server === leaseStatus.primary
         ? { server, role: 'primary', state: 'current', version: seq, reachable: true, ...NO_LAG }
         : { server, role: 'backup', state: 'unreachable', version: 0, reachable: false, ...UNKNOWN_LAG };
     });

@@ -55,9 +55,9 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
   });
 
   app.get('/v1/leases/:name', READ, async (request, reply): Promise<LeaseQueryAnswer> => {
-    const look = await lookAs(nameOf(request), (request.query as Parameters).consistency);
-    reply.header(HEADER_TOKEN, String(look.token));
-    return look;
+    const found = await queryWith(nameOf(request), (request.query as Parameters).consistency);
+    reply.header(HEADER_TOKEN, String(found.token));
+    return found;
   });
 
   app.get('/v1/leases/:name/keys/:key', READ, async (request, reply) => {
@@ -85,11 +85,11 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
     watch(name, request, reply);
   });
 
-  async function lookAs(name: string, consistency: unknown): Promise<LeaseQueryAnswer> {
+  async function queryWith(name: string, consistency: unknown): Promise<LeaseQueryAnswer> {
     if (consistency === undefined || consistency === 'majority') return service.query(name);
     if (consistency !== 'stale')
       throw new ServiceError('bad-request', '"consistency" must be "majority" or "stale"');
-    // On a server that is no member, a majority's answer is no older than what it could fetch.
+    // A server that is no voter has no local answer, and asks a majority.
     return service.queryLocal(name) ?? service.query(name);
   }
 
@@ -97,15 +97,15 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
   function watch(name: string, request: FastifyRequest, reply: FastifyReply): void {
     const { raw } = reply;
     const write = ({ kind, ...event }: LeaseEvent) => raw.write(streamEventText(kind, JSON.stringify(event)));
-    const held: LeaseEvent[] = [];
-    let begun = false;
-    let over = false;
+    const queued: LeaseEvent[] = [];
+    let isHeadSent = false;
+    let isEnded = false;
     // Sends the head after the watch was admitted, so that a refusal is a problem document.
     const gate = {
-      write: (event: LeaseEvent) => (begun ? write(event) : held.push(event) > 0),
+      write: (event: LeaseEvent) => (isHeadSent ? write(event) : queued.push(event) > 0),
       end: () => {
-        over = true;
-        if (begun) raw.end();
+        isEnded = true;
+        if (isHeadSent) raw.end();
       },
     };
     const opened = watches.open(name, gate, request.headers[HEADER_FORWARDED] !== undefined);
@@ -116,8 +116,8 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
       'x-accel-buffering': 'no',
     });
     raw.write(STREAM_COMMENT);
-    begun = true;
-    for (const event of held) write(event);
+    isHeadSent = true;
+    for (const event of queued) write(event);
     const heartbeat = world.every(HEARTBEAT_MS, () => {
       // A client that does not read gets nothing, and its connection ends by itself.
       if (!raw.writableNeedDrain) raw.write(STREAM_COMMENT);
@@ -128,7 +128,7 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
       heartbeat.cancel();
       opened.close();
     });
-    if (over) raw.end();
+    if (isEnded) raw.end();
   }
 }
 

@@ -12,7 +12,7 @@ export function wantsPage(accept: string | undefined): boolean {
   return html > 0 && html >= weightOf(accept, 'application/json');
 }
 
-/** Weight of a media type by its name. Wildcards count for nothing: a client that takes anything gets JSON. */
+/** Weight of a media type by its name. Wildcards have weight 0: a client that accepts anything gets JSON. */
 function weightOf(accept = '', type: string): number {
   for (const range of accept.split(',')) {
     const [name = '', ...parameters] = range.split(';').map((part) => part.trim());
@@ -60,7 +60,7 @@ form.addEventListener('drop', async (event) => {
 
 const hashOf = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
-/** Only what the page carries itself runs, and it fetches nothing from elsewhere. */
+/** Allows the page's own style and script, and requests to this server only. */
 const POLICY = [
   "default-src 'none'",
   `style-src ${hashOf(STYLE)}`,

@@ -19,11 +19,11 @@ export async function sendListing(
   after: string,
   limit: number | null,
 ): Promise<FastifyReply> {
-  const left = limit ?? Number.MAX_SAFE_INTEGER;
+  const countMax = limit ?? Number.MAX_SAFE_INTEGER;
   // Before the answer begins, so that a failure is a problem document.
-  const first = await pageOf(gateway, directory, after, left);
+  const first = await pageOf(gateway, directory, after, countMax);
   reply.type('application/json; charset=utf-8');
-  return reply.send(Readable.from(textOf(gateway, directory, first, left), { objectMode: false }));
+  return reply.send(Readable.from(textOf(gateway, directory, first, countMax), { objectMode: false }));
 }
 
 async function* textOf(
@@ -33,7 +33,7 @@ async function* textOf(
   limit: number,
 ): AsyncGenerator<string> {
   let page = first;
-  let left = limit;
+  let remaining = limit;
   let separator = '{"entries":[';
   for (;;) {
     let text = '';
@@ -41,20 +41,25 @@ async function* textOf(
       text += `${separator}\n${JSON.stringify(entryOf(name, attributes))}`;
       separator = ',';
     }
-    left -= page.entries.length;
+    remaining -= page.entries.length;
     const last = page.entries.at(-1);
-    const done = !page.more || left <= 0 || last === undefined;
+    const done = !page.more || remaining <= 0 || last === undefined;
     if (done) {
       yield `${text}${separator === ',' ? '\n' : separator}],"more":${page.more}}\n`;
       return;
     }
     yield text;
-    page = await pageOf(gateway, directory, last.name, left);
+    page = await pageOf(gateway, directory, last.name, remaining);
   }
 }
 
-async function pageOf(gateway: Gateway, directory: Attributes, after: string, left: number): Promise<Page> {
-  const countMax = Math.min(PAGE_COUNT, left);
+async function pageOf(
+  gateway: Gateway,
+  directory: Attributes,
+  after: string,
+  remaining: number,
+): Promise<Page> {
+  const countMax = Math.min(PAGE_COUNT, remaining);
   const { inode, snapshot } = directory;
   return gateway.query({ kind: 'list', inode, after, countMax, ...(snapshot !== undefined && { snapshot }) });
 }

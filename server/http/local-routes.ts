@@ -17,8 +17,8 @@ import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
 import { READ } from './roles.ts';
 
 /**
- * For clients that read this server's disk themselves (decision 0051): the data folder, for readers on the same
- * machine, and where in it a file's bytes are, for those of them that also prove that they can read the folder.
+ * For clients on this machine that read this server's disk directly (decision 0051): the data folder, and the positions
+ * of a file's bytes in it, for clients that prove that they can read the folder.
  */
 export function localRoutes(
   app: FastifyInstance,

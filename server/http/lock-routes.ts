@@ -20,13 +20,13 @@ export function lockRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.post('/v1/data/:file/locks', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    const order = { ...lockBody(request), ...sinceOf(request), ...heardOf(request) };
+    const order = { ...lockBody(request), ...sinceOf(request), ...knownPrimaryOf(request) };
     return answer(reply, await gateway.lock(file, order, optionsOf(request)));
   });
 
   app.post('/v1/data/:file/locks/renew', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    const claim = { ...renewalBody(request), ...sinceOf(request), ...heardOf(request) };
+    const claim = { ...renewalBody(request), ...sinceOf(request), ...knownPrimaryOf(request) };
     return answer(reply, await gateway.renewLocks(file, claim, optionsOf(request)));
   });
 }
@@ -44,7 +44,7 @@ function sinceOf({ query }: FastifyRequest): { readonly since?: number } {
   return since === undefined ? {} : { since: integerOf(since, 'since') };
 }
 
-function heardOf({ query }: FastifyRequest): Pick<LockOrder, 'heard'> {
+function knownPrimaryOf({ query }: FastifyRequest): Pick<LockOrder, 'heard'> {
   const { epoch, lapses = '0' } = query as Readonly<Record<string, unknown>>;
   if (epoch === undefined) return {};
   return { heard: { epoch: integerOf(epoch, 'epoch'), lapses: integerOf(lapses, 'lapses') } };

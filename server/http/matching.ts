@@ -24,10 +24,10 @@ export function matching<Of extends Schema>(schema: Of): Matching<Static<Of>> {
 
 function faultText(faults: readonly DefinedError[]): string {
   const [first] = faults;
-  return first === undefined ? '' : ` at ${first.instancePath || '/'}: ${wordsOf(first, faults)}`;
+  return first === undefined ? '' : ` at ${first.instancePath || '/'}: ${faultDetail(first, faults)}`;
 }
 
-function wordsOf(first: DefinedError, faults: readonly DefinedError[]): string {
+function faultDetail(first: DefinedError, faults: readonly DefinedError[]): string {
   switch (first.keyword) {
     case 'required': {
       const given = first.data as Readonly<Record<string, unknown>>;

@@ -50,16 +50,16 @@ export type Received =
 
 /** After these a staged file is discarded. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set(['quota-exceeded', 'precondition-failed']);
-/** Errors by which the catalog refuses to give contents a name. */
-const NAMELESS: ReadonlySet<ErrorCode> = new Set([
+/** Errors with which the catalog refuses to give contents a name. */
+const NAME_REFUSALS: ReadonlySet<ErrorCode> = new Set([
   ...REFUSALS,
   'exists',
   'not-found',
   'is-directory',
   'not-directory',
 ]);
-/** Expired: the garbage collector takes it in its next round. */
-const LONG_AGO_NS = '0';
+/** The garbage collector removes a file with this time in its next round. */
+const EXPIRED_NS = '0';
 
 export interface ReceiveLimits {
   /** Length of the file, if the client waits for an answer before it sends the contents. */
@@ -97,7 +97,7 @@ export class NewFiles {
     this.#wholes = wholes;
   }
 
-  /** Refuses early what the end would refuse, and creates a staged file with volume and owner of its directory. */
+  /** Creates a staged file with volume and owner of its directory. @throws early what giving it the name would throw */
   async begin(
     path: FilePath,
     conditions: Conditions,
@@ -105,11 +105,11 @@ export class NewFiles {
     announcedBytes: number | null = null,
     execute: 'command' | 'durably' = 'command',
   ): Promise<Attributes> {
-    const parent = await this.#judge(path, conditions, announcedBytes);
+    const parent = await this.#checkTarget(path, conditions, announcedBytes);
     return this.#stage(path, parent, options, execute);
   }
 
-  /** Refuses early what the end would refuse; then receives a file's contents, and checks their digests. */
+  /** Receives a file's contents, and checks their digests. @throws early what giving them the name would throw */
   async receive(
     path: FilePath,
     conditions: Conditions,
@@ -117,17 +117,17 @@ export class NewFiles {
     check: DigestCheck,
     { announcedBytes = null, lengthBytes = 0, wholeBytesMax = WHOLE_BYTES_MAX }: ReceiveLimits,
   ): Promise<Received> {
-    const parent = await this.#judge(path, conditions, announcedBytes);
+    const parent = await this.#checkTarget(path, conditions, announcedBytes);
     const received = receivedOf(body);
     try {
-      return await this.#received(path, parent, received, check, { lengthBytes, wholeBytesMax });
+      return await this.#receiveOrStage(path, parent, received, check, { lengthBytes, wholeBytesMax });
     } finally {
       // After an error the iterator would keep its listener on the body, whose rest could not be drained.
       await received.return(undefined);
     }
   }
 
-  async #received(
+  async #receiveOrStage(
     path: FilePath,
     parent: Attributes,
     received: AsyncGenerator<Buffer>,
@@ -135,21 +135,27 @@ export class NewFiles {
     { lengthBytes, wholeBytesMax }: Required<Omit<ReceiveLimits, 'announcedBytes'>>,
   ): Promise<Received> {
     const bytesMax = Math.min(WHOLE_BYTES_MAX, wholeBytesMax);
-    const isTried = this.#wholes !== null && lengthBytes <= bytesMax;
-    const begun = isTried ? await this.#uploads.counted(() => beginningOf(received, bytesMax)) : NOTHING_READ;
-    if (begun.isWhole) {
-      const bytes = Buffer.concat(begun.parts);
+    const mayBeWhole = this.#wholes !== null && lengthBytes <= bytesMax;
+    const beginning = mayBeWhole
+      ? await this.#uploads.counted(() => beginningOf(received, bytesMax))
+      : NOTHING_READ;
+    if (beginning.isWhole) {
+      const bytes = Buffer.concat(beginning.parts);
       check.update(bytes);
       check.check();
       return { kind: 'whole', parent, bytes };
     }
     const file = await this.#stage(path, parent);
-    const filled = this.#uploads.store(file, joined(begun.parts, received), check);
-    return { kind: 'staged', state: await this.#orDiscard(file, filled) };
+    const filled = this.#uploads.store(file, joined(beginning.parts, received), check);
+    return { kind: 'staged', state: await this.#discardOnError(file, filled) };
   }
 
-  /** Returns the path's directory. @throws ServiceError for what the end would refuse */
-  async #judge(path: FilePath, conditions: Conditions, announcedBytes: number | null): Promise<Attributes> {
+  /** Returns the path's directory. @throws ServiceError if the file could not get this name now */
+  async #checkTarget(
+    path: FilePath,
+    conditions: Conditions,
+    announcedBytes: number | null,
+  ): Promise<Attributes> {
     if (path.names.length === 0)
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     const [current, parent] = await Promise.all([
@@ -186,12 +192,12 @@ export class NewFiles {
 
   /** @throws ServiceError `quota-exceeded` if the volume has no space now; the command that gives the name decides */
   async #assertQuota(
-    giveName: string,
+    volumeName: string,
     replaced: Attributes | null,
     bytes: number,
     removal: Removal = {},
   ): Promise<void> {
-    const { volume } = await this.#gateway.queryCatalog({ kind: 'volume', name: giveName });
+    const { volume } = await this.#gateway.queryCatalog({ kind: 'volume', name: volumeName });
     const isKept = volume.trashMs > 0 && removal.trash !== false;
     const isFreed = replaced !== null && replaced.links === 1 && !isKept;
     if (replaced === null) assertInodeAllowed(volume);
@@ -209,7 +215,7 @@ export class NewFiles {
 
   /** Fills a staged file from another one, and with `keepsTime` sets its modification time. */
   async copy(file: Attributes, source: Attributes, keepsTime: boolean): Promise<FileState> {
-    const state = await this.#orDiscard(file, this.#uploads.copy(file, source));
+    const state = await this.#discardOnError(file, this.#uploads.copy(file, source));
     const { modifiedNs } = source;
     // Before the file has its name: a client that sees the time sees the contents.
     if (keepsTime) await this.#gateway.command({ kind: 'set-attributes', inode: file.inode, modifiedNs });
@@ -247,12 +253,12 @@ export class NewFiles {
     }
   }
 
-  /** These contents get no name. No effect if they have one. */
+  /** Called if these contents get no name: has a staged file removed soon, unless it has a name. */
   async discard(received: Received): Promise<void> {
     if (received.kind === 'staged') await this.#collectSoon(received.state.file);
   }
 
-  async #orDiscard<Result>({ inode }: Attributes, filling: Promise<Result>): Promise<Result> {
+  async #discardOnError<Result>({ inode }: Attributes, filling: Promise<Result>): Promise<Result> {
     try {
       return await filling;
     } catch (error) {
@@ -262,7 +268,7 @@ export class NewFiles {
   }
 
   async #collectSoon(inode: number): Promise<void> {
-    const command = { kind: 'keep-orphan', inode, untilNs: LONG_AGO_NS } as const;
+    const command = { kind: 'keep-orphan', inode, untilNs: EXPIRED_NS } as const;
     await this.#gateway.command(command).catch((error: unknown) => {
       // It is collected when it expires.
       if (!(error instanceof ServiceError)) throw error;
@@ -279,7 +285,7 @@ export class NewFiles {
     return namedFile(result);
   }
 
-  /** Returns null if the file must be staged; these contents then never get the name. */
+  /** Creates the file with contents, under its name. Returns null if it must be staged instead. */
   async #nameWhole(
     { parent: { uid, gid }, bytes }: Extract<Received, { kind: 'whole' }>,
     { path, place, conditions, commands, removal }: Change,
@@ -287,7 +293,7 @@ export class NewFiles {
     let stored = null as StoredContents | null;
     const change = async (expect: Expectation): Promise<CommandResults['replace-with-contents'] | null> => {
       // After the first check of conditions and quota, so that a refusal leaves no contents.
-      stored ??= await this.#stored(path, bytes, removal);
+      stored ??= await this.#storeWhole(path, bytes, removal);
       if (stored === null) return null;
       const file = { mode: FILE_MODE, uid, gid, ...stored };
       const command = { kind: 'replace-with-contents', place, ...file, expect, ...removal } as const;
@@ -299,7 +305,7 @@ export class NewFiles {
     };
     const result = await changeUnder(this.#gateway, path, conditions, true, change).catch(
       async (error: unknown) => {
-        if (error instanceof ServiceError && NAMELESS.has(error.code)) await this.#void(stored);
+        if (error instanceof ServiceError && NAME_REFUSALS.has(error.code)) await this.#void(stored);
         throw error;
       },
     );
@@ -326,7 +332,7 @@ export class NewFiles {
   }
 
   /** @throws ServiceError `quota-exceeded` early, because refused contents stay until their number is void */
-  async #stored(path: FilePath, bytes: Buffer, removal: Removal): Promise<StoredContents | null> {
+  async #storeWhole(path: FilePath, bytes: Buffer, removal: Removal): Promise<StoredContents | null> {
     if (this.#wholes === null) return null;
     if (await this.#wholes.mayExceedQuota(path.volume, bytes.length)) {
       const replaced = await currentOf(this.#gateway, path, { follow: true, live: false });

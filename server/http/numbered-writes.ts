@@ -6,9 +6,9 @@ import { NumberedRequests } from '../requests/numbered-requests.ts';
 const FILES_MAX = 1_000;
 
 /**
- * Names this server's writes, by file. A file remembers the last 64 sessions that wrote it, and refuses the first
- * request of a session that it may have forgotten: with one session per write it would refuse some of more than 64
- * concurrent writers.
+ * Sessions and numbers for this server's writes, by file. A file remembers the last 64 sessions that wrote it, and
+ * refuses the first request of a session that it may have forgotten: with one session per write it would refuse some of
+ * more than 64 concurrent writers.
  */
 export class NumberedWrites {
   readonly #random53: () => number;
@@ -19,8 +19,8 @@ export class NumberedWrites {
   }
 
   of(file: FileId): NumberedRequests {
-    const names = this.#files.get(file) ?? new NumberedRequests(this.#random53);
-    this.#files.set(file, names);
-    return names;
+    const requests = this.#files.get(file) ?? new NumberedRequests(this.#random53);
+    this.#files.set(file, requests);
+    return requests;
   }
 }

@@ -21,7 +21,7 @@ export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Pro
   const parts: Buffer[] = [];
   let at = 0;
   return new Promise((resolve, reject) => {
-    // Iteration would join the parts that have arrived.
+    // Iterating the stream would join the parts that have arrived, and copy them.
     payload.on('data', (part: Buffer) => {
       const begin = at;
       at += part.length;
@@ -36,7 +36,7 @@ export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Pro
     });
     finished(payload, { writable: false }, (cause) => {
       if (!cause) resolve(body ?? Buffer.concat(parts, at));
-      else reject(brokenOff(cause));
+      else reject(incompleteBody(cause));
     });
   });
 }
@@ -46,12 +46,12 @@ async function readWhole(read: (target: Buffer) => Promise<void>, length: number
   try {
     await read(body);
   } catch (cause) {
-    throw brokenOff(cause);
+    throw incompleteBody(cause);
   }
   return body;
 }
 
-function brokenOff(cause: unknown): ServiceError {
+function incompleteBody(cause: unknown): ServiceError {
   return new ServiceError(
     'bad-request',
     'The body is incomplete: the connection ended early; send the request again',

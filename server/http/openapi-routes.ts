@@ -16,7 +16,7 @@ dd { margin: 0 0 .25rem 1rem; }
 
 const POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; base-uri 'none'; frame-ancestors 'none'`;
 
-/** Call it before any route is added. @returns the routes, which fills as they are added */
+/** Called before any route is added. @returns an array to which each added route is appended */
 export function collectRoutes(app: FastifyInstance): KnownRoute[] {
   const routes: KnownRoute[] = [];
   app.addHook('onRoute', ({ method, url, config }) => {

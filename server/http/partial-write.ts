@@ -32,10 +32,10 @@ export const HEADER_OFFSET = 'leasehold-offset';
 const WRITES_MAX = 128;
 /** No file has this version: the primary only repeats an answer, and writes nothing. */
 const NO_CONTENTS = { epoch: Number.MAX_SAFE_INTEGER, seq: 0 };
-/** How often a request is judged while others change the file or its name. */
+/** How often the conditions of a request are checked while other clients change the file or its name. */
 const JUDGEMENTS_MAX = 3;
-/** Refusals that depend on what the path names now: an earlier attempt may have preceded that. */
-const JUDGED: ReadonlySet<ErrorCode> = new Set([
+/** Refusals that depend on what is at the path now: an earlier attempt with the same key may have succeeded before. */
+const PATH_REFUSALS: ReadonlySet<ErrorCode> = new Set([
   'precondition-failed',
   'not-found',
   'is-directory',
@@ -47,15 +47,15 @@ const UNPINNED: ReadonlySet<ErrorCode> = new Set(['precondition-failed', 'bad-re
 
 const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|(\d{1,16}))$/i;
 
-interface Judged {
-  /** Null if the path names no file. */
+interface Judgement {
+  /** The file at the path; null if there is none. */
   readonly current: Attributes | null;
   /** The inode's last change as the catalog has it; undefined if the file may not be written. */
   readonly changedNs?: string | undefined;
   readonly refusal: ServiceError | null;
 }
 
-interface Attempt extends Judged {
+interface Attempt extends Judgement {
   readonly path: FilePath;
   readonly conditions: Conditions;
   readonly place: WritePlace;
@@ -73,16 +73,16 @@ interface Attempt extends Judged {
  */
 export class PartialWrites {
   readonly #gateway: Gateway;
-  readonly #names: NumberedWrites;
+  readonly #requests: NumberedWrites;
   /** Separate, because their answers are kept for later attempts. */
-  readonly #keyedNames: NumberedWrites;
+  readonly #keyedRequests: NumberedWrites;
   #active = 0;
 
   constructor(gateway: Gateway) {
     this.#gateway = gateway;
     const random53 = (): number => gateway.drawSession();
-    this.#names = new NumberedWrites(random53);
-    this.#keyedNames = new NumberedWrites(random53);
+    this.#requests = new NumberedWrites(random53);
+    this.#keyedRequests = new NumberedWrites(random53);
   }
 
   async write(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
@@ -118,24 +118,35 @@ export class PartialWrites {
     }
     check.update(bytes);
     check.check();
-    const judged = await this.#judge(path, conditions, place);
-    // After the judgement: an earlier attempt that changed what the conditions are about was pinned before.
+    const judgement = await this.#judge(path, conditions, place);
+    // After the check: an earlier attempt that changed what the conditions are about was pinned before.
     const pinned = key === null ? null : await pinnedWrite(this.#gateway, key);
     const send = (write: PinnedWrite, answered: number): Promise<FastifyReply> =>
-      this.#send(reply, write, { path, conditions, place, key, bytes, answered, judgements: 1, ...judged });
+      this.#send(reply, write, {
+        path,
+        conditions,
+        place,
+        key,
+        bytes,
+        answered,
+        judgements: 1,
+        ...judgement,
+      });
     if (pinned !== null) return send(pinned, 0);
-    if (judged.refusal !== null) throw judged.refusal;
-    assert(judged.current !== null, 'What is not refused is a file');
-    const file = judged.current.inode as FileId;
-    const names = (key === null ? this.#names : this.#keyedNames).of(file);
-    const name = names.acquire(null);
+    if (judgement.refusal !== null) throw judgement.refusal;
+    assert(judgement.current !== null, 'What is not refused is a file');
+    const file = judgement.current.inode as FileId;
+    const requests = (key === null ? this.#requests : this.#keyedRequests).of(file);
+    const numbered = requests.acquire(null);
     try {
       const { seq: since } = await this.#gateway.state(file);
-      const write = { inode: file, since, session: name.session, number: name.number };
+      const write = { inode: file, since, session: numbered.session, number: numbered.number };
       // A later attempt with a key asks for the answer.
-      return await (key === null ? send(write, names.answered(name)) : send(await this.#pin(key, write), 0));
+      return await (key === null
+        ? send(write, requests.answered(numbered))
+        : send(await this.#pin(key, write), 0));
     } finally {
-      names.release(name);
+      requests.release(numbered);
     }
   }
 
@@ -144,27 +155,28 @@ export class PartialWrites {
     const { inode, ...request } = write;
     const file = inode as FileId;
     const guarded = areConditions(conditions) || (place.kind === 'range' && place.total !== null);
-    // An earlier attempt changed what the conditions are about, or the name has another file: only repeat an answer.
-    const isOver = refusal !== null || current?.inode !== file;
-    const contents = isOver ? NO_CONTENTS : current.contents;
-    const guard = { contents, ...(isOver || changedNs === undefined ? {} : { changedNs }) };
-    const options = { guard: guarded || isOver ? guard : {} };
+    // An earlier attempt may have changed what the conditions are about, or the path has another file: the primary only
+    // repeats its answer.
+    const onlyRepeats = refusal !== null || current?.inode !== file;
+    const contents = onlyRepeats ? NO_CONTENTS : current.contents;
+    const guard = { contents, ...(onlyRepeats || changedNs === undefined ? {} : { changedNs }) };
+    const options = { guard: guarded || onlyRepeats ? guard : {} };
     const at = place.kind === 'append' ? 'append' : place.offset;
     let written: WriteResult;
     try {
       written = await this.#gateway.write(file, { ...request, answered }, at, bytes, options);
     } catch (error) {
       const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
-      const again = isRefused && guarded && !isOver ? await this.#judgeAgain(attempt) : null;
+      const again = isRefused && guarded && !onlyRepeats ? await this.#judgeAgain(attempt) : null;
       if (again !== null && again.current?.inode === file) return this.#send(reply, write, again);
-      throw key === null ? error : keyedFailure(error, { refusal, isOver, path });
+      throw key === null ? error : keyedFailure(error, { refusal, onlyRepeats, path });
     }
     await this.#gateway.flush(file);
     if (guarded && written.sameNames !== true) await this.#assertStillThere(path, file);
     return answer(reply, this.#gateway, file, written);
   }
 
-  /** Judges again after another client has changed the file or its names; null after `JUDGEMENTS_MAX` times. */
+  /** Checks the conditions again after a concurrent change of the file or its names; null after `JUDGEMENTS_MAX`. */
   async #judgeAgain(attempt: Attempt): Promise<Attempt | null> {
     const { path, conditions, place, judgements, changedNs, current } = attempt;
     if (judgements === JUDGEMENTS_MAX) return null;
@@ -182,14 +194,14 @@ export class PartialWrites {
     return { ...attempt, ...judged, judgements: judgements + 1 };
   }
 
-  async #judge(path: FilePath, conditions: Conditions, place: WritePlace): Promise<Judged> {
+  async #judge(path: FilePath, conditions: Conditions, place: WritePlace): Promise<Judgement> {
     let found: { readonly current: Attributes; readonly changedNs: string } | null = null;
     try {
       found = await this.#fileAt(path, conditions);
       checkWrite(found.current, conditions, place, path);
       return { ...found, refusal: null };
     } catch (error) {
-      if (!(error instanceof ServiceError) || !JUDGED.has(error.code)) throw error;
+      if (!(error instanceof ServiceError) || !PATH_REFUSALS.has(error.code)) throw error;
       return { current: found?.current ?? null, refusal: error };
     }
   }
@@ -221,7 +233,7 @@ export class PartialWrites {
     return { current: state === null ? known : attributesWithState(known, state), changedNs };
   }
 
-  /** A condition is about the name: data written to a file that has lost it cannot be read. */
+  /** @throws ServiceError `precondition-failed` if the path has another file now: the write cannot be read there */
   async #assertStillThere(path: FilePath, file: FileId): Promise<void> {
     const now = await currentOf(this.#gateway, path, { follow: true, live: false });
     if (now?.inode === file) return;
@@ -236,15 +248,15 @@ function keyedFailure(
   error: unknown,
   {
     refusal,
-    isOver,
+    onlyRepeats,
     path,
-  }: { readonly refusal: ServiceError | null; readonly isOver: boolean; readonly path: FilePath },
+  }: { readonly refusal: ServiceError | null; readonly onlyRepeats: boolean; readonly path: FilePath },
 ): unknown {
   if (!(error instanceof ServiceError)) return error;
   const name = displayPath(path);
   if (error.code === 'precondition-failed') {
     // No attempt has written the file.
-    if (!isOver || refusal !== null) return refusal ?? error;
+    if (!onlyRepeats || refusal !== null) return refusal ?? error;
     const message =
       `${name} was replaced since the first request with this ` +
       'Idempotency-Key, which did not write it: retry with a new key';

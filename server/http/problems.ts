@@ -124,7 +124,7 @@ export function refuseConnection(
   error: Error & { readonly code?: string },
   socket: Socket,
 ): void {
-  // Nothing can be sent: the client is gone, or its handshake failed.
+  // Nothing can be sent: the client has disconnected, or its handshake failed.
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;

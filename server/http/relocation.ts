@@ -67,11 +67,11 @@ export class Relocations {
     text: string,
   ): Promise<FastifyReply> {
     const to = parseTarget(text, from, 'copy-to');
-    if (from.directory) return this.#copiedTree(request, reply, from, to);
+    if (from.directory) return this.#copyTree(request, reply, from, to);
     const key = idempotencyKeyOf(request);
     const named =
       (key === null ? null : await this.#files.findResult(key)) ??
-      (await this.#copied(request, from, to, key));
+      (await this.#copyFile(request, from, to, key));
     const { attributes, etag, created } = named;
     setFileHeaders(reply, this.#gateway, attributes.inode as FileId, null);
     reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));
@@ -81,7 +81,7 @@ export class Relocations {
       .send();
   }
 
-  async #copied(
+  async #copyFile(
     request: FastifyRequest,
     from: FilePath,
     to: FilePath,
@@ -92,7 +92,7 @@ export class Relocations {
     return copyFile(this.#files, () => this.#sourceOf(request, from), to, { conditions, removal, key });
   }
 
-  async #copiedTree(
+  async #copyTree(
     request: FastifyRequest,
     reply: FastifyReply,
     from: FilePath,
@@ -102,8 +102,8 @@ export class Relocations {
     for (const name of after) nameCheck(name);
     const parts = { gateway: this.#gateway, files: this.#files, directories: this.#directories };
     const removal = removalOf(request, from.search);
-    const how = { overwrite: overwrites(from), resume: flagOf(from, 'resume', false), after, removal };
-    const copied = await new TreeCopier(parts, how).copy(from, to);
+    const options = { overwrite: overwrites(from), resume: flagOf(from, 'resume', false), after, removal };
+    const copied = await new TreeCopier(parts, options).copy(from, to);
     return reply
       .code(copied.more ? 202 : 200)
       .header('location', directoryUrl(FILES, to))
@@ -121,7 +121,7 @@ export class Relocations {
     throw new ServiceError('bad-request', `${displayPath(from)} is a ${source.kind}, without contents`);
   }
 
-  /** A slash names a directory; without it anything else moves, a link as a link. */
+  /** @throws ServiceError unless a path that ends in a slash is a directory, and any other path is none */
   async #assertKind(from: FilePath): Promise<void> {
     const current = await currentOf(this.#gateway, from, { follow: false, live: false });
     if (current === null) return;

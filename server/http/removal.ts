@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 
-/** What commands say about a file that loses its last name, in a volume with a trash. */
+/** Fields of commands that may remove a file's last name: the client, for the trash, and whether to skip the trash. */
 export interface Removal {
   readonly by?: string;
   readonly trash?: false;

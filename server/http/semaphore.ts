@@ -6,7 +6,7 @@ export class Semaphore {
   readonly #waiting: (() => void)[] = [];
 
   constructor(count: number) {
-    assert(count >= 1, 'Somebody may go');
+    assert(count >= 1, 'A semaphore has a permit');
     this.#free = count;
   }
 

@@ -12,13 +12,13 @@ export function snapshotRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/v1/snapshots/:volume', READ, async (request) => {
     const { volume } = partsOf(request);
     const { snapshots } = await gateway.queryCatalog({ kind: 'snapshots', volume });
-    return { snapshots: snapshots.map(told) };
+    return { snapshots: snapshots.map(snapshotAnswer) };
   });
 
   app.put('/v1/snapshots/:volume/:name', ADMIN, async (request, reply) => {
     const { volume, name } = partsOf(request);
     const { snapshot } = await gateway.command({ kind: 'snapshot-create', volume, name });
-    return reply.code(201).send(told(snapshot));
+    return reply.code(201).send(snapshotAnswer(snapshot));
   });
 
   app.delete('/v1/snapshots/:volume/:name', ADMIN, async (request, reply) => {
@@ -40,7 +40,7 @@ function partsOf(request: FastifyRequest): { readonly volume: string; readonly n
   return { volume, name };
 }
 
-function told({ volume, name, serial, madeNs }: SnapshotInfo): Readonly<Record<string, unknown>> {
+function snapshotAnswer({ volume, name, serial, madeNs }: SnapshotInfo): Readonly<Record<string, unknown>> {
   const made = new Date(Number(BigInt(madeNs) / 1_000_000n)).toISOString();
   return { snapshot: `${volume}@${name}`, volume, name, serial, made };
 }

@@ -13,7 +13,7 @@ const PEER_STATUS_MS = 1000;
 const VOTERS_MIN = 3;
 const NOT_REGISTERED_RETRY_MS = 1000;
 const DAMAGED_NAMES_MAX = 3;
-const CONFLICTS_TOLD_MAX = 3;
+const CONFLICTS_LISTED_MAX = 3;
 
 const NOT_SERVING = {
   recovering: 'recovering',
@@ -138,7 +138,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
       );
     }
     for (const { id, viewConflicts = [] } of servers)
-      for (const { file, what } of viewConflicts.slice(0, CONFLICTS_TOLD_MAX))
+      for (const { file, what } of viewConflicts.slice(0, CONFLICTS_LISTED_MAX))
         reasons.push(
           `File ${file} has conflicting member sets (found by server ${id}: ${what}): run "leasehold check"`,
         );

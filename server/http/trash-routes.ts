@@ -29,7 +29,7 @@ export function trashRoutes(app: FastifyInstance, gateway: Gateway): void {
     });
     const last = files.at(-1);
     const next = more && last !== undefined ? { next: `${last.inode}${last.path}` } : {};
-    return { files: files.map(told), more, ...next };
+    return { files: files.map(fileAnswer), more, ...next };
   });
 
   app.post('/v1/trash/:volume/:file/restore', WRITE, async (request) => {
@@ -76,7 +76,7 @@ function cursorOf(text: string | undefined): Cursor {
   return { inode: integerOf(number, 'after', 1), path };
 }
 
-function told({ inode, path, sizeBytes, removedBy, ...times }: TrashedFile): Record<string, unknown> {
+function fileAnswer({ inode, path, sizeBytes, removedBy, ...times }: TrashedFile): Record<string, unknown> {
   return {
     file: inode,
     path,

@@ -17,7 +17,7 @@ const PAGE_COUNT = 200;
 const FILES_AT_ONCE = 8;
 /** Nesting of directories; paths are not longer. */
 const DEPTH_MAX = 4_096;
-const SKIPPED_TOLD_MAX = 100;
+const SKIPPED_LISTED_MAX = 100;
 
 export interface TreeCopyOptions {
   readonly overwrite: boolean;
@@ -45,17 +45,17 @@ export class TreeCopier {
   readonly #options: TreeCopyOptions;
   readonly #conditions: Conditions;
   readonly #endMs: number;
-  #namesLeft = NAMES_MAX;
-  readonly #told = { files: 0, directories: 0, links: 0, bytes: 0, same: 0 };
+  #namesBudget = NAMES_MAX;
+  readonly #counts = { files: 0, directories: 0, links: 0, bytes: 0, same: 0 };
   readonly #skipped: string[] = [];
-  /** The target directory; a link in the source may lead to it. */
+  /** Inode of the target directory; a link in the source may lead to it. */
   #target = 0;
-  /** The last name that is done with all before it. */
+  /** Path from the source to the last entry that is copied, with all before it. */
   #done: readonly string[];
-  /** Repeats the directories and links of this request, in order. */
-  readonly #makings: (() => Promise<unknown>)[] = [];
-  /** An epoch of the catalog from before they existed. */
-  #madeIn: number;
+  /** Functions that create the directories and links of this request again, in order. */
+  readonly #creations: (() => Promise<unknown>)[] = [];
+  /** An epoch of the catalog from before they were created. */
+  #createdEpoch: number;
 
   constructor(parts: Parts, options: TreeCopyOptions) {
     this.#parts = parts;
@@ -63,7 +63,7 @@ export class TreeCopier {
     this.#options = options;
     this.#conditions = options.overwrite ? NO_CONDITIONS : { ...NO_CONDITIONS, ifNoneMatch: '*' };
     this.#done = options.after;
-    this.#madeIn = parts.gateway.catalogEpoch;
+    this.#createdEpoch = parts.gateway.catalogEpoch;
   }
 
   async copy(from: FilePath, to: FilePath): Promise<TreeCopy> {
@@ -73,32 +73,32 @@ export class TreeCopier {
       throw new ServiceError('not-directory', `${displayPath(from)} is not a directory`);
     if (isWithin(from, to)) throw belowItself(from);
     await this.#parts.directories.parentOf(to);
-    this.#target = await this.#directory(source, to, this.#options.after.length > 0);
-    this.#makings.push(() => this.#directory(source, to, true));
-    const isWhole = await this.#inside(source, from, to, this.#options.after, []);
-    await this.#parts.gateway.findDurably(() => this.#madeAgain());
-    const skipped = this.#skipped.slice(0, SKIPPED_TOLD_MAX);
+    this.#target = await this.#createDirectory(source, to, this.#options.after.length > 0);
+    this.#creations.push(() => this.#createDirectory(source, to, true));
+    const isWhole = await this.#copyEntries(source, from, to, this.#options.after, []);
+    await this.#parts.gateway.findDurably(() => this.#repeatCreations());
+    const skipped = this.#skipped.slice(0, SKIPPED_LISTED_MAX);
     return {
-      ...this.#told,
+      ...this.#counts,
       skipped,
       more: !isWhole,
       ...(isWhole ? {} : { next: this.#done.join('/') }),
     };
   }
 
-  /** A loss of power may have taken directories and links of an earlier epoch: makes them again. Files are durable. */
-  async #madeAgain(): Promise<true> {
+  /** If the catalog's epoch has changed, a loss of power may have undone directories and links: creates them again. */
+  async #repeatCreations(): Promise<true> {
     const epoch = this.#parts.gateway.catalogEpoch;
-    if (epoch === this.#madeIn) return true;
-    const told = { ...this.#told };
-    for (const make of this.#makings) await unlessGone(make());
-    Object.assign(this.#told, told);
-    this.#madeIn = epoch;
+    if (epoch === this.#createdEpoch) return true;
+    const counts = { ...this.#counts };
+    for (const create of this.#creations) await nullIfMissing(create());
+    Object.assign(this.#counts, counts);
+    this.#createdEpoch = epoch;
     return true;
   }
 
-  /** Copies the entries after `after`; `at` is the path from the source. @returns false if time is up before the end */
-  async #inside(
+  /** Copies a directory's entries after `after`. @param at path from the source @returns false if a limit is reached */
+  async #copyEntries(
     directory: Attributes,
     from: FilePath,
     to: FilePath,
@@ -107,9 +107,9 @@ export class TreeCopier {
   ): Promise<boolean> {
     if (at.length > DEPTH_MAX)
       throw new ServiceError('bad-request', `Directories are nested deeper than ${DEPTH_MAX}`);
-    const [begun = '', ...rest] = after;
-    if (rest.length > 0 && !(await this.#goOn(directory, begun, from, to, rest, at))) return false;
-    for (let last = begun; ; ) {
+    const [firstName = '', ...rest] = after;
+    if (rest.length > 0 && !(await this.#continueIn(directory, firstName, from, to, rest, at))) return false;
+    for (let last = firstName; ; ) {
       const { entries, more } = await this.#parts.gateway.queryCatalog({
         kind: 'list',
         inode: directory.inode,
@@ -119,15 +119,16 @@ export class TreeCopier {
       });
       // Without `overwrite` nothing after a failure may exist when the copy is repeated.
       for (const group of groupsOf(entries, this.#options.overwrite ? FILES_AT_ONCE : 1)) {
-        if (this.#namesLeft <= 0 || this.#parts.gateway.world.nowMs() > this.#endMs) return false;
-        this.#namesLeft -= group.length;
+        if (this.#namesBudget <= 0 || this.#parts.gateway.world.nowMs() > this.#endMs) return false;
+        this.#namesBudget -= group.length;
         for (const { attributes } of group)
           if (attributes.inode === this.#target && attributes.snapshot === undefined) throw belowItself(from);
-        await this.#copied(group, from, to, at);
+        await this.#copyGroup(group, from, to, at);
         const [first] = group;
         if (first?.attributes.kind === 'directory') {
           const [source, target] = [below(from, first.name), below(to, first.name)];
-          if (!(await this.#inside(first.attributes, source, target, [], [...at, first.name]))) return false;
+          if (!(await this.#copyEntries(first.attributes, source, target, [], [...at, first.name])))
+            return false;
           this.#done = [...at, first.name];
         }
       }
@@ -138,7 +139,7 @@ export class TreeCopier {
   }
 
   /** Continues in the directory in which the previous request ended. A removed one has nothing left to copy. */
-  async #goOn(
+  async #continueIn(
     directory: Attributes,
     name: string,
     from: FilePath,
@@ -147,110 +148,125 @@ export class TreeCopier {
     at: readonly string[],
   ): Promise<boolean> {
     const query = { kind: 'lookup', parent: directory.inode, name, ...shownIn(directory) } as const;
-    const attributes = await unlessGone(
+    const attributes = await nullIfMissing(
       this.#parts.gateway.queryCatalog(query).then((found) => found.attributes),
     );
     if (attributes?.kind !== 'directory') return true;
-    const isWhole = await this.#inside(attributes, below(from, name), below(to, name), after, [...at, name]);
+    const isWhole = await this.#copyEntries(attributes, below(from, name), below(to, name), after, [
+      ...at,
+      name,
+    ]);
     if (isWhole) this.#done = [...at, name];
     return isWhole;
   }
 
-  async #copied(group: readonly Entry[], from: FilePath, to: FilePath, at: readonly string[]): Promise<void> {
+  /** Copies a group concurrently, without entries of directories, and advances `#done`. */
+  async #copyGroup(
+    group: readonly Entry[],
+    from: FilePath,
+    to: FilePath,
+    at: readonly string[],
+  ): Promise<void> {
     const outcomes = await Promise.allSettled(
-      group.map(({ name, attributes }) => this.#entry(attributes, below(to, name), [...at, name])),
+      group.map(({ name, attributes }) => this.#copyEntry(attributes, below(to, name), [...at, name])),
     );
     for (const [place, outcome] of outcomes.entries()) {
       const { name = '', attributes } = group[place] ?? {};
-      if (outcome.status === 'rejected') throw this.#brokenOff(below(from, name), outcome.reason);
+      if (outcome.status === 'rejected') throw this.#withProgress(below(from, name), outcome.reason);
       // A directory is done only with all its entries.
       if (attributes?.kind !== 'directory') this.#done = [...at, name];
     }
   }
 
-  async #entry(source: Attributes, to: FilePath, at: readonly string[]): Promise<void> {
+  async #copyEntry(source: Attributes, to: FilePath, at: readonly string[]): Promise<void> {
     switch (source.kind) {
       case 'directory':
-        await this.#make(() => this.#directory(source, to, true));
+        await this.#createAndRemember(() => this.#createDirectory(source, to, true));
         return;
       case 'file': {
         const { removal, resume } = this.#options;
-        if (resume && (await this.#isThere(source, to))) {
-          this.#told.same++;
+        if (resume && (await this.#isCopied(source, to))) {
+          this.#counts.same++;
           return;
         }
-        const how = { conditions: this.#conditions, removal, mode: source.mode, keepsTime: resume };
-        const file = await unlessGone(copyFile(this.#parts.files, async () => this.#now(source), to, how));
+        const options = { conditions: this.#conditions, removal, mode: source.mode, keepsTime: resume };
+        const file = await nullIfMissing(
+          copyFile(this.#parts.files, async () => this.#currentSource(source), to, options),
+        );
         if (file === null) return;
-        this.#told.files++;
-        this.#told.bytes += file.attributes.sizeBytes;
+        this.#counts.files++;
+        this.#counts.bytes += file.attributes.sizeBytes;
         return;
       }
       case 'symlink':
-        await this.#make(() => this.#link(source, to));
-        this.#told.links++;
+        await this.#createAndRemember(() => this.#createLink(source, to));
+        this.#counts.links++;
         return;
       default:
         this.#skipped.push(`/${at.join('/')}`);
     }
   }
 
-  async #make(make: () => Promise<unknown>): Promise<void> {
-    await make();
-    this.#makings.push(make);
+  async #createAndRemember(create: () => Promise<unknown>): Promise<void> {
+    await create();
+    this.#creations.push(create);
   }
 
-  async #isThere(source: Attributes, to: FilePath): Promise<boolean> {
-    const there = await currentOf(this.#parts.gateway, to, { follow: false, live: true });
-    if (there?.kind !== 'file') return false;
-    const now = await unlessGone(this.#now(source));
-    return now?.sizeBytes === there.sizeBytes && now.modifiedNs === there.modifiedNs;
+  /** @returns whether the target is a file with the size and time of the source */
+  async #isCopied(source: Attributes, to: FilePath): Promise<boolean> {
+    const existing = await currentOf(this.#parts.gateway, to, { follow: false, live: true });
+    if (existing?.kind !== 'file') return false;
+    const now = await nullIfMissing(this.#currentSource(source));
+    return now?.sizeBytes === existing.sizeBytes && now.modifiedNs === existing.modifiedNs;
   }
 
-  async #now(source: Attributes): Promise<Attributes> {
+  async #currentSource(source: Attributes): Promise<Attributes> {
     const { inode, snapshot } = source;
     if (snapshot !== undefined) return source;
     return (await this.#parts.gateway.query({ kind: 'attributes', inode })).attributes;
   }
 
-  /** Returns its number. `joins`: it may exist already. */
-  async #directory({ mode, uid, gid }: Attributes, to: FilePath, joins: boolean): Promise<number> {
+  /** Creates a directory. @param joins whether it may exist already @returns its inode number */
+  async #createDirectory({ mode, uid, gid }: Attributes, to: FilePath, joins: boolean): Promise<number> {
     const { gateway } = this.#parts;
     if (to.names.length > 0) {
       const place = { volume: to.volume, path: volumePath(to.names) };
       try {
-        const made = await gateway.command({ kind: 'make-directory', place, mode, uid, gid });
-        this.#told.directories++;
-        return made.attributes.inode;
+        const created = await gateway.command({ kind: 'make-directory', place, mode, uid, gid });
+        this.#counts.directories++;
+        return created.attributes.inode;
       } catch (error) {
-        const isThere = error instanceof ServiceError && error.code === 'exists';
-        if (!isThere || !(joins || this.#options.overwrite)) throw error;
+        const exists = error instanceof ServiceError && error.code === 'exists';
+        if (!exists || !(joins || this.#options.overwrite)) throw error;
       }
     }
-    const there = await currentOf(gateway, to, { follow: false, live: false });
-    if (there?.kind === 'directory') return there.inode;
-    throw new ServiceError('exists', `${displayPath(to)} already exists and is a ${there?.kind ?? 'name'}`);
+    const existing = await currentOf(gateway, to, { follow: false, live: false });
+    if (existing?.kind === 'directory') return existing.inode;
+    throw new ServiceError(
+      'exists',
+      `${displayPath(to)} already exists and is a ${existing?.kind ?? 'name'}`,
+    );
   }
 
-  async #link({ target, uid, gid }: Attributes, to: FilePath): Promise<void> {
+  async #createLink({ target, uid, gid }: Attributes, to: FilePath): Promise<void> {
     const { gateway } = this.#parts;
     const place = { volume: to.volume, path: volumePath(to.names) };
-    const make = () => gateway.command({ kind: 'symlink', place, target, uid, gid });
+    const create = () => gateway.command({ kind: 'symlink', place, target, uid, gid });
     try {
-      await make();
+      await create();
     } catch (error) {
       if (!(error instanceof ServiceError && error.code === 'exists')) throw error;
-      const there = await currentOf(gateway, to, { follow: false, live: false });
-      if (there?.kind === 'symlink' && there.target === target) return;
+      const existing = await currentOf(gateway, to, { follow: false, live: false });
+      if (existing?.kind === 'symlink' && existing.target === target) return;
       if (!this.#options.overwrite) throw error;
       await gateway.command({ kind: 'unlink', place, ...this.#options.removal });
-      await make();
+      await create();
     }
   }
 
-  #brokenOff(at: FilePath, reason: unknown): unknown {
+  #withProgress(at: FilePath, reason: unknown): unknown {
     if (!(reason instanceof ServiceError)) return reason;
-    const { files, directories } = this.#told;
+    const { files, directories } = this.#counts;
     const after = encodeURIComponent(this.#done.join('/'));
     return new ServiceError(
       reason.code,
@@ -288,7 +304,7 @@ function belowItself(path: FilePath): ServiceError {
   return new ServiceError('bad-request', `Cannot copy ${displayPath(path)} into itself`);
 }
 
-async function unlessGone<Value>(work: Promise<Value>): Promise<Value | null> {
+async function nullIfMissing<Value>(work: Promise<Value>): Promise<Value | null> {
   try {
     return await work;
   } catch (error) {

@@ -30,7 +30,7 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
   const epoch = gateway.catalogEpoch;
   const place = { volume: path.volume, path: volumePath(path.names) };
   await removeInside(gateway, root, removal, budget, 1);
-  // The root of a volume stays.
+  // The root directory of a volume is not removed.
   const removesItself = path.names.length > 0 && budget.left > 0;
   if (removesItself) {
     // Only an empty directory can be removed, and durably: so are all removals before it.
@@ -62,21 +62,21 @@ async function removeInside(
     const others = entries.filter(({ attributes }) => attributes.kind !== 'directory');
     await Promise.all(
       others.map(({ name }) =>
-        unlessGone(gateway.command({ kind: 'unlink', place: { parent, name }, ...removal })),
+        ignoreConcurrent(gateway.command({ kind: 'unlink', place: { parent, name }, ...removal })),
       ),
     );
     budget.left -= others.length;
     for (const { name, attributes } of directories) {
       await removeInside(gateway, attributes, removal, budget, depth + 1);
       if (budget.left === 0) return;
-      await unlessGone(gateway.command({ kind: 'remove-directory', place: { parent, name } }));
+      await ignoreConcurrent(gateway.command({ kind: 'remove-directory', place: { parent, name } }));
       budget.left--;
     }
   }
 }
 
-/** Another client removed it, or created something in it: the next listing shows that. */
-async function unlessGone(change: Promise<unknown>): Promise<void> {
+/** Ignores that another client removed the entry, or created something in it: the next listing shows that. */
+async function ignoreConcurrent(change: Promise<unknown>): Promise<void> {
   try {
     await change;
   } catch (error) {

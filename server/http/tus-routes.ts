@@ -19,7 +19,7 @@ const UPLOADS = '/v1/uploads';
 const PIECE = 'application/offset+octet-stream';
 /** By their names in the protocol, which are those of Node. */
 const ALGORITHMS = ['sha1', 'sha256', 'sha512', 'md5'];
-/** A piece with a checksum is held in memory: nothing of it is stored before it is verified. */
+/** A piece with a checksum is kept in memory: nothing of it is stored before it is verified. */
 const CHECKED_BYTES_MAX = 16 * 1024 * 1024;
 const METADATA_LENGTH_MAX = 8 * 1024;
 
@@ -61,7 +61,7 @@ export class TusRoutes {
     const refusal = checkVersion(request, reply);
     if (refusal !== null) return refusal;
     const metadata = headerOf(request, 'upload-metadata') ?? '';
-    const target = path.directory ? inside(path, metadata) : path;
+    const target = path.directory ? targetIn(path, metadata) : path;
     const length = integerOf(headerOf(request, 'upload-length'), 'Upload-Length');
     const conditions = conditionsOf(request.headers);
     const name = await this.#uploads.create(target, length, checkedMetadata(metadata), conditions);
@@ -75,7 +75,7 @@ export class TusRoutes {
   async #head(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const refusal = checkVersion(request, reply);
     if (refusal !== null) return refusal;
-    const { volume, upload } = await this.#found(request);
+    const { volume, upload } = await this.#uploadOf(request);
     // The server that had the last piece may have died before it gave the file its name.
     await this.#uploads.complete(volume, upload);
     const { note, offsetBytes, lengthBytes } = upload;
@@ -95,7 +95,7 @@ export class TusRoutes {
       return sendProblem(reply, new ServiceError('bad-request', `The Content-Type must be ${PIECE}`), 415);
     }
     const offset = integerOf(headerOf(request, 'upload-offset'), 'Upload-Offset');
-    const { volume, upload } = await this.#found(request);
+    const { volume, upload } = await this.#uploadOf(request);
     if (offset !== upload.offsetBytes) {
       const detail = `Wrong Upload-Offset: the upload is at ${upload.offsetBytes}, not ${offset}`;
       return sendProblem(reply, new ServiceError('precondition-failed', detail), CONFLICT);
@@ -131,12 +131,12 @@ export class TusRoutes {
   async #delete(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const refusal = checkVersion(request, reply);
     if (refusal !== null) return refusal;
-    const { upload } = await this.#found(request);
+    const { upload } = await this.#uploadOf(request);
     await this.#uploads.terminate(upload);
     return reply.code(204).send();
   }
 
-  async #found(request: FastifyRequest): Promise<{ readonly volume: string; readonly upload: TusUpload }> {
+  async #uploadOf(request: FastifyRequest): Promise<{ readonly volume: string; readonly upload: TusUpload }> {
     const { volume = '', upload = '' } = request.params as Readonly<Record<string, string>>;
     return { volume, upload: await this.#uploads.find(volume, upload) };
   }
@@ -177,7 +177,7 @@ function statusOf(error: unknown): number | null {
   return error.code === 'precondition-failed' ? CONFLICT : null;
 }
 
-function inside(directory: FilePath, metadata: string): FilePath {
+function targetIn(directory: FilePath, metadata: string): FilePath {
   const entry = metadata.split(',').find((pair) => pair.trim().startsWith('filename '));
   const encoded = entry?.trim().split(' ')[1];
   if (encoded === undefined) {

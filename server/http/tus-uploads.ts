@@ -72,11 +72,11 @@ export class TusUploads {
       ifMatch: conditions.ifMatch ?? null,
       ifNoneMatch: conditions.ifNoneMatch ?? null,
     };
-    const noted = {
+    const options = {
       note: Buffer.from(JSON.stringify(note)).toString('base64'),
       untilNs: untilNs(this.#gateway.world.wallMs()),
     };
-    const file = await this.#files.begin(path, conditions, noted, lengthBytes, 'durably');
+    const file = await this.#files.begin(path, conditions, options, lengthBytes, 'durably');
     return `${file.inode}-${secret}`;
   }
 
@@ -103,8 +103,8 @@ export class TusUploads {
   }
 
   /**
-   * Stores what comes after the bytes that are there, and returns the new size. Each write demands the size at which it
-   * begins, so that of two clients one is refused. What arrived before a connection broke stays.
+   * Appends `body`, and returns the new size. Each write is refused unless the file has the size at which it begins, so
+   * that of two concurrent clients one is refused. Bytes that arrived before a connection broke are kept.
    * @throws ServiceError `precondition-failed` for the other client, `too-large` for more than was announced
    */
   async append({ file, offsetBytes, lengthBytes }: TusUpload, body: Readable): Promise<number> {
@@ -132,8 +132,8 @@ export class TusUploads {
   }
 
   /**
-   * Gives the file its name, durably, if all of it has arrived. Several servers may do so at a time: the upload has one
-   * session of commands, in which the name is given once, whatever became of it since.
+   * Gives the file its name, durably, if all of it has arrived. Several servers may do so concurrently: the upload has
+   * one session of commands, so the name is given once, even if the file was renamed or removed since.
    */
   async complete(volume: string, upload: TusUpload): Promise<void> {
     const { file, note, offsetBytes, lengthBytes, since } = upload;
@@ -163,11 +163,11 @@ export class TusUploads {
 
   /** Returns whether the file has a name, and makes the name durable. */
   #hasName(inode: number): Promise<boolean> {
-    const look = async (): Promise<boolean> => {
+    const query = async (): Promise<boolean> => {
       const file = await this.#attributes(inode);
       return file !== null && file.links > 0;
     };
-    return this.#gateway.findDurably(look, (hasName) => hasName);
+    return this.#gateway.findDurably(query, (hasName) => hasName);
   }
 
   /** Ends the upload now; the next garbage collection removes its bytes. */

@@ -21,7 +21,7 @@ const UPLOADS_MAX = 64;
 const IN_USE_MS = 60_000;
 /** Between two renewals of that time; two may fail. */
 const KEEP_ORPHAN_MS = 20_000;
-/** A client that sends nothing for this long is gone. */
+/** A client that sends nothing for this long counts as disconnected. */
 export const UPLOAD_IDLE_MS = 120_000;
 
 /** Writes bodies to unlinked files in bounded memory: a client faster than the replicas is slowed by its connection. */
@@ -40,17 +40,17 @@ export class Uploads {
 
   /**
    * Stores `body` in `file`, which is empty and has no other writer, and finishes it.
-   * @throws ServiceError if the client is gone, a digest differs or a write failed; the file is collected later
+   * @throws ServiceError if the client disconnects, a digest differs or a write fails; the file is collected later
    */
   async store(file: Attributes, body: AsyncIterable<Buffer>, check: DigestCheck): Promise<FileState> {
-    return this.#during(file, () =>
+    return this.#fillAndFinish(file, () =>
       this.#write(file.inode as FileId, chunkBytesOf(file.objectBytes), body, check),
     );
   }
 
   /** Fills `file` with the contents of `source`, which its primary reads. @throws ServiceError `busy` if they change */
   async copy(file: Attributes, source: Attributes): Promise<FileState> {
-    return this.#during(file, () => this.#copy(file.inode as FileId, source));
+    return this.#fillAndFinish(file, () => this.#copy(file.inode as FileId, source));
   }
 
   /** Flushes the file (or seals it, by the volume's policy), settles it, and checks its size. */
@@ -68,13 +68,14 @@ export class Uploads {
     return state;
   }
 
-  async #during(file: Attributes, fill: () => Promise<number>): Promise<FileState> {
+  /** Keeps a staged file from being collected while `fill` writes it, then finishes it. */
+  async #fillAndFinish(file: Attributes, fill: () => Promise<number>): Promise<FileState> {
     return this.counted(async () => {
-      const keeper = this.#gateway.world.every(KEEP_ORPHAN_MS, () => this.#keep(file.inode as FileId));
+      const renewal = this.#gateway.world.every(KEEP_ORPHAN_MS, () => this.#keep(file.inode as FileId));
       try {
         return await this.finish(file, await fill());
       } finally {
-        keeper.cancel();
+        renewal.cancel();
       }
     });
   }
@@ -160,9 +161,7 @@ export class Uploads {
   }
 }
 
-/**
- * Yields whole chunks, the last one shorter. `keepsRest`: also yields the rest of a body that breaks off, then throws.
- */
+/** Yields whole chunks, the last one shorter. `keepsRest`: yields the rest of a body that breaks off, then throws. */
 export async function* chunksOf(
   body: AsyncIterable<Buffer>,
   chunkBytes: number,

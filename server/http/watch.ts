@@ -8,7 +8,7 @@ import { integerOf } from './input.ts';
 /** How long the catalog's primary waits for a change; after that a stream sends a comment. */
 const WAIT_MS = 2_000;
 /** Pause after a failure. An election of the catalog takes longer. */
-const AGAIN_MS = 500;
+const RETRY_MS = 500;
 const WATCHES_MAX = 1_000;
 
 /**
@@ -49,7 +49,7 @@ export class Watches {
     });
     this.#active++;
     try {
-      await this.#tell(raw, place, first);
+      await this.#stream(raw, place, first);
     } finally {
       this.#active--;
       raw.end();
@@ -57,18 +57,18 @@ export class Watches {
     return reply;
   }
 
-  async #tell(
+  async #stream(
     raw: FastifyReply['raw'],
     place: { readonly inode: number; readonly recursive: boolean },
     first: Awaited<ReturnType<Gateway['changes']>>,
   ): Promise<void> {
-    const gone = new AbortController();
-    raw.on('close', () => gone.abort());
+    const ended = new AbortController();
+    raw.on('close', () => ended.abort());
     raw.on('error', () => raw.destroy());
     let after = first.through;
     let answer: typeof first | null = first;
     let isFirst = true;
-    while (!gone.signal.aborted) {
+    while (!ended.signal.aborted) {
       if (answer !== null) {
         const { changes, through, resync } = answer;
         // Only the last event has the id: a client that lost the connection before it gets all of them again.
@@ -81,8 +81,8 @@ export class Watches {
       }
       raw.write(STREAM_COMMENT);
       // Does not write to a client that does not read. What it misses is kept for a while; after that it gets `resync`.
-      await drained(raw, gone.signal);
-      const next = await this.#next({ ...place, after, waitMs: WAIT_MS }, gone.signal);
+      await drained(raw, ended.signal);
+      const next = await this.#next({ ...place, after, waitMs: WAIT_MS }, ended.signal);
       if (next === 'gone') {
         raw.write(eventText('gone', {}, after));
         return;
@@ -91,7 +91,7 @@ export class Watches {
     }
   }
 
-  /** Returns null if no server answers at the moment, `gone` if the directory is. */
+  /** Returns null if no server answers at the moment, `gone` if the directory was removed. */
   async #next(
     request: Parameters<Gateway['changes']>[0],
     signal: AbortSignal,
@@ -101,7 +101,7 @@ export class Watches {
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       if (error.code === 'not-found') return 'gone';
-      await this.#gateway.world.sleep(AGAIN_MS, { signal }).catch(() => {
+      await this.#gateway.world.sleep(RETRY_MS, { signal }).catch(() => {
         // Aborted: the condition of the loop ends the watch.
       });
       return null;

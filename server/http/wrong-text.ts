@@ -13,11 +13,11 @@ export function refuseWrongText(app: FastifyInstance): void {
     if (queryAt >= 0) parseSearch(originalUrl.slice(queryAt + 1));
   });
   app.removeContentTypeParser('application/json');
-  const parse = app.getDefaultJsonParser('error', 'error');
+  const parseJson = app.getDefaultJsonParser('error', 'error');
   app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     const text = utf8Text(body);
     if (text === '') done(null);
     else if (text === null) done(new ServiceError('bad-request', 'The body is not UTF-8'));
-    else parse(request, text, done);
+    else parseJson(request, text, done);
   });
 }

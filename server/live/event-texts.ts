@@ -7,7 +7,7 @@ export type FormerLease =
   | { readonly kind: 'none' }
   | { readonly kind: 'own' }
   | { readonly kind: 'ended'; readonly holder: ServerId; readonly agoMs: number }
-  | { readonly kind: 'given-back'; readonly holder: ServerId };
+  | { readonly kind: 'released'; readonly holder: ServerId };
 
 /** One sentence for each event, with the reason why it loses nothing. The dashboard replaces `{file}` by the name. */
 export const EVENT_TEXTS = {
@@ -29,7 +29,7 @@ export const EVENT_TEXTS = {
     self: ServerId,
     file: number,
     epoch: number,
-    former: FormerLease,
+    earlier: FormerLease,
     resetMs: number,
   ): NewServerEvent => ({
     kind: 'primary-elected',
@@ -38,7 +38,7 @@ export const EVENT_TEXTS = {
     epoch,
     text:
       `${self} became primary of {file} in epoch ${epoch}: ` +
-      `${formerText(former)}; the reset took ${milliseconds(resetMs)}.`,
+      `${earlierLeaseText(earlier)}; the reset took ${milliseconds(resetMs)}.`,
   }),
   ended: (self: ServerId, file: number, epoch: number): NewServerEvent => ({
     kind: 'primary-ended',
@@ -202,16 +202,16 @@ export const EVENT_TEXTS = {
   }),
 } as const;
 
-function formerText(former: FormerLease): string {
-  switch (former.kind) {
+function earlierLeaseText(earlier: FormerLease): string {
+  switch (earlier.kind) {
     case 'none':
       return 'the lease had no holder';
     case 'own':
       return 'its own earlier lease had expired';
     case 'ended':
-      return `the lease of ${former.holder} had ended ${milliseconds(former.agoMs)} before`;
-    case 'given-back':
-      return `${former.holder} had released its lease`;
+      return `the lease of ${earlier.holder} had ended ${milliseconds(earlier.agoMs)} before`;
+    case 'released':
+      return `${earlier.holder} had released its lease`;
   }
 }
 

@@ -13,7 +13,7 @@ const BATCH_MAX = 100;
 const PAUSE_MS_MIN = 1_000;
 const PAUSE_FACTOR = 20;
 
-/** Caches which file has which name, for the live view: watchers do not wait for the catalog. */
+/** Caches names of files for the live view: its watchers do not wait for the catalog. */
 export class FileNames {
   readonly #gateway: Gateway;
   readonly #log: Logger;
@@ -23,7 +23,7 @@ export class FileNames {
   readonly #files: LastValues<FileId>;
 
   readonly #wanted = new Map<FileId, ((name: string | null) => void)[]>();
-  #asking = false;
+  #isQuerying = false;
 
   constructor(gateway: Gateway, log: Logger, world: World) {
     this.#gateway = gateway;
@@ -32,7 +32,7 @@ export class FileNames {
     this.#files = new LastValues({
       max: NAMES_MAX,
       nowMs: () => world.nowMs(),
-      failed: (error) => this.#refused(error),
+      failed: (error) => this.#logFailure(error),
     });
   }
 
@@ -43,28 +43,28 @@ export class FileNames {
     return new Promise((resolve) => {
       if (this.#wanted.size >= BATCH_MAX) return resolve(null);
       this.#wanted.set(file, [...(this.#wanted.get(file) ?? []), resolve]);
-      if (!this.#asking) void this.#askInBatches();
+      if (!this.#isQuerying) void this.#queryInBatches();
     });
   }
 
   /** The catalog scans all names to find some: it is queried rarely, for many files at once. */
-  async #askInBatches(): Promise<void> {
-    this.#asking = true;
+  async #queryInBatches(): Promise<void> {
+    this.#isQuerying = true;
     while (this.#wanted.size > 0) {
       const wanted = new Map(this.#wanted);
       this.#wanted.clear();
       const sinceMs = this.#world.nowMs();
-      await this.#askFor([...wanted.keys()]);
+      await this.#query([...wanted.keys()]);
       for (const [file, resolves] of wanted) {
         for (const resolve of resolves) resolve(this.#names.get(file) ?? null);
       }
       const pauseMs = Math.max(PAUSE_MS_MIN, PAUSE_FACTOR * (this.#world.nowMs() - sinceMs));
       await this.#world.sleep(pauseMs, { unref: true });
     }
-    this.#asking = false;
+    this.#isQuerying = false;
   }
 
-  async #askFor(inodes: readonly FileId[]): Promise<void> {
+  async #query(inodes: readonly FileId[]): Promise<void> {
     try {
       const { paths } = await this.#gateway.queryCatalog(
         { kind: 'paths', inodes: [...inodes] },
@@ -72,17 +72,17 @@ export class FileNames {
       );
       for (const { inode, volume, path } of paths) this.#names.set(inode as FileId, `${volume}:${path}`);
     } catch (error) {
-      this.#refused(error);
+      this.#logFailure(error);
     }
   }
 
   /** Returns the file at a path as last received; null if that is unknown, or if there is none. */
   at(place: { readonly volume: string; readonly path: string }): FileId | null {
     const name = `${place.volume}:${place.path}`;
-    return this.#files.of(name, () => this.#lookUp(name, place));
+    return this.#files.of(name, () => this.#resolve(name, place));
   }
 
-  async #lookUp(
+  async #resolve(
     name: string,
     place: { readonly volume: string; readonly path: string },
   ): Promise<FileId | null> {
@@ -96,12 +96,12 @@ export class FileNames {
       return attributes.inode as FileId;
     } catch (error) {
       if (!(error instanceof ServiceError) || error.remedy !== 'give-up') throw error;
-      this.#refused(error);
+      this.#logFailure(error);
       return null;
     }
   }
 
-  #refused(error: unknown): void {
+  #logFailure(error: unknown): void {
     this.#log[error instanceof ServiceError ? 'trace' : 'warn'](
       { err: error },
       'cannot query file names for the live view',

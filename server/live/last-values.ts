@@ -1,12 +1,12 @@
 import { LruMap } from '../../base/bounded-map.ts';
 
 /** Age at which a value is requested again, in milliseconds. */
-const HEARD_MS = 1_000;
+const VALID_MS = 1_000;
 
-interface Heard<Value> {
+interface Entry<Value> {
   value: Value | null;
   atMs: number;
-  asking: boolean;
+  isRequested: boolean;
 }
 
 export interface HeardLastParts {
@@ -20,30 +20,31 @@ export interface HeardLastParts {
 /** Keeps the last value received for each of many names; readers start a new request and do not wait for it. */
 export class LastValues<Value> {
   readonly #parts: HeardLastParts;
-  readonly #heard: LruMap<string, Heard<Value>>;
+  readonly #entries: LruMap<string, Entry<Value>>;
 
   constructor(parts: HeardLastParts) {
     this.#parts = parts;
-    this.#heard = new LruMap<string, Heard<Value>>(parts.max);
+    this.#entries = new LruMap<string, Entry<Value>>(parts.max);
   }
 
   /** Returns the last value, null if there is none; requests it again if it is too old. */
-  of(name: string, ask: () => Promise<Value | null>): Value | null {
-    const heard = this.#heard.get(name) ?? { value: null, atMs: -Infinity, asking: false };
-    this.#heard.set(name, heard);
-    if (!heard.asking && this.#parts.nowMs() - heard.atMs >= HEARD_MS) void this.#ask(heard, ask);
-    return heard.value;
+  of(name: string, request: () => Promise<Value | null>): Value | null {
+    const entry = this.#entries.get(name) ?? { value: null, atMs: -Infinity, isRequested: false };
+    this.#entries.set(name, entry);
+    if (!entry.isRequested && this.#parts.nowMs() - entry.atMs >= VALID_MS)
+      void this.#request(entry, request);
+    return entry.value;
   }
 
-  async #ask(heard: Heard<Value>, ask: () => Promise<Value | null>): Promise<void> {
-    heard.asking = true;
+  async #request(entry: Entry<Value>, query: () => Promise<Value | null>): Promise<void> {
+    entry.isRequested = true;
     try {
-      heard.value = await ask();
+      entry.value = await query();
     } catch (error) {
       this.#parts.failed(error);
     } finally {
-      heard.asking = false;
-      heard.atMs = this.#parts.nowMs();
+      entry.isRequested = false;
+      entry.atMs = this.#parts.nowMs();
     }
   }
 }

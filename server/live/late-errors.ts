@@ -15,10 +15,7 @@ export interface LateErrorParts {
   readonly metrics: MetricsRegistry;
 }
 
-/**
- * Turns mounts' reports of operations that they acknowledged, and the cluster had to drop, into events, a metric and
- * log lines.
- */
+/** Turns mounts' reports of acknowledged operations that were dropped into events, a metric and log lines. */
 export class LateErrorReports {
   readonly #parts: LateErrorParts;
   readonly #count: (operation: string) => void;

@@ -7,47 +7,47 @@ export interface ReceivedReport {
   readonly isThere: boolean;
 }
 
-type Told = Omit<ReceivedReport, 'part'> & { readonly standing: LiveReplica; readonly server: string };
+type FileReport = Omit<ReceivedReport, 'part'> & { readonly replica: LiveReplica; readonly server: string };
 
-/** Combines the servers' reports of a file. The primary's counts first; else backups know how long a lease runs. */
-export function liveFileOf(path: string, file: number | null, heard: readonly ReceivedReport[]): LiveFile {
-  const told: Told[] = heard.flatMap(({ part, ...when }) =>
+/** Combines the servers' reports of a file: the primary's if there is one, else what backups know of its lease. */
+export function liveFileOf(path: string, file: number | null, reports: readonly ReceivedReport[]): LiveFile {
+  const fileReports: FileReport[] = reports.flatMap(({ part, ...when }) =>
     part.files
-      .filter((standing) => standing.file === file)
-      .map((standing) => ({ standing, server: part.server, ...when })),
+      .filter((replica) => replica.file === file)
+      .map((replica) => ({ replica, server: part.server, ...when })),
   );
-  const fresh = told.filter(({ isThere }) => isThere);
+  const fresh = fileReports.filter(({ isThere }) => isThere);
   const primary = fresh
-    .filter(({ standing }) => standing.role === 'primary')
-    .reduce<Told | null>(
-      (best, one) => (best === null || one.standing.epoch > best.standing.epoch ? one : best),
+    .filter(({ replica }) => replica.role === 'primary')
+    .reduce<FileReport | null>(
+      (best, one) => (best === null || one.replica.epoch > best.replica.epoch ? one : best),
       null,
     );
-  const members = (primary ?? fresh[0] ?? told[0])?.standing.members ?? [];
-  const learners = primary?.standing.replicas.filter(({ role }) => role === 'learner') ?? [];
+  const members = (primary ?? fresh[0] ?? fileReports[0])?.replica.members ?? [];
+  const learners = primary?.replica.replicas.filter(({ role }) => role === 'learner') ?? [];
   return {
     path,
     file,
     primary: primary?.server ?? null,
-    epoch: Math.max(0, ...told.map(({ standing }) => standing.epoch)),
-    lease: primary === null ? longestLease(told) : leaseNow(primary),
+    epoch: Math.max(0, ...fileReports.map(({ replica }) => replica.epoch)),
+    lease: primary === null ? longestLease(fileReports) : leaseNow(primary),
     replicas: [...members, ...learners.map(({ server }) => server)].map((server) =>
       replicaOf(
         server,
         primary,
-        told.find((one) => one.server === server),
+        fileReports.find((one) => one.server === server),
       ),
     ),
   };
 }
 
-function leaseNow({ standing, ageMs }: Told): LiveFile['lease'] {
-  const remainingMs = Math.round(Math.max(0, standing.lease.remainingMs - ageMs));
-  return { holder: remainingMs > 0 ? standing.lease.holder : null, remainingMs };
+function leaseNow({ replica, ageMs }: FileReport): LiveFile['lease'] {
+  const remainingMs = Math.round(Math.max(0, replica.lease.remainingMs - ageMs));
+  return { holder: remainingMs > 0 ? replica.lease.holder : null, remainingMs };
 }
 
-function longestLease(told: readonly Told[]): LiveFile['lease'] {
-  return told
+function longestLease(reports: readonly FileReport[]): LiveFile['lease'] {
+  return reports
     .map(leaseNow)
     .reduce((longest, one) => (one.remainingMs > longest.remainingMs ? one : longest), {
       holder: null,
@@ -57,14 +57,14 @@ function longestLease(told: readonly Told[]): LiveFile['lease'] {
 
 function replicaOf(
   server: string,
-  primary: Told | null,
-  own: Told | undefined,
+  primary: FileReport | null,
+  own: FileReport | undefined,
 ): LiveFile['replicas'][number] {
   const isFresh = own?.isThere === true;
-  const version = own?.standing.version ?? null;
+  const version = own?.replica.version ?? null;
   if (primary?.server === server)
     return { server, role: 'primary', state: 'current', version, lagOperations: 0 };
-  const known = primary?.standing.replicas.find((replica) => replica.server === server);
+  const known = primary?.replica.replicas.find((replica) => replica.server === server);
   // A new primary has not yet learned which replicas are unreachable.
   if (known !== undefined && (known.version > 0 || known.state !== 'unreachable')) {
     const { role, state, lagOperations } = known;

@@ -31,7 +31,7 @@ export interface Watcher {
   readonly trashAndSnapshotsOf: string | null;
   resync(resync: LiveResync, lastId: string): void;
   state(state: LiveState): void;
-  event(happening: ServerEvent, id: string): void;
+  event(event: ServerEvent, id: string): void;
 }
 
 export interface LiveHubParts {
@@ -46,11 +46,11 @@ export interface LiveHubParts {
 }
 
 interface Peer {
-  heard: { readonly part: LivePart; readonly atMs: number } | null;
+  report: { readonly part: LivePart; readonly atMs: number } | null;
   /** Incarnation and number of the last event received. */
   life: string;
   after: number;
-  asking: boolean;
+  isQueried: boolean;
 }
 
 /**
@@ -63,15 +63,15 @@ export class LiveHub {
   readonly #peers = new Map<ServerId, Peer>();
   readonly #rates = new Rates();
   readonly #names: FileNames;
-  readonly #lists: VolumeFingerprints;
-  #kept: { readonly number: number; readonly happening: ServerEvent }[] = [];
+  readonly #fingerprints: VolumeFingerprints;
+  #kept: { readonly number: number; readonly event: ServerEvent }[] = [];
   #number = 0;
   #loop: AbortController | null = null;
 
   constructor(parts: LiveHubParts) {
     this.#parts = parts;
     this.#names = new FileNames(parts.gateway, parts.log, parts.world);
-    this.#lists = new VolumeFingerprints(parts.gateway, parts.log, () => parts.world.nowMs());
+    this.#fingerprints = new VolumeFingerprints(parts.gateway, parts.log, () => parts.world.nowMs());
   }
 
   /** Starts a watch; the returned function ends it. `lastId` may be from another server. @throws ServiceError `busy` */
@@ -85,7 +85,7 @@ export class LiveHub {
     this.#watchers.add(watcher);
     const missed = this.#missed(lastId);
     if (missed === null) watcher.resync(this.#resync(), this.#idOf(this.#number));
-    else for (const { happening, number } of missed) watcher.event(happening, this.#idOf(number));
+    else for (const { event, number } of missed) watcher.event(event, this.#idOf(number));
     if (this.#loop === null) {
       this.#loop = new AbortController();
       void this.#run(this.#loop.signal);
@@ -108,19 +108,19 @@ export class LiveHub {
 
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      for (const server of this.#parts.gateway.services.status.urls.keys()) void this.#ask(server);
+      for (const server of this.#parts.gateway.services.status.urls.keys()) void this.#query(server);
       await this.#parts.world.sleep(TICK_MS);
       if (!signal.aborted) this.#publish();
     }
   }
 
-  async #ask(server: ServerId): Promise<void> {
+  async #query(server: ServerId): Promise<void> {
     const { gateway, self, world, log } = this.#parts;
-    const peer = this.#peers.get(server) ?? { heard: null, life: '', after: 0, asking: false };
+    const peer = this.#peers.get(server) ?? { report: null, life: '', after: 0, isQueried: false };
     this.#peers.set(server, peer);
-    if (peer.asking) return;
-    peer.asking = true;
-    const files = this.#files();
+    if (peer.isQueried) return;
+    peer.isQueried = true;
+    const files = this.#watchedFiles();
     try {
       const path = `/v1/events/self?after=${peer.after}&files=${files.join()}`;
       const part =
@@ -128,92 +128,92 @@ export class LiveHub {
           ? await self.report(files, peer.after)
           : parsed(await gateway.peers.exchange(server, { method: 'GET', path }, PEER_ANSWER_MS));
       const atMs = world.nowMs();
-      peer.heard = { part, atMs };
+      peer.report = { part, atMs };
       this.#rates.addSample(server, part, atMs);
-      this.#take(peer, part);
+      this.#takeEvents(peer, part);
     } catch (error) {
       const level = error instanceof ServiceError ? 'trace' : 'warn';
       log[level]({ server, err: error }, 'cannot get the live state of a server');
     } finally {
-      peer.asking = false;
+      peer.isQueried = false;
     }
   }
 
-  /** After a restart a server counts from 1: its answer to the old number is dropped, and it is asked again. */
-  #take(peer: Peer, part: LivePart): void {
-    const isSameLife = peer.life === part.life;
-    if (!isSameLife && peer.after > 0) {
+  /** Adds a server's new events. A restarted server counts from 1: its answer to the old number is not used. */
+  #takeEvents(peer: Peer, part: LivePart): void {
+    const isSameProcess = peer.life === part.life;
+    if (!isSameProcess && peer.after > 0) {
       peer.after = 0;
       peer.life = part.life;
       return;
     }
     peer.life = part.life;
     peer.after = part.last;
-    for (const happening of part.happenings) this.#happened(happening);
+    for (const event of part.happenings) this.#addEvent(event);
   }
 
-  #happened(happening: ServerEvent): void {
-    const isSame = ({ happening: known }: { readonly happening: ServerEvent }): boolean =>
-      known.kind === happening.kind &&
-      known.about === happening.about &&
-      Math.abs(known.atMs - happening.atMs) < SAME_MS;
-    if (happening.about !== undefined && this.#kept.some(isSame)) return;
-    const { file } = happening;
+  /** Sends an event to the watchers, unless another server has reported the same; with its file's path, once known. */
+  #addEvent(event: ServerEvent): void {
+    const isSame = ({ event: known }: { readonly event: ServerEvent }): boolean =>
+      known.kind === event.kind && known.about === event.about && Math.abs(known.atMs - event.atMs) < SAME_MS;
+    if (event.about !== undefined && this.#kept.some(isSame)) return;
+    const { file } = event;
     if (file === undefined) {
-      this.#tell(happening);
+      this.#sendEvent(event);
     } else if (file === CATALOG_CELL) {
-      this.#tell({ ...happening, path: NAME_OF_CATALOG });
+      this.#sendEvent({ ...event, path: NAME_OF_CATALOG });
     } else {
       const name = this.#names.of(file as FileId);
-      let isTold = false;
-      const tell = (path: string | null): void => {
-        if (isTold && path === null) return;
-        isTold = true;
-        this.#tell(path === null ? happening : { ...happening, path });
+      let isSent = false;
+      const send = (path: string | null): void => {
+        if (isSent && path === null) return;
+        isSent = true;
+        this.#sendEvent(path === null ? event : { ...event, path });
       };
-      void name.then(tell);
+      void name.then(send);
       this.#parts.world
         .after(NAME_MS, () => {
-          if (!isTold) tell(null);
+          if (!isSent) send(null);
         })
         .unref();
     }
   }
 
-  #tell(happening: ServerEvent): void {
-    this.#kept = this.#kept.filter((kept) => kept.happening.id !== happening.id);
+  #sendEvent(event: ServerEvent): void {
+    this.#kept = this.#kept.filter((kept) => kept.event.id !== event.id);
     const number = ++this.#number;
-    this.#kept = [...this.#kept.slice(1 - KEPT_MAX), { number, happening }];
-    for (const watcher of this.#watchers) watcher.event(happening, this.#idOf(number));
+    this.#kept = [...this.#kept.slice(1 - KEPT_MAX), { number, event }];
+    for (const watcher of this.#watchers) watcher.event(event, this.#idOf(number));
   }
 
   #publish(): void {
     const { gateway, wallMs } = this.#parts;
     const servers = [...gateway.services.status.urls].map(([id, url]) => this.#serverOf(id, url));
-    const heard = this.#heardParts();
-    const sinceWriteMs = heard
+    const reports = this.#reports();
+    const sinceWriteMs = reports
       .filter(({ part }) => part.sinceWriteMs !== null)
       .map(({ part, ageMs }) => Math.round((part.sinceWriteMs as number) + ageMs))
       .reduce<number | null>((least, one) => Math.min(least ?? one, one), null);
     for (const watcher of this.#watchers) {
       const { path } = watcher;
       const name = path === null ? '' : `${path.volume}:${path.path}`;
-      const file = path === null ? null : liveFileOf(name, this.#names.at(path), heard);
-      const kept = watcher.trashAndSnapshotsOf === null ? null : this.#lists.of(watcher.trashAndSnapshotsOf);
+      const file = path === null ? null : liveFileOf(name, this.#names.at(path), reports);
+      const kept =
+        watcher.trashAndSnapshotsOf === null ? null : this.#fingerprints.of(watcher.trashAndSnapshotsOf);
       const state = { atMs: Math.round(wallMs()), servers, sinceWriteMs, file };
       watcher.state(kept === null ? state : { ...state, kept });
     }
   }
 
   #serverOf(id: ServerId, url: string): LiveServer {
-    const heard = this.#peers.get(id)?.heard ?? null;
-    const isSilent = heard === null || !this.#isThere(id, heard.atMs);
-    const own = this.#peers.get(this.#parts.gateway.services.status.id)?.heard?.part;
-    const part = heard?.part;
+    const report = this.#peers.get(id)?.report ?? null;
+    const isSilent = report === null || !this.#isReachable(id, report.atMs);
+    const own = this.#peers.get(this.#parts.gateway.services.status.id)?.report?.part;
+    const part = report?.part;
     return {
       id,
       url,
-      state: isSilent ? 'unreachable' : heard.part.state,
+      state: isSilent ? 'unreachable' : report.part.state,
       recoveringMs: part?.recoveringMs ?? 0,
       membership: part?.membership ?? 'in',
       uptimeMs: isSilent ? 0 : (part?.uptimeMs ?? 0),
@@ -227,23 +227,23 @@ export class LiveHub {
     };
   }
 
-  #heardParts(): ReceivedReport[] {
+  #reports(): ReceivedReport[] {
     const nowMs = this.#parts.world.nowMs();
     return [...this.#peers.values()]
-      .filter(({ heard }) => heard !== null)
-      .map(({ heard }) => {
-        const { part, atMs } = heard as NonNullable<Peer['heard']>;
-        return { part, ageMs: nowMs - atMs, isThere: this.#isThere(part.server as ServerId, atMs) };
+      .filter(({ report }) => report !== null)
+      .map(({ report }) => {
+        const { part, atMs } = report as NonNullable<Peer['report']>;
+        return { part, ageMs: nowMs - atMs, isThere: this.#isReachable(part.server as ServerId, atMs) };
       });
   }
 
   /** A server that dies loses its connections at once; one that is paused is only silent. */
-  #isThere(server: ServerId, heardAtMs: number): boolean {
+  #isReachable(server: ServerId, receivedMs: number): boolean {
     const { gateway, world } = this.#parts;
-    return gateway.services.status.isConnected(server) && world.nowMs() - heardAtMs <= SILENT_MS;
+    return gateway.services.status.isConnected(server) && world.nowMs() - receivedMs <= SILENT_MS;
   }
 
-  #files(): FileId[] {
+  #watchedFiles(): FileId[] {
     const paths = [...this.#watchers].map(({ path }) => path).filter((path) => path !== null);
     return [...new Set(paths.map((path) => this.#names.at(path)))].filter((file) => file !== null);
   }
@@ -256,15 +256,13 @@ export class LiveHub {
       cluster,
       version,
       timing,
-      happenings: this.#kept.map(({ happening }) => happening),
+      happenings: this.#kept.map(({ event }) => event),
       ...(control === null ? {} : { control }),
     };
   }
 
   /** Returns the events after `lastId`; null if this server cannot know them all. */
-  #missed(
-    lastId: string | null,
-  ): readonly { readonly number: number; readonly happening: ServerEvent }[] | null {
+  #missed(lastId: string | null): readonly { readonly number: number; readonly event: ServerEvent }[] | null {
     const [, prefix = '', digits = ''] = /^(.*)\.([0-9]{1,15})$/.exec(lastId ?? '') ?? [];
     const number = Number(digits);
     if (digits === '' || `${prefix}.` !== this.#idOf('')) return null;

@@ -69,13 +69,13 @@ export class OwnLiveReport {
       writes: traffic.writes,
       reads: traffic.reads,
       sinceWriteMs: traffic.sinceWriteMs,
-      files: files.map((file) => this.#standingOf(file)).filter((standing) => standing !== null),
+      files: files.map((file) => this.#replicaOf(file)).filter((status) => status !== null),
       happenings: events.after(after),
       last: events.last,
     };
   }
 
-  #standingOf(file: FileId): LiveReplica | null {
+  #replicaOf(file: FileId): LiveReplica | null {
     const standing = this.#parts.standing(file);
     if (standing === null) return null;
     const { role, epoch, view, lease, replicas } = standing;

@@ -7,10 +7,10 @@ import { EVENT_TEXTS, type FormerLease } from './event-texts.ts';
 import type { ServerEvents } from './server-events.ts';
 
 /** Files for which the last lease of another server is remembered. */
-const HEARD_MAX = 4_096;
+const LEARNED_MAX = 4_096;
 /** Interval of the check for pauses of the process, and the shortest pause reported. */
-const STILL_LOOK_MS = 250;
-const STILL_MS_MIN = 1_000;
+const PAUSE_CHECK_MS = 250;
+const PAUSE_MS_MIN = 1_000;
 
 export interface ObserverParts {
   readonly self: ServerId;
@@ -25,7 +25,7 @@ export interface ObserverParts {
   isConnected(server: ServerId): boolean;
 }
 
-interface HeardLease {
+interface LearnedLease {
   readonly holder: ServerId;
   readonly untilMs: number;
 }
@@ -39,21 +39,21 @@ export interface ObservedReplica {
 /** Turns what the drivers do into events for people. Nothing in the server waits for it or depends on it. */
 export class Observer {
   readonly #parts: ObserverParts;
-  readonly #heard = new LruMap<FileId, HeardLease>(HEARD_MAX);
+  readonly #learnedLeases = new LruMap<FileId, LearnedLease>(LEARNED_MAX);
   /** Leases that this server holds, and how the one before each ended. */
-  readonly #held = new Map<FileId, FormerLease>();
+  readonly #ownLeases = new Map<FileId, FormerLease>();
   readonly #resetsSinceMs = new Map<FileId, number>();
-  readonly #led = new Map<FileId, number>();
-  readonly #away = new Set<ServerId>();
+  readonly #primaryEpochs = new Map<FileId, number>();
+  readonly #disconnected = new Set<ServerId>();
   readonly #timer: Timer;
-  #lookedMs: number;
+  #checkedMs: number;
   #hadMajority = false;
   #membership: ServerState = 'in';
 
   constructor(parts: ObserverParts) {
     this.#parts = parts;
-    this.#lookedMs = parts.nowMs();
-    this.#timer = parts.world.every(STILL_LOOK_MS, () => this.#look()).unref();
+    this.#checkedMs = parts.nowMs();
+    this.#timer = parts.world.every(PAUSE_CHECK_MS, () => this.#checkForPause()).unref();
   }
 
   close(): void {
@@ -62,19 +62,20 @@ export class Observer {
 
   /** Another server holds the lease of `file` until `untilMs`. */
   leaseLearned(file: FileId, holder: ServerId, untilMs: number): void {
-    this.#heard.set(file, { holder, untilMs });
+    this.#learnedLeases.set(file, { holder, untilMs });
   }
 
   /** @param untilMs end of this server's lease, at each renewal; 0 once it holds it no longer */
   leaseChanged(file: FileId, untilMs: number): void {
     if (untilMs === 0) {
-      if (this.#held.delete(file))
-        this.#heard.set(file, { holder: this.#parts.self, untilMs: this.#parts.nowMs() });
-    } else if (!this.#held.has(file)) {
-      this.#held.set(file, this.#formerOf(file));
+      if (this.#ownLeases.delete(file))
+        this.#learnedLeases.set(file, { holder: this.#parts.self, untilMs: this.#parts.nowMs() });
+    } else if (!this.#ownLeases.has(file)) {
+      this.#ownLeases.set(file, this.#earlierLeaseOf(file));
     }
   }
 
+  /** Called with each mark that a replica's core reports. */
   marked(replica: ObservedReplica, mark: string, detail: string): void {
     const { self, events } = this.#parts;
     const { file } = replica;
@@ -83,22 +84,22 @@ export class Observer {
         this.#resetsSinceMs.set(file, this.#parts.nowMs());
         return;
       case 'active':
-        this.#active(replica);
+        this.#becamePrimary(replica);
         return;
       case 'lease-over': {
-        const epoch = this.#ended(file);
+        const epoch = this.#primaryEnded(file);
         if (epoch !== null) events.add(EVENT_TEXTS.ended(self, file, epoch));
         return;
       }
       case 'deposed': {
-        const epoch = this.#ended(file);
+        const epoch = this.#primaryEnded(file);
         if (epoch !== null) events.add(EVENT_TEXTS.deposed(self, file, epoch, detail));
         return;
       }
       case 'stopped':
       case 'reset-abandoned':
       case 'storage-failed':
-        this.#ended(file);
+        this.#primaryEnded(file);
         return;
       case 'refused-old-epoch':
         events.add(EVENT_TEXTS.refusedOld(self, file, detail));
@@ -115,15 +116,15 @@ export class Observer {
 
   connected(peer: ServerId): void {
     const { self, events } = this.#parts;
-    if (this.#away.delete(peer)) events.add(EVENT_TEXTS.back(self, peer));
-    this.#lookForMajority();
+    if (this.#disconnected.delete(peer)) events.add(EVENT_TEXTS.back(self, peer));
+    this.#checkMajority();
   }
 
   disconnected(peer: ServerId): void {
     const { self, leaseMs, clockSkewMaxMs, events } = this.#parts;
-    if (!this.#away.has(peer)) events.add(EVENT_TEXTS.silent(self, peer, leaseMs + clockSkewMaxMs));
-    this.#away.add(peer);
-    this.#lookForMajority();
+    if (!this.#disconnected.has(peer)) events.add(EVENT_TEXTS.silent(self, peer, leaseMs + clockSkewMaxMs));
+    this.#disconnected.add(peer);
+    this.#checkMajority();
   }
 
   membershipChanged(state: ServerState): void {
@@ -134,52 +135,52 @@ export class Observer {
     if (state === 'out') events.add(EVENT_TEXTS.drained(self));
   }
 
-  #active({ file, epoch, isFirstPrimary }: ObservedReplica): void {
+  #becamePrimary({ file, epoch, isFirstPrimary }: ObservedReplica): void {
     const { self, events, nowMs } = this.#parts;
     const sinceMs = this.#resetsSinceMs.get(file) ?? nowMs();
     this.#resetsSinceMs.delete(file);
-    this.#led.set(file, epoch.counter);
+    this.#primaryEpochs.set(file, epoch.counter);
     // Every new file gets a first primary: no event.
     if (isFirstPrimary) return;
-    const former = this.#held.get(file) ?? { kind: 'none' };
-    events.add(EVENT_TEXTS.elected(self, file, epoch.counter, former, nowMs() - sinceMs));
+    const earlier = this.#ownLeases.get(file) ?? { kind: 'none' };
+    events.add(EVENT_TEXTS.elected(self, file, epoch.counter, earlier, nowMs() - sinceMs));
   }
 
   /** Returns the epoch in which this server was the file's primary; null if it was not. */
-  #ended(file: FileId): number | null {
-    const epoch = this.#led.get(file) ?? null;
-    this.#led.delete(file);
+  #primaryEnded(file: FileId): number | null {
+    const epoch = this.#primaryEpochs.get(file) ?? null;
+    this.#primaryEpochs.delete(file);
     this.#resetsSinceMs.delete(file);
     return epoch;
   }
 
-  #formerOf(file: FileId): FormerLease {
-    const heard = this.#heard.get(file);
-    if (heard === undefined) return { kind: 'none' };
-    const { holder, untilMs } = heard;
+  #earlierLeaseOf(file: FileId): FormerLease {
+    const learned = this.#learnedLeases.get(file);
+    if (learned === undefined) return { kind: 'none' };
+    const { holder, untilMs } = learned;
     if (holder === this.#parts.self) return { kind: 'own' };
     const agoMs = this.#parts.nowMs() - untilMs;
-    return agoMs < 0 ? { kind: 'given-back', holder } : { kind: 'ended', holder, agoMs };
+    return agoMs < 0 ? { kind: 'released', holder } : { kind: 'ended', holder, agoMs };
   }
 
-  #lookForMajority(): void {
+  #checkMajority(): void {
     const { self, events, servers, isConnected } = this.#parts;
     const all = servers();
     const reached = all.filter((server) => server === self || isConnected(server)).length;
     const hasMajority = reached >= majority(all.length);
     if (this.#hadMajority && !hasMajority) events.add(EVENT_TEXTS.noMajority(self, reached, all.length));
-    if (!this.#hadMajority && hasMajority && this.#away.size > 0) {
+    if (!this.#hadMajority && hasMajority && this.#disconnected.size > 0) {
       events.add(EVENT_TEXTS.majority(self, reached, all.length));
     }
     this.#hadMajority = hasMajority;
   }
 
-  #look(): void {
+  #checkForPause(): void {
     const nowMs = this.#parts.nowMs();
-    const stillMs = nowMs - this.#lookedMs - STILL_LOOK_MS;
-    this.#lookedMs = nowMs;
-    if (stillMs >= STILL_MS_MIN) {
-      this.#parts.events.add(EVENT_TEXTS.stoodStill(this.#parts.self, stillMs));
+    const pausedMs = nowMs - this.#checkedMs - PAUSE_CHECK_MS;
+    this.#checkedMs = nowMs;
+    if (pausedMs >= PAUSE_MS_MIN) {
+      this.#parts.events.add(EVENT_TEXTS.stoodStill(this.#parts.self, pausedMs));
     }
   }
 }

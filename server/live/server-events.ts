@@ -19,8 +19,8 @@ export type NewServerEvent = Omit<ServerEvent, 'id' | 'atMs' | 'server' | 'path'
 
 interface Window {
   readonly sinceMs: number;
-  told: number;
-  left: number;
+  keptCount: number;
+  droppedCount: number;
 }
 
 /**
@@ -47,19 +47,20 @@ export class ServerEvents {
     return this.#last;
   }
 
-  add(news: NewServerEvent): void {
+  add(event: NewServerEvent): void {
     this.#closeWindows();
     const nowMs = this.#parts.nowMs();
-    const window = this.#windows.get(news.kind) ?? { sinceMs: nowMs, told: 0, left: 0 };
-    this.#windows.set(news.kind, window);
-    if (window.told < PER_WINDOW_MAX) {
-      window.told++;
-      this.#keep(news);
+    const window = this.#windows.get(event.kind) ?? { sinceMs: nowMs, keptCount: 0, droppedCount: 0 };
+    this.#windows.set(event.kind, window);
+    if (window.keptCount < PER_WINDOW_MAX) {
+      window.keptCount++;
+      this.#keep(event);
     } else {
-      window.left++;
+      window.droppedCount++;
     }
   }
 
+  /** @returns the events after number `after` that are kept */
   after(after: number): readonly ServerEvent[] {
     this.#closeWindows();
     const first = this.#last - this.#kept.length;
@@ -68,23 +69,23 @@ export class ServerEvents {
 
   #closeWindows(): void {
     const nowMs = this.#parts.nowMs();
-    for (const [kind, { sinceMs, left }] of this.#windows) {
+    for (const [kind, { sinceMs, droppedCount }] of this.#windows) {
       if (nowMs - sinceMs < WINDOW_MS) continue;
       this.#windows.delete(kind);
-      if (left > 0) this.#keep({ kind: 'more', mood: 'neutral', text: moreText(left, kind) });
+      if (droppedCount > 0) this.#keep({ kind: 'more', mood: 'neutral', text: moreText(droppedCount, kind) });
     }
   }
 
   #keep(news: NewServerEvent): void {
     const { self, life } = this.#parts;
     this.#last++;
-    const happening = {
+    const kept = {
       id: `${self}.${life}.${this.#last}`,
       server: self,
       atMs: this.#parts.wallMs(),
       ...news,
     };
-    this.#kept = [...this.#kept.slice(1 - KEPT_MAX), happening];
+    this.#kept = [...this.#kept.slice(1 - KEPT_MAX), kept];
   }
 }
 

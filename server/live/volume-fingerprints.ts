@@ -14,11 +14,11 @@ const COMPARED_MAX = 100;
 /** Fingerprints of a volume's trash and snapshots, by which the dashboard notices changes. */
 export class VolumeFingerprints {
   readonly #gateway: Gateway;
-  readonly #heard: LastValues<LiveVolumeLists>;
+  readonly #values: LastValues<LiveVolumeLists>;
 
   constructor(gateway: Gateway, log: Logger, nowMs: () => number) {
     this.#gateway = gateway;
-    this.#heard = new LastValues({
+    this.#values = new LastValues({
       ...{ max: VOLUMES_MAX, nowMs },
       failed: (error) =>
         log[error instanceof ServiceError ? 'trace' : 'warn'](
@@ -30,10 +30,10 @@ export class VolumeFingerprints {
 
   /** Returns the last value received, null if there is none; the catalog is queried again meanwhile. */
   of(volume: string): LiveVolumeLists | null {
-    return this.#heard.of(volume, () => this.#ask(volume));
+    return this.#values.of(volume, () => this.#query(volume));
   }
 
-  async #ask(name: string): Promise<LiveVolumeLists> {
+  async #query(name: string): Promise<LiveVolumeLists> {
     const options = { timeoutMs: ANSWER_MS_MAX };
     const page = { kind: 'trash', volume: name, path: '/', countMax: COMPARED_MAX, after: null } as const;
     const [{ volume }, { files }, { snapshots }] = await Promise.all([

@@ -1,6 +1,6 @@
 import type { World } from '../../base/world.ts';
 
-/** Waits for `work` at most `limitMs`; a later result is dropped. @param expired makes the error of the time-out */
+/** Waits for `work` at most `limitMs`; a later result is dropped. @param expired creates the error of the time-out */
 export function bounded<Value>(
   world: World,
   work: Promise<Value>,
@@ -13,21 +13,22 @@ export function bounded<Value>(
   });
 }
 
+/** @returns whether `work` succeeds within `limitMs` */
 export function within(world: World, work: Promise<unknown>, limitMs: number): Promise<boolean> {
   const succeeded = work.then(() => true);
   return bounded(world, succeeded, limitMs, () => new Error('too late')).catch(() => false);
 }
 
-/** Waits for `work`. If it takes longer than `afterMs`, `look` runs once: an error that it finds ends the wait. */
+/** Waits for `work`, without limit. After `afterMs`, `check` runs once: if it returns an error, the wait fails. */
 export function unlessFirst<Value>(
   world: World,
   work: Promise<Value>,
   afterMs: number,
-  look: () => Promise<Error | null>,
+  check: () => Promise<Error | null>,
 ): Promise<Value> {
   return new Promise((resolve, reject) => {
     const timer = world.after(afterMs, () => {
-      look().then((error) => {
+      check().then((error) => {
         if (error !== null) reject(error);
       }, reject);
     });
@@ -35,21 +36,21 @@ export function unlessFirst<Value>(
   });
 }
 
-/** Whether this many answers are true; resolves as soon as that is known. A failed one counts as false. */
+/** @returns whether at least `countMin` answers are true, as soon as that is known. A failed one counts as false. */
 export function areSo(answers: readonly Promise<boolean>[], countMin: number): Promise<boolean> {
   return new Promise((resolve) => {
-    let yes = 0;
-    let left = answers.length;
-    const look = (): void => {
-      if (yes >= countMin) resolve(true);
-      else if (yes + left < countMin) resolve(false);
+    let trueCount = 0;
+    let pendingCount = answers.length;
+    const settleIfKnown = (): void => {
+      if (trueCount >= countMin) resolve(true);
+      else if (trueCount + pendingCount < countMin) resolve(false);
     };
     const count = (answer: boolean): void => {
-      if (answer) yes++;
-      left--;
-      look();
+      if (answer) trueCount++;
+      pendingCount--;
+      settleIfKnown();
     };
     for (const answer of answers) answer.then(count, () => count(false));
-    look();
+    settleIfKnown();
   });
 }

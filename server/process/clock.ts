@@ -1,6 +1,7 @@
 import type { World } from '../../base/world.ts';
 
-const TOGETHER_MS = 0.5;
+/** Two clocks that are read within this time count as read at one moment. */
+const READ_SPAN_MS = 0.5;
 const READINGS_MAX = 5;
 
 interface Reading {
@@ -21,7 +22,7 @@ export class Clock {
 
   constructor(world: World) {
     this.#world = world;
-    this.#base = readTogether(world);
+    this.#base = readClocks(world);
     this.#bootAheadMs = bootAheadMs(world);
   }
 
@@ -32,7 +33,7 @@ export class Clock {
 
   /** How far the wall clock has moved from the lease clock since the start, in milliseconds. */
   wallDriftMs(): number {
-    const { wallMs, monotonicMs } = readTogether(this.#world);
+    const { wallMs, monotonicMs } = readClocks(this.#world);
     return wallMs - (this.#base.wallMs + (monotonicMs - this.#base.monotonicMs));
   }
 
@@ -50,18 +51,18 @@ export class Clock {
 }
 
 function bootAheadMs(world: World): number {
-  return together(world, () => world.bootMs() - world.nowMs());
+  return readAtOnce(world, () => world.bootMs() - world.nowMs());
 }
 
-function readTogether(world: World): Reading {
-  return together(world, () => ({ wallMs: world.wallMs(), monotonicMs: world.nowMs() }));
+function readClocks(world: World): Reading {
+  return readAtOnce(world, () => ({ wallMs: world.wallMs(), monotonicMs: world.nowMs() }));
 }
 
-/** Repeats the reading if the process was interrupted between the two clocks. */
-function together<Value>(world: World, read: () => Value): Value {
+/** Calls `read`, which reads two clocks, until it takes at most `READ_SPAN_MS`. @returns the quickest reading */
+function readAtOnce<Value>(world: World, read: () => Value): Value {
   let best = read();
   let bestSpanMs = Infinity;
-  for (let reading = 0; reading < READINGS_MAX && bestSpanMs > TOGETHER_MS; reading++) {
+  for (let reading = 0; reading < READINGS_MAX && bestSpanMs > READ_SPAN_MS; reading++) {
     const beforeMs = world.nowMs();
     const value = read();
     const spanMs = world.nowMs() - beforeMs;

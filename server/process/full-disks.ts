@@ -26,7 +26,7 @@ export interface FullDisksParts {
 
 /**
  * The servers without free space. A primary has to know its full backups: an operation that they cannot store gets no
- * majority, and its writer would wait in vain instead of getting the reason.
+ * majority, and its writer would wait until the time-out instead of getting the reason.
  */
 export class FullDisks {
   readonly #parts: FullDisksParts;
@@ -46,20 +46,20 @@ export class FullDisks {
     return this.#parts.reserve.isLow || [...this.#untilMs.keys()].some((server) => this.isFull(server));
   }
 
-  /** @throws MalformedError */
+  /** Handles the notification of another server about its disk. @throws MalformedError */
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
-    const [said] = payload;
-    if (payload.length !== 1 || (said !== HAS_SPACE && said !== IS_FULL)) {
-      throw new MalformedError(`Invalid disk state ${said}`);
+    const [state] = payload;
+    if (payload.length !== 1 || (state !== HAS_SPACE && state !== IS_FULL)) {
+      throw new MalformedError(`Invalid disk state ${state}`);
     }
-    if (said === IS_FULL) this.#untilMs.set(from, this.#parts.world.nowMs() + VALID_MS);
+    if (state === IS_FULL) this.#untilMs.set(from, this.#parts.world.nowMs() + VALID_MS);
     else this.#untilMs.delete(from);
     return new Uint8Array(0);
   }
 
   start(): void {
-    this.#look();
-    this.#timer = this.#parts.world.every(REPEAT_MS, () => this.#look()).unref();
+    this.#check();
+    this.#timer = this.#parts.world.every(REPEAT_MS, () => this.#check()).unref();
   }
 
   close(): void {
@@ -76,11 +76,11 @@ export class FullDisks {
           'their replicas have no space; delete files or add space',
       );
     else log.info('the disk has free space again');
-    this.#tell(isLow);
+    this.#notifyPeers(isLow);
     this.#parts.changed?.(isLow);
   }
 
-  #look(): void {
+  #check(): void {
     const { reserve, log } = this.#parts;
     const wasLow = reserve.isLow;
     try {
@@ -88,10 +88,11 @@ export class FullDisks {
     } catch (error) {
       log.debug({ err: error }, 'cannot read the free disk space');
     }
-    if (wasLow && reserve.isLow) this.#tell(true);
+    if (wasLow && reserve.isLow) this.#notifyPeers(true);
   }
 
-  #tell(isLow: boolean): void {
+  /** Reports to all connected servers whether this disk is full. */
+  #notifyPeers(isLow: boolean): void {
     const { peers, isConnected, call, log } = this.#parts;
     for (const peer of peers()) {
       if (!isConnected(peer)) continue;

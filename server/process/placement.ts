@@ -32,31 +32,31 @@ export function chooseServers(
 ): ServerId[] {
   const inZone = new Map<string, number>();
   for (const zone of zones) inZone.set(zone, (inZone.get(zone) ?? 0) + 1);
-  const typicalBytes = Math.max(1, ...candidates.map(({ freeBytes }) => freeBytes));
-  const left = candidates.map((candidate) => ({
+  const mostFreeBytes = Math.max(1, ...candidates.map(({ freeBytes }) => freeBytes));
+  const remaining = candidates.map((candidate) => ({
     id: candidate.id,
     zone: zoneOf(candidate),
     tier: tierOf(candidate),
-    luck: luckOf(candidate, seed, typicalBytes),
+    score: scoreOf(candidate, seed, mostFreeBytes),
   }));
   const chosen: ServerId[] = [];
   while (chosen.length < count) {
-    const [best] = left.toSorted(
+    const [best] = remaining.toSorted(
       (a, b) =>
         a.tier - b.tier ||
         (inZone.get(a.zone) ?? 0) - (inZone.get(b.zone) ?? 0) ||
-        b.luck - a.luck ||
+        b.score - a.score ||
         (a.id < b.id ? -1 : 1),
     );
     if (best === undefined) break;
-    left.splice(left.indexOf(best), 1);
+    remaining.splice(remaining.indexOf(best), 1);
     inZone.set(best.zone, (inZone.get(best.zone) ?? 0) + 1);
     chosen.push(best.id);
   }
   return chosen;
 }
 
-/** Whether a member has become worse than the servers that would be chosen now: unreachable, gone, or nearly full. */
+/** Whether a member is worse than all servers that would be chosen now: unreachable, removed, or nearly full. */
 export function isOutdated(members: readonly ServerId[], candidates: readonly Candidate[]): boolean {
   const tiers = new Map(candidates.map((candidate) => [candidate.id, tierOf(candidate)]));
   const worst = (servers: readonly ServerId[]): number =>
@@ -83,8 +83,8 @@ export function isNearlyFull({ freeBytes, totalBytes }: Candidate): boolean {
  * Weighted rendezvous hashing: the probability of the largest value is proportional to the weight. A server that has
  * not reported its disk counts as the one with most space.
  */
-function luckOf({ id, freeBytes, totalBytes }: Candidate, seed: number, typicalBytes: number): number {
-  const weight = totalBytes === 0 ? typicalBytes : Math.max(1, freeBytes);
+function scoreOf({ id, freeBytes, totalBytes }: Candidate, seed: number, mostFreeBytes: number): number {
+  const weight = totalBytes === 0 ? mostFreeBytes : Math.max(1, freeBytes);
   const drawn = Number.parseInt(hash('sha256', `${seed}\n${id}`, 'hex').slice(0, 12), 16);
   return -weight / Math.log((drawn + 0.5) / 2 ** 48);
 }
@@ -97,14 +97,14 @@ export interface PlacementParts {
 
 export class Placement {
   readonly #parts: PlacementParts;
-  #turn = 0;
+  #choiceCount = 0;
 
   constructor(parts: PlacementParts) {
     this.#parts = parts;
   }
 
   choose(replicas: number, servers: readonly ServerInfo[]): ServerId[] {
-    return chooseServers(replicas, this.candidates(servers), this.#turn++);
+    return chooseServers(replicas, this.candidates(servers), this.#choiceCount++);
   }
 
   isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean {
@@ -115,7 +115,7 @@ export class Placement {
   candidates(servers: readonly ServerInfo[]): Candidate[] {
     const { configured, isConnected } = this.#parts;
     const known = new Set(servers.map(({ id }) => id));
-    const silent = configured
+    const unregistered = configured
       .filter((id) => !known.has(id))
       .map((id) => ({ id, zone: '', freeBytes: 0, totalBytes: 0, registered: false }));
     const registered = servers
@@ -124,6 +124,6 @@ export class Placement {
         ...{ id: id as ServerId, zone, freeBytes, totalBytes },
         registered: storageId !== '',
       }));
-    return [...registered, ...silent].map((each) => ({ ...each, reachable: isConnected(each.id) }));
+    return [...registered, ...unregistered].map((each) => ({ ...each, reachable: isConnected(each.id) }));
   }
 }

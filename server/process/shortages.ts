@@ -64,9 +64,9 @@ export class Shortages {
     const before = [...this.#current.keys()].join();
     this.#current = found;
     if ([...found.keys()].join() === before) return;
-    const facts = { connections: count, refused, ...(opened === null ? {} : { descriptors: opened.open }) };
-    if (found.size > 0) log.warn(facts, `this server ${this.current.join('; it ')}`);
-    else log.info(facts, 'the shortage of connections or descriptors is over');
+    const details = { connections: count, refused, ...(opened === null ? {} : { descriptors: opened.open }) };
+    if (found.size > 0) log.warn(details, `this server ${this.current.join('; it ')}`);
+    else log.info(details, 'the shortage of connections or descriptors is over');
     changed(this.current);
   }
 

@@ -56,11 +56,11 @@ export class Repairer {
     const members = new Set([...(view?.members ?? []), ...(view?.joint ?? [])]);
     members.delete(self);
     for (let attempt = 1; attempt <= ATTEMPTS_MAX && members.size > 0; attempt++) {
-      // A short wait is cheaper than a failed read or replica: servers that start or elect often return soon.
+      // A short wait is cheaper than a failed read or replica: a server that restarts often answers soon.
       if (attempt > 1) await this.#parts.world.sleep(RETRY_MS);
       for (const server of members) {
         if (!isConnected(server)) continue;
-        const answer = await this.#ask(server, file, entry);
+        const answer = await this.#fetchFrom(server, file, entry);
         if (answer === 'no-answer') continue;
         members.delete(server);
         if (answer === 'without') continue;
@@ -87,7 +87,7 @@ export class Repairer {
     return found === 'damaged' || found === 'gone' ? new Uint8Array(0) : found;
   }
 
-  async #ask(
+  async #fetchFrom(
     server: ServerId,
     file: FileId,
     entry: ObjectEntry,

@@ -15,14 +15,14 @@ import {
   scrubRecordWrite,
 } from './scrub-record.ts';
 
-const ENTRIES_PER_TURN = 256;
-const FILES_PER_TURN = 256;
+const ENTRIES_PER_PAGE = 256;
+const FILES_PER_PAGE = 256;
 /** Shorter pauses are accumulated. */
 const PAUSE_MS_MIN = 10;
 /** The record is saved at this interval, in milliseconds. */
 const SAVE_MS = 2_000;
-/** Longest timer: timers have a limit, and the clock may be set meanwhile. */
-const LOOK_MS_MAX = 3_600_000;
+/** Longest timer, in milliseconds: timers have a limit, and the wall clock may be set meanwhile. */
+const TIMER_MS_MAX = 3_600_000;
 /** Paths are cached for this time, in milliseconds, although a file may move meanwhile. */
 const PATHS_MS = 60_000;
 /** Objects that are listed; further ones are only counted. */
@@ -53,19 +53,19 @@ export class Scrubber {
   #record: ScrubRecord;
   #running = false;
   #retrying = false;
-  #returns = 0;
+  #reconnects = 0;
   #closed = false;
   #timer: Timer | null = null;
   /** Cached, because the catalog reads all its entries for a query. */
-  #known: { atMs: number; asked: ReadonlySet<FileId>; paths: ReadonlyMap<FileId, string> } = {
+  #cachedPaths: { atMs: number; asked: ReadonlySet<FileId>; paths: ReadonlyMap<FileId, string> } = {
     atMs: -Infinity,
     asked: new Set(),
     paths: new Map(),
   };
   #wake: (() => void) | null = null;
   #savedMs = 0;
-  /** Waiting time owed for what was read, as of `#pacedMs`. */
-  #owedMs = 0;
+  /** How long the scrubber still has to wait for what it has read, as of `#pacedMs`. */
+  #dueWaitMs = 0;
   #pacedMs = 0;
   readonly #total = { objects: 0, bytes: 0, damaged: 0, repaired: 0, passes: 0 };
 
@@ -74,10 +74,10 @@ export class Scrubber {
     this.#record = scrubRecordRead(parts.recordFile) ?? scrubRecordNew(this.#wallMs());
   }
 
-  /** The other servers are reachable: continues an interrupted pass, or waits for the next. */
+  /** Called at the end of the server's start: continues an interrupted pass, or schedules the next one. */
   begin(): void {
     if (this.#record.finishedMs === null) this.#run();
-    else this.#wait();
+    else this.#scheduleNext();
   }
 
   get total(): { readonly [Name in 'objects' | 'bytes' | 'damaged' | 'repaired' | 'passes']: number } {
@@ -97,14 +97,14 @@ export class Scrubber {
 
   /** Another server reconnected: it may have what could not be repaired. */
   retry(): void {
-    this.#returns++;
+    this.#reconnects++;
     this.#retry();
   }
 
   #retry(): void {
     if (this.#retrying || this.#closed || this.#record.unrepairable.length === 0) return;
     this.#retrying = true;
-    const returns = this.#returns;
+    const reconnects = this.#reconnects;
     void this.#retryAll()
       .catch((error: unknown) => {
         this.#parts.log.warn({ err: error }, 'cannot check damaged objects again');
@@ -112,7 +112,7 @@ export class Scrubber {
       .finally(() => {
         this.#retrying = false;
         // Servers that reconnected meanwhile were not asked for the earlier objects.
-        if (this.#returns !== returns) this.#retry();
+        if (this.#reconnects !== reconnects) this.#retry();
       });
   }
 
@@ -145,13 +145,13 @@ export class Scrubber {
     this.#save();
   }
 
-  #wait(): void {
+  #scheduleNext(): void {
     if (this.#closed) return;
     const dueMs = (this.#record.finishedMs ?? 0) + this.#parts.everyMs - this.#wallMs();
-    this.#timer = this.#parts.world.after(Math.min(Math.max(dueMs, 1), LOOK_MS_MAX), () => {
+    this.#timer = this.#parts.world.after(Math.min(Math.max(dueMs, 1), TIMER_MS_MAX), () => {
       if (this.#running) return;
       if (this.#wallMs() - (this.#record.finishedMs ?? 0) >= this.#parts.everyMs) this.start();
-      else this.#wait();
+      else this.#scheduleNext();
     });
     this.#timer.unref();
   }
@@ -178,7 +178,7 @@ export class Scrubber {
       })
       .finally(() => {
         this.#running = false;
-        if (this.#record.finishedMs !== null) this.#wait();
+        if (this.#record.finishedMs !== null) this.#scheduleNext();
       });
   }
 
@@ -186,35 +186,35 @@ export class Scrubber {
     const { store } = this.#parts;
     let after = Math.max(0, this.#record.file - 1) as FileId;
     for (;;) {
-      const files = store.list(after, FILES_PER_TURN);
+      const files = store.list(after, FILES_PER_PAGE);
       const last = files.at(-1);
       if (last === undefined) return;
       for (const file of files) {
-        await this.#file(file);
+        await this.#checkFile(file);
         if (this.#closed) return;
       }
       after = last;
     }
   }
 
-  async #file(file: FileId): Promise<void> {
+  async #checkFile(file: FileId): Promise<void> {
     const { store } = this.#parts;
     if (this.#record.file !== file) this.#record = { ...this.#record, file, index: -1 };
     for (;;) {
       if (store.record(file) === null) return;
-      const entries = store.entries(file, this.#record.index + 1, Number.MAX_SAFE_INTEGER, ENTRIES_PER_TURN);
+      const entries = store.entries(file, this.#record.index + 1, Number.MAX_SAFE_INTEGER, ENTRIES_PER_PAGE);
       for (const entry of entries) {
         await this.#pace(entry.length);
         if (this.#closed) return;
-        await this.#object(file, entry);
+        await this.#checkObject(file, entry);
       }
-      if (entries.length < ENTRIES_PER_TURN) return;
+      if (entries.length < ENTRIES_PER_PAGE) return;
     }
   }
 
-  async #object(file: FileId, entry: ObjectEntry): Promise<void> {
+  async #checkObject(file: FileId, entry: ObjectEntry): Promise<void> {
     const { store, log } = this.#parts;
-    const returns = this.#returns;
+    const returns = this.#reconnects;
     const found = await store.inspect(file, entry);
     const isDamaged = found === 'damaged';
     const isRepaired = isDamaged && (await this.#repair(file, entry));
@@ -233,7 +233,7 @@ export class Scrubber {
     if (isRepaired) this.#total.repaired++;
     // After all waits: `#retryAll` may have changed the list meanwhile.
     const record = this.#record;
-    const isLeft = isDamaged && !isRepaired && record.unrepairable.length < UNREPAIRABLE_MAX;
+    const isUnrepairable = isDamaged && !isRepaired && record.unrepairable.length < UNREPAIRABLE_MAX;
     this.#record = {
       ...record,
       index: entry.index,
@@ -241,24 +241,27 @@ export class Scrubber {
       bytes: record.bytes + bytes,
       damaged: record.damaged + (isDamaged ? 1 : 0),
       repaired: record.repaired + (isRepaired ? 1 : 0),
-      unrepairable: isLeft ? [...record.unrepairable, { file, index: entry.index }] : record.unrepairable,
+      unrepairable: isUnrepairable
+        ? [...record.unrepairable, { file, index: entry.index }]
+        : record.unrepairable,
     };
-    if (isLeft && this.#returns !== returns) this.#retry();
+    if (isUnrepairable && this.#reconnects !== returns) this.#retry();
     if (this.#parts.clock.nowMs() - this.#savedMs > SAVE_MS) this.#save();
   }
 
+  /** Checks the objects that could not be repaired again, and removes those that are intact now from the list. */
   async #retryAll(): Promise<void> {
     const { store } = this.#parts;
-    for (const left of this.#record.unrepairable) {
+    for (const damaged of this.#record.unrepairable) {
       if (this.#closed) return;
-      const file = left.file;
+      const file = damaged.file;
       const entry =
-        store.record(file) === null ? undefined : store.entries(file, left.index, left.index, 1)[0];
+        store.record(file) === null ? undefined : store.entries(file, damaged.index, damaged.index, 1)[0];
       const isDamaged = entry !== undefined && (await store.inspect(file, entry)) === 'damaged';
       if (isDamaged && !(await this.#repair(file, entry))) continue;
       if (isDamaged) this.#total.repaired++;
       const others = this.#record.unrepairable.filter(
-        (other) => other.file !== file || other.index !== left.index,
+        (other) => other.file !== file || other.index !== damaged.index,
       );
       // Another pass may have begun meanwhile, and not reached this object.
       if (others.length === this.#record.unrepairable.length) continue;
@@ -279,12 +282,12 @@ export class Scrubber {
   /** Waits as long as these bytes take at the limited rate; short waits are accumulated. */
   async #pace(bytes: number): Promise<void> {
     const nowMs = this.#parts.clock.nowMs();
-    this.#owedMs = Math.max(0, this.#owedMs - (nowMs - this.#pacedMs));
-    this.#owedMs += (bytes / this.#parts.bytesPerS) * 1000;
+    this.#dueWaitMs = Math.max(0, this.#dueWaitMs - (nowMs - this.#pacedMs));
+    this.#dueWaitMs += (bytes / this.#parts.bytesPerS) * 1000;
     this.#pacedMs = nowMs;
-    if (this.#owedMs < PAUSE_MS_MIN) return;
+    if (this.#dueWaitMs < PAUSE_MS_MIN) return;
     await new Promise<void>((resolve) => {
-      const timer = this.#parts.world.after(this.#owedMs, resolve);
+      const timer = this.#parts.world.after(this.#dueWaitMs, resolve);
       timer.unref();
       this.#wake = () => {
         timer.cancel();
@@ -297,11 +300,11 @@ export class Scrubber {
   async #pathsOf(files: readonly FileId[]): Promise<ReadonlyMap<FileId, string>> {
     if (files.length === 0) return new Map();
     const nowMs = this.#parts.clock.nowMs();
-    const known = this.#known;
+    const known = this.#cachedPaths;
     if (nowMs - known.atMs < PATHS_MS && files.every((file) => known.asked.has(file))) return known.paths;
     try {
       const paths = await this.#parts.paths(files);
-      this.#known = { atMs: nowMs, asked: new Set(files), paths };
+      this.#cachedPaths = { atMs: nowMs, asked: new Set(files), paths };
       return paths;
     } catch (error) {
       // Ids suffice while the catalog is unavailable.

@@ -40,7 +40,7 @@ const VOLUME_ROUTES = ['/v1/uploads/:volume', '/v1/trash/:volume', '/v1/snapshot
 const COMMANDS = '/v1/catalog/commands';
 const QUERIES = '/v1/catalog/queries';
 const SETTLE = '/v1/data/settle';
-const BIRTHS = '/v1/births';
+const NEW_FILES = '/v1/births';
 const COPY = '/v1/data/:file/copy';
 const CAPABILITIES = '/v1/catalog/capabilities';
 /** Routes about no volume, which clients of every volume need. */
@@ -72,7 +72,7 @@ export function installAuthorization(app: FastifyInstance, parts: AuthorizationP
     if (role === 'open') return;
     limits.take(principal, request.raw.socket.remoteAddress ?? '');
     if (isTrusted(principal)) return;
-    if (principal === null) throw unknownClient(request);
+    if (principal === null) throw unauthorized(request);
     checkRole(principal.grant, role);
     await checkUrl(request, principal.grant, role === 'read' ? 'read' : 'write', parts);
   });
@@ -86,7 +86,7 @@ export function installAuthorization(app: FastifyInstance, parts: AuthorizationP
   });
   app.addHook('preSerialization', async (request, _reply, payload) =>
     request.principal?.kind === 'client'
-      ? ownPart(request, payload, request.principal.grant, parts.capabilities)
+      ? restrictAnswer(request, payload, request.principal.grant, parts.capabilities)
       : payload,
   );
 }
@@ -99,7 +99,7 @@ function isTrusted(principal: Principal | null): principal is Exclude<Principal,
   return principal !== null && principal.kind !== 'client';
 }
 
-function unknownClient({ headers }: FastifyRequest): ServiceError {
+function unauthorized({ headers }: FastifyRequest): ServiceError {
   const why =
     headers.authorization === undefined
       ? 'Authentication required: send Authorization: Bearer TOKEN'
@@ -139,7 +139,7 @@ async function checkUrl(
     scope.checkVolume(grant, String((request.params as { readonly volume?: unknown }).volume));
     return;
   }
-  const isCheckedLater = [COMMANDS, QUERIES, SETTLE, BIRTHS, CAPABILITIES].includes(route);
+  const isCheckedLater = [COMMANDS, QUERIES, SETTLE, NEW_FILES, CAPABILITIES].includes(route);
   if (!isCheckedLater && !ROUTES_OF_ALL.has(route)) await scope.check(grant, { volumes: [], inodes: [] });
 }
 
@@ -165,8 +165,8 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
     }
     case QUERIES: {
       if (grant.volumes === null) return;
-      const reach = queryTargets(body);
-      if (reach !== null) await parts.scope.check(grant, reach);
+      const targets = queryTargets(body);
+      if (targets !== null) await parts.scope.check(grant, targets);
       return;
     }
     case SETTLE: {
@@ -175,7 +175,7 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
       await parts.scope.check(grant, { volumes: [], inodes });
       return;
     }
-    case BIRTHS: {
+    case NEW_FILES: {
       if (grant.volumes === null) return;
       // An existing file is checked by its own inode too: its volume may differ from that of the directory in the
       // request.
@@ -219,15 +219,15 @@ function checkCapability(
   );
 }
 
-/** Removes from the catalog's answer what the grant does not cover, and adds a capability for the file it describes. */
-function ownPart(
+/** Removes volumes that the grant does not cover from a catalog answer; adds a capability for each file in it. */
+function restrictAnswer(
   request: FastifyRequest,
   payload: unknown,
   grant: Grant,
   capabilities: Capabilities,
 ): unknown {
   const route = request.routeOptions.url;
-  if (route === BIRTHS) {
+  if (route === NEW_FILES) {
     const { outcomes } = payload as NewFilesAnswer;
     return { outcomes: outcomes.map((outcome) => withCapability(outcome, grant, capabilities)) };
   }
@@ -235,7 +235,7 @@ function ownPart(
     return payload;
   const { volumes, result } = payload as Readonly<Record<string, unknown>>;
   if (typeof result === 'object' && result !== null) {
-    return { ...payload, result: ownPart(request, result, grant, capabilities) };
+    return { ...payload, result: restrictAnswer(request, result, grant, capabilities) };
   }
   if (Array.isArray(volumes) && grant.volumes !== null) {
     const shown = grant.volumes;

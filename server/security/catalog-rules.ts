@@ -53,7 +53,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
 };
 
 /** Whether a query is about one volume, about the whole cluster, or open to every client. */
-const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'>> = {
+const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'any-client'>> = {
   resolve: 'volume',
   lookup: 'volume',
   attributes: 'volume',
@@ -67,13 +67,13 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   sweeps: 'cluster',
   volume: 'volume',
   // The answer is reduced to the volumes of the grant.
-  volumes: 'everybody',
+  volumes: 'any-client',
   outcome: 'cluster',
   'missing-commands': 'cluster',
   existing: 'cluster',
   paths: 'cluster',
   // A client finds the servers by it.
-  servers: 'everybody',
+  servers: 'any-client',
   voters: 'cluster',
   'files-on': 'cluster',
   'files-miscounted': 'cluster',
@@ -100,23 +100,23 @@ export function describeCommand(body: unknown): Readonly<Record<string, unknown>
 }
 
 export function commandTargets(body: unknown): AccessTargets {
-  return reachOf(objectIn(body, 'command') ?? {});
+  return targetsOf(objectIn(body, 'command') ?? {});
 }
 
-/** Returns what the query in a body touches; null if every client may ask it. */
+/** Returns the volumes and inodes that the query in a body is about; null if every client may send it. */
 export function queryTargets(body: unknown): AccessTargets | null {
   const kind = kindIn(body, 'query');
   const rule = kind !== null && Object.hasOwn(QUERIES, kind) ? QUERIES[kind as Query['kind']] : 'cluster';
-  if (rule === 'everybody') return null;
+  if (rule === 'any-client') return null;
   if (rule === 'cluster')
     throw new ServiceError(
       'forbidden',
       'This query is about the whole cluster, and the credentials are for some volumes only',
     );
-  return reachOf(objectIn(body, 'query') ?? {});
+  return targetsOf(objectIn(body, 'query') ?? {});
 }
 
-function reachOf(request: Readonly<Record<string, unknown>>): AccessTargets {
+function targetsOf(request: Readonly<Record<string, unknown>>): AccessTargets {
   const volumes: string[] = [];
   const inodes: number[] = [];
   const { kind, name, place, from, to, files } = request;

@@ -24,13 +24,13 @@ export function ownCertificates(tls: TlsMaterial): OwnCertificate[] {
 /** Reports certificates that end soon, until they are replaced. */
 export class CertificateWatch {
   readonly #tls: TlsMaterial;
-  readonly #tell: (certificate: OwnCertificate, leftMs: number) => void;
+  readonly #report: (certificate: OwnCertificate, validMs: number) => void;
   readonly #world: World;
   readonly #timer: Timer;
 
   constructor(world: World, tls: TlsMaterial, tell: (certificate: OwnCertificate, leftMs: number) => void) {
     this.#tls = tls;
-    this.#tell = tell;
+    this.#report = tell;
     this.#world = world;
     this.#timer = world.every(DAY_MS, () => this.check()).unref();
     tls.onChange(() => this.check());
@@ -40,7 +40,7 @@ export class CertificateWatch {
   check(): void {
     for (const certificate of ownCertificates(this.#tls)) {
       const leftMs = certificate.untilMs - this.#world.wallMs();
-      if (leftMs <= EXPIRY_WARNING_MS) this.#tell(certificate, leftMs);
+      if (leftMs <= EXPIRY_WARNING_MS) this.#report(certificate, leftMs);
     }
   }
 

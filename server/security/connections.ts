@@ -7,7 +7,7 @@ import { certifiedServer } from './certified.ts';
 import { addressKey } from './client-address.ts';
 
 /** Up to this multiple of its bound an address gets an HTTP refusal, which costs a handshake; above it none. */
-const HARD = 2;
+const HARD_LIMIT_FACTOR = 2;
 /** Share of an address's bound for its unproven connections. */
 const UNPROVEN_OF_ADDRESS = 1 / 2;
 /** Share of all connections for unproven ones. */
@@ -48,17 +48,17 @@ export class Connections {
   }
 
   countOn(server: Server): void {
-    server.on('connection', (socket: Socket) => this.#arrived(socket));
+    server.on('connection', (socket: Socket) => this.#accept(socket));
     server.on('drop', () => this.#countRefusal('all'));
   }
 
   isOverLimit(socket: Socket): boolean {
-    return this.#entries.get(endOf(socket))?.isSurplus === true;
+    return this.#entries.get(endpointOf(socket))?.isSurplus === true;
   }
 
   /** Marks the connection as that of a client that has proved its identity. */
   prove(socket: Socket): void {
-    const entry = this.#entries.get(endOf(socket));
+    const entry = this.#entries.get(endpointOf(socket));
     if (entry === undefined || entry.isProven) return;
     entry.isProven = true;
     entry.counts.unproven--;
@@ -82,12 +82,12 @@ export class Connections {
     return (this.#refused.get('unproven') ?? 0) + (this.#refused.get('all') ?? 0);
   }
 
-  #arrived(socket: Socket): void {
+  #accept(socket: Socket): void {
     const { remoteAddress = '' } = socket;
     const key = addressKey(remoteAddress);
     const counts = this.#counts.get(key) ?? { all: 0, unproven: 0 };
     const { perAddress } = this.bounds;
-    if (counts.all >= HARD * perAddress) {
+    if (counts.all >= HARD_LIMIT_FACTOR * perAddress) {
       this.#refuse(socket, 'address');
       return;
     }
@@ -99,11 +99,11 @@ export class Connections {
     counts.all++;
     counts.unproven++;
     const entry = { socket, counts, isSurplus: counts.all > perAddress, isProven: false };
-    const end = endOf(socket);
-    this.#entries.set(end, entry);
+    const endpoint = endpointOf(socket);
+    this.#entries.set(endpoint, entry);
     this.#unproven.add(entry);
     socket.once('close', () => {
-      if (this.#entries.get(end) === entry) this.#entries.delete(end);
+      if (this.#entries.get(endpoint) === entry) this.#entries.delete(endpoint);
       this.#unproven.delete(entry);
       counts.all--;
       if (!entry.isProven) counts.unproven--;
@@ -116,8 +116,8 @@ export class Connections {
   #evictUnproven(): void {
     const { all } = this.bounds;
     const proven = this.#entries.size - this.#unproven.size;
-    const room = Math.max(1, Math.min(all * UNPROVEN_OF_ALL, all * NEARLY_ALL - proven));
-    if (this.#unproven.size <= room) return;
+    const unprovenMax = Math.max(1, Math.min(all * UNPROVEN_OF_ALL, all * NEARLY_ALL - proven));
+    if (this.#unproven.size <= unprovenMax) return;
     const [oldest] = this.#unproven;
     if (oldest === undefined) return;
     this.#refuse(oldest.socket, 'unproven');
@@ -133,7 +133,7 @@ export class Connections {
   }
 }
 
-function endOf({ remoteAddress, remotePort }: Socket): string {
+function endpointOf({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress}|${remotePort}`;
 }
 

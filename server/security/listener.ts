@@ -34,9 +34,7 @@ export const LISTENER_LIMITS: ListenerLimits = {
 /** Checks of time limits within the shortest of them. */
 const CHECKS = 4;
 
-/**
- * Creates the HTTP server. With TLS a client needs no certificate, as it may have a token; an invalid one is refused.
- */
+/** Creates the HTTP server. With TLS a client needs no certificate (it may have a token); an invalid one is refused. */
 export function createListener(
   handler: RequestListener,
   tls: TlsMaterial | null,

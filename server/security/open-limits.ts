@@ -22,7 +22,7 @@ export function limitOpenRequests(app: FastifyInstance, countMax: number): void 
     const { principal } = request;
     if (principal?.kind !== 'client') return;
     const name = principalName(principal);
-    take(
+    countOpen(
       open,
       name,
       countMax,
@@ -32,12 +32,13 @@ export function limitOpenRequests(app: FastifyInstance, countMax: number): void 
     const route = request.routeOptions.url ?? '';
     const streamsMax = isStream(route, request) ? STREAMS.get(route) : undefined;
     if (streamsMax === undefined) return;
-    const words = `"${name}" has ${streamsMax} open streams of this kind at this server, the maximum: close one`;
-    take(open, `${name} ${route}`, streamsMax, words, reply);
+    const refusal = `"${name}" has ${streamsMax} open streams of this kind at this server, the maximum: close one`;
+    countOpen(open, `${name} ${route}`, streamsMax, refusal, reply);
   });
 }
 
-function take(
+/** Counts one more of `key` until the answer ends. @throws ServiceError `busy`, `refusal`, if there are `countMax` */
+function countOpen(
   open: Map<string, number>,
   key: string,
   countMax: number,
@@ -48,8 +49,8 @@ function take(
   if (count >= countMax) throw new ServiceError('busy', refusal);
   open.set(key, count + 1);
   raw.once('close', () => {
-    const left = (open.get(key) ?? 0) - 1;
-    if (left > 0) open.set(key, left);
+    const remaining = (open.get(key) ?? 0) - 1;
+    if (remaining > 0) open.set(key, remaining);
     else open.delete(key);
   });
 }
@@ -82,8 +83,8 @@ export function limitUploadsPerClient(app: FastifyInstance): void {
     slots.byClient.set(client, count + 1);
     reply.raw.once('close', () => {
       slots.all--;
-      const left = (slots.byClient.get(client) ?? 0) - 1;
-      if (left > 0) slots.byClient.set(client, left);
+      const remaining = (slots.byClient.get(client) ?? 0) - 1;
+      if (remaining > 0) slots.byClient.set(client, remaining);
       else slots.byClient.delete(client);
     });
   });

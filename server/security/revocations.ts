@@ -4,7 +4,6 @@ import type { World } from '../../base/world.ts';
 import { serialText } from '../../wire/tokens.ts';
 import { identityOf } from './certified.ts';
 
-/** Longest delay of a timer. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 /** Revoked certificates, and the open connections by certificate. */
@@ -37,10 +36,10 @@ export class Revocations {
     const certificate = socket.getPeerX509Certificate();
     if (certificate === undefined) return;
     this.#sockets.set(socket, certificate);
-    const leftMs = certificate.validToDate.getTime() - this.#world.wallMs();
+    const validMs = certificate.validToDate.getTime() - this.#world.wallMs();
     const end =
-      identityOf(certificate)?.kind === 'client' && leftMs < TIMER_MS_MAX
-        ? this.#world.after(Math.max(0, leftMs), () => socket.destroy()).unref()
+      identityOf(certificate)?.kind === 'client' && validMs < TIMER_MS_MAX
+        ? this.#world.after(Math.max(0, validMs), () => socket.destroy()).unref()
         : undefined;
     socket.once('close', () => {
       end?.cancel();

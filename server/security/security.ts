@@ -27,8 +27,8 @@ export class Security {
     this.tls = guards.tls === null ? null : new TlsMaterial(world, guards.tls, self);
     this.peers = this.tls === null ? null : new PeerTls(this.tls);
     this.tokens = guards.tokens === null ? null : new TokenStore(world, guards.tokens);
-    this.#revoke();
-    this.tokens?.onChange(() => this.#revoke());
+    this.#applyRevocations();
+    this.tokens?.onChange(() => this.#applyRevocations());
     this.#warn(guards);
   }
 
@@ -52,7 +52,8 @@ export class Security {
       );
       return false;
     }
-    if (this.tls !== null) this.#log.info({ audit: true, ...this.#facts() }, 'the certificate is reloaded');
+    if (this.tls !== null)
+      this.#log.info({ audit: true, ...this.#certificateFields() }, 'the certificate is reloaded');
     return true;
   }
 
@@ -89,13 +90,13 @@ export class Security {
     }
   }
 
-  watchExpiry(told: (certificate: OwnCertificate, leftMs: number) => void): void {
+  watchExpiry(report: (certificate: OwnCertificate, leftMs: number) => void): void {
     if (this.tls === null || this.#watch !== null) return;
     this.#watch = new CertificateWatch(this.#world, this.tls, (certificate, leftMs) => {
       const until = new Date(certificate.untilMs).toISOString();
       const whose = certificate.whose === 'server' ? 'of this server' : 'of the authority';
       this.#log.warn({ until }, `the certificate ${whose} expires soon: create a new one, and send SIGHUP`);
-      told(certificate, leftMs);
+      report(certificate, leftMs);
     });
   }
 
@@ -103,7 +104,7 @@ export class Security {
     this.#watch?.close();
   }
 
-  #revoke(): void {
+  #applyRevocations(): void {
     if (this.tls === null) return;
     const ended = this.tls.revocations.replace(this.tokens?.revoked ?? []);
     const own = new X509Certificate(this.tls.current.cert);
@@ -118,7 +119,7 @@ export class Security {
     if (ended > 0) this.#log.warn({ audit: true, ended }, 'closed connections with revoked certificates');
   }
 
-  #facts(): { readonly certificateUntil?: string } {
+  #certificateFields(): { readonly certificateUntil?: string } {
     return this.tls === null ? {} : { certificateUntil: new Date(this.tls.expiresAtMs).toISOString() };
   }
 }

@@ -45,12 +45,13 @@ function watchPace(world: World, raw: IncomingMessage, { windowMs, bytesPerS }: 
   const { socket } = raw;
   const stepMs = windowMs / STEPS;
   const bytesMin = (bytesPerS * windowMs) / 1_000;
-  let begun = { steps: 0, bytes: socket.bytesRead };
+  let window = { steps: 0, bytes: socket.bytesRead };
   return world.every(stepMs, () => {
     const { bytesRead } = socket;
-    begun.steps++;
+    window.steps++;
     // Bytes that have arrived and are unread wait for this server, not for the client.
-    if (raw.readableLength > 0 || bytesRead - begun.bytes >= bytesMin) begun = { steps: 0, bytes: bytesRead };
-    if (begun.steps >= STEPS) raw.destroy();
+    if (raw.readableLength > 0 || bytesRead - window.bytes >= bytesMin)
+      window = { steps: 0, bytes: bytesRead };
+    if (window.steps >= STEPS) raw.destroy();
   });
 }

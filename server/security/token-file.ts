@@ -6,8 +6,7 @@ import { type KnownToken, parseTokenFile, type RevokedCertificate, tokenParts } 
 import { ConfigurationError } from '../config/configuration-error.ts';
 
 /** Compared for an unknown id, so that the answer takes the same time. */
-const NOBODY = Buffer.alloc(32);
-/** Longest delay of a timer. */
+const UNKNOWN_HASH = Buffer.alloc(32);
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 interface Entry {
@@ -52,7 +51,7 @@ export class TokenStore {
 
   /** @throws ConfigurationError if the file is invalid; the previous tokens stay in use */
   reload(): void {
-    const { keys, tokens, revoked } = readBook(this.#file);
+    const { keys, tokens, revoked } = readTokenFile(this.#file);
     this.#revoked = revoked;
     this.#keys = keys.map((key) => createSecretKey(key, 'base64url'));
     this.#entries = new Map(tokens.map((token) => [token.id, entryOf(token)]));
@@ -83,7 +82,7 @@ export class TokenStore {
     const parts = tokenParts(token);
     if (parts === null) return null;
     const entry = this.#entries.get(parts.id);
-    const isRight = timingSafeEqual(hash('sha256', parts.secret, 'buffer'), entry?.hash ?? NOBODY);
+    const isRight = timingSafeEqual(hash('sha256', parts.secret, 'buffer'), entry?.hash ?? UNKNOWN_HASH);
     return entry !== undefined && isRight && nowMs < entry.expiresAtMs ? entry.grant : null;
   }
 }
@@ -96,7 +95,7 @@ function entryOf({ name, role, volumes, hash, expiresAt }: KnownToken): Entry {
   };
 }
 
-function readBook(file: string): ReturnType<typeof parseTokenFile> {
+function readTokenFile(file: string): ReturnType<typeof parseTokenFile> {
   try {
     return parseTokenFile(readFileSync(file, 'utf8'));
   } catch (error) {

@@ -112,11 +112,11 @@ function registerVolumeMetrics(metrics: MetricsRegistry, volumes: () => readonly
     name: string,
     help: string,
     value: (volume: VolumeInfo) => number,
-    isTold: (volume: VolumeInfo) => boolean = () => true,
+    isReported: (volume: VolumeInfo) => boolean = () => true,
   ): void => {
     const read = (): [Labels, number][] =>
       volumes()
-        .filter(isTold)
+        .filter(isReported)
         .map((volume) => [{ volume: volume.name }, value(volume)]);
     metrics.observe('gauge', name, help, read, ['volume']);
   };

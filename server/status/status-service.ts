@@ -30,7 +30,7 @@ export interface StatusServiceParts {
   readonly lease: LeaseDriver;
   readonly named: Pick<NamedLeaseDriver, 'claimCount' | 'recoveringMs' | 'voterCount'>;
   readonly store: FileStore;
-  /** Absent if servers do not come and go. */
+  /** Absent if the set of servers never changes. */
   readonly membership?: StatusOfMembership;
   /** Why the disk is not used any more; null while it is. */
   failure(): string | null;
@@ -45,10 +45,10 @@ export interface StatusServiceParts {
 }
 
 /** A replica that has lagged for a shorter time is not reported: some always do (decision 26). */
-const BEHIND_TOLD_MS = 1_000;
+const BEHIND_MS_MIN = 1_000;
 
 /** Damaged objects in one status; `GET /v1/scrub` lists all. */
-const UNREPAIRABLE_TOLD_MAX = 100;
+const LISTED_MAX = 100;
 
 export const VERSION = versionOf(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
 
@@ -85,7 +85,7 @@ export class LocalStatusService implements StatusService {
   /** Files with their primary here, of which a replica is unreachable, or has lagged for long. */
   underReplicated(): FileId[] {
     return this.#primaries()
-      .filter((driver) => driver.peers((server) => this.isConnected(server)).some(isMissed))
+      .filter((driver) => driver.peers((server) => this.isConnected(server)).some(isUnreachableOrBehind))
       .map((driver) => driver.file);
   }
 
@@ -95,7 +95,7 @@ export class LocalStatusService implements StatusService {
     if (driver?.isPrimary !== true) return [];
     return driver
       .peers((server) => this.isConnected(server))
-      .filter((peer) => peer.state === 'catching-up' && isMissed(peer))
+      .filter((peer) => peer.state === 'catching-up' && isUnreachableOrBehind(peer))
       .map(({ server }) => server);
   }
 
@@ -121,7 +121,7 @@ export class LocalStatusService implements StatusService {
     ]);
     const primaries = this.#primaries().length;
     const catalogBehind = this.#catalogBehind();
-    const viewConflicts = (this.#parts.viewConflicts?.() ?? []).slice(0, UNREPAIRABLE_TOLD_MAX);
+    const viewConflicts = (this.#parts.viewConflicts?.() ?? []).slice(0, LISTED_MAX);
     const shortages = this.#parts.shortages?.() ?? [];
     return {
       id: this.id,
@@ -131,7 +131,7 @@ export class LocalStatusService implements StatusService {
       ...(failure === null ? {} : { failure }),
       ...(scrub === null || scrub.unrepairable.length === 0
         ? {}
-        : { scrub: { unrepairable: scrub.unrepairable.slice(0, UNREPAIRABLE_TOLD_MAX) } }),
+        : { scrub: { unrepairable: scrub.unrepairable.slice(0, LISTED_MAX) } }),
       recoveringMs: Math.ceil(lease.recoveringMs()),
       primaries,
       backups: this.#files().length - primaries,
@@ -162,10 +162,10 @@ export class LocalStatusService implements StatusService {
   }
 }
 
-/** A learner is no replica of the file yet. */
-function isMissed({ role, state, behindMs }: PeerStatus): boolean {
+/** @returns whether a peer lacks operations, or may do so; never of a learner, which is no replica of the file yet */
+function isUnreachableOrBehind({ role, state, behindMs }: PeerStatus): boolean {
   if (role === 'learner') return false;
-  return state === 'unreachable' || (state === 'catching-up' && behindMs >= BEHIND_TOLD_MS);
+  return state === 'unreachable' || (state === 'catching-up' && behindMs >= BEHIND_MS_MIN);
 }
 
 function versionOf(manifest: string): string {

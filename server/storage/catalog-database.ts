@@ -1,6 +1,4 @@
-/**
- * The file `catalog.db`: its connections and descriptors, the tables of the replica in it, and the replica's record.
- */
+/** The file `catalog.db`: its connections, its descriptors, the replica's tables in it, and the replica's record. */
 import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import { ServiceError } from '../../base/errors.ts';

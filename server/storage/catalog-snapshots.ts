@@ -29,10 +29,7 @@ export class DamagedCopy extends ServiceError {
   }
 }
 
-/**
- * Snapshots beside one `catalog.db`. Before the database is exchanged or closed, `endCopies` has to close all
- * connections.
- */
+/** Snapshots beside one `catalog.db`. `endCopies` has to be called before the database is replaced or closed. */
 export class CatalogSnapshots {
   readonly #path: string;
   readonly #nowMs: () => number;

@@ -26,10 +26,7 @@ export class DiskReserve {
     return this.#isLow;
   }
 
-  /**
-   * To be called before contents are stored. @throws ServiceError `no-space` while less than half of the reserve is
-   * free
-   */
+  /** Called before contents are stored. @throws ServiceError `no-space` while less than half of the reserve is free */
   assertFor(bytes: number): void {
     if (this.#isLow || bytes > this.#allowedBytes || this.#nowMs() - this.#measuredMs >= LOOK_MS) this.look();
     this.#allowedBytes -= bytes;

@@ -38,10 +38,10 @@ export function createLogger(
  */
 export function logDestination(fd: number, world: World): DestinationStream {
   const out = withoutWaiting(fd);
-  let cut = false;
-  let lost = 0;
-  const put = (line: string, retriesMax: number): boolean => {
-    const bytes = Buffer.from(cut ? `\n${line}` : line);
+  let isLineCut = false;
+  let droppedCount = 0;
+  const tryWrite = (line: string, retriesMax: number): boolean => {
+    const bytes = Buffer.from(isLineCut ? `\n${line}` : line);
     let written = 0;
     try {
       for (let retries = 0; written < bytes.length; ) {
@@ -53,19 +53,19 @@ export function logDestination(fd: number, world: World): DestinationStream {
           Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER_MS);
         }
       }
-      cut = false;
+      isLineCut = false;
       return true;
     } catch {
       // There is no place to report this. The next line begins on a line of its own.
-      cut ||= written > 0;
+      isLineCut ||= written > 0;
       return false;
     }
   };
   return {
     write(line) {
-      if (lost > 0 && put(lostLine(lost, timeOf(world)), 0)) lost = 0;
+      if (droppedCount > 0 && tryWrite(lostLine(droppedCount, timeOf(world)), 0)) droppedCount = 0;
       // A reader that was too slow is not waited for again until there is space.
-      if (lost > 0 || !put(line, RETRIES_MAX)) lost += 1;
+      if (droppedCount > 0 || !tryWrite(line, RETRIES_MAX)) droppedCount += 1;
     },
   };
 }
@@ -99,7 +99,7 @@ export interface Mortal {
 /**
  * Ends the process with exit code 1 and a log line at the first uncaught error, in particular a failed assertion:
  * restarting is safe, continuing is not.
- * @returns does the same with an error that was caught and must not be survived
+ * @returns a function that does the same with an error that was caught
  */
 export function endOnFatal(log: Logger, mortal: Mortal = process): (error: unknown) => void {
   let ending = false;

@@ -35,7 +35,7 @@ export class PeerConnection implements FrameSink {
   readonly #handlers: ConnectionHandlers;
   readonly #silentIntervalsMax: number;
   readonly #timer: Timer;
-  #bytesHeard = 0;
+  #bytesReadBefore = 0;
   #silentIntervals = 0;
   #proven = false;
   #ended = false;
@@ -63,7 +63,7 @@ export class PeerConnection implements FrameSink {
     ws.on('close', (code) => this.#finish({ reason: `it was closed (${code})`, malformed: false }));
     // First proof that the peer is alive: the dialing side gets a pong, the other side a ping.
     ws.on(dialed ? 'pong' : 'ping', () => this.#prove());
-    this.#timer = world.every(pingMs, () => this.#interval());
+    this.#timer = world.every(pingMs, () => this.#endInterval());
     if (dialed) ws.ping();
   }
 
@@ -127,12 +127,13 @@ export class PeerConnection implements FrameSink {
     this.#handlers.proven();
   }
 
-  #interval(): void {
+  /** Called at the end of each ping interval. */
+  #endInterval(): void {
     if (this.#dialed && this.isOpen) this.#ws.ping();
     // Bytes and not messages: a large frame on a slow line proves life long before it is complete.
     const { bytesRead } = this.#socket;
-    if (bytesRead !== this.#bytesHeard) {
-      this.#bytesHeard = bytesRead;
+    if (bytesRead !== this.#bytesReadBefore) {
+      this.#bytesReadBefore = bytesRead;
       this.#silentIntervals = 0;
       return;
     }

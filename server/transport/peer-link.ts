@@ -30,7 +30,7 @@ export class PeerLink {
   #incoming: PeerConnection | null = null;
   #outgoing: { readonly connection: PeerConnection; readonly outbox: Outbox } | null = null;
   #connected = false;
-  #trouble = '';
+  #loggedReason = '';
 
   constructor(world: World, queueBytesMax: number, log: Logger, events: LinkEvents) {
     this.#world = world;
@@ -62,6 +62,7 @@ export class PeerLink {
       : 'disconnected';
   }
 
+  /** A connection whose peer has not answered on it yet: `prove` or `end` follows. */
   begin(connection: PeerConnection): void {
     this.#unproven.add(connection);
   }
@@ -73,7 +74,7 @@ export class PeerLink {
       connection.terminate('a newer process of the peer is connected');
       return;
     }
-    if (connection.incarnation !== this.#incarnation) this.#adopt(connection.incarnation);
+    if (connection.incarnation !== this.#incarnation) this.#useIncarnation(connection.incarnation);
     if (dialed) {
       this.#incoming?.terminate('a newer connection replaces it');
       this.#incoming = connection;
@@ -81,7 +82,7 @@ export class PeerLink {
       this.#outgoing?.connection.terminate('a newer connection replaces it');
       this.#outgoing = { connection, outbox: new Outbox(this.#world, connection, this.#queueBytesMax) };
     }
-    this.#update('');
+    this.#reportConnected('');
   }
 
   end(connection: PeerConnection, { reason }: ConnectionEnd): void {
@@ -91,12 +92,12 @@ export class PeerLink {
       this.#outgoing.outbox.close();
       this.#outgoing = null;
     }
-    this.#update(reason);
+    this.#reportConnected(reason);
   }
 
   logUnreachable(reason: string): void {
-    if (reason === this.#trouble) return;
-    this.#trouble = reason;
+    if (reason === this.#loggedReason) return;
+    this.#loggedReason = reason;
     this.#log.warn({ reason }, 'peer not reachable');
   }
 
@@ -108,7 +109,7 @@ export class PeerLink {
     this.#outgoing?.connection.close(1001, end);
   }
 
-  #adopt(incarnation: number): void {
+  #useIncarnation(incarnation: number): void {
     const before = this.#incarnation;
     this.#incarnation = incarnation;
     if (before === null) return;
@@ -126,12 +127,13 @@ export class PeerLink {
     }
   }
 
-  #update(reason: string): void {
+  /** Reports that both connections exist now, or no longer do. @param reason why one has ended */
+  #reportConnected(reason: string): void {
     const connected = this.#incoming !== null && this.#outgoing !== null;
     if (connected === this.#connected) return;
     this.#connected = connected;
     if (connected) {
-      this.#trouble = '';
+      this.#loggedReason = '';
       this.#log.info('peer connected');
       this.#events.connected();
     } else {

@@ -31,8 +31,8 @@ import {
 /** Only pings come over an accepted connection. */
 const ACCEPTED_FRAME_BYTES_MAX = 4_096;
 
-/** Unknown peers whose refusal is remembered, so that it is logged once. */
-const STRANGERS_MAX = 64;
+/** Refused peers that are remembered, so that each refusal is logged once. */
+const REFUSED_PEERS_MAX = 64;
 
 const REFUSAL_BYTES_MAX = 1_024;
 
@@ -78,9 +78,7 @@ interface Dialer {
   commands: number;
 }
 
-/**
- * WebSockets on the HTTP port. Each server dials every other one, receives there, and sends on what the peer dialed.
- */
+/** WebSockets on the HTTP port. Each server dials all others, receives there, and sends on what the peer dialed. */
 export class PeerTransport implements ClusterTransport {
   readonly #world: World;
   readonly #self: ServerId;
@@ -97,7 +95,7 @@ export class PeerTransport implements ClusterTransport {
     perMessageDeflate: false,
     maxPayload: ACCEPTED_FRAME_BYTES_MAX,
   });
-  readonly #strangers = new BoundedMap<string, string>(STRANGERS_MAX);
+  readonly #loggedRefusals = new BoundedMap<string, string>(REFUSED_PEERS_MAX);
   readonly #sockets = new Set<WebSocket>();
   #started = false;
   #closed = false;
@@ -175,7 +173,7 @@ export class PeerTransport implements ClusterTransport {
       refuseUpgrade(socket, 503, `${this.#self} is shutting down`);
       return;
     }
-    const reason = this.#tls === null ? null : falseClaim(request, this.#world.wallMs());
+    const reason = this.#tls === null ? null : certificateMismatch(request, this.#world.wallMs());
     if (reason !== null) {
       this.#refuse(request, socket, { status: 403, reason });
       return;
@@ -195,10 +193,10 @@ export class PeerTransport implements ClusterTransport {
       this.#refuse(request, socket, { status: 409, reason });
       return;
     }
-    this.#strangers.delete(strangerKey(request));
+    this.#loggedRefusals.delete(refusalKey(request));
     dialer.commands = commands;
     this.#acceptor.handleUpgrade(request, socket, head, (ws) => {
-      this.#watch(ws);
+      this.#trackSocket(ws);
       if (dialer.removed) {
         ws.terminate();
         return;
@@ -281,7 +279,7 @@ export class PeerTransport implements ClusterTransport {
       ...this.#tls?.dialOptions(dialer.peer),
     });
     dialer.ws = ws;
-    this.#watch(ws);
+    this.#trackSocket(ws);
     let incarnation: number | null = null;
     let socket: Socket | null = null;
     const fail = (reason: string): void => {
@@ -322,12 +320,13 @@ export class PeerTransport implements ClusterTransport {
       if (dialer.removed) return fail('the server was removed from the cluster');
       assert(incarnation !== null && socket !== null, 'A connection opens after its upgrade');
       for (const event of ['error', 'close', 'unexpected-response', 'upgrade']) ws.removeAllListeners(event);
-      this.#watch(ws);
+      this.#trackSocket(ws);
       const connection = this.#attach(dialer, ws, socket, incarnation, true);
       intake.deliver = (fragments) => connection.receive(fragments);
     });
   }
 
+  /** Wraps an open WebSocket in a connection, which the link uses once the peer has answered on it. */
   #attach(
     dialer: Dialer,
     ws: WebSocket,
@@ -337,7 +336,7 @@ export class PeerTransport implements ClusterTransport {
   ): PeerConnection {
     const { link, log } = dialer;
     const { pingMs, silentIntervalsMax, connectTimeoutMs, retryMaxMs } = this.#timing;
-    const unproven = this.#world.after(connectTimeoutMs, () =>
+    const proofTimeout = this.#world.after(connectTimeoutMs, () =>
       connection.terminate('it sent nothing after the handshake'),
     );
     let lasted: Timer | undefined;
@@ -351,7 +350,7 @@ export class PeerTransport implements ClusterTransport {
       silentIntervalsMax,
       {
         proven: () => {
-          unproven.cancel();
+          proofTimeout.cancel();
           // A peer that answers and then sends malformed frames is not dialed in a loop: only a lasting connection
           // counts.
           lasted = this.#world.after(retryMaxMs, () => {
@@ -361,7 +360,7 @@ export class PeerTransport implements ClusterTransport {
         },
         frame: (fragments) => this.#receive(dialer, connection, fragments),
         ended: (end) => {
-          unproven.cancel();
+          proofTimeout.cancel();
           lasted?.cancel();
           if (end.malformed) {
             this.#exchange.traffic.connectionsMalformed += 1;
@@ -406,15 +405,15 @@ export class PeerTransport implements ClusterTransport {
   }
 
   #refuse(request: IncomingMessage, socket: Duplex, { status, reason }: Refusal): void {
-    const key = strangerKey(request);
-    if (this.#strangers.get(key) !== reason) {
-      this.#strangers.set(key, reason);
+    const key = refusalKey(request);
+    if (this.#loggedRefusals.get(key) !== reason) {
+      this.#loggedRefusals.set(key, reason);
       this.#log.warn({ address: request.socket.remoteAddress, status, reason }, 'peer refused');
     }
     refuseUpgrade(socket, status, reason);
   }
 
-  #watch(ws: WebSocket): void {
+  #trackSocket(ws: WebSocket): void {
     this.#sockets.add(ws);
     ws.once('close', () => this.#sockets.delete(ws));
     // Late errors say nothing new; without a listener they would end the process.
@@ -423,7 +422,7 @@ export class PeerTransport implements ClusterTransport {
 }
 
 /** Returns why the certificate does not prove the server id of the request; null if it does. */
-function falseClaim(request: IncomingMessage, wallMs: number): string | null {
+function certificateMismatch(request: IncomingMessage, wallMs: number): string | null {
   const certified = certifiedServer(request.socket, wallMs);
   if (certified === null)
     return 'The connection has no server certificate: check --tls-cert of the connecting server';
@@ -433,7 +432,7 @@ function falseClaim(request: IncomingMessage, wallMs: number): string | null {
     : `The certificate is for ${certified}, the handshake says another server id`;
 }
 
-function strangerKey(request: IncomingMessage): string {
+function refusalKey(request: IncomingMessage): string {
   const claimed = request.headers['leasehold-server'];
   return `${request.socket.remoteAddress ?? ''} ${typeof claimed === 'string' ? claimed.slice(0, 64) : ''}`;
 }

@@ -33,10 +33,7 @@ export interface PeerHello {
 }
 
 export interface TransportHandlers {
-  /**
-   * Handles a message; `tail` is its second part, if it was sent in two. Both stay valid. Must not throw on malformed
-   * input.
-   */
+  /** Handles a message; `tail` is a large one's second part. Both stay valid. Must not throw on malformed input. */
   message(from: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void;
   connected(peer: ServerId): void;
   disconnected(peer: ServerId): void;

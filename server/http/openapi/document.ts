@@ -95,7 +95,7 @@ function operationObject(path: string, operation: Operation, role: RouteRole): o
     ...Object.entries(query).map(([name, schema]) => ({ name, in: 'query', schema })),
     ...Object.entries(headers).map(([name, schema]) => ({ name, in: 'header', schema })),
   ];
-  const told = Object.entries(answers).map(([status, answer]) => [status, answerObject(answer)]);
+  const responses = Object.entries(answers).map(([status, answer]) => [status, answerObject(answer)]);
   return {
     operationId: id,
     tags: [tag],
@@ -105,7 +105,7 @@ function operationObject(path: string, operation: Operation, role: RouteRole): o
     security: role === 'open' ? [] : [{}, { token: [] }],
     parameters,
     ...(body === undefined ? {} : { requestBody: { content: contentOf(body) } }),
-    responses: { ...Object.fromEntries(told), default: PROBLEM },
+    responses: { ...Object.fromEntries(responses), default: PROBLEM },
   };
 }
 
