@@ -290,6 +290,8 @@ export interface CreatedFile {
   readonly namedNs: string | null;
   /** The cluster obeys `AttributeChanges.unchangedNs`. */
   readonly isConditional: boolean;
+  /** Of the directory's delegation that another client's change of the file recalls; null if it recalls none. */
+  readonly generation: number | null;
 }
 
 /** A name to remove, and the file that must have it. */

@@ -770,6 +770,11 @@ export interface CommandResults {
     readonly atNs?: string;
     /** All members of the catalog obey `unchangedNs` of `set-attributes`. Absent from servers of earlier releases. */
     readonly conditional?: true;
+    /**
+     * Delegation of the directory, under which the file's creator may keep changes of its attributes: another client's
+     * change of the file recalls it. Absent if it must not, in a retry's answer, and from servers of earlier releases.
+     */
+    readonly generation?: number;
   };
   readonly 'reserve-inodes': { readonly first: number };
   readonly 'void-inodes': { readonly voided: readonly number[] };
@@ -919,6 +924,11 @@ export const CacheOwner = Type.Object({
   under: Type.Optional(CacheNumber),
   /** The command runs only while session `under` holds these delegations, else `fence-lost`. Checked in its tick. */
   fence: Type.Optional(Type.Array(HeldDelegation, { minItems: 1, maxItems: FORGETS_MAX })),
+  /**
+   * Of `create-file`: the client wants to keep changes of the new file's attributes. All its commands contain `under`,
+   * which clients of earlier releases omit.
+   */
+  keeps: Type.Optional(Type.Literal(true)),
 });
 export type CacheOwner = Static<typeof CacheOwner>;
 

@@ -128,14 +128,15 @@ export class Delegations {
     return true;
   }
 
-  /** @returns options of a command that changes entries of these directories: none is recalled from this client */
+  /** @returns options of a command that may change entries of these directories: none is recalled from this client */
   asOwner(directories: readonly number[]): OwnedCommand {
     const { client, session } = this.#session;
     const forgets = [...new Set(directories)].filter(
       (directory) => this.#generations.has(directory) || this.#returning.has(directory),
     );
-    if (forgets.length === 0 || session === null) return {};
-    return { cache: { client, forgets, under: session }, unknown: () => this.#renounce(session) };
+    if (session === null) return {};
+    const cache = { client, forgets, under: session };
+    return forgets.length === 0 ? { cache } : { cache, unknown: () => this.#renounce(session) };
   }
 
   /** As `asOwner`, for a command that creates a directory in the given one; the new one is delegated, too. */

@@ -65,9 +65,14 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
     const times = whose === 'own' ? { times: { accessedNs, modifiedNs, changedNs } } : {};
     const node = { place: { parent, name }, mode, uid, gid, exclusive: true } as const;
     const command = { kind: 'create-file', ...node, reserved, ...times } as const;
-    const made = await this.#client.command(command, this.asOwner([parent]));
-    const { attributes, created, atNs = null, conditional = false } = made;
-    return { attributes, created, namedNs: atNs, isConditional: conditional };
+    const owner = this.asOwner([parent]);
+    const cache =
+      whose === 'catalog' && owner.cache !== undefined
+        ? { ...owner.cache, keeps: true as const }
+        : owner.cache;
+    const made = await this.#client.command(command, { ...owner, ...(cache === undefined ? {} : { cache }) });
+    const { attributes, created, atNs = null, conditional = false, generation = null } = made;
+    return { attributes, created, namedNs: atNs, isConditional: conditional, generation };
   }
 
   async changeAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {

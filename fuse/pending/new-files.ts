@@ -93,7 +93,7 @@ export class NewFiles {
       { uid, gid: inherits ? directory.attributes.gid : gid },
       String(nowNs(this.#parts.world)),
     );
-    const how = { inheritsGroup: inherits, isNamed: false, takesAttributes: true };
+    const how = { inheritsGroup: inherits, isNamed: false, takesAttributes: true, isConditional: true };
     this.#keep(place, attributes, number, how);
     return attributes;
   }
@@ -126,10 +126,12 @@ export class NewFiles {
         throw error;
       });
     if (made === null) return null;
-    const { attributes, isConditional } = made;
+    const { attributes, isConditional, generation } = made;
     this.#learn(attributes);
     if (!this.#isPossible || this.#isLimited || !this.#ops.isDelegated(place.parent)) return attributes;
-    const how = { inheritsGroup: false, isNamed: true, takesAttributes: isConditional };
+    const takesAttributes =
+      isConditional && this.#parts.delegation.fenceOf(place.parent)?.generation === generation;
+    const how = { inheritsGroup: false, isNamed: true, takesAttributes, isConditional };
     this.#keep(place, { ...attributes, live: false }, number, how);
     return attributes;
   }
@@ -138,7 +140,9 @@ export class NewFiles {
     place: Place,
     attributes: Attributes,
     number: InodeNumber,
-    how: Pick<UncommittedFileParts, 'inheritsGroup' | 'takesAttributes'> & { readonly isNamed: boolean },
+    how: Pick<UncommittedFileParts, 'inheritsGroup' | 'takesAttributes' | 'isConditional'> & {
+      readonly isNamed: boolean;
+    },
   ): void {
     const { parent } = place;
     const { isNamed, ...takes } = how;

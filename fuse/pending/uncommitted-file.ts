@@ -28,6 +28,8 @@ export interface UncommittedFileParts extends CommitRequests {
   readonly inheritsGroup: boolean;
   /** Attributes can be changed in memory: they are sent with the file. */
   readonly takesAttributes: boolean;
+  /** The catalog obeys conditions of changes of attributes. */
+  readonly isConditional: boolean;
   /** No other client can have looked the file up. */
   readonly isDelegated: () => boolean;
 }
@@ -86,7 +88,7 @@ export class UncommittedFile implements BackendFile {
         };
       },
       changes: () => this.#changes(),
-      isConditional: parts.takesAttributes,
+      isConditional: parts.isConditional,
       changed: ({ changedNs }: Attributes) => {
         const { modifiedNs } = this.#attributes;
         this.#attributes = { ...this.#attributes, changedNs: laterNs(changedNs, modifiedNs) };

@@ -17,10 +17,12 @@ import type {
   AnsweredCommands,
   Attributes,
   CacheAnswer,
+  CacheOwner,
   CacheRequest,
   ChangesAnswer,
   ChangesRequest,
   Command,
+  CommandOf,
   CommandRequest,
   CommandResults,
   FlushAnswer,
@@ -64,6 +66,16 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
 ]);
 /** Commands that servers, not clients, send. Releases before `PLANS_VERSION` do not know them. */
 const UNASKED: ReadonlySet<Command['kind']> = new Set(['plan-members', 'void-inodes']);
+/** Commands that change what the creator of a file may have changed, too, and not sent yet. */
+const KEPT_ATTRIBUTES: ReadonlySet<Command['kind']> = new Set([
+  'set-attributes',
+  'set-xattr',
+  'remove-xattr',
+  'set-flags',
+  'link',
+  'replace',
+  'replace-with-contents',
+]);
 type CommandResult = CommandResults[Command['kind']];
 /** Commands whose answers contain the times of the directories that they have changed. */
 const TIMED = [
@@ -412,7 +424,7 @@ export class LocalCatalogService implements CatalogService {
       for (const waiting of batch) waiting.reject(error);
       return;
     }
-    const changes = batch.map((waiting, place) => changeOf(waiting, execution.touched[place]));
+    const changes = batch.map((waiting, place) => this.#changeOf(waiting, execution.touched[place] ?? []));
     if (this.#setAside(batch, changes)) return;
     const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
     // Until the batch is committed, the inodes that it changes are granted to no client.
@@ -452,6 +464,16 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
+  #changeOf({ request }: Waiting, touched: readonly number[]): BlockedChange {
+    const { cache = null, command } = request;
+    const owner =
+      cache === null || command.kind !== 'unlink-fenced'
+        ? cache
+        : { ...cache, forgets: [...cache.forgets, ...command.files.map(({ inode }) => inode)] };
+    const keepers = KEPT_ATTRIBUTES.has(command.kind) ? this.#parts.recaller.keepersOf(touched, owner) : [];
+    return { inodes: [...touched, ...keepers], owner };
+  }
+
   /** Reports reads, which recall nothing, to sessions with grants. */
   #noted(command: Command): void {
     if (command.kind !== 'note-accesses') return;
@@ -476,16 +498,29 @@ export class LocalCatalogService implements CatalogService {
     if (command.kind === 'set-attributes') {
       const { attributes } = result as CommandResults['set-attributes'];
       const isLatest = changes.findLastIndex(({ inodes }) => inodes.includes(attributes.inode)) <= place;
-      const granted = isLatest && this.#parts.recaller.grants(cache?.under, attributes);
-      return granted ? { attributes, granted: cache?.under } : result;
+      const isCached = isLatest && cache?.forgets.includes(attributes.inode) === true;
+      const granted = isCached && this.#parts.recaller.grants(cache.under, attributes);
+      return granted ? { attributes, granted: cache.under } : result;
     }
     if (!TIMED.some((kind) => kind === command.kind)) return result;
     const timed = { ...(result as CommandResults[TimedKind]), atNs: String(nowNs) };
-    if (command.kind === 'create-file' && this.#membersVersion >= CONDITIONS_VERSION)
-      return { ...(timed as CommandResults['create-file']), conditional: true };
+    if (command.kind === 'create-file' && this.#membersVersion >= CONDITIONS_VERSION) {
+      const created = timed as CommandResults['create-file'];
+      const generation = this.#keptUnder(command, created, cache);
+      return { ...created, conditional: true, ...(generation === null ? {} : { generation }) };
+    }
     if (command.kind !== 'make-directory' || cache?.session === undefined) return timed;
     const { attributes } = result as CommandResults['make-directory'];
     return { ...timed, ...this.#parts.recaller.delegate(cache.session, attributes.inode) };
+  }
+
+  #keptUnder(
+    { place }: CommandOf<'create-file'>,
+    { created, attributes }: CommandResults['create-file'],
+    cache: CacheOwner | undefined,
+  ): number | null {
+    if (cache?.keeps !== true || !created || !('parent' in place)) return null;
+    return this.#parts.recaller.created(cache.under, place.parent, attributes.inode);
   }
 
   /**
@@ -571,13 +606,4 @@ function madeBy(
   if (command.kind === 'create-file' && command.reserved !== undefined) return [];
   const { result } = outcome;
   return 'created' in result && result.created ? [result.attributes] : [];
-}
-
-function changeOf({ request }: Waiting, inodes: readonly number[] | undefined): BlockedChange {
-  const { cache = null, command } = request;
-  const owner =
-    cache === null || command.kind !== 'unlink-fenced'
-      ? cache
-      : { ...cache, forgets: [...cache.forgets, ...command.files.map(({ inode }) => inode)] };
-  return { inodes: inodes ?? [], owner };
 }

@@ -216,8 +216,13 @@ export class ClientCaches {
 
   /** Whether the session has the delegation, also during its recall. Called in the tick of a fenced command. */
   holds(id: number, { inode, generation }: HeldDelegation, nowMs: number): boolean {
+    return this.generationOf(id, inode, nowMs) === generation;
+  }
+
+  /** @returns the generation of the directory's delegation to this session, also during a recall; null if there is none */
+  generationOf(id: number, inode: number, nowMs: number): number | null {
     const held = this.#delegated.get(inode);
-    return held?.session.id === id && held.generation === generation && nowMs < held.session.untilMs;
+    return held?.session.id === id && nowMs < held.session.untilMs ? held.generation : null;
   }
 
   /** Whether a directory is delegated to another session than `but`; null: to any. */

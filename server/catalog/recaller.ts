@@ -14,6 +14,7 @@ import type {
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { type BlockedChange, ClientCaches, type ClientCachesOptions } from './client-caches.ts';
+import { CreatedFiles } from './created-files.ts';
 
 /** A poll without recalls waits for them for one part in this many of the session's duration. */
 const POLLS_PER_LEASE = 3;
@@ -33,6 +34,7 @@ export interface RecallerParts {
 export class Recaller {
   readonly #parts: RecallerParts;
   readonly #caches: ClientCaches;
+  readonly #created = new CreatedFiles();
   readonly #polls = new Map<number, () => void>();
   readonly #changes = new Set<() => void>();
   readonly #countRecalled: (changes: number, waitedMs: number) => void;
@@ -128,6 +130,28 @@ export class Recaller {
   delegate(session: number, inode: number): Pick<GrantedAnswer<unknown>, 'delegated' | 'generation'> {
     const generation = this.#caches.delegate(session, inode, this.#parts.world.nowMs());
     return generation === null ? {} : { delegated: session, generation };
+  }
+
+  /**
+   * A client has created a file, and may keep changes of its attributes while the directory is delegated to it. To be
+   * called in the tick in which the creation is committed.
+   * @returns the generation of that delegation; null if the client must not keep changes
+   */
+  created(session: number | undefined, directory: number, inode: number): number | null {
+    const sinceMs = this.#parts.world.nowMs();
+    const generation = session === undefined ? null : this.#caches.generationOf(session, directory, sinceMs);
+    if (session === undefined || generation === null) return null;
+    return this.#created.add(inode, { directory, session, sinceMs }) ? generation : null;
+  }
+
+  /** @returns directories to be recalled before another client's change of these files' attributes */
+  keepersOf(inodes: readonly number[], owner: CacheOwner | null): number[] {
+    const nowMs = this.#parts.world.nowMs();
+    return this.#created
+      .of(inodes)
+      .filter(({ session }) => session !== owner?.under)
+      .filter(({ session, directory }) => this.#caches.generationOf(session, directory, nowMs) !== null)
+      .map(({ directory }) => directory);
   }
 
   /** @returns `fence-lost` if the command's session no longer has a delegation that its fence names; else null */

@@ -544,6 +544,15 @@ test('attributes of a file that was created exclusively are there when its direc
   await close(handle);
 });
 
+test('attributes are set at once if changes by other clients do not recall the directory', async (t) => {
+  const { births, memory, fileSystem, create, close } = await started(t, false, true);
+  births.isWatched = false;
+  const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
+  await fileSystem.setAttributes(attributes.inode, { mode: 0o600 });
+  assert.equal((await memory.attributes(attributes.inode)).mode, 0o600);
+  await close(handle);
+});
+
 test('where the catalog compares nothing, attributes are set there at once', async (t) => {
   const { births, memory, fileSystem, create, write, close, textAt } = await started(t, false, true);
   births.isConditional = false;

@@ -49,6 +49,8 @@ export class MemoryBirths implements DelegationBackend {
   /** Contents of files that were created by these numbers are taken, too. */
   takesNamed = false;
   isConditional = true;
+  /** Changes of a new file by other clients recall its directory. */
+  isWatched = true;
   /** The next change of attributes is made, and not answered. */
   changesLost = false;
   /** Changes of attributes do not arrive. */
@@ -189,7 +191,8 @@ export class MemoryBirths implements DelegationBackend {
     const created = this.#backend.inodeAt(file.parent, file.name) !== file.inode;
     const attributes = await this.#backend.makeNumbered(file, false);
     const { changedNs: namedNs } = await this.#backend.attributes(file.parent);
-    return { attributes, created, namedNs, isConditional: this.isConditional };
+    const generation = this.isWatched ? (this.fenceOf(file.parent)?.generation ?? null) : null;
+    return { attributes, created, namedNs, isConditional: this.isConditional, generation };
   }
 
   async changeAttributes(inode: number, { unchangedNs, ...changes }: AttributeChanges): Promise<Attributes> {

@@ -113,11 +113,13 @@ function started(isNamed = false) {
         created,
         namedNs: '3',
         isConditional: true,
+        generation: 1,
       };
     },
     changeAttributes: async () => BEFORE,
     attributes: async () => BEFORE,
     takesAttributes: true,
+    isConditional: true,
     isDelegated: () => true,
     setAttributes: async (_, { modifiedNs }) => {
       calls.push(`times ${modifiedNs}`);

@@ -54,7 +54,13 @@ function serviceOf(
         return { seq: batches.length, result: new Uint8Array(0) };
       },
     },
-    recaller: { refusal: () => null, isHeld: () => false, block: () => undefined, release: () => undefined },
+    recaller: {
+      refusal: () => null,
+      isHeld: () => false,
+      block: () => undefined,
+      release: () => undefined,
+      keepersOf: () => [],
+    },
     subject: {
       ready: () => Promise.resolve(),
       record: () => ({ view: { number: 1, members } }),

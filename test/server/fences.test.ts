@@ -8,6 +8,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { CommandContext } from '../../catalog/command.ts';
+import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
 import { Recaller } from '../../server/catalog/recaller.ts';
 import type { CommandRequest, Query } from '../../wire/catalog-api.ts';
@@ -16,8 +17,22 @@ import { patientWorld } from '../patient-world.ts';
 const [DIRECTORY, OTHER] = [5, 6];
 const [A, B] = [1, 2];
 
-const resultOf = (request?: CommandRequest) =>
-  request?.command.kind === 'set-attributes' ? { attributes: { inode: OTHER, live: isLive } } : {};
+function resultOf(request: CommandRequest | undefined): object {
+  const attributes = { inode: OTHER, live: isLive };
+  if (request?.command.kind === 'set-attributes') return { attributes };
+  return request?.command.kind === 'create-file' ? { attributes, created: true } : {};
+}
+
+function touchedBy(request: CommandRequest | undefined): number[] {
+  switch (request?.command.kind) {
+    case 'note-accesses':
+      return [];
+    case 'set-attributes':
+      return [OTHER];
+    default:
+      return [DIRECTORY, OTHER];
+  }
+}
 /** Of files of which attributes are set. */
 let isLive = false;
 
@@ -57,9 +72,7 @@ function primary(version: number | null = null) {
         staged = requests.filter((_, index) => refused[index] === null).map(({ number }) => number);
         return {
           body: staged.length === 0 ? null : new Uint8Array(1),
-          touched: refused.map((error, at) =>
-            error === null && requests[at]?.command.kind !== 'note-accesses' ? [DIRECTORY, OTHER] : [],
-          ),
+          touched: refused.map((error, at) => (error === null ? touchedBy(requests[at]) : [])),
           outcomes: refused.map((error, index) =>
             error === null
               ? { kind: 'done', result: resultOf(requests[index]) }
@@ -148,6 +161,37 @@ test('sessions begin only where clients name them, and where all members of the 
   assert.notEqual((await service.cache({ client: A, acked: 0, fenced: true })).session, null);
   const older = primary(4);
   assert.equal((await older.service.cache({ client: A, acked: 0, fenced: true })).session, null);
+});
+
+test('a change of attributes recalls the directory of a client that may keep others, except from that client', async () => {
+  const { service, executed, begin, delegated } = primary(COMMANDS_VERSION);
+  const session = await begin(A);
+  const held = await delegated(session);
+  const under = { client: A, forgets: [], under: session };
+  const create = async (number: number, cache: object): Promise<unknown> => {
+    const place = { parent: DIRECTORY, name: 'x' };
+    const command = { kind: 'create-file', place } as unknown as CommandRequest['command'];
+    const owner = { client: A, forgets: [DIRECTORY], under: session, ...cache };
+    const result = await service.execute({ session: 9, number, command, cache: owner });
+    return (result as { generation?: number }).generation;
+  };
+  const change = (number: number, owner: object) => {
+    const command = { kind: 'set-attributes', inode: OTHER, changes: { mode: 0o600 } } as unknown;
+    return service.execute({ session: 9, number, command: command as CommandRequest['command'], ...owner });
+  };
+  assert.equal(await create(1, {}), undefined, 'A client of an earlier release keeps nothing');
+  await change(2, {});
+  assert.equal(await create(3, { keeps: true }), held);
+  await change(4, { cache: under });
+  assert.deepEqual(executed, [1, 2, 3, 4]);
+  const changed = change(5, {});
+  const { recalls, through } = await service.cache({ client: A, session, acked: 0, fenced: true });
+  assert.deepEqual(recalls, [DIRECTORY]);
+  assert.deepEqual(executed, [1, 2, 3, 4], 'It waits for what the client has kept');
+  void service.cache({ client: A, session, acked: through, fenced: true });
+  await changed;
+  await change(6, {});
+  assert.deepEqual(executed, [1, 2, 3, 4, 5, 6], 'The directory is not delegated any more');
 });
 
 test('files of a fenced unlink are not recalled from the client that removes them', async () => {
