@@ -128,3 +128,8 @@ export class ServiceError extends Error {
     return ERRORS[this.code].remedy;
   }
 }
+
+/** Whether a request was refused for good: it was not executed, and another attempt would be refused, too. */
+export function isRefusal(error: unknown): error is ServiceError {
+  return error instanceof ServiceError && error.remedy === 'give-up';
+}

@@ -1,4 +1,4 @@
-import { ServiceError } from '../../base/errors.ts';
+import { isRefusal, ServiceError } from '../../base/errors.ts';
 import type { CallOptions, ExchangeOutcome, Exchanger, Subject } from '../transport/exchange.ts';
 import { inTime, type WaitLimits } from '../transport/in-time.ts';
 import { type ExchangeRequest, postRequest } from '../transport/request.ts';
@@ -62,7 +62,7 @@ export class CommandSession {
     };
     return sendOnce(acquire, send, (error) => {
       // A final answer holds for all copies of the request; after any other failure a copy may still be executed.
-      if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();
+      if (!isRefusal(error)) options.unknown?.();
     });
   }
 

@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import { BoundedMap } from '../../base/bounded-map.ts';
-import { ServiceError } from '../../base/errors.ts';
+import { isRefusal, ServiceError } from '../../base/errors.ts';
 import { LOCK_END } from '../../base/lock-end.ts';
 import type { Timer } from '../../base/world.ts';
 import type {
@@ -130,7 +130,7 @@ export class FileLocks {
       }
     } catch (error) {
       this.#pending.delete(number);
-      const isFinal = error instanceof ServiceError && error.remedy === 'give-up' && signal?.aborted !== true;
+      const isFinal = isRefusal(error) && signal?.aborted !== true;
       // It may have been granted: a caller that does not know of a lock must not keep it.
       if (!isFinal) this.#repair(wish);
       if (signal?.aborted === true) await this.#repairs.get(key);
@@ -319,7 +319,7 @@ export class FileLocks {
         if (answer.outdated !== true) return;
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
-        if (error.remedy === 'give-up' || this.#held.size === 0 || this.#closed) return;
+        if (isRefusal(error) || this.#held.size === 0 || this.#closed) return;
         await this.#exchanger.world.sleep(RENEW_AGAIN_MS);
       } finally {
         this.#pending.delete(number);

@@ -1,4 +1,4 @@
-import { ServiceError } from '../../base/errors.ts';
+import { isRefusal, ServiceError } from '../../base/errors.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { temporaryFailure } from '../terminal/failure.ts';
 import { formatDuration } from '../terminal/quantities.ts';
@@ -28,7 +28,7 @@ export async function eventually<Value>(what: string, query: () => Promise<Value
       const answer = await query();
       if (answer !== null) return answer;
     } catch (error) {
-      if (!(error instanceof ServiceError) || error.remedy === 'give-up') throw error;
+      if (!(error instanceof ServiceError) || isRefusal(error)) throw error;
     }
     if (systemWorld.nowMs() > deadlineMs) {
       throw temporaryFailure(`Timed out after ${formatDuration(STEP_TIMEOUT_MS)} waiting for ${what}`);

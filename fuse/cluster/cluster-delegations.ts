@@ -1,4 +1,4 @@
-import { ServiceError } from '../../base/errors.ts';
+import { isRefusal, ServiceError } from '../../base/errors.ts';
 import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { Delegations, fencedBy } from '../../client/cluster/delegations.ts';
 import type { UnlinkedFile } from '../../wire/catalog-api.ts';
@@ -115,7 +115,7 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
       const state = await this.#client.openFile(inode).settle();
       return contentVersionCompare(state.contents, contents) === 0;
     } catch (error) {
-      if (error instanceof ServiceError && error.remedy === 'give-up') return false;
+      if (isRefusal(error)) return false;
       throw error;
     }
   }

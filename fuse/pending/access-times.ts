@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import { BoundedMap } from '../../base/bounded-map.ts';
-import { ServiceError } from '../../base/errors.ts';
+import { isRefusal } from '../../base/errors.ts';
 import { isLater, nowNs } from '../../base/times.ts';
 import type { Timer, World } from '../../base/world.ts';
 import { ACCESSES_MAX } from '../../wire/request-limits.ts';
@@ -194,7 +194,7 @@ export class AccessTimes implements PendingKind {
 
   #failed(batch: ReadonlyMap<number, Note>, error: unknown): void {
     const facts = { count: batch.size, error: String(error) };
-    if (error instanceof ServiceError && error.remedy === 'give-up') {
+    if (isRefusal(error)) {
       this.#offUntilMs = this.#world.nowMs() + OFF_MS;
       this.#noted.clear();
       this.#log('warn', 'the cluster refuses access times: none are recorded for now', facts);

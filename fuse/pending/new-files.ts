@@ -1,5 +1,5 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
-import { ServiceError } from '../../base/errors.ts';
+import { isRefusal, ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { Attributes, CreateOutcome, FileSystemBackend, NewFile, Owner } from '../backend.ts';
 import { namedInode } from '../metadata/delegated-directories.ts';
@@ -217,8 +217,4 @@ export class NewFiles {
     this.#createdMs.set(parent, nowMs);
     if (this.#isPossible && isAgain && !this.#ops.isDelegated(parent)) void this.#ops.requests.send(parent);
   }
-}
-
-function isRefusal(error: unknown): boolean {
-  return error instanceof ServiceError && error.remedy === 'give-up';
 }

@@ -1,4 +1,4 @@
-import { ServiceError } from '../../base/errors.ts';
+import { isRefusal, ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import { UNLINKS_MAX } from '../../wire/request-limits.ts';
@@ -224,7 +224,7 @@ export class Unlinks implements PendingKind {
       try {
         return await this.#backend.unlink(batch, { uid: batch[0]?.uid, signal });
       } catch (error) {
-        const isAnswered = error instanceof ServiceError && error.remedy === 'give-up';
+        const isAnswered = isRefusal(error);
         if (isAnswered || signal.aborted)
           return { outcomes: batch.map((): UnlinkOutcome => ({ kind: 'refused', error })), atNs: null };
       }

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { ServiceError } from '../../base/errors.ts';
+import { isRefusal, ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
@@ -184,7 +184,7 @@ export class Downloads {
     try {
       await this.#gateway.state(file, { timeoutMs: LOCATE_MS });
     } catch (error) {
-      if (!(error instanceof ServiceError) || error.remedy === 'give-up') throw error;
+      if (!(error instanceof ServiceError) || isRefusal(error)) throw error;
     }
   }
 }

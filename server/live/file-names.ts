@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { LruMap } from '../../base/bounded-map.ts';
-import { ServiceError } from '../../base/errors.ts';
+import { isRefusal, ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { Gateway } from '../routing/gateway.ts';
@@ -95,7 +95,7 @@ export class FileNames {
       this.#names.set(attributes.inode as FileId, name);
       return attributes.inode as FileId;
     } catch (error) {
-      if (!(error instanceof ServiceError) || error.remedy !== 'give-up') throw error;
+      if (!isRefusal(error)) throw error;
       this.#logFailure(error);
       return null;
     }
