@@ -35,7 +35,7 @@ export function readTlsFiles(cert: Given, key: Given, ca: Given): TlsFiles | nul
   return { cert: cert.value, key: key.value, ca: ca.value };
 }
 
-/** Tokens are secrets, and servers authenticate by certificates. @throws ConfigurationError without TLS */
+/** Returns the file of tokens, or null. @throws ConfigurationError without TLS: tokens are secrets */
 export function readTokens(tokens: Given, tls: TlsFiles | null): string | null {
   if (tokens !== null && tls === null) {
     throw new ConfigurationError(

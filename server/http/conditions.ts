@@ -43,7 +43,7 @@ export function currentVersionOf(attributes: Attributes | null): CurrentVersion 
 
 const ENTITY_TAG = /(W\/)?("[\x21\x23-\x7e\x80-\xff]*")/g;
 
-/** RFC 9110 §13.2.2, steps 1 and 2: `If-Match` or, without it, `If-Unmodified-Since`. */
+/** Checks `If-Match` or, without it, `If-Unmodified-Since` (RFC 9110 §13.2.2). @throws `precondition-failed` */
 export function checkUnchanged(conditions: Conditions, current: CurrentVersion, what: string): void {
   const { ifMatch, ifUnmodifiedSince } = conditions;
   if (ifMatch !== undefined) {
@@ -69,7 +69,7 @@ function checkIfMatch(ifMatch: string, current: CurrentVersion, what: string): v
   throw new ServiceError('precondition-failed', `If-Match: ${what} ${now}`);
 }
 
-/** RFC 9110 §13.2.2, steps 3 and 4, for a reader: `If-None-Match` or, without it, `If-Modified-Since`. */
+/** Whether a reader has this version by `If-None-Match` or, without it, `If-Modified-Since` (RFC 9110 §13.2.2). */
 export function isKnownToClient(conditions: Conditions, current: CurrentVersion): boolean {
   const { ifNoneMatch, ifModifiedSince } = conditions;
   if (ifNoneMatch !== undefined) return matchesIfNoneMatch(ifNoneMatch, current);

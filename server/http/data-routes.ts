@@ -146,9 +146,9 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
 
   app.get('/v1/data/:file/standing', READ, async (request, reply) => {
     const file = fileOf(request);
-    const standing = await gateway.standing(file, callOptionsOf(request.headers));
+    const leaseStatus = await gateway.standing(file, callOptionsOf(request.headers));
     setFileHeaders(reply, gateway, file, null);
-    return standing;
+    return leaseStatus;
   });
 
   function answer(reply: FastifyReply, file: FileId, state: FileState): FileState {

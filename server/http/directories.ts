@@ -37,7 +37,7 @@ export class Directories {
     throw new ServiceError('exists', `${displayPath(path)} is a dangling symbolic link`);
   }
 
-  /** An existing directory is made durable: this may be the retry of a request that created it and got no answer. */
+  /** Whether the directory exists. If so, it is made durable: this may be the retry of a request without an answer. */
   async #exists(path: FilePath): Promise<boolean> {
     const find = () => currentOf(this.#gateway, path, { follow: true, live: false });
     const existing = await this.#gateway.findDurably(find);

@@ -219,9 +219,9 @@ export function fileRoutes(
     const known = key === null ? null : await files.findResult(key);
     const { attributes, etag, created, creator } = known ?? (await storedFile(request, path, key));
     const file = attributes.inode as FileId;
-    const isCreators = creator !== null && gateway.router.whereabouts(file).primary === null;
+    const isOrderedByCreator = creator !== null && gateway.router.whereabouts(file).primary === null;
     const { epoch } = attributes.contents;
-    setFileHeaders(reply, gateway, file, isCreators ? { primary: creator, epoch } : null);
+    setFileHeaders(reply, gateway, file, isOrderedByCreator ? { primary: creator, epoch } : null);
     reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));
     return reply.code(created ? 201 : 204).send();
   }

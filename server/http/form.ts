@@ -8,7 +8,7 @@ const FILES_MAX = 1000;
 const FIELDS_MAX = 100;
 const FIELD_BYTES_MAX = 64 * 1024;
 
-/** Fastify does not see the Content-Type under `/v1/files/`. */
+/** Returns the Content-Type as it was sent: `routingUrl` hides it from Fastify under `/v1/files/`. */
 export function contentTypeOf(raw: IncomingMessage): string {
   const at = raw.rawHeaders.findIndex((text, index) => index % 2 === 0 && /^content-type$/i.test(text));
   return at < 0 ? '' : (raw.rawHeaders[at + 1] ?? '');
@@ -115,7 +115,7 @@ function onDispositions(parser: InstanceType<typeof Busboy>, judge: (bytes: Uint
   });
 }
 
-/** Browsers escape these three characters in names, and no others ([HTML], "Multipart form data"). */
+/** Decodes the three characters that browsers escape in names, and no others ([HTML], "Multipart form data"). */
 function unescaped(name: string): string {
   return name.replace(/%(?:22|0A|0D)/gi, decodeURIComponent);
 }

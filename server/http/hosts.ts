@@ -19,18 +19,18 @@ export class HostNames {
 
   /** @param configured names; `*.NAME` stands for all names below NAME. `urls` changes in place */
   constructor(configured: readonly string[], urls: ReadonlyMap<ServerId, string>) {
-    this.#configured = [...configured, 'localhost', '*.localhost', hostname()].map(plain);
+    this.#configured = [...configured, 'localhost', '*.localhost', hostname()].map(normalized);
     this.#urls = urls;
   }
 
-  /** @param host absent in a request without the header, which browsers always send */
+  /** Whether requests for this host are accepted. @param host undefined without a Host header, which browsers send */
   allows(host: string | undefined): boolean {
-    const name = plain(HOST.exec(host ?? '')?.[1] ?? '');
+    const name = normalized(HOST.exec(host ?? '')?.[1] ?? '');
     if (host === undefined || host === '' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0) return true;
     const isConfigured = this.#configured.some((one) =>
       one.startsWith('*.') ? name.endsWith(one.slice(1)) : name === one,
     );
-    return isConfigured || [...this.#urls.values()].some((url) => plain(new URL(url).hostname) === name);
+    return isConfigured || [...this.#urls.values()].some((url) => normalized(new URL(url).hostname) === name);
   }
 }
 
@@ -59,6 +59,6 @@ function hostCount({ rawHeaders }: IncomingMessage): number {
   return count;
 }
 
-function plain(name: string): string {
+function normalized(name: string): string {
   return name.toLowerCase().replace(/\.$/, '');
 }

@@ -62,7 +62,7 @@ function outcomeOf(gateway: Gateway, session: number): Promise<QueryResults['out
   return gateway.findDurably(query, ({ result }) => result !== null);
 }
 
-/** Not the key's session: `PUT` of a whole file and of a part may have the same key and URL. */
+/** Returns the session of pins. It is not the key's: `PUT` of a file and of a part may have the same key and URL. */
 function pinSessionOf({ session }: RequestKey): number {
   return sessionOf(`pin ${session}`);
 }

@@ -42,7 +42,7 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
         ? attributes
         : attributesWithState(attributes, primary.state);
     if (attributes.kind === 'file') setFileHeaders(reply, gateway, file, primary?.state ?? null);
-    const leaseStatus = primary?.standing ?? null;
+    const leaseStatus = primary?.leaseStatus ?? null;
     return {
       file,
       volume: path.volume,
@@ -62,9 +62,9 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
   /** Null if no majority of the file's servers is reachable: the answer reports that. */
   async function queryPrimary(
     holder: FileId,
-  ): Promise<{ readonly standing: FileLeaseStatus; readonly state: FileState } | null> {
+  ): Promise<{ readonly leaseStatus: FileLeaseStatus; readonly state: FileState } | null> {
     try {
-      return { standing: await gateway.standing(holder), state: await gateway.state(holder) };
+      return { leaseStatus: await gateway.standing(holder), state: await gateway.state(holder) };
     } catch (error) {
       if (error instanceof ServiceError && error.remedy === 'retry') return null;
       throw error;

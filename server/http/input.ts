@@ -26,7 +26,7 @@ export function fileIdOf(text: unknown): FileId {
   return value;
 }
 
-/** A request forwarded by a peer is not forwarded again. */
+/** Returns the options of a call by its headers: a request that a peer has forwarded is not forwarded again. */
 export function callOptionsOf(headers: IncomingHttpHeaders): CallOptions {
   return { forwarded: headers[HEADER_FORWARDED] !== undefined };
 }

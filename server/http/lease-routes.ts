@@ -93,7 +93,7 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
     return service.queryLocal(name) ?? service.query(name);
   }
 
-  /** Server-sent events until the client leaves or the watch ends. */
+  /** Sends server-sent events until the client disconnects or the watch ends. */
   function watch(name: string, request: FastifyRequest, reply: FastifyReply): void {
     const { raw } = reply;
     const write = ({ kind, ...event }: LeaseEvent) => raw.write(streamEventText(kind, JSON.stringify(event)));

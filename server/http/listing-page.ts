@@ -41,17 +41,17 @@ form.over { border-color: currentColor; }
 /** Sends dropped files by PUT, one after the other, in bounded memory; without scripts the form does the same. */
 const SCRIPT = `
 const form = document.querySelector('form');
-const told = document.querySelector('[role=status]');
+const status = document.querySelector('[role=status]');
 const stop = (event) => { event.preventDefault(); form.classList.toggle('over', event.type === 'dragover'); };
 for (const type of ['dragenter', 'dragover', 'dragleave']) form.addEventListener(type, stop);
 form.addEventListener('drop', async (event) => {
   stop(event);
   for (const file of event.dataTransfer.files) {
-    told.textContent = 'Uploading ' + file.name + ' …';
+    status.textContent = 'Uploading ' + file.name + ' …';
     const answer = await fetch(encodeURIComponent(file.name), { method: 'PUT', body: file }).catch(() => null);
     if (answer?.ok) continue;
     const problem = await answer?.json().catch(() => null);
-    told.textContent = 'Cannot upload ' + file.name + ': ' + (problem?.detail ?? 'the server did not answer');
+    status.textContent = 'Cannot upload ' + file.name + ': ' + (problem?.detail ?? 'the server did not answer');
     return;
   }
   location.reload();

@@ -56,7 +56,7 @@ export function localRoutes(
   });
 }
 
-/** A connection within one machine has the same address at both ends. */
+/** @throws ServiceError unless the client is on this machine: the connection has the same address at both ends then */
 function assertSameMachine({ raw: { socket } }: FastifyRequest): void {
   if (socket.remoteAddress !== undefined && socket.remoteAddress === socket.localAddress) return;
   throw new ServiceError('not-found', "Short-circuit reads work only on the server's machine");

@@ -50,7 +50,7 @@ function knownPrimaryOf({ query }: FastifyRequest): Pick<LockOrder, 'heard'> {
   return { heard: { epoch: integerOf(epoch, 'epoch'), lapses: integerOf(lapses, 'lapses') } };
 }
 
-/** Locks belong to the token's client; a forwarding server names it. */
+/** Adds the client to which the locks belong: that of the token, or the one that a forwarding server names. */
 function optionsOf({ headers, principal, query }: FastifyRequest): CallOptions {
   const options = callOptionsOf(headers);
   if (principal?.kind === 'client') return { ...options, holder: principal.grant.name };

@@ -35,7 +35,7 @@ export function guardOrigins(app: FastifyInstance, urls: ReadonlyMap<ServerId, s
   });
 }
 
-/** The page came from the requested host. A form of origin `null` is judged by `sec-fetch-site`, which browsers set. */
+/** Whether the page came from the requested host. For a form of origin `null`, browsers say so in `sec-fetch-site`. */
 function isOwnOrigin(request: FastifyRequest, origin: string): boolean {
   if (request.headers['sec-fetch-site'] === 'same-origin') return true;
   return URL.canParse(origin) && new URL(origin).host === request.headers.host;
@@ -45,7 +45,7 @@ function isOfCluster(origin: string, urls: ReadonlyMap<ServerId, string>): boole
   return [...urls.values()].some((url) => originOf(url) === originOf(origin));
 }
 
-/** On one machine both names lead to the same server. */
+/** Returns a URL's origin, with 127.0.0.1 for `localhost`: on one machine both are the same server. */
 function originOf(url: string): string {
   return URL.canParse(url) ? new URL(url).origin.replace('//localhost', '//127.0.0.1') : url;
 }

@@ -206,6 +206,7 @@ export class PartialWrites {
     }
   }
 
+  /** Pins a write, so that later attempts with the key send the same. Syncs the file first, so that `since` lasts. */
   async #pin(key: RequestKey, write: PinnedWrite): Promise<PinnedWrite> {
     await this.#gateway.flush(write.inode as FileId);
     try {
@@ -289,7 +290,7 @@ function checkWrite(current: Attributes, conditions: Conditions, place: WritePla
   throw new ServiceError('precondition-failed', `Content-Range ${why}`);
 }
 
-/** @throws ServiceError `bad-request` unless the request says in exactly one way where the bytes go */
+/** Returns where the bytes go. @throws ServiceError `bad-request` unless the request says it in exactly one way */
 function placeOf(request: FastifyRequest, path: FilePath): WritePlace {
   const header = request.headers['content-range'];
   const offset = path.search.get('offset');

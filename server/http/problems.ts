@@ -77,7 +77,7 @@ export function installProblems(app: FastifyInstance, world: World): void {
   app.setErrorHandler((error, request, reply) => handleError(world, error, request, reply));
 }
 
-/** Also for errors of Fastify before a route is found. */
+/** Logs an error, and answers with a problem document; also called for errors before a route is found. */
 export function handleError(
   world: World,
   error: unknown,

@@ -38,7 +38,7 @@ export function rangeOf(
   return { kind: 'part', start, end: last === '' ? sizeBytes : Math.min(sizeBytes, Number(last) + 1) };
 }
 
-/** RFC 9110 §13.1.5: the strong tag, or the exact date once its second is over, since two changes can share it. */
+/** Whether `If-Range` holds (RFC 9110 §13.1.5): the strong tag, or the exact date, once no change can share it. */
 function rangeStillFits(
   ifRange: string | undefined,
   etag: string,

@@ -34,7 +34,7 @@ export class Relocations {
     this.#directories = directories;
   }
 
-  /** One command of the catalog: at every moment the file has exactly one of the names. */
+  /** Renames a file or directory by one command of the catalog: at every moment it has exactly one of the names. */
   async move(
     request: FastifyRequest,
     reply: FastifyReply,

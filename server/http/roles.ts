@@ -15,7 +15,7 @@ export const READ = { config: { role: 'read' } } as const;
 export const WRITE = { config: { role: 'write' } } as const;
 export const ADMIN = { config: { role: 'admin' } } as const;
 
-/** A route without a role stops the server from starting. */
+/** Demands a role of each route: a route without one stops the server from starting. */
 export function demandRoles(app: FastifyInstance): void {
   app.addHook('onRoute', ({ method, url, config }) => {
     assert(config?.role !== undefined, `The route ${method} ${url} has a role`);

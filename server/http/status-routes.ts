@@ -30,7 +30,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
 
   app.get('/v1/status', READ, async (): Promise<ClusterStatus> => {
     const servers = await Promise.all([...status.urls].map(([id, url]) => statusOf(id, url)));
-    return judge(servers);
+    return clusterStatusOf(servers);
   });
 
   app.get('/livez', OPEN, (_request, reply) => reply.type('text/plain').send('alive\n'));
@@ -47,7 +47,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     return reply.type('text/plain').send('ready\n');
   });
 
-  /** What a server needs to serve, in the order of dependence. */
+  /** Checks what a server needs to serve, each part after those on which it depends. */
   async function readiness(): Promise<readonly ReadinessCheck[]> {
     const self = await status.self();
     const failedIn = (state: keyof typeof NOT_SERVING): ServiceError | null =>
@@ -87,7 +87,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     ];
   }
 
-  /** Without a replica of the catalog its primary is known from the last answer only; then a majority is enough. */
+  /** Whether the catalog can answer. A server without a replica of it may know no primary: a majority suffices then. */
   function isCatalogReachable(): boolean {
     const isHere = (server: ServerId): boolean => server === status.id || status.isConnected(server);
     const primary = gateway.router.catalogPrimary();
@@ -113,7 +113,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     }
   }
 
-  function judge(servers: readonly ServerStatus[]): ClusterStatus {
+  function clusterStatusOf(servers: readonly ServerStatus[]): ClusterStatus {
     const { epoch, seq, members } = catalog.status();
     const primary = gateway.router.catalogPrimary();
     const underReplicated = [...new Set(servers.flatMap((server) => server.underReplicated))].sort(
@@ -196,7 +196,7 @@ function readinessText(checks: readonly ReadinessCheck[]): string {
   return [...lines, ready ? 'ready' : 'not ready', ''].join('\n');
 }
 
-/** A cluster that began with one or two servers keeps names and named leases on these alone for a while. */
+/** Returns reasons while the catalog or named leases are on only the one or two servers that the cluster began with. */
 function tooFewVoters(members: number, inCount: number, servers: readonly ServerStatus[]): string[] {
   const reasons: string[] = [];
   if (members > 0 && members < VOTERS_MIN && members < inCount) {

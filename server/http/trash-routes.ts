@@ -67,7 +67,7 @@ function partsOf(request: FastifyRequest) {
   return { volume, file: file === undefined ? 0 : integerOf(file, 'file', 1), search };
 }
 
-/** A cursor is a file's number and path, as in `next`. */
+/** Parses a cursor, which is a file's number and path, as in `next`. */
 function cursorOf(text: string | undefined): Cursor {
   if (text === undefined) return null;
   const [, number, path] = /^([0-9]{1,16})(\/.*)$/s.exec(text) ?? [];

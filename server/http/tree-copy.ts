@@ -277,7 +277,7 @@ export class TreeCopier {
   }
 }
 
-/** Groups of one directory, or of a few files: when a name is done, so is all before it. */
+/** Yields groups that are copied concurrently, in the order of names: one directory, or up to `filesMax` others. */
 function* groupsOf(entries: readonly Entry[], filesMax: number): Generator<readonly Entry[]> {
   let group: Entry[] = [];
   for (const entry of entries) {
@@ -313,7 +313,7 @@ async function nullIfMissing<Value>(work: Promise<Value>): Promise<Value | null>
   }
 }
 
-/** The entries of a snapshot's directory belong to the snapshot, too. */
+/** Returns the fields of a query for a directory's entries: those of a snapshot's directory belong to the snapshot. */
 function shownIn({ snapshot }: Attributes): { readonly snapshot?: number } {
   return snapshot === undefined ? {} : { snapshot };
 }

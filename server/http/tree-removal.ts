@@ -26,27 +26,30 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
   if (root === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
   if (root.kind !== 'directory')
     throw new ServiceError('not-directory', `${displayPath(path)} is not a directory`);
-  const budget = { left: NAMES_MAX };
+  const budget = { remaining: NAMES_MAX };
   const epoch = gateway.catalogEpoch;
   const place = { volume: path.volume, path: volumePath(path.names) };
   await removeInside(gateway, root, removal, budget, 1);
   // The root directory of a volume is not removed.
-  const removesItself = path.names.length > 0 && budget.left > 0;
+  const removesItself = path.names.length > 0 && budget.remaining > 0;
   if (removesItself) {
     // Only an empty directory can be removed, and durably: so are all removals before it.
     await gateway.durably({ kind: 'remove-directory', place });
-    return { removed: NAMES_MAX - budget.left + 1, more: false };
+    return { removed: NAMES_MAX - budget.remaining + 1, more: false };
   }
   await gateway.flushCatalog();
   // A loss of power may have undone the removals of an earlier epoch.
-  return { removed: NAMES_MAX - budget.left, more: budget.left === 0 || gateway.catalogEpoch !== epoch };
+  return {
+    removed: NAMES_MAX - budget.remaining,
+    more: budget.remaining === 0 || gateway.catalogEpoch !== epoch,
+  };
 }
 
 async function removeInside(
   gateway: Gateway,
   directory: Attributes,
   removal: Removal,
-  budget: { left: number },
+  budget: { remaining: number },
   depth: number,
 ): Promise<void> {
   if (depth > DEPTH_MAX)
@@ -54,7 +57,7 @@ async function removeInside(
   const parent = directory.inode;
   for (;;) {
     // Always from the start: the entries listed before are gone.
-    const countMax = Math.min(PAGE_COUNT, budget.left);
+    const countMax = Math.min(PAGE_COUNT, budget.remaining);
     if (countMax === 0) return;
     const { entries } = await gateway.queryCatalog({ kind: 'list', inode: parent, after: '', countMax });
     if (entries.length === 0) return;
@@ -65,12 +68,12 @@ async function removeInside(
         ignoreConcurrent(gateway.command({ kind: 'unlink', place: { parent, name }, ...removal })),
       ),
     );
-    budget.left -= others.length;
+    budget.remaining -= others.length;
     for (const { name, attributes } of directories) {
       await removeInside(gateway, attributes, removal, budget, depth + 1);
-      if (budget.left === 0) return;
+      if (budget.remaining === 0) return;
       await ignoreConcurrent(gateway.command({ kind: 'remove-directory', place: { parent, name } }));
-      budget.left--;
+      budget.remaining--;
     }
   }
 }

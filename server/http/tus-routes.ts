@@ -35,7 +35,7 @@ export class TusRoutes {
     this.#uploads = uploads;
   }
 
-  /** Needs a scope without body parsers. */
+  /** Adds the routes of uploads. @param app a scope without body parsers */
   register(app: FastifyInstance): void {
     app.options(UPLOADS, READ, async (_request, reply) => this.options(reply));
     app.options(`${UPLOADS}/:volume/:upload`, READ, async (_request, reply) => this.options(reply));
@@ -142,7 +142,7 @@ export class TusRoutes {
   }
 }
 
-/** Every answer names the version; a request of another one is refused. */
+/** Adds the version to the answer. @returns the refusal of a request with another version; else null */
 function checkVersion(request: FastifyRequest, reply: FastifyReply): FastifyReply | null {
   reply.header('tus-resumable', VERSION);
   if (headerOf(request, 'tus-resumable') === VERSION) return null;

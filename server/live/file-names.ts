@@ -47,7 +47,7 @@ export class FileNames {
     });
   }
 
-  /** The catalog scans all names to find some: it is queried rarely, for many files at once. */
+  /** Queries the wanted names, rarely and many at once: the catalog scans all its names for each query. */
   async #queryInBatches(): Promise<void> {
     this.#isQuerying = true;
     while (this.#wanted.size > 0) {

@@ -126,7 +126,7 @@ export class LiveHub {
       const part =
         server === gateway.services.status.id
           ? await self.report(files, peer.after)
-          : parsed(await gateway.peers.exchange(server, { method: 'GET', path }, PEER_ANSWER_MS));
+          : parseReport(await gateway.peers.exchange(server, { method: 'GET', path }, PEER_ANSWER_MS));
       const atMs = world.nowMs();
       peer.report = { part, atMs };
       this.#rates.addSample(server, part, atMs);
@@ -237,7 +237,7 @@ export class LiveHub {
       });
   }
 
-  /** A server that dies loses its connections at once; one that is paused is only silent. */
+  /** Whether a server is connected and not silent: a dead one loses its connections at once, a paused one does not. */
   #isReachable(server: ServerId, receivedMs: number): boolean {
     const { gateway, world } = this.#parts;
     return gateway.services.status.isConnected(server) && world.nowMs() - receivedMs <= SILENT_MS;
@@ -276,6 +276,6 @@ export class LiveHub {
   }
 }
 
-function parsed({ bytes }: { readonly bytes: Uint8Array }): LivePart {
+function parseReport({ bytes }: { readonly bytes: Uint8Array }): LivePart {
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8')) as LivePart;
 }

@@ -76,9 +76,9 @@ export class OwnLiveReport {
   }
 
   #replicaOf(file: FileId): LiveReplica | null {
-    const standing = this.#parts.standing(file);
-    if (standing === null) return null;
-    const { role, epoch, view, lease, replicas } = standing;
+    const leaseStatus = this.#parts.standing(file);
+    if (leaseStatus === null) return null;
+    const { role, epoch, view, lease, replicas } = leaseStatus;
     return {
       file,
       role,

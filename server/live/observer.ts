@@ -60,7 +60,7 @@ export class Observer {
     this.#timer.cancel();
   }
 
-  /** Another server holds the lease of `file` until `untilMs`. */
+  /** Called when another server is known to hold the lease of `file` until `untilMs`. */
   leaseLearned(file: FileId, holder: ServerId, untilMs: number): void {
     this.#learnedLeases.set(file, { holder, untilMs });
   }

@@ -63,7 +63,7 @@ export const systemMachine: Machine = {
   listen: (app, options) => app.listen(options),
 };
 
-/** The time-outs of undici are off: each exchange has its own, which covers everything. */
+/** Creates a pool of connections without undici's time-outs: each exchange has its own, which covers everything. */
 function poolOf(origin: string, connect: Connector | undefined, connections: number | null): HttpChannel {
   const pool = new Pool(origin, {
     ...(connect === undefined ? {} : { connect }),

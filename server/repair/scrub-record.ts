@@ -17,7 +17,7 @@ export interface ScrubRecord {
   readonly unrepairable: readonly DamagedObject[];
 }
 
-/** For a server that never scrubbed: as if a pass had just ended. */
+/** Returns the record of a server that never scrubbed: as if a pass had just ended. */
 export function scrubRecordNew(nowMs: number): ScrubRecord {
   return { ...scrubRecordStart(nowMs), startedMs: null, finishedMs: nowMs };
 }

@@ -95,7 +95,7 @@ export class Scrubber {
     this.#run();
   }
 
-  /** Another server reconnected: it may have what could not be repaired. */
+  /** Called when another server has reconnected: it may have objects that could not be repaired. */
   retry(): void {
     this.#reconnects++;
     this.#retry();
@@ -137,7 +137,7 @@ export class Scrubber {
     };
   }
 
-  /** The next start of the server continues the pass. */
+  /** Ends a pass in progress; the next start of the server continues it. */
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();

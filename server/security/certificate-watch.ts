@@ -28,9 +28,9 @@ export class CertificateWatch {
   readonly #world: World;
   readonly #timer: Timer;
 
-  constructor(world: World, tls: TlsMaterial, tell: (certificate: OwnCertificate, leftMs: number) => void) {
+  constructor(world: World, tls: TlsMaterial, report: (certificate: OwnCertificate, leftMs: number) => void) {
     this.#tls = tls;
-    this.#report = tell;
+    this.#report = report;
     this.#world = world;
     this.#timer = world.every(DAY_MS, () => this.check()).unref();
     tls.onChange(() => this.check());

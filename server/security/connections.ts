@@ -77,7 +77,7 @@ export class Connections {
     return [...this.#refused].map(([because, count]) => [{ because }, count]);
   }
 
-  /** Those refused or ended because all clients together have too many. */
+  /** Number of connections refused or ended because all clients together have too many. */
   get refusedByTotal(): number {
     return (this.#refused.get('unproven') ?? 0) + (this.#refused.get('all') ?? 0);
   }

@@ -60,7 +60,7 @@ function isStream(route: string, { originalUrl }: FastifyRequest): boolean {
   return route !== '/v1/files' || /[?&]watch\b/.test(originalUrl);
 }
 
-/** A client, by token or address, may send at most as many bodies of contents at once as there are free slots. */
+/** Limits concurrent bodies of contents: a client, by token or address, may send as many as there are free slots. */
 export function limitUploadsPerClient(app: FastifyInstance): void {
   const uploads = { max: UPLOADS_MAX, all: 0, byClient: new Map<string, number>() };
   const writes = { max: WRITES_MAX, all: 0, byClient: new Map<string, number>() };

@@ -21,7 +21,7 @@ export class PeerTls {
     this.#material = material;
   }
 
-  /** The certificate must name `server`: the address proves nothing, it may be that of a forwarder. */
+  /** Options of a connection to `server`. Its certificate must name it: the address may be that of a forwarder. */
   dialOptions(server: ServerId): DialOptions {
     return this.#options((_host, certificate) => {
       const identity = identityOf(new X509Certificate(certificate.raw));
@@ -37,7 +37,7 @@ export class PeerTls {
     return this.#connector(() => this.dialOptions(server), timeoutMs);
   }
 
-  /** For a server of which only the address is known: its certificate must contain the address. */
+  /** Connects to a server of which only the address is known: its certificate must contain the address. */
   connectorByHost(timeoutMs: number): Connector {
     return this.#connector(
       () =>

@@ -27,7 +27,7 @@ export class RateLimits {
     this.#nowMs = nowMs;
   }
 
-  /** @throws ServiceError `busy` above the rate; `principal` is null without valid credentials */
+  /** Counts a request. @param principal null without valid credentials @throws ServiceError `busy` above the rate */
   take(principal: Principal | null, address: string): void {
     // The server that forwarded the request has counted its client.
     if (principal?.kind === 'server') return;

@@ -39,7 +39,7 @@ export class VolumeScope {
   }
 }
 
-/** Does not reveal other volumes. */
+/** Returns the error for a request beyond the grant's volumes; it does not reveal other volumes. */
 function outOfScope({ name, volumes }: Grant, why: string): ServiceError {
   return new ServiceError('forbidden', `"${name}" may only use the volumes ${volumes?.join(', ')}: ${why}`);
 }

@@ -106,7 +106,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   registerVolumeMetrics(metrics, () => parts.volumes());
 }
 
-/** Volumes are few, and their names are public: so they may be labels. */
+/** Registers metrics by volume: volumes are few, and their names are public, so they may be labels. */
 function registerVolumeMetrics(metrics: MetricsRegistry, volumes: () => readonly VolumeInfo[]): void {
   const each = (
     name: string,

@@ -162,7 +162,7 @@ export class LocalStatusService implements StatusService {
   }
 }
 
-/** @returns whether a peer lacks operations, or may do so; never of a learner, which is no replica of the file yet */
+/** Whether a peer is unreachable, or behind for `BEHIND_MS_MIN`; no learner, which is not a replica of the file yet. */
 function isUnreachableOrBehind({ role, state, behindMs }: PeerStatus): boolean {
   if (role === 'learner') return false;
   return state === 'unreachable' || (state === 'catching-up' && behindMs >= BEHIND_MS_MIN);

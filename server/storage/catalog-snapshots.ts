@@ -130,7 +130,7 @@ export class CatalogSnapshots {
     }
   }
 
-  /** A read transaction hides later commits from the copy. */
+  /** Copies the database to `file`. A read transaction hides later commits from the copy. */
   async #copy(file: string): Promise<CatalogRecord> {
     const source = new Database(this.#path, { readonly: true, fileMustExist: true, timeout: 0 });
     this.#copying.add(source);

@@ -161,7 +161,7 @@ export class CatalogStore {
     }
   }
 
-  /** The session table is part of the catalog's state, so `sessions` is empty. */
+  /** The replica's record. Its `sessions` is empty: the session table is part of the catalog's state. */
   record(): ReplicaRecord {
     const { view, promised, installed, last } = this.#record;
     return { view, promised, installed, seq: last.seq, sessions: new Uint8Array(0) };
@@ -215,7 +215,7 @@ export class CatalogStore {
   /** Sets `promised` to the epoch, which is not below the one before. Synced when it resolves. */
   async promise(epoch: Epoch): Promise<void> {
     while (this.#exclusiveWork !== null) await this.#exclusiveWork;
-    this.#assertFree();
+    this.#assertMayChange();
     assert(epochCompare(epoch, this.#record.promised) >= 0, 'A promise never moves back');
     this.#commit('promise an epoch', { ...this.#record, promised: epoch });
     await this.flush();
@@ -229,7 +229,7 @@ export class CatalogStore {
   }
 
   begin(): void {
-    this.#assertFree();
+    this.#assertMayChange();
     try {
       this.#begin();
     } catch (error) {
@@ -324,7 +324,7 @@ export class CatalogStore {
   async apply(epoch: Epoch, seq: number, body: Uint8Array, view: View | null = null): Promise<void> {
     assert(view === null || body.length === 0, 'What changes the view changes nothing else');
     while (this.#exclusiveWork !== null) await this.#exclusiveWork;
-    this.#assertFree();
+    this.#assertMayChange();
     // The caller passed this operation before it learned that the disk refused an earlier one.
     if (this.#refused !== null && seq > this.#record.last.seq + 1) throw this.#refused;
     this.#assertNext(epoch, seq);
@@ -347,7 +347,7 @@ export class CatalogStore {
   /** Sets `installed`, with the staged state or the local one, atomically and synced; `promised` never moves back. */
   async install(epoch: Epoch, seq: number, staged: StagedCatalog | null): Promise<void> {
     while (this.#exclusiveWork !== null) await this.#exclusiveWork;
-    this.#assertFree();
+    this.#assertMayChange();
     this.#refused = null;
     const expected = staged === null ? this.#record.last.seq : staged.position.seq;
     assert(seq === expected, 'The installed state is at the given position');
@@ -478,7 +478,7 @@ export class CatalogStore {
   }
 
   /** @throws if a change must not begin now. The caller begins it in the same tick, before another change does. */
-  #assertFree(): void {
+  #assertMayChange(): void {
     this.#assertUsable();
     assert(this.#exclusiveWork === null, 'One thing at a time changes the catalog');
     assert(this.#open === null, 'The primary has rolled back before anything else changes the catalog');

@@ -71,7 +71,7 @@ export function decodeTail(bytes: Uint8Array): CatalogTail {
   const installed = readEpoch(reader);
   const more = reader.uint8() === 1;
   const entries: LogEntry[] = [];
-  for (let left = reader.uint32(); left > 0; left--) {
+  for (let remaining = reader.uint32(); remaining > 0; remaining--) {
     const position = readLogPosition(reader);
     const body = reader.bytes();
     const view = reader.text();

@@ -65,7 +65,7 @@ export function fileStateNew(view: View, objectBytes: number, installedStart: nu
     sizeEpoch: 0,
     sizeSeq: 0,
     lender: 0,
-    installedStart: installedStart,
+    installedStart,
   };
 }
 

@@ -128,7 +128,7 @@ export class DataFolder {
     lock: FolderLock,
     meta: Meta,
     { lostPower, readsWhole }: Pick<DataFolder, 'lostPower' | 'readsWhole'>,
-    formerNamedClockMs: number,
+    earlierNamedClockMs: number,
     memoryFolder: string,
   ) {
     this.#memoryFolder = memoryFolder;
@@ -140,7 +140,7 @@ export class DataFolder {
     this.lostPower = lostPower;
     this.readsWhole = readsWhole;
     this.silences = meta.silences;
-    this.formerNamedClockMs = formerNamedClockMs;
+    this.formerNamedClockMs = earlierNamedClockMs;
     this.disk = meta.bootId === null ? null : diskId(folder, meta.bootId);
     this.#lock = lock;
     this.#meta = meta;
@@ -189,12 +189,12 @@ export class DataFolder {
           // votes.
           voters: known === null ? null : known.voters,
         };
-        const formerNamedClockMs = namedClockFormerMs(meta.namedClock, sameBoot);
+        const earlierNamedClockMs = namedClockFormerMs(meta.namedClock, sameBoot);
         if (known === null) createContainerDirectories(folder);
         writeMeta(folder, meta);
         if (failed) fs.rmSync(failureMarkPath(memoryFolder, meta.storageId), { force: true });
         const found = { lostPower, readsWhole: lostPower || options.rebuild === true };
-        return new DataFolder(folder, options.world, lock, meta, found, formerNamedClockMs, memoryFolder);
+        return new DataFolder(folder, options.world, lock, meta, found, earlierNamedClockMs, memoryFolder);
       } catch (error) {
         lock.release();
         throw error;
@@ -273,7 +273,7 @@ export class DataFolder {
     this.#meta = meta;
   }
 
-  /** The check after a loss of power is done and durable: a later start need not repeat it. */
+  /** Called once the check after a loss of power is done and durable: a later start need not repeat it. */
   recovered(): void {
     if (!this.#meta.recovering) return;
     this.#meta = { ...this.#meta, recovering: false };
@@ -304,15 +304,15 @@ export class DataFolder {
     writeMeta(this.path, this.#meta);
   }
 
-  /** Everything in the folder is synced; `close` records it. */
+  /** Called once everything in the folder is synced; `close` records it. */
   markClean(): void {
     this.#clean = true;
   }
 
   /**
-   * The disk failed: the kernel may have dropped unsynced writes, but still serves their pages. The next start treats
-   * that as a loss of power. A disk that accepts no writes cannot record this; a file in memory does, which lasts as
-   * long as the kernel's pages.
+   * Called when the disk failed: the kernel may have dropped unsynced writes, but still serves their pages. The next
+   * start treats that as a loss of power. A disk that accepts no writes cannot record this; a file in memory does,
+   * which lasts as long as the kernel's pages.
    */
   markFailed(): void {
     if (this.#meta.failed) return;
@@ -491,7 +491,7 @@ function readVoters(value: unknown, damaged: (why: string) => FolderError): Meta
   throw damaged('contains invalid voters');
 }
 
-/** Earlier releases record none. */
+/** Returns null for the META of an earlier release, which records none. */
 function readSilences(value: unknown): Silences | null {
   if (typeof value !== 'object' || value === null) return null;
   const { filesMs, namesMs } = value as Record<string, unknown>;
@@ -533,7 +533,7 @@ function writeMeta(folder: string, meta: Meta): void {
   flushDirectory(folder);
 }
 
-/** All at once, so that only files are created later. */
+/** Creates all directories for containers at once, so that only files are created later. */
 function createContainerDirectories(folder: string): void {
   const objects = path.join(folder, CONTAINERS_FOLDER);
   for (let index = 0; index < CONTAINER_DIRECTORIES; index++) {

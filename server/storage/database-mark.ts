@@ -66,7 +66,7 @@ export class DatabaseMark {
     flushDirectory(path.dirname(log));
   }
 
-  /** Closes a database that a failed start has left open: the next start of this process could not lock it. */
+  /** Called after a failed start: closes a database that is still open, which the next start could not lock. */
   abandon(): void {
     const database = this.#open;
     if (database === null) return;
@@ -79,7 +79,7 @@ export class DatabaseMark {
     this.#open = null;
   }
 
-  /** A process that exits closes its databases, and SQLite removes their logs then. */
+  /** Called when the process exits: copies the log back before SQLite closes the database, which removes the log. */
   #closeNow(): void {
     const database = this.#open;
     if (database === null) return;

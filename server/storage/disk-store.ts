@@ -119,7 +119,7 @@ export class DiskStore implements FileStore {
     this.#reader = new ObjectReader(containers, this.#parts.mend);
   }
 
-  /** Opens the store of a folder, and after a loss of power first checks what is left. */
+  /** Opens the store of a folder; after a loss of power, it first checks all contents that may be unsynced. */
   static async open(folder: DataFolder, options: DiskStoreOptions = {}): Promise<DiskStore> {
     const ops = options.fileOps ?? diskFileOps;
     const nowMs = (): number => folder.world.nowMs();
@@ -263,7 +263,7 @@ export class DiskStore implements FileStore {
     return this.#submit(file, { kind: 'apply', epoch, seq, operation, sessions });
   }
 
-  /** Syncs everything that the index has: a promise right after it is quick. */
+  /** Syncs the index. Called when files are about to get other primaries, so that the promises for them are quick. */
   async flushIndex(): Promise<void> {
     try {
       await this.#index.flush();
@@ -430,7 +430,7 @@ export class DiskStore implements FileStore {
     }
   }
 
-  /** The folder itself stays open: its opener closes it after this. */
+  /** Syncs all contents, and closes the store. Its caller closes the folder after this. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -444,7 +444,7 @@ export class DiskStore implements FileStore {
     if (healthy && !this.#failure.failed) this.#folder.markClean();
   }
 
-  #pinFor(replica: ReplicaFile, rows: readonly ObjectRow[], heldMs: number): void {
+  #pinFor(replica: ReplicaFile, rows: readonly ObjectRow[], pinnedMs: number): void {
     if (rows.length === 0) return;
     replica.pin(rows);
     const release = (): void => {
@@ -452,7 +452,7 @@ export class DiskStore implements FileStore {
       this.#releases.delete(release);
       replica.unpin(rows);
     };
-    const timer = this.#folder.world.after(heldMs, release);
+    const timer = this.#folder.world.after(pinnedMs, release);
     timer.unref();
     this.#releases.add(release);
   }
@@ -521,7 +521,7 @@ export class DiskStore implements FileStore {
     this.#allIdle = null;
   }
 
-  /** Syncs whatever any process may have left unsynced, so that the next start need not check it. */
+  /** Syncs all contents that this process or earlier ones wrote, so that the next start need not check them. */
   async #makeAllDurable(): Promise<void> {
     try {
       const files = this.#index.generations.files();
@@ -538,7 +538,7 @@ export class DiskStore implements FileStore {
     }
   }
 
-  /** A borrower's replica was removed. Without a lender's replica, the last borrower removes the lender's container. */
+  /** Called when a borrower's replica was removed. If the lender's was, the last borrower removes its container. */
   async #endLoans(lender: FileId, borrower: FileId): Promise<void> {
     const replica = this.#files.get(lender);
     if (replica !== undefined && !replica.removed) replica.returned(borrower);

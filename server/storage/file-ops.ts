@@ -85,7 +85,7 @@ export const diskFileOps: FileOps = {
   },
 };
 
-/** @param begin called before each sync; the function that it returns is called once the sync has succeeded */
+/** Measures syncs. @param begin called before each sync; the function it returns is called once the sync succeeds */
 export function syncsTimed(ops: FileOps, begin: () => () => void): FileOps {
   return {
     ...ops,

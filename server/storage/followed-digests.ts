@@ -32,7 +32,7 @@ export class FollowedDigests {
     return this.#reading !== null;
   }
 
-  /** As of the last commit in the tick in which the promise is fulfilled. */
+  /** The digests of all objects, as of the last commit in the tick in which the promise is fulfilled. */
   async all(): Promise<ObjectDigests> {
     while (this.#digests?.upTo !== Infinity) {
       this.#reading ??= this.#read().finally(() => {
@@ -57,7 +57,7 @@ export class FollowedDigests {
     }
   }
 
-  /** Runs beside changes: commits meanwhile are applied to the rows read so far. */
+  /** Reads all rows, in several ticks: commits meanwhile are applied to the rows read so far. */
   async #read(): Promise<void> {
     const { world, file, index, check } = this.#options;
     const digests = { tree: new ObjectDigests(), upTo: -1 };

@@ -85,7 +85,7 @@ export class IndexTransactions {
     return this.#logFlush.request();
   }
 
-  /** @param copiedBack called when the log, which is about to be removed, is not needed any more */
+  /** Closes the index. @param copiedBack called once the log is copied back, before SQLite removes it */
   async close(healthy: boolean, copiedBack: () => void): Promise<void> {
     if (this.#checkpointing !== null) await this.#checkpointing;
     assert(this.#works.length === 0, 'The index is closed after its last commit');

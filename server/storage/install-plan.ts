@@ -30,7 +30,7 @@ export interface InstallSource {
   readonly staged: ReadonlyMap<number, ObjectRow>;
 }
 
-/** @returns the changes of the index; every object of the base is staged, or here already */
+/** @returns the changes of the index that install the base; each of its objects is staged, or here already */
 export function planInstall(
   source: InstallSource,
   base: FileDescription | FileDifference,

@@ -24,7 +24,7 @@ type Step =
       readonly kind: 'replace';
       readonly before: readonly Uint8Array[];
       readonly bytes: Uint8Array;
-      readonly behindBytes: number;
+      readonly tailBytes: number;
     };
 
 /** Collects writes to one object, which then are one write to the disk. Copies nothing, and reads only what it must. */
@@ -58,7 +58,7 @@ export class ObjectDraft {
     return false;
   }
 
-  /** @param baseBytes the object's bytes before the writes if `needsBase`, else null */
+  /** Combines the pieces. @param baseBytes the object's bytes before the writes if `needsBase`, else null */
   finish(baseBytes: Uint8Array | null): DraftOutcome {
     assert((baseBytes !== null) === this.needsBase, 'The base is read where it is needed');
     let kind: DraftOutcome['kind'] = this.base === null || baseBytes !== null ? 'fresh' : 'append';
@@ -82,7 +82,7 @@ export class ObjectDraft {
         const inside = bytes.subarray(0, Math.min(end, length) - at);
         const insideEnd = at + inside.length;
         const before = rangeOf(buffers, at - from, insideEnd - from);
-        this.#steps.push({ kind: 'replace', before, bytes: inside, behindBytes: length - insideEnd });
+        this.#steps.push({ kind: 'replace', before, bytes: inside, tailBytes: length - insideEnd });
         const behind = rangeOf(buffers, insideEnd - from, length - from);
         buffers = [...rangeOf(buffers, 0, at - from), inside, ...behind];
       }
@@ -101,7 +101,7 @@ export class ObjectDraft {
     let crc = this.#startCrc;
     for (const step of this.#steps) {
       if (step.kind === 'append') crc = crc32Of([step.bytes], crc);
-      else crc = crc32Replaced(crc, step.before, step.bytes, step.behindBytes);
+      else crc = crc32Replaced(crc, step.before, step.bytes, step.tailBytes);
     }
     return crc;
   }

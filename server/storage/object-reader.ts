@@ -44,17 +44,17 @@ export class ObjectReader {
 
   /** @returns the object's bytes; null if there is no container @throws ServiceError `integrity` if they are damaged */
   async objectHere(source: Source, row: ObjectRow): Promise<Uint8Array | null> {
-    const { owner, row: there } = placeOf(source, row);
+    const { owner, row: located } = placeOf(source, row);
     return this.#containers.use(owner, false, (container) =>
-      readObjectRow(container, source.id, there, source.objectBytes),
+      readObjectRow(container, source.id, located, source.objectBytes),
     );
   }
 
   /** @returns the object's bytes, from another replica if they are damaged here */
   async object(source: Source, row: ObjectRow): Promise<Uint8Array> {
-    const { owner, row: there } = placeOf(source, row);
+    const { owner, row: located } = placeOf(source, row);
     const bytes = await this.#containers.use(owner, false, (container) =>
-      readSoundRow(this.#mend, container, source.id, there, source.objectBytes),
+      readSoundRow(this.#mend, container, source.id, located, source.objectBytes),
     );
     return bytes ?? (await this.#mend(source.id, row, containerMissing(source.id)));
   }
@@ -136,7 +136,7 @@ export class ObjectReader {
   }
 }
 
-/** Adjacent objects of the same part of the file become one extent. */
+/** Returns the positions of these objects on the disk; adjacent ones of the same part of the file are one extent. */
 export function extentsOf(source: Source, rows: readonly ObjectRow[]): Extent[] {
   const { objectBytes } = source;
   const extents: Extent[] = [];

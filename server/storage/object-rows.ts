@@ -79,7 +79,7 @@ export async function readSoundRow(
 }
 
 /**
- * @param isLost no server has the bytes: they must not match
+ * @param isLost no server has the bytes: these replace them, and do not match the checksum
  * @returns why an object from another replica is refused; null if it matches its entry
  */
 export function fetchedUnlike(

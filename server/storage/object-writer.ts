@@ -27,7 +27,7 @@ export class ObjectWriter {
     this.#options = options;
   }
 
-  /** @param epoch counter of the epoch of their operations @returns their rows, in the same order */
+  /** Writes the drafts. @param epoch counter of their operations' epoch @returns their rows, in the same order */
   async write(drafts: readonly ObjectDraft[], epoch: number): Promise<ObjectRow[]> {
     if (drafts.length === 0) return [];
     await this.#options.slots.load();

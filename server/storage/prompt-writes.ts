@@ -23,7 +23,7 @@ export class SynchronousWrites {
     this.#nowMs = nowMs;
   }
 
-  /** @returns false if the thread pool should do it @throws the system's error */
+  /** Writes the runs now. @returns false if the thread pool should write them instead @throws the system's error */
   tried(path: string, runs: readonly Run[]): boolean {
     const byteCount = runs.reduce((sum, run) => sum + run.byteCount, 0);
     const beganMs = this.#nowMs();

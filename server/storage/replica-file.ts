@@ -310,7 +310,7 @@ export class ReplicaFile {
     for (const { operation } of items) for (const { bytes } of partsWritten(operation)) releaseMemory(bytes);
   }
 
-  /** An operation that removes bytes: a truncate to a smaller size, a punch, or a delete. */
+  /** Applies an operation that removes bytes: a truncate to a smaller size, a punch, or a delete. */
   async #applyRemoving(item: ApplyItem, removed: Removed): Promise<void> {
     this.#assertInstalled(item);
     const next = fileStateApply(this.state, item.seq, item.operation, item.sessions);
@@ -547,7 +547,7 @@ export class ReplicaFile {
     this.#storedBytes.follow(changes);
   }
 
-  /** An unsynced commit: the state before is kept until the contents are synced. */
+  /** Commits a change with unsynced contents: the state before is kept until the contents are synced. */
   #commitChange(next: FileState, changes: readonly RowChange[], change: () => void): Promise<void> {
     return this.#generations.keeping(this.state, (keep) =>
       this.#commit(next, changes, () => {

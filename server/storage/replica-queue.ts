@@ -26,7 +26,7 @@ export interface ApplyItem extends Waiter {
 export interface StageItem extends Waiter {
   readonly kind: 'stage';
   readonly object: FetchedObject;
-  /** No server has the bytes: they must not match. */
+  /** No server has the bytes: these replace them, and do not match the checksum. */
   readonly isLost?: true;
 }
 
@@ -146,7 +146,7 @@ function batchLength(items: readonly Item[], sizeBytes: number): number {
   return count;
 }
 
-/** An operation that removes bytes, or lends the contents, is a batch by itself. */
+/** @returns how many operations are the next batch: one that removes bytes, or lends the contents, is one by itself */
 function applyLength(items: readonly Item[], sizeBytes: number): number {
   let size = sizeBytes;
   let byteCount = 0;

@@ -152,7 +152,7 @@ export class ReplicaSlots {
     else this.#retired.push({ slot, generation: needed });
   }
 
-  /** No state before this generation is restored any more. */
+  /** No state before this generation is restored any more: frees the slots that only those need. */
   freeOlder(generation: number): void {
     const stillNeeded = [];
     for (const retired of this.#retired) {
@@ -160,7 +160,7 @@ export class ReplicaSlots {
       else stillNeeded.push(retired);
     }
     this.#retired = stillNeeded;
-    for (const [slot, held] of this.#inOlderState) if (held < generation) this.#inOlderState.delete(slot);
+    for (const [slot, newest] of this.#inOlderState) if (newest < generation) this.#inOlderState.delete(slot);
   }
 
   freeAllOlder(): void {
@@ -171,7 +171,7 @@ export class ReplicaSlots {
 
   // Borrowers -----------------------------------------------------------------------------------------------------
 
-  /** If the slots are not loaded yet, `load` reads the borrowers from the index. */
+  /** Records loans of slots to a borrower. If the slots are not loaded yet, `load` reads the loans from the index. */
   lend(borrower: FileId, slots: readonly number[]): void {
     if (this.#map !== null) this.#lend(borrower, slots);
   }

@@ -141,8 +141,8 @@ export interface FileStore {
   read(file: FileId, offset: number, length: number): Promise<Uint8Array>;
 
   /**
-   * Positions on this disk of the bytes that `read` would return. They are not verified. For `heldMs` milliseconds from
-   * the call the slots are not reused, and the container stays. @returns null if there is no disk
+   * Positions on this disk of the bytes that `read` would return. They are not verified. For `pinnedMs` milliseconds
+   * from the call the slots are not reused, and the container stays. @returns null if there is no disk
    */
   locate(file: FileId, offset: number, length: number, pinnedMs: number): FileLocations | null;
 

@@ -19,7 +19,7 @@ export class StoredBytes {
     return this.#counting !== null;
   }
 
-  /** As of the last commit; null if there are many objects, and `whenCounted` was not awaited. */
+  /** The total as of the last commit; null if there are many objects, and `whenCounted` was not awaited. */
   get(): number | null {
     if (this.#counted === null) {
       this.#counted = { bytes: 0, upTo: -1 };
@@ -54,7 +54,7 @@ export class StoredBytes {
     counted.upTo = count < OBJECTS_PER_TICK ? Infinity : last;
   }
 
-  /** Runs beside changes: commits meanwhile are applied to the rows read so far. */
+  /** Counts the other rows, in several ticks: commits meanwhile are applied to the rows read so far. */
   async #countRest(): Promise<void> {
     const { world, check } = this.#options;
     while (this.get() === null) {

@@ -159,8 +159,8 @@ function readHeader(reader: ByteReader): { header: Header; length: number } {
   }
 }
 
-/** `Buffer.slice` does not copy as `Uint8Array.slice` does: payloads are plain arrays. */
-function plain(bytes: Uint8Array): Uint8Array {
+/** Returns a plain array on the same memory: payloads are no Buffers, whose `slice` does not copy. */
+function plainArray(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
@@ -172,17 +172,17 @@ export function decodeFrame(fragments: readonly Uint8Array[]): FrameRecord[] {
   const [first, second] = fragments;
   if (first === undefined) return [];
   if (second !== undefined && fragments.length === 2) {
-    const reader = new ByteReader(plain(first));
+    const reader = new ByteReader(plainArray(first));
     const { header, length } = readHeader(reader);
     // A large record came in the two pieces in which it was sent: neither is copied.
     if (reader.remaining + second.length === length) {
-      if (reader.remaining === 0) return [{ ...header, payload: plain(second) }];
+      if (reader.remaining === 0) return [{ ...header, payload: plainArray(second) }];
       if (header.channel !== CHANNEL_CALL && header.channel !== CHANNEL_REPLY) {
-        return [{ channel: header.channel, payload: reader.raw(reader.remaining), tail: plain(second) }];
+        return [{ channel: header.channel, payload: reader.raw(reader.remaining), tail: plainArray(second) }];
       }
     }
   }
-  const reader = new ByteReader(plain(fragments.length === 1 ? first : Buffer.concat(fragments)));
+  const reader = new ByteReader(plainArray(fragments.length === 1 ? first : Buffer.concat(fragments)));
   const records: FrameRecord[] = [];
   while (reader.remaining > 0) {
     const { header, length } = readHeader(reader);

@@ -109,6 +109,7 @@ export class PeerLink {
     this.#outgoing?.connection.close(1001, end);
   }
 
+  /** Called when another process of the peer has proved to be alive: retires the earlier one. */
   #useIncarnation(incarnation: number): void {
     const before = this.#incarnation;
     this.#incarnation = incarnation;
