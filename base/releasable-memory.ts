@@ -4,8 +4,8 @@ import { isPageMemory, PAGE_BYTES, pageMemory, releasePages } from './page-memor
 /**
  * Memory for contents, which its last user gives back at once. Otherwise the garbage collector has to find it in the
  * whole heap, and following contents use memory outside the processor's cache (decision 0042). A user gives it back
- * only if nothing else, the system included, uses the bytes; not giving back is harmless. Bytes given back are gone:
- * a stale view reads no others.
+ * only if nothing else, the system included, uses the bytes; not giving back is harmless. A stale view
+ * of memory given back has no bytes, so it never reads others.
  */
 const releasable = new WeakSet<ArrayBufferLike>();
 

@@ -12,7 +12,7 @@ const DEPTH_MAX = 4_096;
 /**
  * Selects changes in a directory or, `recursive`, below it, with their present paths relative to it. A content change
  * has only its inode, so it is reported only for files of the directory itself. @throws ServiceError `not-found` if
- * the directory is gone
+ * the directory was deleted
  */
 export function changesBelow(
   db: CatalogDatabase,

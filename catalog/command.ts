@@ -87,7 +87,7 @@ export function prepareCommand(
 
 /**
  * Handles a late report of preserved contents. If the file has other contents by now, the report is dropped: `lost`
- * would void what a later snapshot shows. If the file's members changed, it may name servers that left: the contents
+ * would void what a later snapshot shows. If the file's members changed, it may name removed members: the contents
  * are preserved again. The primary decides, so that members of all releases execute the same.
  */
 function withCurrentPreservation(tables: Tables, command: Command): Command {

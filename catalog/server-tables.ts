@@ -157,7 +157,7 @@ export class ServerTables {
       .flatMap(({ inode }) => this.placed(inode) ?? []);
   }
 
-  /** A file's servers; undefined if the inode is no file or gone. */
+  /** A file's servers; undefined if the inode is no file or was deleted. */
   placed(inode: number): PlacedRow | undefined {
     return this.#statements.get<PlacedRow>(PLACED, inode);
   }

@@ -22,7 +22,7 @@ export type LeaseOrder =
       readonly note: string | null;
     }
   | { readonly kind: 'release'; readonly session: number }
-  | { readonly kind: 'look' };
+  | { readonly kind: 'query' };
 
 export interface ClaimedLease {
   readonly session: number;
@@ -37,7 +37,7 @@ export type LeaseOutcome =
   | { readonly kind: 'granted'; readonly lease: ClaimedLease }
   /** `acquire`: another session holds the cell, or its lease is in grace. */
   | { readonly kind: 'taken'; readonly lease: ClaimedLease }
-  /** `release`: released. `refresh`, `release`: over, or another session's (`lease`). `look`: no holder. */
+  /** `release`: released. `refresh`, `release`: over, or another session's (`lease`). `query`: no holder. */
   | { readonly kind: 'free'; readonly lease: ClaimedLease | null }
   | { readonly kind: 'seen'; readonly lease: ClaimedLease }
   /** No majority answered in time; the order may or may not take effect. */
@@ -59,7 +59,7 @@ export type LeaseEvent =
       readonly handicapMs: number;
     }
   /** The connection to `peer` broke. Until its next frame it is asked only if the other voters are not enough. */
-  | { readonly kind: 'away'; readonly peer: ServerId }
+  | { readonly kind: 'disconnected'; readonly peer: ServerId }
   /** The layer above knows new members of the cell: requests of older views are refused. Does not open the cell. */
   | ({ readonly kind: 'view'; readonly cell: CellId } & KnownView)
   /** The holder `from` will release its lease and prefers this server as the next: it starts without a random delay. */

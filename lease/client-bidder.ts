@@ -12,7 +12,7 @@ type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
 /**
  * Bids for a client (M. Fowler, *Patterns of Distributed Systems*, Lease). The holder is a session, a number that the
- * client draws: any server can do the client's next step, and none has to stay alive. The fencing token comes from
+ * client draws: any server can execute its next order, and none has to keep running. The fencing token comes from
  * the ballot that acquired the lease. Departures: no leader, no log; a lease that is over is never refreshed, however
  * late the client learns that.
  */
@@ -45,13 +45,13 @@ export class ClientBidder implements Bidder {
   }
 
   /**
-   * A READ would void the holder's refreshes, so `look`, and `acquire` of a taken cell, first try a query. If answers
-   * differ, or the cell is free, the next attempt uses READ.
+   * A READ would void the holder's refreshes, so orders `query`, and `acquire` of a taken cell, first send queries. If
+   * answers differ, or the cell is free, the next attempt uses READ.
    */
   queriesFirst(accepted: Lease | null, nowMs: number): boolean {
     if (this.#queried) return false;
     this.#queried = true;
-    if (this.order.kind === 'look') return true;
+    if (this.order.kind === 'query') return true;
     if (this.order.kind !== 'acquire' || accepted === null || this.isMine(accepted)) return false;
     return !accepted.released && nowMs < accepted.untilMs;
   }
@@ -65,7 +65,7 @@ export class ClientBidder implements Bidder {
   }
 
   isMine(lease: Lease): boolean {
-    return this.order.kind !== 'look' && lease.claim?.session === this.order.session;
+    return this.order.kind !== 'query' && lease.claim?.session === this.order.session;
   }
 
   bid(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
@@ -84,7 +84,7 @@ export class ClientBidder implements Bidder {
         if (!mine) return this.#report(finding, attempt, nowMs);
         this.#outcome = { kind: 'free', lease: null };
         return this.#write({ ...finding.lease, released: true }, attempt, 'renew', 0);
-      case 'look':
+      case 'query':
         return this.#report(finding, attempt, nowMs);
       default:
         return unreachable(order);
@@ -93,7 +93,7 @@ export class ClientBidder implements Bidder {
 
   /** Reports a query's finding if all answers agree and nothing has to be written. */
   #reportQuery(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
-    const useful = this.order.kind === 'look' || (finding.kind !== 'free' && !this.isMine(finding.lease));
+    const useful = this.order.kind === 'query' || (finding.kind !== 'free' && !this.isMine(finding.lease));
     if (!useful || !attempt.unanimous) return { kind: 'wait', untilMs: nowMs };
     return this.#report(finding, attempt, nowMs);
   }
@@ -126,7 +126,7 @@ export class ClientBidder implements Bidder {
     const lease = finding.kind === 'free' ? null : this.#claimedLease(finding.lease, finding, nowMs);
     const { order } = this;
     if (order.kind === 'acquire' && lease !== null) this.#outcome = { kind: 'taken', lease };
-    else if (order.kind === 'look' && lease !== null) this.#outcome = { kind: 'seen', lease };
+    else if (order.kind === 'query' && lease !== null) this.#outcome = { kind: 'seen', lease };
     else this.#outcome = { kind: 'free', lease };
     const open = finding.kind === 'held' && !attempt.unanimous && this.#rules.helps;
     if (!open) return { kind: 'done' };

@@ -134,7 +134,7 @@ export class ClockMonitor {
     return this.#aheadMs;
   }
 
-  /** Whether most of at least two live peers are out of bounds. With one peer nothing tells whose clock is wrong. */
+  /** Whether most of at least two live peers are out of bounds. With one peer it is unknown whose clock is wrong. */
   isOutlier(nowMs: number): boolean {
     if (this.#outOfBounds < 2) return false;
     // Only recent frames count, for and against.

@@ -144,7 +144,7 @@ export class GroupTable {
 
   leave(index: number): void {
     const counted = this.#counted(index);
-    assert(counted.rows > 0, 'A group that is left was taken');
+    assert(counted.rows > 0, 'A removed reference was added');
     counted.rows--;
     if (counted.rows > 0) return;
     this.#groups[index] = null;
@@ -155,7 +155,7 @@ export class GroupTable {
 
   #counted(index: number): CountedGroup {
     const counted = this.#groups[index];
-    assert(counted !== undefined && counted !== null, 'A row names a group that the table knows');
+    assert(counted !== undefined && counted !== null, 'A row refers to a group of the table');
     return counted;
   }
 

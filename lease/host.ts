@@ -90,7 +90,7 @@ export class LeaseHost {
         this.#cells.settle(cell, nowMs);
         break;
       }
-      case 'away':
+      case 'disconnected':
         this.#monitor.away(event.peer);
         break;
       case 'view':
@@ -254,7 +254,7 @@ export class LeaseHost {
 
   #onAsk(event: AskEvent, nowMs: number, out: LeaseAction[]): void {
     const { order } = event;
-    assert(this.#view === null || event.view === this.#view, 'An order goes by the view of this server');
+    assert(this.#view === null || event.view === this.#view, 'An order uses the view of this server');
     const { parameters, rules } = this.#context;
     if (order.kind === 'acquire' || order.kind === 'refresh') {
       assert(order.spanMs > 0 && order.spanMs <= parameters.leaseMs, 'A claim is at most a lease long');

@@ -41,7 +41,7 @@ export class IncarnationTable {
 
   at(index: number): ServerIncarnation {
     const entry = this.#incarnations[index];
-    assert(entry !== undefined && entry !== null, 'A row names incarnations that the table knows');
+    assert(entry !== undefined && entry !== null, 'A row refers to incarnations of the table');
     return entry;
   }
 

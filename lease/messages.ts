@@ -16,7 +16,7 @@ export interface ReadMessage extends OfCell {
   readonly ballot: Ballot;
 }
 
-/** Requests the last write without a promise; k only tells the answers of one attempt from another's. */
+/** Requests the last write without a promise; k only distinguishes the answers of one attempt from another's. */
 export interface QueryMessage extends OfCell {
   readonly kind: 'query';
   readonly ballot: Ballot;

@@ -60,7 +60,7 @@ export interface LeaseParameters {
   /** The same for the first phase of a server's own attempt: longer, as a dropped attempt loses its answers. */
   readonly ownReadMaxMs: number;
   readonly repeatMs: number;
-  /** A lease is renewed when less than this is left of it. */
+  /** A lease is renewed this long, and a random part of `jitterMaxMs`, before its end. */
   readonly renewBeforeMs: number;
   readonly backoffMinMs: number;
   readonly backoffMaxMs: number;

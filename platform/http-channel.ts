@@ -27,7 +27,7 @@ export interface StreamedAnswer {
 
 /**
  * Exchanges with one server, below all retries: a connection pool of undici, or a simulation's channel, which loses,
- * delays and executes requests after their caller is gone.
+ * delays and executes requests after their caller ended.
  */
 export interface HttpChannel {
   /** @throws the signal's reason, or why there is no answer */

@@ -17,7 +17,7 @@ export type ReplicaEvent =
       readonly view: number;
     }
   /** This process created the subject, known only here: with the lease it is primary. Sent once, while it is empty. */
-  | { readonly kind: 'made' }
+  | { readonly kind: 'created' }
   /**
    * This process ended its own epoch in good order (`Replica.resumable`), or created the file with contents in it and
    * the catalog has its name. All operations up to this position are committed, none follows, and the process may

@@ -126,7 +126,7 @@ export class Candidacy {
     this.#failedFetches = 0;
   }
 
-  /** Without a lease there is nothing to stop; the next lease starts afresh. */
+  /** Begins no more epochs until the lease ends; no effect without a lease. */
   stop(): void {
     this.#isStopped = this.#lease.isHeld;
   }

@@ -47,7 +47,7 @@ export class EventHandler {
       case 'message':
         this.#inbox.receive(event.from, event.message, nowMs);
         return;
-      case 'made':
+      case 'created':
         this.#created();
         return;
       case 'ended':

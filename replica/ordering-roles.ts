@@ -51,7 +51,7 @@ abstract class OrderingRole extends ReplicaRole {
 /**
  * The first epoch of a subject that this process created. It is smaller than every candidate's, and no other process,
  * nor a later incarnation, can choose it. So steps 1 and 2 of a reset are known beforehand: no replica ever has
- * anything of a smaller epoch, and the base is empty. Step 4 goes along with the first operation, and step 5, a
+ * anything of a smaller epoch, and the base is empty. Step 4 is sent with the first operation, and step 5, a
  * majority with the epoch, commits it.
  */
 export class Beginning extends OrderingRole {
@@ -241,7 +241,7 @@ export class Resumed extends InstalledRole {
       super.heartbeatDue(nowMs);
       return;
     }
-    // Lagging replicas are left to the next primary.
+    // The next primary updates lagging replicas.
     if (!order.isIdle) this.parts.out.trace('given-up', epochFormat(order.epoch));
     this.roles.endInOrder(order);
   }

@@ -22,8 +22,8 @@ export class PeerIncarnations {
     this.#current.set(server, incarnation);
     if (before === undefined || before === incarnation) return false;
     this.#ended ??= new Map();
-    const former = this.#ended.get(server) ?? new Set();
-    this.#ended.set(server, former.add(before));
+    const ended = this.#ended.get(server) ?? new Set();
+    this.#ended.set(server, ended.add(before));
     return true;
   }
 }

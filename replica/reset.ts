@@ -51,7 +51,7 @@ export interface Promised {
  *   `mayBeginLost`.
  *
  * New members whose stores were all replaced lack nothing that the old members have, while both sets vote. So they
- * delay nothing once every voter promised, and no server is left that could know an end of the change.
+ * delay nothing once every voter promised: then no other server can know that the change ended.
  */
 export function promisesSuffice(
   view: View,

@@ -33,7 +33,7 @@ export function viewHasMajority(view: View, counts: (server: ServerId) => boolea
   return viewSides(view).every((side) => side.filter(counts).length >= majority(side.length));
 }
 
-/** @returns the largest number that a majority of each side has reached; all voters of each side if `everybody` */
+/** @returns the largest number that a majority of each side has reached; all voters of each side if `allVoters` */
 export function viewReached(
   view: View,
   reached: (server: ServerId) => number,

@@ -354,7 +354,7 @@ export const Command = Type.Union([
   }),
   /** Sets and clears flags, as `chattr`. A live file is settled first: then no forbidden change is ordered any more. */
   Type.Object({ kind: Type.Literal('set-flags'), inode: Inode, set: InodeFlags, clear: InodeFlags }),
-  /** Access times of reads, reported asynchronously: they only increase. Skips inodes gone or of another volume. */
+  /** Access times of reads, reported asynchronously: they only increase. Skips deleted inodes and other volumes'. */
   Type.Object({
     kind: Type.Literal('note-accesses'),
     volume: VolumeName,
@@ -936,7 +936,7 @@ export type CacheOwner = Static<typeof CacheOwner>;
 export const CommandRequest = Type.Object({
   session: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
   number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-  /** The catalog's `seq` at the session's start, if known: tells a forgotten session from a new one. */
+  /** The catalog's `seq` at the session's start, if known: distinguishes a forgotten session from a new one. */
   since: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
   cache: Type.Optional(CacheOwner),
   command: Command,

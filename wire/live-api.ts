@@ -37,7 +37,7 @@ export type ServerEventKind = (typeof SERVER_EVENT_KINDS)[number];
 
 /** An event, reported by the server that it concerns, or that noticed it. */
 export interface ServerEvent {
-  /** `server.life.number`: the same in every report, never reused. */
+  /** Server, its incarnation (`life`) and a number, joined by periods: the same in every report, never reused. */
   readonly id: string;
   /** The server's wall clock, in milliseconds since 1970. */
   readonly atMs: number;
@@ -83,6 +83,7 @@ interface ServerVitals {
 /** Answer of `GET /v1/events/self`: the server's state, and its events after number `after`. */
 export interface LivePart extends ServerVitals {
   readonly server: string;
+  /** Incarnation of the server. */
   readonly life: string;
   readonly state: Exclude<ServerStatus['state'], 'unreachable'>;
   readonly clockOffsets: ServerStatus['clockOffsets'];

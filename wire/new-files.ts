@@ -106,12 +106,12 @@ export function decodeBirths(encoded: Uint8Array): NewFilesRequest {
   if (forgetsCount > FORGETS_MAX) throw new MalformedError(`${forgetsCount} inodes are forgotten`);
   const forgets = Array.from({ length: forgetsCount }, () => positive(reader, 'inode'));
   const count = reader.uint16();
-  if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} births in one request`);
+  if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} new files in one request`);
   const births = Array.from({ length: count }, () => readNewFile(reader));
   const under = reader.remaining > 0 ? readUnder(reader) : {};
   reader.end();
   const contentBytes = births.reduce((sum, { contents }) => sum + contents.length, 0);
-  if (contentBytes > BIRTHS_BYTES_MAX) throw new MalformedError(`Births of ${contentBytes} bytes`);
+  if (contentBytes > BIRTHS_BYTES_MAX) throw new MalformedError(`New files of ${contentBytes} bytes`);
   if (new Set(births.map(({ inode }) => inode)).size !== count) throw new MalformedError('A number twice');
   return {
     session,
@@ -148,7 +148,8 @@ function readNewFile(reader: ByteReader): FileWithContents {
   const modifiedNs = readTime(reader);
   const changedNs = readTime(reader);
   const contents = reader.bytes();
-  if (contents.length > NEW_FILE_BYTES_MAX) throw new MalformedError(`A birth of ${contents.length} bytes`);
+  if (contents.length > NEW_FILE_BYTES_MAX)
+    throw new MalformedError(`A new file of ${contents.length} bytes`);
   const named = isNamed ? { isNamed } : {};
   return { parent, name, inode, ...named, mode, uid, gid, accessedNs, modifiedNs, changedNs, contents };
 }

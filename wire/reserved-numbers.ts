@@ -43,7 +43,7 @@ export interface ReservedNumbers {
   readonly count: number;
   /** Servers of the files, see `numberRuns`; absent from earlier releases, whose numbers fork files. */
   readonly sets?: readonly (readonly string[])[];
-  /** The server that creates files with these numbers while its process lives. */
+  /** The creating server: it creates files with these numbers, as long as its present process runs. */
   readonly bearer: string;
   /** That server also takes contents of files created by `create-file`; absent from earlier releases. */
   readonly named?: true;

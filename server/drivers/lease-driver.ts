@@ -102,7 +102,7 @@ export class LeaseDriver {
   }
 
   disconnected(peer: ServerId): void {
-    this.#link.step({ kind: 'away', peer });
+    this.#link.step({ kind: 'disconnected', peer });
   }
 
   /** To be called once the replica has stopped acting as primary. */

@@ -56,7 +56,7 @@ export class FileCreations implements CreationListener {
       const driver = host.create(file, view, attributes.objectBytes);
       replicas.assertMayLead(driver);
       replicas.noteLive(driver, attributes);
-      driver.step({ kind: 'made' });
+      driver.step({ kind: 'created' });
       // The new replica has to learn of a lease that was acquired before.
       if (lease.view(file).own) lease.close(file);
       lease.open(file, view);

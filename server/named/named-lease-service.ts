@@ -172,7 +172,7 @@ export class NamedLeaseService {
   }
 
   async #look(name: string): Promise<{ readonly lease: ClaimedLease | null; readonly askedMs: number }> {
-    const { outcome, askedMs } = await this.#ask(name, { kind: 'look' });
+    const { outcome, askedMs } = await this.#ask(name, { kind: 'query' });
     if (outcome.kind === 'unknown') {
       const unreachable = this.#unreachable(name);
       throw new ServiceError('no-majority', 'No majority of the servers that vote on this lease answered', {

@@ -197,7 +197,7 @@ function orderParse(kind: string, given: ReadonlyMap<string, string>): LeaseOrde
     case 'release':
       return { kind, session };
     case 'look':
-      return { kind };
+      return { kind: 'query' };
     default:
       throw new Error(`Unknown order ${kind}`);
   }
@@ -235,7 +235,7 @@ function start(): Handler {
       case 'succeed':
         return host.step({ kind: 'succeed', cell, from: words[0] as ServerId }, nowMs);
       case 'away':
-        return host.step({ kind: 'away', peer: words[0] as ServerId }, nowMs);
+        return host.step({ kind: 'disconnected', peer: words[0] as ServerId }, nowMs);
       case 'tick':
       case 'clock-fault':
         return host.step({ kind: verb }, nowMs);

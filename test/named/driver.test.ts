@@ -191,7 +191,7 @@ describe('names among five servers', () => {
     const members = driver.membersOf(name);
     const others = FIVE.filter((id) => !members.includes(id) && id !== 's1');
     for (const id of others) cluster.network.cut('s1' as ServerId, id);
-    assert.equal((await driver.execute(name, { kind: 'look' }, ASK_MS)).kind, 'free');
+    assert.equal((await driver.execute(name, { kind: 'query' }, ASK_MS)).kind, 'free');
     for (const id of members.slice(0, 2)) cluster.network.cut('s1' as ServerId, id);
     assert.equal((await driver.execute(name, acquire(name, 1), 300)).kind, 'unknown');
     cluster.network.heal();
@@ -202,14 +202,14 @@ describe('names among five servers', () => {
 test('after a start a server says for how long it stays silent; at its end, that nothing is known', async () => {
   using cluster = new NamedCluster();
   const driver = cluster.driver(0);
-  await assert.rejects(driver.execute('n', { kind: 'look' }, ASK_MS), (error) => {
+  await assert.rejects(driver.execute('n', { kind: 'query' }, ASK_MS), (error) => {
     assert.ok(error instanceof ServiceError && error.code === 'recovering');
     const retryAfterMs = error.details.retryAfterMs ?? 0;
     return retryAfterMs > 0 && retryAfterMs <= LEASE_MS + 2 * SKEW_MS;
   });
   await cluster.ready();
   for (const id of FIVE.slice(1)) cluster.network.cut('s1' as ServerId, id);
-  const waiting: Promise<LeaseOutcome> = driver.execute('n', { kind: 'look' }, ASK_MS);
+  const waiting: Promise<LeaseOutcome> = driver.execute('n', { kind: 'query' }, ASK_MS);
   driver.close();
   assert.deepEqual(await waiting, { kind: 'unknown' });
 });
@@ -236,7 +236,7 @@ describe('the clocks of all servers are set back', () => {
     using after = new NamedCluster(three, () => three, memories);
     assert.ok(after.driver(0).recoveringMs() > LEASE_MS + BACK_MS / 2);
     await assert.rejects(
-      after.driver(0).execute('n', { kind: 'look' }, ASK_MS),
+      after.driver(0).execute('n', { kind: 'query' }, ASK_MS),
       /ms behind its earlier readings/,
     );
     await after.ready();
@@ -314,7 +314,7 @@ describe('voters that change', () => {
     assert.equal(cluster.driver(1).voterCount, 1);
     // The others refuse the later view until they have it, too.
     const waits = cluster.driver(1).execute('n', acquire('n', 2), ASK_MS);
-    const asked = cluster.driver(2).execute('n', { kind: 'look' }, ASK_MS);
+    const asked = cluster.driver(2).execute('n', { kind: 'query' }, ASK_MS);
     for (const driver of cluster.drivers.values()) driver.adoptVoters(joint);
     assert.deepEqual([(await waits).kind, (await asked).kind], ['taken', 'seen']);
     for (const driver of cluster.drivers.values()) driver.adoptVoters(later);

@@ -96,7 +96,7 @@ test('a length that came with a lease is checked like one that came with a reque
   for (const work of [() => service.refresh('n', 5, null, null), () => service.writeKey('n', 5, 'k', 'v')]) {
     assert.match((await refusal(work())).message, /not 10001/);
   }
-  assert.ok(orders.every(({ kind }) => kind === 'look'));
+  assert.ok(orders.every(({ kind }) => kind === 'query'));
 });
 
 test('without a majority a change is in doubt and a question is not answered; both name who is missing', async () => {

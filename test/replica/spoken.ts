@@ -202,8 +202,9 @@ function event(verb: string, args: readonly string[], options: Options, usual: U
   switch (verb) {
     case 'lease':
       return { kind: 'lease', untilMs: number(args[0]), view: count(options, 'view', 1) };
-    case 'tick':
     case 'made':
+      return { kind: 'created' };
+    case 'tick':
     case 'stop':
     case 'read-wanted':
       return { kind: verb };

@@ -144,7 +144,7 @@ class ClaimStage extends ClaimServers {
 // The language -----------------------------------------------------------------------------------
 
 function orderParse(words: LeaseWords, kind: LeaseOrder['kind']): LeaseOrder {
-  if (kind === 'look') return { kind };
+  if (kind === 'query') return { kind };
   const session = words.natural('a session');
   if (kind === 'release') return { kind, session };
   const spanMs = /^\d+m?s$/.test(words.peek()) ? words.durationMs('how long') : LEASE_MS;
@@ -166,7 +166,7 @@ const STATEMENTS: Statements<Step<ClaimStage>> = {
   acquire: order('acquire'),
   refresh: order('refresh'),
   release: order('release'),
-  look: order('look'),
+  look: order('query'),
   begin(words) {
     const server = words.server();
     const asked = orderParse(words, words.oneOf('an order', ['acquire', 'refresh'] as const));

@@ -184,10 +184,10 @@ class ClaimWorld extends ClaimServers {
       for (const server of world.ids) {
         const session = this.#drawSession();
         this.#expect(server, cell, { kind: 'acquire', session, spanMs: LEASE_MS, note: 'peace' }, 'granted');
-        this.#expect(server, cell, { kind: 'look' }, 'seen');
+        this.#expect(server, cell, { kind: 'query' }, 'seen');
         this.#expect(server, cell, { kind: 'refresh', session, spanMs: LEASE_MS, note: null }, 'granted');
         this.#expect(server, cell, { kind: 'release', session }, 'free');
-        this.#expect(server, cell, { kind: 'look' }, 'free');
+        this.#expect(server, cell, { kind: 'query' }, 'free');
       }
     }
   }
@@ -224,7 +224,7 @@ class ClaimWorld extends ClaimServers {
     const server = this.#dice.pick(world.ids);
     const spanMs = LEASE_MS * (0.3 + 0.7 * this.#dice.next());
     if (draw < 0.1) {
-      this.#ask(server, client.cell, { kind: 'look' }, (outcome) => {
+      this.#ask(server, client.cell, { kind: 'query' }, (outcome) => {
         if (outcome.kind === 'seen') this.counts.seen++;
       });
     } else if (world.nowMs < client.heldUntilMs) {

@@ -86,7 +86,7 @@ export class ReplicaServer implements Process<GroupMessage> {
     if (group.makes(id)) {
       group.world.later(id, 0, () => {
         this.open();
-        this.step({ kind: 'made' });
+        this.step({ kind: 'created' });
       });
     }
   }
