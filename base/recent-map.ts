@@ -16,8 +16,8 @@ const MARKS_MIN = 64;
  */
 export class RecentMap<Key, Value> {
   readonly #nodes = new Map<Key, Node<Key, Value>>();
-  #kept = ring<Key, Value>();
-  #marks = ring<Key, Value>();
+  #kept = emptyRing<Key, Value>();
+  #marks = emptyRing<Key, Value>();
   #size = 0;
 
   get size(): number {
@@ -49,6 +49,7 @@ export class RecentMap<Key, Value> {
     return this;
   }
 
+  /** Turns the entry into a mark, which a later `set` of the key reuses; drops the oldest mark if there are too many. */
   delete(key: Key): boolean {
     const node = this.#nodes.get(key);
     if (node === undefined || node.isMark) return false;
@@ -63,8 +64,8 @@ export class RecentMap<Key, Value> {
 
   clear(): void {
     this.#nodes.clear();
-    this.#kept = ring();
-    this.#marks = ring();
+    this.#kept = emptyRing();
+    this.#marks = emptyRing();
     this.#size = 0;
   }
 
@@ -113,7 +114,7 @@ export class RecentMap<Key, Value> {
   }
 }
 
-function ring<Key, Value>(): Node<Key, Value> {
+function emptyRing<Key, Value>(): Node<Key, Value> {
   const head = { isMark: true } as Node<Key, Value>;
   head.previous = head;
   head.next = head;

@@ -67,6 +67,7 @@ export class Retry {
     this.#backoff = new Backoff(options.pace, random);
   }
 
+  /** Called after each failed attempt. @returns whether to try again at once, after a wait, or not */
   next(outcome: RetryOutcome, nowMs: number): RetryStep {
     const { deadlineMs } = this.#options;
     switch (outcome.kind) {

@@ -59,7 +59,6 @@ export class Sequencer<Key extends number | string> {
     this.changed(key);
   }
 
-  /** Changes of the subject under way. */
   changing(key: Key): number {
     return this.#changing.of(key);
   }

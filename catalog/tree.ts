@@ -29,6 +29,7 @@ export class SnapshotTree implements Tree {
     this.serial = serial;
   }
 
+  /** The inode as the snapshot shows it; for a file, with the servers that have those contents now. */
   inode(id: number): ShownRow | undefined {
     const row = this.#tables.snapshots.pastInode(id, this.serial) ?? this.#unchanged(id);
     if (row === undefined) return undefined;
@@ -87,14 +88,12 @@ export function treeNamed(tables: Tables, name: string): { readonly tree: Tree; 
   return { tree: new SnapshotTree(tables, snapshot.serial), root: volume.root };
 }
 
-/** @throws ServiceError `not-found` */
 export function volumeOf(tables: Tables, name: string): VolumeRow {
   const volume = tables.volumes.named(name);
   if (volume === undefined) throw new ServiceError('not-found', `There is no volume "${name}"`);
   return volume;
 }
 
-/** @throws ServiceError `not-found` */
 export function inodeOf(tree: Tables, id: number): InodeRow;
 export function inodeOf(tree: Tree, id: number): ShownRow;
 export function inodeOf(tree: Tree, id: number): ShownRow {

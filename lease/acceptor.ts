@@ -147,6 +147,7 @@ export class Acceptor {
     return this.#table.group(row).view;
   }
 
+  /** Whether a request has the noted newer view, which is then kept longer. */
   #isNewerView(row: number, view: number): boolean {
     return this.#newerViews.size > 0 && this.#newerViews.get(row)?.view === view;
   }

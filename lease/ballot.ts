@@ -38,7 +38,6 @@ export function ballotMax(a: Ballot, b: Ballot): Ballot {
   return ballotCompare(a, b) >= 0 ? a : b;
 }
 
-/** Rounds per interval. */
 const ROUNDS_MAX = 2 ** 21;
 /** Intervals fit the four bytes of a row. */
 export const INTERVALS_MAX = 2 ** 32;

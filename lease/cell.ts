@@ -167,6 +167,7 @@ export class Cell {
     if (this.#cursor.isOpen && !this.#cursor.isOwn) this.#cursor.begin().succeeds = from;
   }
 
+  /** This server stops competing: a lease that it holds runs out. Clients' orders continue. */
   close(nowMs: number, out: LeaseAction[]): void {
     this.#knowledge.expire(nowMs, out);
     this.#table.setOpen(this.#cursor.row, false);
@@ -279,6 +280,7 @@ export class Cell {
     this.#sendReleaseIfDue(work, nowMs, out);
   }
 
+  /** A holder released its lease: competes at once if it chose this server as the next, else after a random delay. */
   #onRelease(message: ReleaseMessage, nowMs: number, out: LeaseAction[]): void {
     const { uid } = message;
     this.#context.acceptor.release(this.#cursor.row, uid);

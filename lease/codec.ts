@@ -134,7 +134,6 @@ export function encodeLeaseFrame(envelope: LeaseEnvelope, messages: readonly Lea
   return writer.finish(envelope);
 }
 
-/** Reads a whole frame; throws `MalformedError`. */
 export function decodeLeaseFrame(bytes: Uint8Array): LeaseFrame {
   const reader = new LeaseFrameReader(bytes);
   return { envelope: reader.envelope, messages: reader.next(Infinity) };

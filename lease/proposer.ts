@@ -281,6 +281,7 @@ export class Proposer {
     }
   }
 
+  /** Counts a refusal: aborts if a majority has become impossible, else asks the voters that were not asked. */
   #onRefused(from: ServerId, message: NackMessage | RefusedMessage, nowMs: number, out: LeaseAction[]): void {
     const work = this.#cursor.work;
     const attempt = work?.attempt;

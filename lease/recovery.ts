@@ -21,6 +21,7 @@ export interface Recovery {
   readonly floor: number;
 }
 
+/** When the recovery wait of a start at `nowMs` ends, and which ballots are void after it. */
 export function recoveryStart(nowMs: number, parameters: LeaseParameters): Recovery {
   const lastMs = Math.max(nowMs, parameters.formerClockMs);
   return {

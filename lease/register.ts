@@ -26,7 +26,6 @@ export type WriteReply =
   | { readonly kind: 'ack-write'; readonly ballot: Ballot }
   | { readonly kind: 'nack-write'; readonly ballot: Ballot; readonly standing: Ballot };
 
-/** The largest ballot promised or accepted. */
 export function registerBallotMax(register: Register): Ballot {
   return ballotMax(register.readBallot, register.writeBallot);
 }

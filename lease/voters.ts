@@ -52,7 +52,6 @@ export function votersAll({ members, joint }: VotersView): readonly ServerId[] {
   return joint === undefined ? members.servers : [...new Set([...members.servers, ...joint.servers])];
 }
 
-/** Whether both have the same voters for each cell. */
 export function votersEqual(a: VoterSet, b: VoterSet): boolean {
   const isSame =
     a.servers.length === b.servers.length && a.servers.every((server) => b.servers.includes(server));

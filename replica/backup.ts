@@ -122,6 +122,7 @@ export class Backup {
     this.#localFlush.advance();
   }
 
+  /** The primary requests an install: confirms it if it is here, reports a restart by a promise, or starts it. */
   #onInstall(epoch: Epoch, base: Position, to: Incarnation, urgent: boolean): void {
     const state = this.#state;
     if (state.install !== null) return;

@@ -257,7 +257,6 @@ function readBody(reader: ByteReader, tail?: Uint8Array): ReplicaMessageBody {
   }
 }
 
-/** @throws MalformedError */
 export function readFileId(reader: ByteReader): FileId {
   const file = reader.uint53();
   if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
@@ -294,7 +293,6 @@ export function writeView(writer: ByteWriter, { number, members, joint, policy }
   return writeMembers(writer, joint ?? []);
 }
 
-/** @throws MalformedError */
 export function readView(reader: ByteReader): View {
   const number = reader.uint53();
   const policy = readOneOf(reader, POLICIES);
@@ -372,7 +370,6 @@ function readOperation(reader: ByteReader, tail?: Uint8Array): Operation {
   return { request, result, body, ...(view === undefined ? {} : { view }) };
 }
 
-/** Numbers of operations and requests begin at 1. */
 function readSeq(reader: ByteReader): number {
   const seq = reader.uint53();
   if (seq === 0) throw new MalformedError('Numbers begin at 1');

@@ -134,7 +134,7 @@ export class MemberChange {
         return true;
       case 'settling':
         if (committedSeq < change.seq) return false;
-        this.#settle(change.tickets, committedSeq);
+        this.#completeChange(change.tickets, committedSeq);
         return true;
     }
   }
@@ -154,7 +154,7 @@ export class MemberChange {
     return areReady && target.every((server) => voters.includes(server) || hasIt(server));
   }
 
-  #settle(tickets: readonly number[], committedSeq: number): void {
+  #completeChange(tickets: readonly number[], committedSeq: number): void {
     const { out, peers, epoch } = this.#context;
     const view = this.#view;
     this.#change = null;

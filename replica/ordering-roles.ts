@@ -233,6 +233,7 @@ export class Resumed extends InstalledRole {
     this.roles.tryBegin(nowMs);
   }
 
+  /** Repeats messages, unless nothing is under way or operations are not committed in time: then ends the epoch. */
   override heartbeatDue(nowMs: number): void {
     const { order } = this;
     this.#stalled = order.committedSeq > this.#committedSeq ? 0 : this.#stalled + 1;

@@ -30,7 +30,7 @@ export class Replication {
   /** Sends what the replica lacks, in order, within the window. */
   pump(peer: Progress, deferrable: boolean = false): void {
     const { log, standing, out } = this.#context;
-    if (peer.isUnasked) this.#begin(peer, deferrable);
+    if (peer.isUnasked) this.#requestFirstInstall(peer, deferrable);
     if (!peer.takesOperations) return;
     if (peer.nextSeq < log.firstSeq) {
       peer.fetches(standing.seq);
@@ -48,10 +48,11 @@ export class Replication {
 
   /** Requests the install of an epoch that began without a reset from all peers not asked yet. */
   establish(): void {
-    for (const peer of this.#context.peers) if (peer.isUnasked) this.#begin(peer, false);
+    for (const peer of this.#context.peers) if (peer.isUnasked) this.#requestFirstInstall(peer, false);
   }
 
-  #begin(peer: Progress, deferrable: boolean): void {
+  /** Requests the install of an epoch that began without a reset; operations are sent before it is confirmed. */
+  #requestFirstInstall(peer: Progress, deferrable: boolean): void {
     const { out, base, epoch } = this.#context;
     peer.asked(this.#heartbeats.number);
     const message = { epoch, view: this.#members.committedView } as const;

@@ -83,10 +83,8 @@ export abstract class ReplicaRole {
     this.roles.stopped();
   }
 
-  /** The local replica installed the epoch. */
   installedHere(_epoch: Epoch, _seq: number): void {}
 
-  /** The local replica began the first epoch. */
   begunHere(_nowMs: number): void {}
 
   /** @param message an answer in the epoch of this role */

@@ -59,7 +59,7 @@ export class Roles implements Transitions {
     this.#current.prepare(nowMs);
   }
 
-  /** Waiting clients get an unknown outcome. */
+  /** Becomes backup, unless it is: clients that wait get an unknown outcome. */
   stepDown(): void {
     this.#stepDown(null);
   }

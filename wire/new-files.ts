@@ -108,7 +108,7 @@ export function decodeBirths(encoded: Uint8Array): NewFilesRequest {
   const count = reader.uint16();
   if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} new files in one request`);
   const births = Array.from({ length: count }, () => readNewFile(reader));
-  const under = reader.remaining > 0 ? readUnder(reader) : {};
+  const under = reader.remaining > 0 ? readFence(reader) : {};
   reader.end();
   const contentBytes = births.reduce((sum, { contents }) => sum + contents.length, 0);
   if (contentBytes > BIRTHS_BYTES_MAX) throw new MalformedError(`New files of ${contentBytes} bytes`);
@@ -122,7 +122,7 @@ export function decodeBirths(encoded: Uint8Array): NewFilesRequest {
   };
 }
 
-function readUnder(reader: ByteReader): Pick<CacheOwner, 'under' | 'fence'> {
+function readFence(reader: ByteReader): Pick<CacheOwner, 'under' | 'fence'> {
   const under = positive(reader, 'session');
   const count = reader.uint8();
   if (count > FORGETS_MAX) throw new MalformedError(`${count} delegations in one fence`);

@@ -45,7 +45,6 @@ export function tokenText(id: string, secret: string): string {
   return `lh_${id}_${secret}`;
 }
 
-/** @returns the parts of a token, or null */
 export function tokenParts(text: string): { readonly id: string; readonly secret: string } | null {
   const [, id, secret] = TOKEN.exec(text) ?? [];
   return id === undefined || secret === undefined ? null : { id, secret };

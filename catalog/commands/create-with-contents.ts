@@ -62,7 +62,7 @@ export function createFilesWithContents(
       files[file.inode] = { code: error.code, message: error.message };
     }
   }
-  creation.count();
+  creation.updateCounters();
   return { atNs, limited: creation.limited, files };
 }
 
@@ -133,7 +133,7 @@ class FileCreation {
     return mode === file.mode && gid === file.gid && xattrs === 0 ? null : { mode, gid, xattrs };
   }
 
-  count(): void {
+  updateCounters(): void {
     if (this.#volume === null || this.#inodes === 0) return;
     this.#tables.volumes.count(this.#volume.id, this.#inodes, this.#bytes);
     this.#tables.volumes.charge(this.#volume.id, this.#inodes, this.#bytes);

@@ -88,6 +88,7 @@ export function keepOrphan(
   return {};
 }
 
+/** A file's primary reports that it will change the file: marks it live, and allows it to grow if a quota permits. */
 export function openForWrite(
   tables: Tables,
   command: CommandOf<'open-for-write'>,

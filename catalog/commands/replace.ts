@@ -36,7 +36,7 @@ export function replace(
     throw new ServiceError('cross-volume', `File ${orphan.id} is of volume "${orphan.volumeName}"`);
   }
   assertReplaceable(spot, command);
-  return linkFile(tables, command, spot, orphan, atNs);
+  return linkInPlaceOf(tables, command, spot, orphan, atNs);
 }
 
 /** Creates the inode of a file whose contents are stored, and links it. */
@@ -47,7 +47,7 @@ export function replaceWithContents(
 ): CommandResults['replace-with-contents'] {
   const spot = spotOf(tables, command.place, 'is-directory', true);
   assertReplaceable(spot, command);
-  return linkFile(tables, command, spot, createUnlinked(tables, command, spot, atNs), atNs);
+  return linkInPlaceOf(tables, command, spot, createUnlinked(tables, command, spot, atNs), atNs);
 }
 
 /** @throws ServiceError if the entry cannot be replaced, or is not the expected one */
@@ -95,7 +95,7 @@ function areSame(a: readonly string[], b: readonly string[]): boolean {
   return a.length === b.length && a.every((member) => b.includes(member));
 }
 
-function linkFile(
+function linkInPlaceOf(
   tables: Tables,
   command: Replacement,
   { directory, name, inode: old }: EntrySpot,

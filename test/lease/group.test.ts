@@ -59,7 +59,7 @@ test('rows share a group, and its number is free when the last has left', () => 
   table.leave(one);
   assert.equal(table.at(one).view, 1);
   table.leave(one);
-  assert.throws(() => table.at(one), /a group that the table knows/);
+  assert.throws(() => table.at(one), /a group of the table/);
   assert.equal(table.take(3, NO_MEMBERS, undefined), one);
   assert.equal(table.at(one).voters.length, 0);
 });
