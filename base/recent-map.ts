@@ -49,7 +49,7 @@ export class RecentMap<Key, Value> {
     return this;
   }
 
-  /** Turns the entry into a mark, which a later `set` of the key reuses; drops the oldest mark if there are too many. */
+  /** Turns the entry into a mark, which a later `set` of the key reuses; drops the oldest of too many marks. */
   delete(key: Key): boolean {
     const node = this.#nodes.get(key);
     if (node === undefined || node.isMark) return false;
