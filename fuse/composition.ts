@@ -146,7 +146,7 @@ function clientOf(
   return { client, grantedMs: (attributes) => client.validMs(attributes) };
 }
 
-/** Logs the error even if no server can be reached. */
+/** Logs a late error with its path, even if no server can be reached, and reports it to the cluster. */
 async function reportLate(client: ClusterClient, late: LateError, log: Log): Promise<void> {
   const { operation, directory, name } = late;
   const error = messageOf(late.error).slice(0, ERROR_CHARS_MAX);
@@ -164,7 +164,7 @@ async function reportLate(client: ClusterClient, late: LateError, log: Log): Pro
   });
 }
 
-/** Survives a failed server: the lease and some seconds, or the longest failover if that is longer. */
+/** The default limit of a call survives a failed server: the lease and 5 s, or the longest failover and 1 s. */
 async function usualLimit(world: World, servers: readonly string[], access: Access): Promise<number> {
   const client = new ClusterClient({ world, servers, access, operationTimeoutMs: FIRST_LIMIT_MS });
   try {

@@ -87,7 +87,7 @@ export class DirectoryCalls {
     if (error !== undefined) throw syncFailure(error);
   }
 
-  /** Errors of the root are those of the volume. */
+  /** A descriptor's cursor in the errors of a directory; the root's are those of the volume. */
   #cursorOf(directory: number): ErrorCursor {
     const { pending, root } = this.#parts;
     const scope: ErrorScope = directory === root ? 'volume' : directory;

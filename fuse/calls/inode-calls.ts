@@ -99,8 +99,8 @@ export class InodeCalls {
   }
 
   /**
-   * After `not-found`: records a directory that was open or removed here. Not if the root is missing too, as after the
-   * removal of a snapshot.
+   * Called after `not-found`: a directory that was open or removed here is recorded as removed. Not if the root does
+   * not exist either, as after the removal of a snapshot.
    */
   async recordRemoved(inode: number): Promise<void> {
     const { backend, removed, root } = this.#parts;

@@ -30,7 +30,7 @@ export class CatalogReach {
     return this.#isUnavailable;
   }
 
-  /** @param ask must use the given limits */
+  /** Sends a request; its outcome shows whether the catalog is away. @param ask must use the given limits */
   async request<Value>(ask: (limits: Limits) => Promise<Value>): Promise<Value> {
     const beganMs = this.#world.nowMs();
     try {

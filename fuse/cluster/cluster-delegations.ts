@@ -80,7 +80,7 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
     return (await this.#client.command(command, this.asOwner([inode]))).attributes;
   }
 
-  /** Sends an unlink again that was refused for a live mark only (`#hasContents`). */
+  /** Removes names. If a file's live mark is why one was refused (`#hasContents`), it is sent again. */
   async unlink(
     names: readonly FencedName[],
     how: Parameters<DelegationBackend['unlink']>[1],
@@ -142,7 +142,7 @@ function isWritten(outcome: UnlinkedFile | undefined): boolean {
   return typeof outcome === 'object' && outcome.code === 'fence-lost';
 }
 
-/** A name that does not exist, or belongs to another file, is gone for this file. */
+/** For this file, a name that does not exist or belongs to another one is `absent`. */
 function outcomeOf(outcome: UnlinkedFile): UnlinkOutcome {
   if (typeof outcome === 'number') return { kind: 'removed' };
   const { code, message } = outcome;

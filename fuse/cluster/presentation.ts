@@ -11,7 +11,7 @@ export function isAsStored({ uid, gid, fileMask, directoryMask }: Presentation):
   return uid === null && gid === null && fileMask === null && directoryMask === null;
 }
 
-/** For machines with other users than those of the volume; the kernel checks permissions by the result. */
+/** Replaces owners and modes, for a machine with other users. The kernel checks permissions by the result. */
 export function presenter(as: Presentation): (attributes: Attributes) => Attributes {
   const { uid, gid, fileMask, directoryMask } = as;
   if (isAsStored(as)) return (stored) => stored;

@@ -1,7 +1,7 @@
 import type { BackendFile, FileSystemBackend } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 
-/** Refuses changes, even after the kernel's own `ro` flag is cleared (`mount -i -o remount,rw`). */
+/** Wraps a backend: refuses changes, even after the kernel's own `ro` flag is cleared (`mount -i -o remount,rw`). */
 export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
   return {
     ...backend,

@@ -82,7 +82,7 @@ export function withVirtualAttributes(
   };
 }
 
-/** False also if unknown: the program runs in another container, or has ended. */
+/** Whether the thread is of `getfattr`. False also if unknown: it is in another container, or has ended. */
 async function isOfProgramThatShows(thread: number): Promise<boolean> {
   if (thread === 0) return false;
   try {

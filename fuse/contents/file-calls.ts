@@ -114,7 +114,7 @@ export class FileCalls {
     this.#readAhead.release(bytes);
   }
 
-  /** @param appends as the descriptor is now; absent: as it was opened */
+  /** Resolves when the bytes are pending, or stored if they must be. @param appends absent: as the file was opened */
   async write(
     handle: number,
     offset: number,

@@ -108,7 +108,7 @@ export class KnownContents {
     this.learn(state);
   }
 
-  /** Records a state from the primary. Answers of concurrent writes arrive in any order: the newest counts. */
+  /** Records a state from the primary. Answers of concurrent writes arrive in any order: the newest stays. */
   learn({ sizeBytes, modifiedNs, contents, holeBytes }: FileState): void {
     this.#source.changed();
     if (contentVersionCompare(contents, this.newest) >= 0)
@@ -186,7 +186,7 @@ export class KnownContents {
     if (this.#lineage.answered(contents)) this.pages.clear();
   }
 
-  /** @param invalidate called if the kernel may have contents from before another client's change */
+  /** The file has this version. @param invalidate drops the kernel's pages; called if they may be of an older one */
   async refresh(contents: ContentVersion, invalidate: () => Promise<void>): Promise<void> {
     if (this.#lineage.is(contents)) return;
     await this.#source.withoutOutdated();

@@ -21,7 +21,7 @@ export class Lineage {
     return contentVersionCompare(version, this.#version) === 0;
   }
 
-  /** @returns whether all changes up to this one are known to be own */
+  /** Adds an own change. @returns whether all changes up to it are known to be own */
   changed({ before, contents }: Pick<FileState, 'before' | 'contents'>): boolean {
     if (before === undefined) return false;
     this.#ahead.set(keyOf(before), contents);
@@ -36,7 +36,7 @@ export class Lineage {
     return contentVersionCompare(contents, this.#version) <= 0;
   }
 
-  /** @returns whether the kernel had another version */
+  /** The kernel gets this version. @returns whether it had another one */
   answered(version: ContentVersion): boolean {
     if (this.is(version)) return false;
     this.#version = version;

@@ -19,7 +19,7 @@ export class LockCalls {
     return this.#locksOf(this.#handles.of(handle).file).holder(handle, request);
   }
 
-  /** What was written under a lock is at the cluster before it is released or weakened; its next holder sees it. */
+  /** Locks or unlocks. What was written under a lock is stored before it is released or weakened. */
   async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
     const opened = this.#handles.of(handle);
     const { file } = opened;

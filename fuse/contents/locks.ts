@@ -100,7 +100,7 @@ export class OpenLocks {
     await this.#release(closing);
   }
 
-  /** Called before a close of the handle returns; it may be the last. */
+  /** Called before a close of the handle returns. It may be the last, so others wait a moment for its locks. */
   closed(handle: number): void {
     if ((this.#owners.get(handle)?.size ?? 0) === 0) return;
     const { untilMs = 0, released = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
@@ -110,7 +110,7 @@ export class OpenLocks {
     });
   }
 
-  /** Called after the last close of the handle has returned, before its locks are released. */
+  /** Called after the last close of the handle has returned: others wait until its locks are released. */
   closedLast(handle: number): void {
     if (!this.#owners.has(handle)) return;
     const { released = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};

@@ -72,7 +72,7 @@ export class OpenFile {
     });
   }
 
-  /** @param isCurrent as of `ReadAhead.read` */
+  /** Reads pending bytes, too. @param validMs as of `KnownContents.written`. @param isCurrent as of `ReadAhead.read` */
   async read(
     readAhead: ReadAhead,
     position: ReadPosition,
@@ -143,7 +143,7 @@ export class OpenFile {
     return this.#backend.staysUncommitted(endBytes);
   }
 
-  /** @returns how many bytes were copied: fewer than `length` if there are more, 0 at the end of the source */
+  /** Copies at the servers. @returns bytes copied: fewer than `length` if there are more, 0 at the end of the source */
   async copyFrom(source: OpenFile, fromOffset: number, toOffset: number, length: number): Promise<number> {
     // Pending bytes are part of the source, or must not overwrite the copy.
     await Promise.all([source.flush(), this.writes.drain()]);

@@ -51,7 +51,7 @@ export class OpenFiles implements PendingKind {
     this.orphans = new UnlinkedFiles(world, backend, () => this.#open.keys(), log);
   }
 
-  /** Called once the kernel has mounted the file system. */
+  /** Called once the kernel has mounted the file system: pages of open files are checked from then on. */
   mounted(kernel: FileKernel): void {
     this.kernel = kernel;
     // Over `fuse-native` the kernel cannot drop pages.
@@ -122,7 +122,7 @@ export class OpenFiles implements PendingKind {
     return file;
   }
 
-  /** A program that creates a file gets the error if there is no space. */
+  /** Commits a new file while space is short: the program that creates it gets the error if there is none. */
   async #commitOrAbort(file: OpenFile, writing: boolean): Promise<void> {
     try {
       await file.flush(true);
@@ -163,7 +163,7 @@ export class OpenFiles implements PendingKind {
     return [...this.#open.values()].filter(({ writerCount }) => writerCount > 0).length;
   }
 
-  /** @param isByPath the program passed a path, not a descriptor */
+  /** Truncates a file, which need not be open. @param isByPath the program passed a path, not a descriptor */
   async truncate(inode: number, sizeBytes: number, caller: Caller, isByPath: boolean): Promise<void> {
     const attributes = await this.#attributesToTruncate(inode, caller, isByPath);
     this.inodes.assertNamed(attributes);
@@ -289,7 +289,7 @@ export class OpenFiles implements PendingKind {
     this.#settles.add(file);
   }
 
-  /** For `open`, so that the program gets the error before its first write. */
+  /** Called at an open for writing, so that the program gets the error before its first write. */
   async #assertUnsealed(file: OpenFile): Promise<void> {
     await this.#settles.sealed(file.inode);
     const { sealed = false } = await file.state();
@@ -297,7 +297,7 @@ export class OpenFiles implements PendingKind {
   }
 }
 
-/** For `open`; the file's primary refuses later changes. @throws ErrnoError `EPERM` if flags forbid the open */
+/** Called at an open for writing; the primary refuses later changes. @throws ErrnoError `EPERM` if flags forbid it */
 function assertMayChange({ inode, flags: kept = [] }: Attributes, flags: number): void {
   const appends = (flags & constants.O_APPEND) !== 0 && (flags & constants.O_TRUNC) === 0;
   if (kept.includes('immutable') || (kept.includes('append-only') && !appends))

@@ -36,7 +36,7 @@ export class StalePageChecks {
     this.#timer.cancel();
   }
 
-  /** Skips a period while a check is running. */
+  /** Checks files with pages that were not confirmed lately. Skips a period while a check is running. */
   async #run(): Promise<void> {
     if (this.#isRunning) return;
     this.#isRunning = true;

@@ -19,7 +19,7 @@ export class ReadPosition {
   #next = 0;
   #streak = 0;
 
-  /** @returns whether this read continues a sequential one */
+  /** Records a read. @returns whether it continues a sequential one */
   advance(offset: number, length: number): boolean {
     const inOrder = offset === this.#next;
     const nearby = length >= LARGE_READ_BYTES && Math.abs(offset - this.#next) <= DISORDER_BYTES_MAX;

@@ -53,7 +53,7 @@ export class ReadSource {
     return this.#windows.read(offset, length);
   }
 
-  /** Fetches a single piece. What is fetched after it is at least as new. */
+  /** Fetches a single piece, and drops the windows, which may have older bytes. */
   async fetchAlone(offset: number, length: number): Promise<Fetched> {
     const bytes = await this.read(offset, length);
     this.#windows.invalidate();

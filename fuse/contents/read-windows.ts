@@ -41,7 +41,7 @@ export class ReadWindows {
     this.#source = source;
   }
 
-  /** @param length of a piece within one window */
+  /** Reads a piece, which must be within one window. */
   async read(offset: number, length: number): Promise<Fetched> {
     const number = Math.floor(offset / WINDOW_BYTES);
     const range = await this.#window(number).range;

@@ -46,7 +46,7 @@ export class WrittenPages {
     return new PagesOfFile(inode, this);
   }
 
-  /** Memory of one page; null if there is none at all. */
+  /** Memory for one page, if necessary from the least recently used file; null if there is none. */
   take(): Uint8Array | null {
     if (this.#free.length === 0 && this.#pageCount < this.#pagesMax) this.#grow();
     while (this.#free.length === 0) {

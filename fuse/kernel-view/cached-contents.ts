@@ -71,7 +71,7 @@ export class CachedContents<Key> {
     if (this.#cached.get(key) === dropped) this.#cached.delete(key);
   }
 
-  /** @param version null if unknown. @returns whether any pages of the kernel are of these contents */
+  /** Records an open. @param version null if unknown. @returns whether the kernel's pages are of these contents */
   opened(key: Key, version: string | null): boolean {
     const isSame = version !== null && this.#opened.get(key) === version;
     if (version === null) this.#opened.delete(key);

@@ -69,8 +69,8 @@ export class GrantedNames {
   }
 
   /**
-   * The kernel will cache the new name as long as the old one, even if it takes up an answer about the old one after
-   * the rename. Resolves when a grant covers the new name too, or neither can be cached any more.
+   * Called before a rename. The kernel will cache the new name as long as the old one, even if it takes up an answer
+   * about that later. Resolves when a grant covers the new name too, or neither can be cached any more.
    */
   async renaming(from: Place, to: Place, isExchange: boolean): Promise<void> {
     const moves = isExchange

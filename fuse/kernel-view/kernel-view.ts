@@ -97,7 +97,7 @@ export class InodeView {
     if (times.nameMs > 0 && isLate && place != null) void this.#granted?.answeredLate(place);
   }
 
-  /** @param put sends a page of a directory, and calls `listed` for each entry. @see answer */
+  /** As `answer`, for a page of a directory. @param put sends it, and calls `listed` for entries with attributes */
   page(put: () => boolean): void {
     const beganMs = this.#nowMs();
     this.#pageEntries.length = 0;
@@ -109,7 +109,7 @@ export class InodeView {
     }
   }
 
-  /** How long the kernel may cache an entry of the page that is about to be sent. */
+  /** Records an entry of the page that is being sent. @returns how long the kernel may cache it */
   listed(attributes: Answered, place: Place): CacheTimes {
     const times = this.#times(attributes, place, false);
     this.#recordAnswer(attributes, times, 0, true);
@@ -197,7 +197,7 @@ export class InodeView {
     this.#contents.answered(inode, contentsName(inode, contents), forMs, caller);
   }
 
-  /** @param isEntry the kernel may not know the inode before it takes up the answer */
+  /** Records what an answer lets the kernel cache. @param isEntry the kernel may not know the inode yet */
   #recordAnswer(attributes: Answered, { attributesMs }: CacheTimes, caller: number, isEntry: boolean): void {
     const { inode, kind, xattrs } = attributes;
     this.#recordContents(attributes, attributesMs, caller);

@@ -42,7 +42,7 @@ export class RefusedOpens {
     });
   }
 
-  /** @returns whether the thread repeats a refused look-up, and needs the cluster's answer */
+  /** @returns whether this look-up follows a refused open of the thread, so that the cluster must answer it */
   repeatsLookup(thread: number, place: Place): boolean {
     const refused = this.#current(thread);
     if (refused === undefined) return false;

@@ -94,7 +94,7 @@ export class Answers {
     );
   }
 
-  /** If the answer cannot be encoded, the caller still needs an error. */
+  /** Sends the reply; if it cannot be encoded, an error. */
   #replied(header: RequestHeader, reply: () => void): void {
     try {
       reply();

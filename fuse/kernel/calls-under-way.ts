@@ -60,7 +60,7 @@ export class PendingCalls {
     this.#timer ??= this.#world.after(CHECK_INTERVAL_MS, () => this.#check());
   }
 
-  /** @returns false if the call has an answer already */
+  /** Called when a call has its outcome. @returns false if it was answered before */
   end(call: CallUnderWay): boolean {
     if (this.#calls.get(call.header.unique) !== call) return false;
     this.#calls.delete(call.header.unique);

@@ -98,7 +98,7 @@ export function handlersOf(
     release: (call) => answers.done(call, () => calls.release(call.request.handle)),
     allocate(call) {
       const { handle, mode, offset, length } = call.request;
-      // The kernel does not say, and leaves it to the file system: as for a write.
+      // The kernel does not say whether to clear set-id bits: this does so as a write does, unless root calls.
       const by = callerOf(call, call.header.uid !== 0);
       answers.done(call, () => calls.allocate(handle, mode, offset, length, by));
     },

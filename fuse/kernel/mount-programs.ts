@@ -10,7 +10,7 @@ const FILE_SYSTEM_TYPE = 'fuse.leasehold';
 const CONNECTIONS = '/sys/fs/fuse/connections';
 const OUTPUT_BYTES_MAX = 4096;
 
-/** For all users; the kernel checks permissions. @param options others for the kernel, such as `ro` */
+/** Mounts the device for all users; the kernel checks permissions. @param options others for the kernel, as `ro` */
 export async function mountDevice(
   fd: number,
   mountpoint: string,

@@ -36,10 +36,7 @@ export class Notifier {
     return semaphore.run(() => this.#notify([invalidateInodeNotice(node, pages)]));
   }
 
-  /**
-   * @param ready awaited just before. @returns whether the notice is still wanted
-   * @returns false if the kernel does not know the name
-   */
+  /** @param ready awaited just before; false: no notice is sent. @returns false if the kernel does not know the name */
   expireEntry(node: number, name: string, ready: () => Promise<boolean>): Promise<boolean> {
     return this.#expiries.run(async () => (await ready()) && this.#notify([expireEntryNotice(node, name)]));
   }

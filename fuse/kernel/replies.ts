@@ -82,7 +82,7 @@ export function putInit(reply: Buffer, at: number, negotiated: Negotiated): numb
   return at + 64;
 }
 
-/** @returns the flags to reply: what is wanted of what the kernel offers */
+/** @returns the features that this mount uses, of those that the kernel offers */
 export function initFlags(
   offered: number,
   wanted: { readonly names: boolean; readonly acls: boolean; readonly numbers: boolean },
@@ -136,7 +136,7 @@ export function putAttributesReply(
   return putAttributes(reply, at + 16, attributes);
 }
 
-/** With the creation time if known: `struct fuse_statx_out`. */
+/** Writes attributes with the creation time, if known: `struct fuse_statx_out`. */
 export function putStatxReply(reply: Buffer, at: number, attributes: Attributes, validMs: number): number {
   const { createdNs } = attributes;
   reply.fill(0, at, at + STATX_BYTES);
@@ -200,7 +200,7 @@ export function putCount(reply: Buffer, at: number, count: number): number {
 
 type PageEntry = DirectoryPage['entries'][number];
 
-/** As many entries as fit. @param putLookedUp writes the look-up reply of an entry; absent if not requested */
+/** Writes as many entries as fit. @param putLookedUp writes an entry's look-up reply; absent if not requested */
 export function putEntries(
   reply: Buffer,
   at: number,
@@ -273,7 +273,7 @@ export function putLockHolder(reply: Buffer, at: number, lock: LockRequest | nul
   return at + 24;
 }
 
-/** @param pages false: attributes only, which waits for no page in use */
+/** Has the kernel drop an inode's cache. @param pages false: attributes only, which waits for no page in use */
 export function invalidateInodeNotice(node: number, pages = true): Buffer {
   const notice = Buffer.alloc(OUT_HEADER_BYTES + 24);
   putHeader(notice, notice.length, NOTIFY.invalidateInode, 0);
@@ -294,7 +294,7 @@ export function expireEntryNotice(node: number, name: string): Buffer {
   return notice;
 }
 
-/** Precedes `byteCount` bytes of pages. */
+/** Has the kernel store pages, whose `byteCount` bytes follow the notice. */
 export function storeNotice(node: number, offset: number, byteCount: number): Buffer {
   const notice = Buffer.alloc(OUT_HEADER_BYTES + 24);
   putHeader(notice, notice.length + byteCount, NOTIFY.store, 0);

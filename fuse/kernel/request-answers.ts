@@ -103,7 +103,7 @@ export class RequestAnswers {
     });
   }
 
-  /** For a caller with a buffer of `bytesMax`, or with 0 for the size only. */
+  /** Answers with bytes if the caller's buffer of `bytesMax` has space; with their size if `bytesMax` is 0. */
   sized(
     { header, request }: DecodedRequest<RequestOf<'xattr' | 'xattrs'>>,
     ask: () => Promise<Uint8Array>,
@@ -238,7 +238,7 @@ export class RequestAnswers {
     });
   }
 
-  /** A listed name with attributes counts as a look-up, while it is valid. */
+  /** Writes the attributes of a listed name, which counts as a look-up, if they are still valid. */
   #putListed(reply: Buffer, at: number, place: Place, inode: number | null): void {
     const stored = this.#calls.listed(place.parent, place.name);
     // `.` and `..` are not looked up, and the name may have changed since the listing.

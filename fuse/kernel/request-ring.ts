@@ -28,7 +28,7 @@ export class RequestRing {
     return new SharedArrayBuffer(DATA_AT + capacityBytes);
   }
 
-  /** Blocks its thread while there is no space. */
+  /** Adds a request. Blocks its thread while there is no space. */
   put(bytes: Uint8Array): void {
     const needed = LENGTH_BYTES + align(bytes.length);
     let head = Atomics.load(this.#control, HEAD);

@@ -28,7 +28,7 @@ export function pendingSignals(pid: number): Pending {
   return pendingIn(status);
 }
 
-/** @param status as in /proc/PID/status, see proc_pid_status(5) */
+/** As `pendingSignals`. @param status as in /proc/PID/status, see proc_pid_status(5) */
 export function pendingIn(status: string): Pending {
   const mask = (name: string): bigint =>
     BigInt(`0x${new RegExp(`^${name}:\\s*([0-9a-f]+)$`, 'm').exec(status)?.[1] ?? '0'}`);

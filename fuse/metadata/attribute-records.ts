@@ -119,7 +119,7 @@ export class AttributeRecords {
     return answered;
   }
 
-  /** Voids pending answers about this inode, and keeps those about others. */
+  /** Drops the inode's record, and voids pending answers about it, not those about others. */
   drop(inode: number): void {
     this.#records.delete(inode);
     this.#beforeWrites.delete(inode);
@@ -142,7 +142,7 @@ export class AttributeRecords {
   }
 
   /**
-   * After the last close, with all writes at the cluster: earlier attributes are valid for the rest of their time.
+   * Called after the last close, with all writes stored: earlier attributes are valid for the rest of their time.
    * @param since applies the writes to attributes; null if their outcome is unknown
    */
   closed(inode: number, since: (before: Attributes) => Attributes | null): void {
@@ -159,7 +159,7 @@ export class AttributeRecords {
     return this.#sequencer.latest;
   }
 
-  /** A change after `changing` was executed. @param attributes as the change was answered */
+  /** Called after the change that `changing` began. @param attributes as the change was answered */
   changed(attributes: Attributes, begunAt: number): Answered {
     const isPast = !this.#sequencer.isValid(begunAt, attributes.inode);
     this.drop(attributes.inode);
@@ -180,7 +180,7 @@ export class AttributeRecords {
   }
 
   /**
-   * Own changes of entries only change the directory's times and its count of directories: it stays valid.
+   * Updates a directory's record after own changes of its names, which change only times and the count of directories.
    * @param atNs its new times; null if unknown
    * @param directories change of the number of its directories
    * @param since a sequence number from before the change
@@ -201,7 +201,7 @@ export class AttributeRecords {
   }
 
   /**
-   * A rename of an inode that is no directory only changes its ctime.
+   * Updates the record of a renamed inode that is no directory: only its ctime changes.
    * @param isPast one of its names was changed beside the rename
    * @returns whether the record is kept
    */

@@ -181,7 +181,7 @@ export class MetadataCache {
   }
 
   /**
-   * @param atNs the directory's new times; null if unknown
+   * A name was removed here. @param atNs the directory's new times; null if unknown
    * @param isPending the cluster has not executed it: the times are estimates, and certainly newer than before
    */
   removed(parent: number, name: string, inode: number, atNs: string | null, isPending = false): void {

@@ -60,11 +60,12 @@ export class DelegatedDirectory {
 
   /** Sorted by name; null if not all names are known. */
   get entries(): readonly ListedName[] | null {
-    if (this.#entries === undefined) this.#entries = this.#knownThrough === null ? listed(this.#names) : null;
+    if (this.#entries === undefined)
+      this.#entries = this.#knownThrough === null ? entriesOf(this.#names) : null;
     return this.#entries;
   }
 
-  /** @param page the names after `knownThrough`; own changes since the delegation are newer */
+  /** Adds names. @param page those after `knownThrough`; own changes since the delegation are newer */
   learn({ entries, more }: ListedPage): void {
     for (const { name, attributes } of entries)
       if (!this.#names.has(name)) this.#names.set(name, namedInode(attributes));
@@ -85,7 +86,7 @@ export class DelegatedDirectory {
   }
 }
 
-function listed(names: ReadonlyMap<string, NameState>): readonly ListedName[] | null {
+function entriesOf(names: ReadonlyMap<string, NameState>): readonly ListedName[] | null {
   const entries: ListedName[] = [];
   for (const [name, state] of names) {
     if (state === 'free') continue;
@@ -191,6 +192,7 @@ export class DelegatedDirectories {
     return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(begunAt, key);
   }
 
+  /** Records the new state of a name that this mount has changed. */
   changed(place: Place, state: NameState): void {
     const { parent, name } = place;
     this.#sequencer.changed(placeKey(place));
@@ -201,7 +203,7 @@ export class DelegatedDirectories {
     if (known !== undefined && known.count > NAMES_MAX) this.#delegations.delete(parent);
   }
 
-  /** @param requestedAt sequence number of the answered request */
+  /** Caches an answer, unless the name has changed since its request. @param requestedAt sequence number of that */
   learnName(place: Place, state: NameState, requestedAt: number): void {
     const known = this.#current(place.parent);
     if (known === undefined || requestedAt < known.begunAt) return;

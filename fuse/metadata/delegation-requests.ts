@@ -71,7 +71,7 @@ export class DelegationRequests {
     await this.#underWay.get(directory);
   }
 
-  /** Requests the directory, unless it was just refused, or recalled for another client. */
+  /** Requests the directory's delegation, unless that was just refused, or recalled for another client. */
   async send(directory: number): Promise<void> {
     const isTooSoon = this.#world.nowMs() < (this.#notBeforeMs.get(directory) ?? 0);
     if (isTooSoon || this.#underWay.has(directory) || this.#backend.isCatalogAway()) return;
@@ -81,7 +81,7 @@ export class DelegationRequests {
     delegations.requesting(directory);
     try {
       await delegations.idle(directory);
-      // Changes from before a recall, or from before the end of the session.
+      // Pending changes may be from before a recall, or before the end of the session.
       await this.#events.flush(directory);
       const requestedAt = this.#events.request();
       const page = await this.#delegation.delegate(directory, NAMES_COUNT);

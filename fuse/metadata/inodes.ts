@@ -146,8 +146,8 @@ export class Inodes {
   }
 
   /**
-   * If another client has removed the last name of a file that is not open here, a program that used a cached name
-   * means another file. After `ESTALE` the kernel looks the name up again.
+   * Throws `ESTALE` if the file has no name and is not open here: another client has removed it, and a program that
+   * used a cached name means another file. The kernel then looks the name up again.
    */
   assertNamed({ inode, links }: Attributes): void {
     if (links > 0 || this.isOpen(inode)) return;
@@ -186,7 +186,7 @@ export class Inodes {
     return this.present(attributes);
   }
 
-  /** An append-only file allows only the current time for both times. Only the cluster knows its flags. */
+  /** Sets attributes. An append-only file, which only the cluster recognizes, allows just the current time for both. */
   async #setAttributes(
     inode: number,
     changes: AttributeChanges,

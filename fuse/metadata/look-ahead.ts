@@ -71,7 +71,7 @@ export class LookAhead {
     walk.name = name;
   }
 
-  /** Resolves when the name may be cached. @returns false if it needs a request of its own */
+  /** If a walk needs a page, requests it. Resolves when it is cached. @returns false if the name needs a request */
   async prefetch(parent: number, name: string): Promise<boolean> {
     if (this.#windowMs === 0) return false;
     const walk = this.#walks.get(parent);
@@ -134,9 +134,9 @@ function adaptTo(walk: Walk): void {
   }
 }
 
-/** Where a page starts: after the name looked up before if that is near, else before the neighbours of `name`. */
-function startOf(name: string, before: string): string {
+/** A page starts after the name looked up last if that is near, else after `name` without its last character. */
+function startOf(name: string, last: string): string {
   const near = [...name].slice(0, -1).join('');
-  const isBetween = namesCompare(near, before) < 0 && namesCompare(before, name) < 0;
-  return isBetween ? before : near;
+  const isBetween = namesCompare(near, last) < 0 && namesCompare(last, name) < 0;
+  return isBetween ? last : near;
 }

@@ -31,7 +31,7 @@ export class Names {
     );
   }
 
-  /** @param thread of the calling program; 0 if unknown */
+  /** Looks a name up, here unless the cluster must answer. @param thread of the calling program; 0 if unknown */
   async lookup(parent: number, name: string, thread: number): Promise<Answered> {
     const { cache } = this.#inodes;
     const { names, refusedOpens } = cache.kernel;
@@ -50,7 +50,7 @@ export class Names {
     }
   }
 
-  /** As `lookup`, without cached names. @throws ErrnoError `ESTALE` for `not-found`: the kernel looks it up again */
+  /** As `lookup`, from the cluster or a look-up just before. @throws ErrnoError `ESTALE`: look it up again */
   async lookupToOpen(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
     try {

@@ -24,7 +24,7 @@ export class OwnChanges {
     this.#cache = cache;
   }
 
-  /** The kernel's next requests about a new file are answered from the cache. */
+  /** Creates a file, or finds it. The kernel's next requests about a new one are answered from the cache. */
   async create(
     place: Place,
     create: () => Promise<Result<'createFile'>>,
@@ -71,7 +71,7 @@ export class OwnChanges {
     });
   }
 
-  /** @param remove gets the inode that last had the name, as far as known */
+  /** @param remove gets the inode that last had the name, if known. @returns it, with its last known attributes */
   async removeDirectory(
     place: Place,
     remove: (inode: number | undefined) => Promise<Result<'removeDirectory'>>,

@@ -22,7 +22,7 @@ export class RemovedDirectories {
     this.#world = world;
   }
 
-  /** Ignores inodes other than directories. @param last last known attributes */
+  /** Records a removed directory; ignores other inodes. @param last last known attributes */
   add(last: Attributes | undefined): void {
     if (last?.kind !== 'directory') return;
     this.#likely.delete(last.inode);
@@ -43,7 +43,7 @@ export class RemovedDirectories {
     return this.#known.get(inode);
   }
 
-  /** @returns the new attributes; undefined if the directory is not known to be removed */
+  /** Changes attributes here only. @returns the new ones; undefined if the directory is not known to be removed */
   change(inode: number, request: AttributeRequest): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined) return undefined;

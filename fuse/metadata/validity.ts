@@ -8,7 +8,7 @@ type TtlPolicy = KernelCache & { readonly nameValidMs: NonNullable<KernelCache['
 
 export const STRICT: KernelCache = { attributesMs: 0, validMs: () => 0, nameValidMs: null, isGranted: null };
 
-/** Answers are valid for a time after their request: time in this cache counts against the kernel's. */
+/** For `ttl`: answers are valid for a time after their request; time in this cache counts against the kernel's. */
 export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
   return {
     attributesMs: ttlMs,
@@ -19,9 +19,9 @@ export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
 }
 
 /**
- * Answers are valid until a recall, while the session lasts. No recall comes for changes by this mount: a directory
- * with pending ones, or without a grant, is cached by `delegatedAttributesMs` only, for the requests of one system
- * call, and dropped at each change.
+ * For `leases`: answers are valid until a recall, while the session lasts. No recall comes for changes by this mount: a
+ * directory with pending ones, or without a grant, is cached by `delegatedAttributesMs` only, for the requests of one
+ * system call, and dropped at each change.
  */
 export function leasesPolicy(
   grantedMs: (attributes: Answered) => number,

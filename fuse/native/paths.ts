@@ -16,7 +16,7 @@ export class Paths {
     this.#calls = calls;
   }
 
-  /** Walks to the directory of the last name of `path`. The file system caches directories for a moment. */
+  /** Looks up the directories of `path`, which are cached for a moment. @returns its last name, with the directory */
   async place(path: string): Promise<Place> {
     assertWasUtf8(path);
     const names = path.split('/').slice(1);

@@ -78,7 +78,7 @@ export class Chunks {
     return false;
   }
 
-  /** An unsent chunk of the block that the bytes extend; none if a younger one overlaps: they would be sent first. */
+  /** An unsent chunk that the bytes extend, in its block; none if a younger one overlaps them, which is sent later. */
   neighbour(offset: number, length: number): Chunk | undefined {
     const block = this.around(offset);
     for (let index = block.length - 1; index >= 0; index--) {

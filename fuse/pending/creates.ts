@@ -76,7 +76,7 @@ export class Creates {
     if (!isGood || numbers.first + numbers.count - numbers.next <= NUMBERS_LEFT_MIN) this.#reserve();
   }
 
-  /** @returns null if none is available yet */
+  /** Takes a reserved number; null if none is available yet. */
   takeNumber(): InodeNumber | null {
     this.prepare();
     const numbers = this.#numbers;

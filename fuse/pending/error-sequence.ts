@@ -40,7 +40,7 @@ export class ErrorSequence {
     return this.#position;
   }
 
-  /** `errseq_set` */
+  /** `errseq_set`: records an error of acknowledged operations. */
   set(place: FailedPlace | 'volume', error: unknown): void {
     const kind = place === 'volume' ? place : place.kind;
     const recorded: Recorded = { kind, error, position: ++this.#position, isSeen: false };

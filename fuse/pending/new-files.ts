@@ -36,7 +36,7 @@ export class NewFiles {
     });
   }
 
-  /** @throws ServiceError `exists` */
+  /** Creates a file here if it may be pending, else at the cluster. @throws ServiceError `exists` */
   async create(
     place: Place,
     mode: number,

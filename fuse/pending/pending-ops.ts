@@ -54,7 +54,7 @@ export class PendingOps {
     this.#kinds.set(kind, operations);
   }
 
-  /** @throws the first error, after all kinds are flushed */
+  /** Flushes one kind after the other. @throws the first error, after all are flushed */
   async flush(scope: FlushScope, kinds: readonly OperationKind[] = KINDS): Promise<void> {
     const failures: unknown[] = [];
     for (const kind of KINDS) {

@@ -252,7 +252,7 @@ export class UncommittedFile implements BackendFile {
     return this.commit.clusterFile?.state() ?? stateOf(this.attributes);
   }
 
-  /** @param change applied in memory, if the file is still here and stays small */
+  /** @param atCluster makes the change there. @param change makes it in memory, if the file is still here and small */
   async #change(
     { offset, endBytes }: { readonly offset: number; readonly endBytes: number },
     atCluster: (file: BackendFile) => Promise<FileState>,

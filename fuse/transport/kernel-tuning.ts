@@ -10,7 +10,7 @@ export function escapedPath(path: string): string {
   return path.replaceAll(/[ \t\n\\]/g, (c) => `\\${c.charCodeAt(0).toString(8).padStart(3, '0')}`);
 }
 
-/** Best effort: without write access to /sys the mount works, but reads over long distances are slower. */
+/** Raises the mount's read-ahead, if /sys may be written; else reads over long distances are slower. */
 export async function tuneKernel(mountpoint: string): Promise<void> {
   const device = (await mountAt(mountpoint))?.device;
   if (device === undefined) throw new Error('The mount is not in /proc/self/mountinfo');
