@@ -71,7 +71,7 @@ export class FilesView {
     await this.#open({ volume: name, names: [] });
   }
 
-  /** The snapshot is gone: if it is shown, shows its volume. */
+  /** A snapshot was removed: if it is shown, shows its volume. */
   async snapshotRemoved(snapshot) {
     if (this.#place?.volume === snapshot) await this.browse(volumeOf(snapshot));
   }

@@ -87,7 +87,7 @@ async function createSnapshot(
   }
 }
 
-/** @returns the snapshots that aborted backups have left behind: their leases have no holder */
+/** @returns the snapshots of aborted backups: those whose leases have no holder */
 export async function leftBehind(
   leases: NamedLeaseClient,
   volume: string,

@@ -24,7 +24,7 @@ export interface BackupReport {
 }
 
 type Prepared =
-  | { readonly kind: 'gone' | 'socket'; readonly path: string }
+  | { readonly kind: 'removed' | 'socket'; readonly path: string }
   | { readonly kind: 'member'; readonly entry: ArchiveEntry; readonly data: Uint8Array }
   | { readonly kind: 'large'; readonly found: Found; readonly xattrs: ArchiveEntry['xattrs'] };
 
@@ -52,7 +52,7 @@ export async function* backup(
   const found = prefetch(walk(client, top, call), MEMBERS_AHEAD, (one) => prepare(client, one, linked, call));
   for await (const prepared of found) {
     switch (prepared.kind) {
-      case 'gone':
+      case 'removed':
         break;
       case 'socket':
         report.leftOut.push(prepared.path);
@@ -87,7 +87,7 @@ async function prepare(
     const first = linked.get(inode);
     if (first !== undefined) {
       if (attributes.snapshot === undefined && (await isRemoved(client, inode, call)))
-        return { kind: 'gone', path };
+        return { kind: 'removed', path };
       const entry = { ...entryFor(found, new Map(), 0), kind: 'link', target: first } as const;
       return { kind: 'member', entry, data: empty };
     }
@@ -103,7 +103,7 @@ async function prepare(
     return { kind: 'member', entry: entryFor(found, xattrs, bytes.length), data: bytes };
   } catch (error) {
     // Removed since its directory was read, as if that had been read later.
-    if (error instanceof ServiceError && error.code === 'not-found') return { kind: 'gone', path };
+    if (error instanceof ServiceError && error.code === 'not-found') return { kind: 'removed', path };
     throw error;
   }
 }

@@ -210,7 +210,7 @@ export class CachingClient extends ClusterClient {
     return result ?? throwNotFound(query);
   }
 
-  /** @returns null for a name that does not exist, undefined if nothing is cached */
+  /** @returns null for a name that does not exist, undefined if the cache has no answer */
   #fromCache(query: Query): QueryResults[Query['kind']] | null | undefined {
     const memory = this.#memory;
     switch (query.kind) {

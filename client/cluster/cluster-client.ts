@@ -114,7 +114,7 @@ export class ClusterClient {
     return this.#commands.flush(options);
   }
 
-  /** Reserves inode numbers until `untilMs` (monotonic), for new files; without `volume`, for three replicas. */
+  /** Reserves inode numbers for new files, to be used until `untilMs` (monotonic); without `volume`, three replicas. */
   async reserveInodes(
     count: number,
     { volume, ...options }: CallOptions & { readonly volume?: string } = {},

@@ -34,7 +34,7 @@ export class CommandSession {
     this.#window = null;
   }
 
-  /** If the cluster forgot the session, and certainly has not executed the request, sends it in a new session. */
+  /** Has a request executed once. Sends it in a new session if the cluster forgot this one and has not executed it. */
   once<Value>(
     subject: Subject,
     what: string,

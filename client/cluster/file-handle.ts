@@ -278,7 +278,7 @@ export class FileHandle {
     );
   }
 
-  /** @param build makes the request; `query` has the session, number and locks */
+  /** Executes a change exactly once. @param build makes the request; `query` names the session, number and locks */
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
     const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
     const { world } = this.#exchanger;

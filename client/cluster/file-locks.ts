@@ -113,7 +113,7 @@ export class FileLocks {
     await this.#repairs.get(key);
     this.#assertNotLost(key);
     const own = this.#held.get(key) ?? [];
-    // The server releases the former lock of the whole file before it checks whether the new one is free.
+    // The server releases the earlier lock of the whole file before it checks whether the new one is free.
     if (wish.kind === 'flock' && own.some(({ type }) => type !== wish.type)) this.#held.delete(key);
     const number = this.#beginRequest();
     try {
@@ -345,7 +345,7 @@ export class FileLocks {
     );
   }
 
-  /** Changes under the lost locks fail from here on, here and at servers. */
+  /** Moves locks to `#lost` and reports them: changes under them fail from here on, here and at servers. */
   #lose(locks: readonly LockHeld[]): void {
     if (locks.length === 0) return;
     for (const lock of locks) {

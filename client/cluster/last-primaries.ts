@@ -15,14 +15,14 @@ export class LastPrimaries {
     this.#known.set(file, server);
   }
 
-  subject(file: number, first: string | null): Subject {
+  subject(file: number, firstReplica: string | null): Subject {
     const known = this.#known;
     return {
       get primary() {
-        return known.get(file) ?? first;
+        return known.get(file) ?? firstReplica;
       },
       set primary(server) {
-        if (server === null || server === first) known.delete(file);
+        if (server === null || server === firstReplica) known.delete(file);
         else known.set(file, server);
       },
     };

@@ -50,7 +50,7 @@ export function addLiveCommands(program: Command): void {
       const isOnce = options.once === true || !screen.isLive;
       const recent: ServerEvent[] = [];
       let leaseMs = 1;
-      let looks = 0;
+      let states = 0;
       const path = options.watch === undefined ? null : watchedPath(options.watch);
       await watch(command, path, (event) => {
         if (event.kind === 'resync') leaseMs = event.resync.timing.leaseMs;
@@ -63,8 +63,8 @@ export function addLiveCommands(program: Command): void {
         if (event.kind !== 'state') return true;
         const lines = [...stateLines(event.state, leaseMs), '', ...recent.map(eventLine)].map(printable);
         if (!isOnce) screen.show(lines);
-        else if (++looks === STATES) for (const line of lines) printLine(line);
-        return !isOnce || looks < STATES;
+        else if (++states === STATES) for (const line of lines) printLine(line);
+        return !isOnce || states < STATES;
       });
     });
 }

@@ -18,7 +18,7 @@ export async function answersReady(url: string, tls: TlsOptions, timeoutMs: numb
     await once(answer, 'end');
     return answer.statusCode === 200;
   } catch (error) {
-    // Not yet listening, or slow to answer: asked again.
+    // Not yet listening, or slow to answer: the caller polls.
     if (error instanceof Error) return false;
     throw error;
   }

@@ -100,12 +100,12 @@ export class ServerProcess {
   /** Polls until the server can serve. @throws CommandFailure with the end of its log if it ends or is late */
   async ready(timeoutMs: number): Promise<void> {
     const deadlineMs = systemWorld.nowMs() + timeoutMs;
-    const ended = { gone: false };
+    const end = { isOver: false };
     void this.#ended.then(() => {
-      ended.gone = true;
+      end.isOver = true;
     });
     while (!(await answersReady(this.plan.url, this.plan.access.tls, READY_ANSWER_MS))) {
-      if (ended.gone) {
+      if (end.isOver) {
         const code = Number(await this.#ended);
         const exit = code > 0 && code < 10 ? code : EXIT_FAILED;
         throw new CommandFailure(

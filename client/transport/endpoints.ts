@@ -45,7 +45,7 @@ export class Endpoints {
     return this.#all;
   }
 
-  /** @returns the primary if it is usable, else the next usable server after `last`, that of the last attempt */
+  /** @returns the primary, if usable and not `last` (asked in the attempt before), else the next usable after `last` */
   choose(primary: string | null, last: Endpoint | null, nowMs: number): Endpoint {
     if (primary !== null) {
       const wanted = this.#byId.get(primary);

@@ -79,7 +79,7 @@ export class ExchangeAttempts {
     return step;
   }
 
-  /** @returns the error of the whole request. @param cause why it ends now, if no attempt has failed */
+  /** @returns the error of the whole request. @param cause why it ends now; absent: the last failure */
   failure(cause?: Error): ExchangeFailure {
     if (this.#final !== null) return this.#final;
     const { world, endpoints, request } = this.#parts;

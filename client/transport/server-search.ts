@@ -75,7 +75,7 @@ async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<read
   return Array.isArray(listed?.servers) ? listed.servers.filter(isListed) : null;
 }
 
-/** @returns null without a good answer: no caller waits for it, and the server is asked again later */
+/** @returns null without a good answer: no caller waits for it, and a later search sends the request again */
 async function ask<Value>(
   endpoint: Endpoint,
   request: Omit<ServerRequest, 'signal'>,

@@ -29,7 +29,7 @@ export class Traffic {
 
   /**
    * The shortest time that a connection took, in milliseconds, 0 before the first: a round trip, and a few more with
-   * TLS. The server's kernel does this without its process, so a busy server does not look distant.
+   * TLS. The server's kernel does this without its process, so a busy server does not seem distant.
    */
   get connectMs(): number {
     return this.#connectMs ?? 0;
