@@ -56,14 +56,14 @@ export async function* readArchive(
   }
 }
 
-/** GNU tar's map of a sparse file, format 1.0: decimal numbers, one per line, padded to a block. */
+/** Reads GNU tar's map of a sparse file, format 1.0: decimal numbers, one per line, padded to a block. */
 async function readSparseMap(bytes: Bytes): Promise<DataRange[]> {
   const begin = bytes.position;
-  const count = await bytes.line();
+  const count = await bytes.readNumber();
   if (!(count <= RANGES_MAX)) throw new Error('the map of a sparse file is damaged');
   const ranges: DataRange[] = [];
   for (let index = 0; index < count; index++)
-    ranges.push({ offset: await bytes.line(), length: await bytes.line() });
+    ranges.push({ offset: await bytes.readNumber(), length: await bytes.readNumber() });
   await bytes.skip(paddingOf(bytes.position - begin));
   return ranges.filter(({ length }) => length > 0);
 }
@@ -95,7 +95,7 @@ class Bytes {
     while (this.position < end) yield await this.#piece(end - this.position);
   }
 
-  async line(): Promise<number> {
+  async readNumber(): Promise<number> {
     let digits = '';
     for (;;) {
       const byte = (await this.take(1)).toString('latin1');

@@ -92,7 +92,7 @@ export interface RawHeader {
   readonly entry: Omit<ArchiveEntry, 'kind' | 'path' | 'target' | 'xattrs' | 'sparseBytes' | 'why'>;
 }
 
-/** @returns null for a block of zeros, which ends an archive @throws Error if the block is no header */
+/** Parses a header; null for a block of zeros, which ends an archive. @throws Error if the block is no header */
 export function readHeader(block: Buffer): RawHeader | null {
   if (block.every((byte) => byte === 0)) return null;
   const sum = Number.parseInt(text(block, 148, 8), 8);
@@ -184,7 +184,7 @@ function sparsePath(path: string): string {
   return `${path.slice(0, slash + 1)}GNUSparseFile.0/${path.slice(slash + 1)}`;
 }
 
-/** `LENGTH KEY=VALUE\n`, where the length counts itself. */
+/** Makes a record of an extended header, `LENGTH KEY=VALUE\n`, where the length counts itself. */
 function record(key: string, value: string | Uint8Array): Buffer {
   const rest = Buffer.concat([Buffer.from(` ${key}=`), Buffer.from(value), Buffer.from('\n')]);
   let length = rest.length;
@@ -197,7 +197,7 @@ type HeaderFields = Pick<
   'path' | 'mode' | 'uid' | 'gid' | 'modifiedNs' | 'target' | 'device' | 'dataBytes'
 >;
 
-/** Values that do not fit here are in the extended header, which takes precedence. */
+/** Makes a ustar header. Values that do not fit are cut, or 0: the extended header has them and takes precedence. */
 function header(fields: HeaderFields, flag: string): Buffer {
   const block = Buffer.alloc(BLOCK_BYTES);
   const octal = (value: number, at: number, length: number): void => {
@@ -214,7 +214,7 @@ function header(fields: HeaderFields, flag: string): Buffer {
   block.write(flag, 156, 'latin1');
   Buffer.from(fields.target).copy(block, 157, 0, 100);
   block.write('ustar\x0000', 257, 'latin1');
-  const [major, minor] = numbersOf(fields.device);
+  const [major, minor] = deviceNumbers(fields.device);
   octal(major, 329, 8);
   octal(minor, 337, 8);
   block.write(`${checksum(block).toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
@@ -245,7 +245,7 @@ function text(block: Buffer, at: number, length: number): string {
   return field(block, at, length).toString('latin1');
 }
 
-/** Octal digits; or base 256 if the first bit is set, as GNU tar writes large numbers. */
+/** Parses octal digits; or base 256 if the first bit is set, as GNU tar writes large numbers. */
 function number(block: Buffer, at: number, length: number): number {
   if (((block[at] ?? 0) & 0x80) !== 0) return Number(block.readBigUInt64BE(at + length - 8));
   const value = Number.parseInt(text(block, at, length).trim() || '0', 8);
@@ -266,8 +266,8 @@ function nanoseconds(seconds: string): string {
   return (sign === '-' ? -value : value).toString();
 }
 
-/** Linux's 64-bit device numbers keep twelve bits of the major and eight of the minor number in their old places. */
-function numbersOf(device: number): readonly [number, number] {
+/** Splits Linux's 64-bit device number, with 12 bits of the major and 8 of the minor number in their old places. */
+function deviceNumbers(device: number): readonly [number, number] {
   const value = BigInt(device);
   const major = ((value >> 8n) & 0xfffn) | ((value >> 32n) & 0xfffff000n);
   const minor = (value & 0xffn) | ((value >> 12n) & 0xffffff00n);

@@ -54,7 +54,7 @@ export async function withOwnSnapshot(
   }
 }
 
-/** @returns the lease, before a snapshot is bound to it; null if the user may have none */
+/** Acquires the lease to which the snapshot is then bound. @returns null if the user may have none */
 async function acquireLease(
   { leases }: OwnSnapshotParts,
   volume: string,
@@ -100,7 +100,7 @@ export async function leftBehind(
   return abandoned;
 }
 
-/** A snapshot that cannot be checked or removed is left to the next backup. */
+/** Removes snapshots of aborted backups; those that cannot be checked or removed are left to the next backup. */
 async function removeLeftBehind(
   { client, leases, tell }: OwnSnapshotParts,
   volume: string,

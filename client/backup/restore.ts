@@ -128,7 +128,7 @@ class Restorer {
     }
   }
 
-  /** A large or sparse file, a link or a special file. No small file is in progress. */
+  /** Restores a large or sparse file, a link or a special file, while no small file is in progress. */
   async restoreAlone({ entry, ranges, data }: ArchiveMember): Promise<void> {
     if (entry.kind === 'file') return this.file(entry, ranges, data);
     const place = this.#placeOf(entry.path);
@@ -222,7 +222,7 @@ class Restorer {
     return result.attributes;
   }
 
-  /** @throws CommandFailure for a path that leads out of the directory */
+  /** @returns where a member belongs @throws CommandFailure if its path leads out of the target directory */
   #placeOf(path: string): { volume: string; path: string } {
     const names = path.split('/').filter((name) => name !== '' && name !== '.');
     if (names.includes('..')) {

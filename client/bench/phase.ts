@@ -23,7 +23,7 @@ export interface PhaseResult {
 const US_PER_MS = 1000;
 const NOTHING_US = 1;
 
-/** A failed operation counts as an error, not among the times; `failed` is called with each failure. */
+/** Measures a phase for `durationMs`, or until `signal`. A failed operation counts as an error and has no time. */
 export async function runPhase(
   phase: Phase,
   options: {
@@ -38,10 +38,10 @@ export async function runPhase(
   let errors = 0;
   const beganMs = systemWorld.nowMs();
   const work = async (worker: number): Promise<void> => {
-    for (let turn = 0; !signal.aborted && systemWorld.nowMs() - beganMs < durationMs; turn++) {
+    for (let count = 0; !signal.aborted && systemWorld.nowMs() - beganMs < durationMs; count++) {
       const stepMs = systemWorld.nowMs();
       try {
-        await phase.step(worker, turn);
+        await phase.step(worker, count);
         times.record(Math.max(NOTHING_US, Math.round((systemWorld.nowMs() - stepMs) * US_PER_MS)));
       } catch (error) {
         if (signal.aborted) return;

@@ -97,7 +97,7 @@ async function completeAuthority(
   return { text, signer: await readAuthority(text, key) };
 }
 
-/** A token whose text is lost is replaced by a new one. */
+/** Creates the missing tokens of clients; one whose text is lost, or whose role differs, is replaced. */
 async function completeTokens(folder: Folder, clients: ReadonlyMap<string, Role>): Promise<TokenFile> {
   const path = join(AUTHORITY_FOLDER, 'tokens.json');
   const before = await readTokenFile(join(folder.dir, path));

@@ -17,7 +17,7 @@ export interface CredentialHolders {
 export const SECRET_MODE = 0o600;
 export const PUBLIC_MODE = 0o644;
 
-/** @throws CommandFailure if one of the files exists and may not be replaced */
+/** Checks before files are written. @throws CommandFailure if one exists and may not be replaced */
 export async function refuseExisting(paths: readonly string[], force: boolean): Promise<void> {
   if (force) return;
   for (const path of paths) {

@@ -50,7 +50,7 @@ export async function issueAuthority(name: string, lifeMs: number): Promise<Issu
   return { certificate: pem(certificate), key: await exportKey(keys.privateKey) };
 }
 
-/** @throws Error if these are no certificate and key of an authority */
+/** Parses the certificate and key of an authority, in PEM. @throws Error if they are malformed */
 export async function readAuthority(certificate: string, key: string): Promise<Authority> {
   const raw = PemConverter.decodeFirst(key);
   return {
@@ -59,7 +59,7 @@ export async function readAuthority(certificate: string, key: string): Promise<A
   };
 }
 
-/** @param hosts names and addresses of a server; none for a client */
+/** Makes a key and a certificate for a server or client. @param hosts names and addresses of a server */
 export async function issueCertificate(
   authority: Authority,
   identity: CertifiedIdentity,

@@ -24,7 +24,7 @@ export interface DrawnToken {
   readonly known: KnownToken;
 }
 
-/** @param lifeMs null for a token that is valid until it is revoked */
+/** Draws a token; the caller stores it. @param lifeMs null for one that is valid until it is revoked */
 export function issueToken({ name, role, volumes }: Grant, lifeMs: number | null): DrawnToken {
   const id = systemWorld.randomBytes(TOKEN_ID_BYTES).toString('hex');
   const secret = systemWorld.randomBytes(TOKEN_SECRET_BYTES).toString('base64url');
@@ -72,7 +72,7 @@ export function tokensOption(command: Command): Command {
   return command.option('--tokens <file>', 'the token file', process.env.LEASEHOLD_TOKENS || 'tokens.json');
 }
 
-/** @throws CommandFailure if there is no such file, or it is no token file */
+/** Reads the token file. @throws CommandFailure if there is no such file, or it is no token file */
 export async function knownTokens(path: string): Promise<TokenFile> {
   const found = await readTokenFile(path);
   if (found !== null) return found;

@@ -151,7 +151,7 @@ export class CatalogCache {
     return isNewer;
   }
 
-  /** Begins an own change: until `changed`, what it names is neither valid nor cached. @returns `since` of `changed` */
+  /** Begins an own change: until its end, what it names is neither valid nor cached. @returns `since` of its end */
   changing(change: OwnChange): number {
     const before = [...directoriesOf(change)].map(
       (parent) => [parent, this.#attributes.get(parent)] as const,

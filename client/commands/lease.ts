@@ -184,7 +184,7 @@ async function releaseOrWarn(held: HeldLease): Promise<void> {
   }
 }
 
-/** A signal aborts `action`, unless it calls `letSignalsBe`; the process then ends by that signal. */
+/** Runs `action`. A signal aborts it, unless it calls `stopHandling`; the process then ends by that signal. */
 async function withLeases(
   command: Command,
   action: (client: NamedLeaseClient, signal: AbortSignal, stopHandling: () => void) => Promise<void>,

@@ -128,7 +128,7 @@ function printMounts(mounts: readonly MountStatus[], isJson: boolean): void {
   }
 }
 
-/** Mount options that are also options of the command; `--servers` exists already. */
+/** @returns the mount options that are also options of the command; `--servers` exists already */
 function tableFlags(): Option[] {
   return MOUNT_OPTIONS.flatMap(({ name, flag, value, effect }) => {
     if (flag === undefined || flag === 'servers') return [];

@@ -10,7 +10,7 @@ export interface ReferenceData {
   serverOptions(): Promise<readonly ServerOption[]>;
 }
 
-/** Both outputs are generated from the commands themselves, so they cannot differ from them. */
+/** `completion` and `man`: both outputs are generated from the commands, so they cannot differ from them. */
 export function addReferenceCommands(program: Command, facts: ReferenceData): void {
   program
     .command('completion')

@@ -108,7 +108,7 @@ function describeState(server: ServerStatus): string {
     : server.state;
 }
 
-/** Null if the primary does not answer: it has just changed, or its release knows no locks. */
+/** @returns null if the primary does not answer: it has just changed, or its release knows no locks */
 async function locksOrNull(client: ClusterClient, file: number, call: CallOptions): Promise<LockList | null> {
   try {
     return await client.admin.locks(file, { ...call, timeoutMs: LOCKS_TIMEOUT_MS });

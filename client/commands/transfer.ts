@@ -255,7 +255,7 @@ async function storeWhole(download: Download, path: string): Promise<void> {
   }
 }
 
-/** For devices, pipes and the like, which a rename cannot replace. */
+/** Writes into an existing device, pipe or the like, which a rename cannot replace. */
 async function storeInto(download: Download, path: string): Promise<void> {
   const file = await open(path, 'w');
   try {

@@ -165,14 +165,14 @@ function boundsOf({
   };
 }
 
-/** The trash's contents, and for how long they are kept; they stay if the volume's trash is turned off. */
+/** @returns the size of the trash, and how long it is kept; files stay in it if the trash is turned off */
 function trashText({ trashMs = 0, trashedBytes, trashedInodes = 0 }: Partial<VolumeInfo>): string {
   if (trashMs === 0 && trashedInodes === 0) return '–';
   const kept = trashMs === 0 ? '' : ` for ${durationFormat(trashMs)}`;
   return `${formatBytes(trashedBytes ?? 0)}${kept}`;
 }
 
-/** Servers of an earlier release ignore the field. */
+/** @throws CommandFailure if the trash was not set: servers of an earlier release ignore the field */
 function assertHasTrash({ name, trashMs }: Partial<VolumeInfo>, wanted: number | undefined): void {
   if (wanted === undefined || wanted === 0 || trashMs === wanted) return;
   throw preconditionFailure(
@@ -188,7 +188,7 @@ function retention(text: string): number {
   throw new InvalidArgumentError('It is 0, or a duration of at most a century, such as 30d.');
 }
 
-/** The catalog stores "no bound" as 0, which a user who writes 0 hardly means. */
+/** Parses a quota; 0 is refused: the catalog stores "no bound" as 0, which a user who writes 0 hardly means. */
 function quota(text: string): number {
   if (text === 'none') return 0;
   const bytes = size(text);

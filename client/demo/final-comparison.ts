@@ -14,7 +14,7 @@ export interface Comparison {
   readonly bytes: number;
 }
 
-/** All copies must have the same bytes, namely those that were acknowledged. */
+/** Compares all copies of the files: they must have the same bytes, namely those that were acknowledged. */
 export async function compareAll(
   loads: readonly Load[],
   volume: string,
@@ -61,7 +61,7 @@ async function fetchWhole(url: string): Promise<Uint8Array> {
   }
 }
 
-/** A mount may show state of a second ago, so a difference counts only if it stays. */
+/** Reads until the contents are as expected, or late: a mount may show state of a second ago for a moment. */
 async function readMounted(path: string, expected: Uint8Array): Promise<Uint8Array> {
   const deadlineMs = systemWorld.nowMs() + MOUNT_STALE_MS;
   for (;;) {

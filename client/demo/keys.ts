@@ -21,7 +21,7 @@ export class Keys {
     this.#say = say;
   }
 
-  /** Resolves when the user continues, here or by `next`; then disturbed servers are restored. */
+  /** Handles keys until the user continues, here or by `next`; then restores the servers if keys disturbed some. */
   async wait(next: Promise<void>, signal: AbortSignal): Promise<void> {
     const { stdin } = process;
     stdin.setRawMode(true);

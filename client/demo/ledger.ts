@@ -44,7 +44,7 @@ export class Ledger {
     return this.#unknown.size;
   }
 
-  /** @param holesAllowed whether a write with an unknown outcome may have left a gap in place of its record */
+  /** Compares the file's records. @param holesAllowed whether a write with unknown outcome may have left a gap */
   compare(numbers: readonly (number | null)[], holesAllowed: boolean): Damage {
     const counts = new Map<number, number>();
     let unexpected = 0;

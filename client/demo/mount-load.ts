@@ -64,7 +64,7 @@ export class MountLoad implements Load {
     }
   }
 
-  /** After a failure the file is opened again; that closing it fails, too, is expected. */
+  /** Closes the file; the next append opens it again. After a failure, an error here is expected. */
   async #close(): Promise<void> {
     const file = this.#file;
     this.#file = null;

@@ -128,7 +128,7 @@ interface Answer {
   readonly body: Uint8Array;
 }
 
-/** @returns null if the connection failed or broke: the outcome is then unknown */
+/** Sends one request. @returns null if the connection failed or broke: the outcome is then unknown */
 async function send(
   url: string,
   options: { method: 'GET' | 'PUT'; headers?: Record<string, string>; body?: Buffer },

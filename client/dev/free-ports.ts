@@ -45,7 +45,7 @@ function reserve(port: number): Promise<boolean> {
   return tryListen({ path: `\0leasehold-port-${port}` }, true);
 }
 
-/** @returns whether the address was free; `keeps` holds it until this process ends */
+/** Listens on an address. @returns whether it was free; with `isKept`, this process then listens until it ends */
 function tryListen(address: ListenOptions, isKept: boolean): Promise<boolean> {
   const server = createServer();
   return new Promise((resolve) => {

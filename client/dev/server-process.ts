@@ -124,7 +124,7 @@ export class ServerProcess {
     this.#isReady = true;
   }
 
-  /** kill -9: what it has not stored is lost, what it has acknowledged must not be. */
+  /** Sends SIGKILL: what the server has not stored is lost, what it has acknowledged must not be. */
   async kill(): Promise<void> {
     this.#isReady = false;
     this.#child?.kill('SIGKILL');

@@ -97,7 +97,7 @@ function piecesOf(server: string, client: DoctorClient): Promise<Piece>[] {
   return pieces;
 }
 
-/** If systemd runs the servers, it has their logs. */
+/** @returns the log of the servers in systemd's journal, if it runs them */
 async function journal(): Promise<Piece[]> {
   const argv = ['--no-pager', '--output=cat', `--lines=${JOURNAL_LINES}`, '--unit=leasehold-*'];
   const result = await run('journalctl', argv);

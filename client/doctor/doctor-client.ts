@@ -43,7 +43,7 @@ export async function allServers(urls: readonly string[], access: Access): Promi
   }
 }
 
-/** @returns null without a good answer, which other checks explain */
+/** Requests JSON. @returns null without a good answer, which other checks explain */
 async function answerOf<Value>(client: DoctorClient, url: string): Promise<Value | null> {
   try {
     const response = await client.get(url);

@@ -49,7 +49,7 @@ export class LocalDisk {
     this.#sweep = world.every(IDLE_MS, () => this.#closeIdle(world.nowMs() - IDLE_MS)).unref();
   }
 
-  /** @returns null if this process cannot read it, or another folder has the name here */
+  /** Opens a server's folder. @returns null if this process cannot read it, or another folder has the name here */
   static async open(world: World, folder: string): Promise<LocalDisk | null> {
     try {
       const file = await openFile(join(folder, LOCAL_PROOF_FILE), FLAGS);
@@ -73,7 +73,7 @@ export class LocalDisk {
     return this.#containers.size;
   }
 
-  /** Reads bytes from `offset` to `end`. @returns lent memory; null if the bytes are missing or others */
+  /** Reads from `offset` to `end`. @returns memory that the caller releases; null if bytes are missing or differ */
   async read({ extents }: FileLocations, offset: number, end: number): Promise<Buffer | null> {
     const out = releasableMemory(end - offset);
     const wanted = extents.filter(({ begin, length }) => begin < end && begin + length > offset);
@@ -91,7 +91,7 @@ export class LocalDisk {
     this.#closeIdle(Number.POSITIVE_INFINITY);
   }
 
-  /** An extent is read as a whole even if only a part is wanted, since its checksum covers all of it. */
+  /** Reads an extent, always as a whole, since its checksum covers all of it; copies the wanted part to `out`. */
   async #read(extent: Extent, out: Buffer, offset: number, end: number): Promise<boolean> {
     const { begin, length, container, position, crc32: sum } = extent;
     const isWhole = begin >= offset && begin + length <= end;
@@ -202,7 +202,7 @@ function readAt(fd: number, bytes: Buffer, position: number): Promise<number> {
   );
 }
 
-/** Bytes outside all extents read as zeros. */
+/** Fills the bytes outside all extents with zeros. */
 function fillHoles(out: Buffer, extents: readonly Extent[], offset: number, end: number): void {
   let filledTo = offset;
   for (const { begin, length } of extents) {

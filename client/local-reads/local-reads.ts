@@ -191,7 +191,7 @@ export class LocalReads {
   }
 }
 
-/** A disk that does not answer must not delay callers that could ask the server. */
+/** Awaits a read until `untilMs`: a disk that does not answer must not delay callers that could ask the server. */
 async function beforeDeadline(
   world: World,
   reading: Promise<Buffer | null>,

@@ -33,7 +33,7 @@ export async function controlSocketOf(pid: number): Promise<string | null> {
   return null;
 }
 
-/** @throws if the process of the mount does not answer in time */
+/** Sends a request to the control socket of a mount. @throws Error if its process does not answer in time */
 export async function askMount(
   socket: string,
   request: ControlRequest,

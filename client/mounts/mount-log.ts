@@ -36,7 +36,7 @@ export async function createMountLog(
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<{ readonly path: string; readonly file: FileHandle }> {
   const folder = await ownFolder(foldersOf(env));
-  await removeEnded(folder);
+  await removeEndedLogs(folder);
   const path = join(folder, `mount-${basename(directory)}-${systemWorld.randomBytes(6).toString('hex')}.log`);
   const flags =
     constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
@@ -94,7 +94,7 @@ async function isOwnFolder(folder: string, uid: number): Promise<boolean> {
   }
 }
 
-async function removeEnded(folder: string): Promise<void> {
+async function removeEndedLogs(folder: string): Promise<void> {
   const ended: { readonly path: string; readonly modifiedMs: number }[] = [];
   for (const name of await readdir(folder)) {
     const match = NAME.exec(name);

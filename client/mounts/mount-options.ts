@@ -78,7 +78,7 @@ function valueless(name: string, effect: string, settings: Partial<MountSettings
   return valued(name, null, effect, () => settings);
 }
 
-function choice<Value extends string>(
+function choiceOption<Value extends string>(
   name: string,
   values: readonly Value[],
   effect: string,
@@ -181,27 +181,29 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
   valueless('flush_behind', '`close` returns before the cluster has what was written; `fsync` does not', {
     flushBehind: true,
   }),
-  choice(
+  choiceOption(
     'local_reads',
     ['auto', 'off'],
     '`auto`, the default: read contents directly from the disk of a server on the same machine if the mount may read its data folder; `off`: always request them from the server',
     (value) => ({ localReads: value === 'auto' }),
   ),
-  choice(
+  choiceOption(
     'transport',
     ['auto', 'kernel', 'native'],
     'how the mount talks to the kernel: directly (`kernel`, root only) or with a library (`native`); `auto`, the default, is `kernel` if possible',
     (transport) => ({ transport }),
   ),
-  choice(
+  choiceOption(
     'virtual_xattrs',
     VIRTUAL_XATTRS,
     'whether lists of attributes contain `leasehold.*`; `auto`, the default: only lists for `getfattr`',
     (virtualXattrs) => ({ virtualXattrs }),
   ),
-  choice('facts', VIRTUAL_XATTRS, 'deprecated: `virtual_xattrs`', (virtualXattrs) => ({ virtualXattrs })),
+  choiceOption('facts', VIRTUAL_XATTRS, 'deprecated: `virtual_xattrs`', (virtualXattrs) => ({
+    virtualXattrs,
+  })),
   valued('fsname', 'TEXT', 'what `df` and the table of mounts show as the source', (source) => ({ source })),
-  choice(
+  choiceOption(
     'log_level',
     ['error', 'warn', 'info', 'debug'],
     'how much the mount writes to its log; `info` is the default',
@@ -370,7 +372,7 @@ function remountRefused(): CommandFailure {
 }
 
 function unknownOption(name: string): CommandFailure {
-  const near = nearest(name);
+  const near = nearestOption(name);
   const hint = near === null ? '"leasehold mount --help" names the options' : `did you mean "${near}"?`;
   return usageFailure(`Cannot use the mount option "${name}": there is no such option`, hint);
 }
@@ -379,7 +381,7 @@ function refusal(name: string, why: string): CommandFailure {
   return usageFailure(`Cannot use the mount option "${name}": ${why}`);
 }
 
-function nearest(name: string): string | null {
+function nearestOption(name: string): string | null {
   const wanted = name.toLowerCase().replaceAll('-', '_');
   let best: string | null = null;
   let bestDistance = Math.max(2, Math.floor(wanted.length / 2));
@@ -407,7 +409,7 @@ interface MountSource {
   readonly path: string;
 }
 
-/** @param text `main`, `main:`, `main:/` or `main:/a/directory` */
+/** Parses what is to be mounted: `main`, `main:`, `main:/` or `main:/a/directory`. */
 export function parseMountSource(text: string): MountSource {
   const volume = text.endsWith(':') ? text.slice(0, -1) : text;
   if (isTreeName(volume)) return { volume, path: '/' };

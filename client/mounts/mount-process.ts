@@ -130,7 +130,7 @@ const ALLOCATION = {
 /** V8 settings: collect garbage of answers early (docs/design/mount.md, "Memory"). */
 const COLLECTION = ['--max-semi-space-size=16', '--heap-growing-percent=30'];
 
-/** @param log file for the process's output, closed here; null for this process's own standard error */
+/** Starts the mount's process, and awaits that it is ready. @param log for its output, closed here; null: inherited */
 async function startDaemon(
   options: MountOptions,
   directory: string,
@@ -161,7 +161,7 @@ async function startDaemon(
   }
 }
 
-/** The directory comes last: it identifies the process. */
+/** @returns the command line of the mount's process; the directory comes last: it identifies the process */
 function daemonArguments(options: MountOptions, directory: string): string[] {
   const { servers, volume, path = '/', access = {} } = options;
   const texts = [

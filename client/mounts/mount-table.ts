@@ -32,7 +32,7 @@ function parseMounts(table: string): MountEntry[] {
   });
 }
 
-/** The kernel writes blanks and backslashes in octal. */
+/** Decodes a field of the mount table, in which the kernel writes blanks and backslashes in octal. */
 function unescapeOctal(text: string): string {
   return text.replaceAll(/\\([0-7]{3})/g, (_, octal: string) =>
     String.fromCharCode(Number.parseInt(octal, 8)),
@@ -86,7 +86,7 @@ export async function usersOf(directory: string): Promise<MountUser[]> {
   return users;
 }
 
-/** Reads only links and tables of the kernel: the mount itself might never answer. */
+/** @returns how a process uses a directory, by links and tables of the kernel: the mount itself might never answer */
 async function useOf(pid: number, inside: (path: string | null) => boolean): Promise<string | null> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch(nullIfUnreadable);
   if (inside(cwd)) return `its working directory is ${cwd}`;

@@ -95,7 +95,7 @@ async function refusalOf(
   }
 }
 
-/** The mount refuses changes already: the table is for `findmnt` and for programs that check before they write. */
+/** Changes the kernel's table, for `findmnt` and programs that check it: the mount itself has changed already. */
 async function remountInKernel(directory: string, mode: 'ro' | 'rw'): Promise<string | null> {
   const result = await run('mount', ['-i', '-o', `remount,${mode}`, directory]);
   if (result.kind === 'done') return null;

@@ -154,7 +154,7 @@ function daemonsOf(directory: string, holders: readonly MountHolder[]): number[]
   return [...new Set(daemons.map(({ pid }) => pid))];
 }
 
-/** The mount's process stores everything when the root of the mount, which is elsewhere by now, is synced. */
+/** Syncs the mount's root where it is still mounted: the mount's process then stores what was written. */
 async function syncElsewhere(
   directory: string,
   holders: readonly MountHolder[],
@@ -198,7 +198,7 @@ function notEnded(directory: string, pids: readonly number[], { timeoutMs }: Wai
   );
 }
 
-/** In one line, without control characters. */
+/** @returns pid and command line, in one line without control characters */
 function describeProcess({ pid, argv }: ProcessEntry): string {
   return `${pid} (${argv
     .join(' ')
@@ -219,7 +219,7 @@ async function describeUsers(directory: string): Promise<string[]> {
   ];
 }
 
-/** @throws CommandFailure that names the users if it is in use */
+/** Unmounts a directory. @throws CommandFailure that names the users if it is in use */
 export async function detach(directory: string, lazily: boolean): Promise<void> {
   const untilMs = systemWorld.nowMs() + BUSY_MS_MAX;
   // Each round reads the descriptors of all processes, and there is no event for the end of a use.

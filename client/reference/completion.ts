@@ -13,7 +13,7 @@ const WRITERS: Readonly<Record<Shell, (tree: CommandText) => string>> = {
   fish: fishScript,
 };
 
-/** Without a match, bash completes file names. */
+/** @returns the completion for bash, which completes file names if nothing matches */
 function bashScript(tree: CommandText): string {
   const name = tree.path;
   const words = commandsOf(tree).map(

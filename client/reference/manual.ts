@@ -59,7 +59,7 @@ function optionLines({ names, value, choices, description }: OptionText): string
   ];
 }
 
-/** Text without troff commands, escapes, or hyphens at which a line might break. */
+/** @returns the text without troff commands, escapes, or hyphens at which a line might break */
 function escaped(text: string): string {
   return text
     .replaceAll('\\', '\\e')

@@ -37,7 +37,7 @@ export class ReplicaReader {
     );
   }
 
-  /** The whole replica, in one state. @throws ServiceError `precondition-failed` if it changes meanwhile */
+  /** Yields the replica's contents. @throws ServiceError `precondition-failed` if they are not those of the piece */
   async *stream({ sizeBytes, contents }: ReplicaPiece, options?: CallOptions): AsyncGenerator<Uint8Array> {
     for (let offset = 0; offset < sizeBytes; offset += PIECE_BYTES) {
       const piece = await this.read(offset, Math.min(PIECE_BYTES, sizeBytes - offset), options);

@@ -8,7 +8,7 @@ export async function readJson<Value>(response: Response): Promise<Value> {
   return (await response.body.json()) as Value;
 }
 
-/** @throws Error if the answer ends early */
+/** Reads an answer with contents. @throws Error if it ends early */
 export async function readBytes(
   response: Response,
 ): Promise<{ readonly bytes: Uint8Array; readonly sizeBytes: number }> {

@@ -75,7 +75,7 @@ async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<read
   return Array.isArray(listed?.servers) ? listed.servers.filter(isListed) : null;
 }
 
-/** @returns null without a good answer: no caller waits for it, and a later search sends the request again */
+/** Sends a request to one server. @returns null without a good answer: the next search sends it again */
 async function ask<Value>(
   endpoint: Endpoint,
   request: Omit<ServerRequest, 'signal'>,
@@ -93,7 +93,7 @@ async function ask<Value>(
   }
 }
 
-/** A malformed list must not end a process that never asked for it. */
+/** Whether an element of the list is well-formed: a malformed list must not end a process that never asked for it. */
 function isListed(value: unknown): value is Listed {
   if (typeof value !== 'object' || value === null) return false;
   const { id, url, state, storageId } = value as Record<string, unknown>;
@@ -136,7 +136,7 @@ function hasLeft(found: Endpoint, list: readonly Listed[], known: readonly Endpo
   return known.some(({ given, id, isAway }) => given && id === found.id && !isAway);
 }
 
-/** @returns base URL to try for an address that the server at `tellerUrl` reported; null if it is useless here */
+/** @returns base URL to try for an address that the server at `reporterUrl` reported; null if it is useless here */
 export function addressReportedBy(reported: string, reporterUrl: string): string | null {
   const address = URL.parse(reported);
   const reporter = URL.parse(reporterUrl);

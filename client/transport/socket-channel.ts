@@ -72,7 +72,7 @@ export class SocketChannel implements ServerChannel {
     return this.#pool.request({ method, path, headers, body: wholeBody(body), signal });
   }
 
-  /** On a connection of its own, since all others may be taken. */
+  /** Requests `/livez` on a connection of its own, since all others may be taken. */
   probe(signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const get = this.#url.protocol === 'https:' ? getHttps : getHttp;

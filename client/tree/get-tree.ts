@@ -106,7 +106,7 @@ class TreeGet {
     });
   }
 
-  /** @returns false if the file changed in the cluster while it was read */
+  /** Copies a file to a part, and renames that. @returns false if the file changed in the cluster meanwhile */
   async #fetch(place: string, attributes: Attributes): Promise<boolean> {
     const file = this.#client.openFile(attributes.inode, attributes);
     const before = await file.state(this.#call);

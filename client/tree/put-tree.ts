@@ -71,7 +71,7 @@ async function resolveOrNull(
   }
 }
 
-/** Owner and permissions. Only root keeps owners, as it could locally. */
+/** @returns owner and permissions for the copy. Only root keeps owners, as it could locally. */
 function ownOf({ mode, uid, gid }: BigIntStats): { mode: number; uid: number; gid: number } {
   const isRoot = process.getuid?.() === 0;
   return {
@@ -240,7 +240,7 @@ class TreePut {
     return { attributes, part: null };
   }
 
-  /** The part that an earlier run has left of exactly this file, or a new one. */
+  /** @returns the part that an earlier run has left of exactly this file, or a new one */
   async #part(
     path: string,
     { volume, path: whole }: Place,
