@@ -172,7 +172,7 @@ export class CacheSession {
     }
   }
 
-  /** @returns whether the next poll should follow at once */
+  /** Sends a poll; takes a new session, recalls and reads from its answer. @returns whether to poll again at once */
   async #poll(signal: AbortSignal): Promise<boolean> {
     const session = this.#session;
     const request = {

@@ -293,7 +293,7 @@ export class CachingClient extends ClusterClient {
   }
 
   /**
-   * Granted attributes. Those of a directory delegated to this client stay valid while own commands change names in it:
+   * @returns granted attributes. Those of a directory delegated to this client stay valid while own commands change names in it:
    * a query of another client for it or its names recalls it first, and its parent's listing grants none of them.
    */
   #attributes(inode: number): Attributes | undefined {

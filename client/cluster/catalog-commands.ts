@@ -126,7 +126,7 @@ export class CatalogCommands {
   }
 }
 
-/** Servers of an earlier release answer 204: they flush, but do not search for lost commands. */
+/** Reads the answer of a flush; 204 comes from servers of an earlier release, which do not search for lost commands. */
 async function readMissing(response: Response): Promise<FlushAnswer['missing']> {
   if (response.statusCode === 204) {
     await response.body.bytes();

@@ -91,7 +91,7 @@ export class CommandSession {
     if (this.#window === beginning) this.#window = null;
   }
 
-  /** The session names an operation from before its first command, which distinguishes it from a forgotten one. */
+  /** Begins a session. It names an operation before its first command, which distinguishes it from a forgotten one. */
   #begin(what: string, isAnother: boolean, options: CallOptions): Promise<RequestWindow> {
     const begin = async (): Promise<RequestWindow> => {
       // Any query will do, and every user may send this one: its answer names an operation. Other commands may wait for

@@ -252,7 +252,7 @@ export class FileHandle {
     return this.#ask('GET', `Cannot open ${this.#name}`, 'standing');
   }
 
-  /** Flush, seal, settle and state are idempotent, so they need no request id. */
+  /** Requests a flush, seal, settle or state: they are idempotent, so they need no request id. */
   async #askState<State extends FileState = FileState>(
     method: 'GET' | 'POST',
     name: string,
@@ -337,8 +337,8 @@ export class FileHandle {
   }
 
   /**
-   * A session names an operation from before its first change (`since`). Servers refuse a session that they do not know
-   * if the file has forgotten sessions since that operation: its requests may have been executed. The handle's first
+   * Begins a session. It names an operation from before its first change (`since`): servers refuse an unknown session if
+   * the file has forgotten sessions since that operation, since its requests may have been executed. The handle's first
    * session names the last operation that is known here, without a request. Each later one follows a refusal, so it
    * requests the file's position, the newest operation, which is one more round trip.
    */

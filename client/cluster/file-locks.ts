@@ -204,7 +204,7 @@ export class FileLocks {
     this.#lose([...this.#held.values()].flat());
   }
 
-  /** @returns a conflicting lock, and whether this client has it; or null */
+  /** Queries the primary. @returns a lock that conflicts with `wish`, and whether this client has it; or null */
   async holder(wish: LockHeld): Promise<{ readonly lock: LockHeld; readonly own: boolean } | null> {
     const { locks } = await listLocks(this.#exchanger, this.file, {}, this.#subject);
     const isOther = (lock: LockOfClient): boolean =>
@@ -393,7 +393,7 @@ export class FileLocks {
     }
   }
 
-  /** @returns `again` if a renewal that is sent at once may succeed, `failed` if only a later one may */
+  /** Sends a renewal. @returns `again` if one that is sent at once may succeed, `failed` if only a later one may */
   async #renewOnce(): Promise<'renewed' | 'again' | 'failed'> {
     const locks = [...this.#held.values()].flat();
     this.#epochsSince.clear();

@@ -4,7 +4,7 @@ import type { OwnOutcome } from './catalog-cache.ts';
 
 type Names = OwnOutcome['names'];
 
-/** The names after a command of this client; null if not certain. `moved`: cached attributes of what a rename moves. */
+/** @returns the names after a command of this client; null if uncertain. `moved`: attributes of what a rename moves */
 export function outcomeOfCommand(
   command: Command,
   result: CommandResults[Command['kind']],

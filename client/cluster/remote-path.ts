@@ -10,7 +10,7 @@ export interface RemotePath {
   readonly directory: boolean;
 }
 
-/** @throws ServiceError `bad-request` that says what is wrong with the text */
+/** Parses `VOLUME:/path`. @throws ServiceError `bad-request` that says what is wrong with the text */
 export function parseRemotePath(text: string): RemotePath {
   const refuse = (why: string) =>
     new ServiceError('bad-request', `Cannot use "${text}" as VOLUME:/path: ${why}`);

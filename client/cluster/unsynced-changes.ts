@@ -130,7 +130,7 @@ export class UnsyncedChanges {
     this.#files.clean(this.#file, unsynced, sent);
   }
 
-  /** @throws ChangesLost once, if acknowledged changes are lost */
+  /** Reports a loss to this handle's caller. @throws ChangesLost once for each loss */
   report(): void {
     const unsynced = this.#find();
     if (unsynced === undefined || unsynced.lost <= this.#reported) return;

@@ -152,7 +152,7 @@ export class HeldLease {
     await this.release();
   }
 
-  /** @param below the end of the path, after the lease's own */
+  /** Changes the lease at the cluster, after earlier changes. @param below the path after the lease's own */
   async #change(method: 'PATCH' | 'PUT' | 'DELETE', below: string, body?: string): Promise<void> {
     const work = this.#lastChange.then(() => this.#attempt(method, below, body));
     this.#lastChange = work.catch(() => {
