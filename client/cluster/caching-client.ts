@@ -293,8 +293,8 @@ export class CachingClient extends ClusterClient {
   }
 
   /**
-   * @returns granted attributes. Those of a directory delegated to this client stay valid while own commands change names in it:
-   * a query of another client for it or its names recalls it first, and its parent's listing grants none of them.
+   * @returns granted attributes. Those of a directory delegated to this client stay valid while own commands change
+   *   names in it: another client's query for them recalls it first, and its parent's listing does not grant them.
    */
   #attributes(inode: number): Attributes | undefined {
     const granted = this.#memory.attributes(inode);

@@ -337,8 +337,8 @@ export class FileHandle {
   }
 
   /**
-   * Begins a session. It names an operation from before its first change (`since`): servers refuse an unknown session if
-   * the file has forgotten sessions since that operation, since its requests may have been executed. The handle's first
+   * Begins a session. It names an operation from before its first change (`since`): servers refuse an unknown session
+   * if the file has forgotten sessions after that operation, whose requests it may have executed. The handle's first
    * session names the last operation that is known here, without a request. Each later one follows a refusal, so it
    * requests the file's position, the newest operation, which is one more round trip.
    */
