@@ -59,9 +59,9 @@ async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
       if (screen.isLive) watching = showLive(opened, screen, options.lease, ended.signal);
     },
     beforeAct: isInteractive
-      ? async (title, next, mayPlay) => {
-          say(`Next: ${title}. ${keysText(mayPlay)}`);
-          if (stage !== null) await new Keys(stage, say, mayPlay).wait(next, end.signal);
+      ? async (title, next, mayDisturb) => {
+          say(`Next: ${title}. ${keysText(mayDisturb)}`);
+          if (stage !== null) await new Keys(stage, say, mayDisturb).wait(next, end.signal);
         }
       : null,
     signal: end.signal,

@@ -6,8 +6,8 @@ export interface ActReport {
   readonly lines: readonly string[];
 }
 
-/** `next` resolves when a user at the dashboard continues. @param mayPlay users may disturb the servers */
-export type BeforeAct = (title: string, next: Promise<void>, mayPlay: boolean) => Promise<void>;
+/** `next` resolves when a user at the dashboard continues. @param mayDisturb users may disturb the servers */
+export type BeforeAct = (title: string, next: Promise<void>, mayDisturb: boolean) => Promise<void>;
 
 export interface DemoReporterParts {
   readonly control: Pick<DevControl, 'publish' | 'next'>;
@@ -40,15 +40,15 @@ export class DemoReporter {
     this.#publish();
   };
 
-  async act<Value>(title: string, play: () => Promise<Value>, mayPlay = true): Promise<Value> {
+  async act<Value>(title: string, run: () => Promise<Value>, mayDisturb = true): Promise<Value> {
     const act = this.#acts.find((one) => one.title === title);
     if (act === undefined) throw new RangeError(`The story has no act "${title}"`);
-    await this.#wait(title, mayPlay);
+    await this.#wait(title, mayDisturb);
     act.state = 'now';
     this.#parts.say(`— ${title}`);
     this.#publish();
     try {
-      const value = await play();
+      const value = await run();
       act.state = 'done';
       return value;
     } catch (error) {
@@ -59,11 +59,11 @@ export class DemoReporter {
     }
   }
 
-  async #wait(title: string, mayPlay: boolean): Promise<void> {
+  async #wait(title: string, mayDisturb: boolean): Promise<void> {
     if (!this.#parts.waits) return;
     this.#waits = true;
     this.#publish();
-    await this.#parts.beforeAct(title, this.#parts.control.next(), mayPlay);
+    await this.#parts.beforeAct(title, this.#parts.control.next(), mayDisturb);
     this.#waits = false;
   }
 

@@ -76,10 +76,10 @@ export class JournalLoad implements Load {
   }
 
   async #readOverHttp(): Promise<void> {
-    const place = this.#randomRecord();
-    if (place === null) return;
+    const record = this.#randomRecord();
+    if (record === null) return;
     const url = this.#urls[this.reads++ % this.#urls.length];
-    const { number, offset } = place;
+    const { number, offset } = record;
     let bytes: Uint8Array;
     try {
       const answer = await request(`${url}/v1/files/${this.#volume}${this.path}`, {
@@ -101,9 +101,9 @@ export class JournalLoad implements Load {
   }
 
   async #readMounted(path: string): Promise<void> {
-    const place = this.#randomRecord();
-    if (place === null) return;
-    const { number, offset } = place;
+    const record = this.#randomRecord();
+    if (record === null) return;
+    const { number, offset } = record;
     const deadlineMs = systemWorld.nowMs() + MOUNT_STALE_MS;
     for (;;) {
       const bytes = await readThroughMount(path, offset, RECORD_BYTES).catch((error: unknown) => {

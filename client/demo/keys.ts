@@ -4,8 +4,8 @@ import type { Stage } from './stage.ts';
 const CTRL_C = '\u0003';
 const PATH = '/journal';
 
-export function keysText(mayPlay: boolean): string {
-  return mayPlay
+export function keysText(mayDisturb: boolean): string {
+  return mayDisturb
     ? `Enter continues; k kills, p pauses, c disconnects the primary of ${PATH}; r restores all servers`
     : 'Enter continues';
 }
@@ -13,10 +13,10 @@ export function keysText(mayPlay: boolean): string {
 export class Keys {
   readonly #stage: Stage;
   readonly #say: (text: string) => void;
-  readonly #mayPlay: boolean;
+  readonly #mayDisturb: boolean;
 
-  constructor(stage: Stage, say: (text: string) => void, mayPlay: boolean) {
-    this.#mayPlay = mayPlay;
+  constructor(stage: Stage, say: (text: string) => void, mayDisturb: boolean) {
+    this.#mayDisturb = mayDisturb;
     this.#stage = stage;
     this.#say = say;
   }
@@ -33,7 +33,7 @@ export class Keys {
       // In raw mode a terminal sends the key and not the signal.
       if (key === CTRL_C || key === 'q') process.kill(process.pid, 'SIGINT');
       else if (key === '\r' || key === '\n') enter.resolve();
-      else if (this.#mayPlay) {
+      else if (this.#mayDisturb) {
         hasDisturbed = true;
         this.#disturb(key).catch((error: unknown) => this.#say(String(error)));
       }

@@ -100,8 +100,8 @@ async function play(stage: Stage, options: DemoOptions): Promise<DemoResult> {
   stage.say = say;
   const running = new Loads(stage);
   // A load that fails by itself ends the demo, at its next wait.
-  const act = <Value>(title: string, work: () => Promise<Value>, mayPlay = true): Promise<Value> =>
-    Promise.race([story.act(title, work, mayPlay), running.failed, aborted(signal)]);
+  const act = <Value>(title: string, work: () => Promise<Value>, mayDisturb = true): Promise<Value> =>
+    Promise.race([story.act(title, work, mayDisturb), running.failed, aborted(signal)]);
   const boundMs = writeGapBound(options.leaseMs, options.clockSkewMs).totalMs;
   const rounds: DemoRound[] = [];
   try {
