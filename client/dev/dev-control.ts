@@ -100,7 +100,7 @@ export class DevControl {
     }
     if (!this.#hasKey(request.headers.authorization)) return send(response, 401, 'The key is wrong');
     const path = request.url ?? '/';
-    if (request.method === 'GET' && path === '/events') return this.#listen(response);
+    if (request.method === 'GET' && path === '/events') return this.#streamTo(response);
     if (request.method === 'POST' && path === '/next') {
       this.#next?.();
       this.#next = null;
@@ -121,7 +121,7 @@ export class DevControl {
     return given.length === wanted.length && timingSafeEqual(given, wanted);
   }
 
-  #listen(response: ServerResponse): void {
+  #streamTo(response: ServerResponse): void {
     response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
     this.#listeners.add(response);
     response.on('close', () => this.#listeners.delete(response));

@@ -131,7 +131,7 @@ export class ServerProcess {
     await this.#ended;
   }
 
-  /** Stops the process, as on a machine that sleeps: what reaches it waits. */
+  /** Sends SIGSTOP: what reaches the server waits, as on a machine that sleeps. */
   pause(): void {
     if (this.state !== 'running') return;
     this.#child?.kill('SIGSTOP');
