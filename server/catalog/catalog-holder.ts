@@ -41,7 +41,7 @@ export class CatalogHolder implements CatalogService {
   #replica: CatalogReplica | null = null;
   #opening: Promise<CatalogReplica> | null = null;
   /** Calls that wait for the replica here; they fail once it is known to be no member. */
-  readonly #waiting = new Set<(error: Error) => void>();
+  readonly #rejectWaiting = new Set<(error: Error) => void>();
 
   constructor(parts: CatalogHolderParts) {
     this.#parts = parts;
@@ -62,7 +62,7 @@ export class CatalogHolder implements CatalogService {
   }
 
   get votes(): boolean {
-    return this.#replica !== null && this.#votes(this.#replica);
+    return this.#replica !== null && this.#isMember(this.#replica);
   }
 
   /** Whether this server is a member of the catalog, but has no replica, or one that has lost its contents. */
@@ -73,10 +73,10 @@ export class CatalogHolder implements CatalogService {
   }
 
   /** The known view of the catalog may have changed: if it excludes the replica here, waiting calls fail. */
-  heard(): void {
-    if (this.#replica === null || this.#votes(this.#replica)) return;
+  known(): void {
+    if (this.#replica === null || this.#isMember(this.#replica)) return;
     this.#parts.notMember();
-    for (const reject of [...this.#waiting]) reject(elsewhere());
+    for (const reject of [...this.#rejectWaiting]) reject(noReplicaError());
   }
 
   execute(request: CommandRequest, maker?: CreationListener): Promise<CommandResults[Command['kind']]> {
@@ -117,35 +117,35 @@ export class CatalogHolder implements CatalogService {
     if (replica === null) return { primary: null, epoch: 0, seq: 0, members };
     const status = replica.service.status();
     // A replica that is no longer a member may not know the new members.
-    return this.#votes(replica) ? status : { ...status, primary: null, members };
+    return this.#isMember(replica) ? status : { ...status, primary: null, members };
   }
 
   /** Whether the replica is a member, by its own view and by the one that other servers reported, if that is newer. */
-  #votes(replica: CatalogReplica): boolean {
+  #isMember(replica: CatalogReplica): boolean {
     const { self } = this.#parts;
-    const heard = this.#parts.knownView();
+    const known = this.#parts.knownView();
     const view = replica.view();
-    return viewVoters(view).includes(self) && (heard.number <= view.number || heard.members.includes(self));
+    return viewVoters(view).includes(self) && (known.number <= view.number || known.members.includes(self));
   }
 
   #ask<Value>(work: (service: CatalogService) => Promise<Value>): Promise<Value> {
     const replica = this.#replica;
-    if (replica === null || !this.#votes(replica)) return Promise.reject(elsewhere());
+    if (replica === null || !this.#isMember(replica)) return Promise.reject(noReplicaError());
     return new Promise((resolve, reject) => {
-      this.#waiting.add(reject);
+      this.#rejectWaiting.add(reject);
       work(replica.service)
-        .then(resolve, (error) => reject(replica.isReplaced(error) ? replaced(error) : error))
-        .finally(() => this.#waiting.delete(reject));
+        .then(resolve, (error) => reject(replica.isReplaced(error) ? damagedError(error) : error))
+        .finally(() => this.#rejectWaiting.delete(reject));
     });
   }
 }
 
-function replaced(cause: unknown): ServiceError {
+function damagedError(cause: unknown): ServiceError {
   const why =
     "This server's catalog replica has a damaged page and is being replaced: retry at another server";
   return new ServiceError('not-primary', why, {}, { cause });
 }
 
-function elsewhere(): ServiceError {
+function noReplicaError(): ServiceError {
   return new ServiceError('not-primary', 'This server has no catalog replica: ask another server');
 }

@@ -67,12 +67,12 @@ export async function openCatalogAtStart(disk: CatalogDisk): Promise<CatalogStor
 
 function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
   const { world, folder, fileOps, members, self } = disk;
-  const heard = disk.knownView();
+  const known = disk.knownView();
   return CatalogStore.open({
     world,
     folder: folder.path,
     // For a replica that is still empty.
-    view: heard.members.includes(self) ? heard : { number: 1, members },
+    view: known.members.includes(self) ? known : { number: 1, members },
     startCounter: folder.startCounter,
     powerLossStart: folder.powerLossStart,
     mark: folder.mark('catalog.db'),

@@ -7,7 +7,7 @@ import type { WakeQueue } from '../drivers/wake-queue.ts';
 import type { Clock } from '../process/clock.ts';
 
 /** For this time, a server with a damaged replica does not compete for the lease; then it serves what it can. */
-const LEFT_TO_OTHERS_MS = 30_000;
+const OTHERS_FIRST_MS = 30_000;
 
 export interface CatalogReplacementParts {
   readonly clock: Clock;
@@ -21,7 +21,7 @@ export interface CatalogReplacementParts {
 /** Takes a damaged replica of the catalog out of service, until a copy of another server's replica has replaced it. */
 export class CatalogReplacement {
   readonly #parts: CatalogReplacementParts;
-  #leftUntilMs = -Infinity;
+  #othersFirstUntilMs = -Infinity;
 
   constructor(parts: CatalogReplacementParts) {
     this.#parts = parts;
@@ -34,7 +34,7 @@ export class CatalogReplacement {
   /** Whether this server still does not compete for the lease, or another one has it and sends its state. */
   get #isUnderWay(): boolean {
     const { driver, clock } = this.#parts;
-    if (clock.nowMs() < this.#leftUntilMs) return true;
+    if (clock.nowMs() < this.#othersFirstUntilMs) return true;
     return driver.role === 'backup' && driver.status().trust === 'damaged';
   }
 
@@ -51,9 +51,9 @@ export class CatalogReplacement {
     if (driver.role !== 'failed') driver.step({ kind: 'storage-failed', reason });
     lease.close(CATALOG_CELL);
     lease.release(CATALOG_CELL);
-    this.#leftUntilMs = clock.nowMs() + LEFT_TO_OTHERS_MS;
-    wakes.at(this.#leftUntilMs, () => {
-      if (clock.nowMs() >= this.#leftUntilMs) this.#compete();
+    this.#othersFirstUntilMs = clock.nowMs() + OTHERS_FIRST_MS;
+    wakes.at(this.#othersFirstUntilMs, () => {
+      if (clock.nowMs() >= this.#othersFirstUntilMs) this.#compete();
     });
   }
 
@@ -65,7 +65,7 @@ export class CatalogReplacement {
 
   #compete(): void {
     const { driver, lease } = this.#parts;
-    this.#leftUntilMs = -Infinity;
+    this.#othersFirstUntilMs = -Infinity;
     if (!driver.closed) lease.open(CATALOG_CELL, driver.view);
   }
 }

@@ -104,12 +104,12 @@ export class CatalogSubject implements Subject {
 
   /** Fetches the log, if the source still has it and the local state is undamaged; else a whole copy. */
   async fetch(ask: AskSource): Promise<FetchedState> {
-    const turn = ++this.#fetch;
+    const fetchNumber = ++this.#fetch;
     this.abandon();
     await this.#unstage();
     const tail = this.#store.damage.isKnown ? null : await this.#fetchTail(ask);
     const staged = tail ?? (await this.#fetchSnapshot(ask));
-    if (turn !== this.#fetch) {
+    if (fetchNumber !== this.#fetch) {
       await this.#store.unstage(staged);
       throw new ServiceError('precondition-failed', 'A later fetch of the catalog superseded this one');
     }

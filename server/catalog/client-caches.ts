@@ -69,7 +69,7 @@ const RECALLS_PER_ANSWER = 5_000;
 /** Unacknowledged reads of one client; the inodes of further reads are recalled instead. */
 const READS_MAX = 1_000;
 /** Grants may exceed their bound by this factor while the surplus is being recalled. */
-const OVERHANG = 1.25;
+const SURPLUS_FACTOR = 1.25;
 
 /**
  * The cache grants of clients: the catalog's primary grants inodes to clients and recalls them before it changes them
@@ -173,7 +173,7 @@ export class ClientCaches {
 
   /** An inode's access time has increased. @returns the sessions whose polls are to be answered */
   noted(read: NotedRead, nowMs: number): number[] {
-    const told: number[] = [];
+    const notified: number[] = [];
     for (const session of this.#holders.get(read.inode) ?? []) {
       // The inode is being recalled: the client will query it again.
       if (session.grants.get(read.inode) !== 0) continue;
@@ -181,9 +181,9 @@ export class ClientCaches {
       if (session.reads.size < READS_MAX)
         session.reads.set(read.inode, { number: ++session.lastNumber, read });
       else this.#recall(session, read.inode, nowMs);
-      told.push(session.id);
+      notified.push(session.id);
     }
-    return told;
+    return notified;
   }
 
   /**
@@ -195,7 +195,7 @@ export class ClientCaches {
     if (session === undefined || nowMs >= session.untilMs || this.#closed) return null;
     const refused: number[] = [];
     for (const inode of inodes) if (!this.#grantOne(session, inode)) refused.push(inode);
-    this.#bound(session, nowMs);
+    this.#recallSurplus(session, nowMs);
     return refused;
   }
 
@@ -206,11 +206,11 @@ export class ClientCaches {
   delegate(id: number, inode: number, nowMs: number): number | null {
     const session = this.#sessions.get(id);
     if (session === undefined || nowMs >= session.untilMs || this.#closed) return null;
-    const isAlone = this.#othersOf(inode, ownerOf(session, inode)).length === 0;
+    const isAlone = this.#otherHolders(inode, ownerOf(session, inode)).length === 0;
     if (!isAlone || !this.#grantOne(session, inode)) return null;
     const generation = this.#delegated.get(inode)?.generation ?? ++this.#lastGeneration;
     this.#delegated.set(inode, { session, generation });
-    this.#bound(session, nowMs);
+    this.#recallSurplus(session, nowMs);
     return generation;
   }
 
@@ -240,7 +240,7 @@ export class ClientCaches {
   /** Whether a client may cache what changes; the change's own client counts only for what it has not dropped. */
   isHeld({ inodes, owner }: BlockedChange, nowMs: number): boolean {
     this.#expire(nowMs);
-    return inodes.some((inode) => this.#othersOf(inode, owner).length > 0);
+    return inodes.some((inode) => this.#otherHolders(inode, owner).length > 0);
   }
 
   block({ inodes }: BlockedChange): void {
@@ -258,19 +258,19 @@ export class ClientCaches {
 
   /** Recalls the inodes of a change, which is blocked already. @returns the sessions whose polls are to be answered */
   recall({ inodes, owner }: BlockedChange, nowMs: number): number[] {
-    const told = new Set<number>();
+    const notified = new Set<number>();
     for (const inode of inodes) {
-      for (const session of this.#othersOf(inode, owner)) {
+      for (const session of this.#otherHolders(inode, owner)) {
         if (session.grants.get(inode) === 0) this.#recall(session, inode, nowMs);
-        told.add(session.id);
+        notified.add(session.id);
       }
     }
-    return [...told];
+    return [...notified];
   }
 
   /** @returns the latest time at which another client may still use a cached inode of the change */
   heldUntilMs({ inodes, owner }: BlockedChange): number {
-    const holders = inodes.flatMap((inode) => this.#othersOf(inode, owner));
+    const holders = inodes.flatMap((inode) => this.#otherHolders(inode, owner));
     return Math.max(-Infinity, ...holders.map(({ untilMs }) => untilMs));
   }
 
@@ -298,7 +298,7 @@ export class ClientCaches {
     for (const [number, { inode }] of session.recalls) {
       if (number > acked) break;
       session.recalls.delete(number);
-      this.#forget(session, inode);
+      this.#removeGrant(session, inode);
     }
     for (const [inode, { number }] of session.reads) {
       if (number > acked) break;
@@ -313,7 +313,10 @@ export class ClientCaches {
     if (recall !== undefined && recall !== 0) return false;
     if (recall === undefined) {
       const { sessionGrantsMax, grantsMax } = this.#options;
-      if (session.grants.size >= OVERHANG * sessionGrantsMax || this.#grants >= OVERHANG * grantsMax)
+      if (
+        session.grants.size >= SURPLUS_FACTOR * sessionGrantsMax ||
+        this.#grants >= SURPLUS_FACTOR * grantsMax
+      )
         return false;
       this.#grants++;
       let holders = this.#holders.get(inode);
@@ -327,7 +330,7 @@ export class ClientCaches {
     return true;
   }
 
-  #bound(session: Session, nowMs: number): void {
+  #recallSurplus(session: Session, nowMs: number): void {
     const { sessionGrantsMax, grantsMax } = this.#options;
     const surplus = Math.max(session.grants.size - sessionGrantsMax, this.#grants - grantsMax);
     let left = surplus - session.recalls.size;
@@ -346,7 +349,7 @@ export class ClientCaches {
     session.grants.set(inode, number);
   }
 
-  #othersOf(inode: number, owner: CacheOwner | null): Session[] {
+  #otherHolders(inode: number, owner: CacheOwner | null): Session[] {
     const holders = this.#holders.get(inode);
     if (holders === undefined) return [];
     // Another session of the same client may have newer grants: the client may have stopped waiting for this command.
@@ -354,7 +357,7 @@ export class ClientCaches {
     return [...holders].filter(({ id, client }) => id !== own || client !== owner?.client);
   }
 
-  #forget(session: Session, inode: number): void {
+  #removeGrant(session: Session, inode: number): void {
     if (!session.grants.delete(inode)) return;
     this.#grants--;
     if (this.#delegated.get(inode)?.session === session) this.#delegated.delete(inode);
@@ -372,7 +375,7 @@ export class ClientCaches {
   }
 
   #end(session: Session): void {
-    for (const [inode] of session.grants.entries()) this.#forget(session, inode);
+    for (const [inode] of session.grants.entries()) this.#removeGrant(session, inode);
     this.#sessions.delete(session.id);
   }
 }

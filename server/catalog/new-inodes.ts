@@ -3,7 +3,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { Attributes, Query, QueryResults } from '../../wire/catalog-api.ts';
 
 /** A file that was created and never written is not collected earlier than this, even if it is unlinked. */
-const JUST_NS = 5_000_000_000n;
+const RECENT_NS = 5_000_000_000n;
 
 interface Replica {
   query(query: Extract<Query, { kind: 'attributes' }>): QueryResults['attributes'];
@@ -23,7 +23,7 @@ export function recentAttributes(replica: Replica | null, file: FileId, nowNs: b
   try {
     const { attributes } = replica.query({ kind: 'attributes', inode: file });
     const ageNs = nowNs - BigInt(attributes.changedNs);
-    return attributes.kind === 'file' && attributes.live && ageNs < JUST_NS ? attributes : null;
+    return attributes.kind === 'file' && attributes.live && ageNs < RECENT_NS ? attributes : null;
   } catch (error) {
     // The catalog's primary reports the error.
     if (error instanceof ServiceError) return null;

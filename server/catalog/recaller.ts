@@ -36,7 +36,7 @@ export class Recaller {
   readonly #caches: ClientCaches;
   readonly #created = new CreatedFiles();
   readonly #polls = new Map<number, () => void>();
-  readonly #changes = new Set<() => void>();
+  readonly #recheckers = new Set<() => void>();
   readonly #countRecalled: (changes: number, waitedMs: number) => void;
 
   constructor(parts: RecallerParts) {
@@ -81,7 +81,7 @@ export class Recaller {
     const fenced = isFenced && request.fenced === true;
     const poll = { ...request, fenced, session: session ?? null };
     const polled = { ...this.#caches.poll(poll, world.nowMs(), driver.servesForMs()), fenced: true };
-    this.#lookAgain();
+    this.#recheck();
     // All sessions end within their duration from now; there is none if all have acknowledged.
     driver.noteCachedFor(
       this.#caches.counts().sessions === 0 ? -Infinity : polled.validMs * CLOCK_RATE_MARGIN,
@@ -89,7 +89,7 @@ export class Recaller {
     const id = polled.session;
     if (id === null || id !== session || polled.validMs === 0 || this.#caches.hasNews(id, world.nowMs()))
       return polled;
-    await this.#news(id, polled.validMs / POLLS_PER_LEASE);
+    await this.#updates(id, polled.validMs / POLLS_PER_LEASE);
     return { ...polled, ...this.#caches.take(id) };
   }
 
@@ -116,14 +116,14 @@ export class Recaller {
   /** Reads changed access times: each session with a grant of such an inode learns the time with its next poll. */
   noted(inodes: Iterable<number>, ask: (query: Query) => Answer): void {
     const nowMs = this.#parts.world.nowMs();
-    const recallDelegation = new Set<number>();
+    const notified = new Set<number>();
     for (const inode of inodes) {
       if (!this.#caches.isGranted(inode)) continue;
       const read = readOf(inode, ask);
       if (read === null) continue;
-      for (const session of this.#caches.noted(read, nowMs)) recallDelegation.add(session);
+      for (const session of this.#caches.noted(read, nowMs)) notified.add(session);
     }
-    for (const session of recallDelegation) this.#polls.get(session)?.();
+    for (const session of notified) this.#polls.get(session)?.();
   }
 
   /** @returns the session if the directory is delegated to it; else nothing */
@@ -221,11 +221,11 @@ export class Recaller {
       // This call ends expired sessions.
       this.isHeld({ inodes: [], owner: null });
       if (this.#caches.counts().sessions === 0) return;
-      await this.#progress(CLOSING_LOOK_MS);
+      await this.#progress(CLOSING_CHECK_MS);
     }
   }
 
-  #news(session: number, waitMs: number): Promise<void> {
+  #updates(session: number, waitMs: number): Promise<void> {
     // Only one poll of a session waits: a later one has newer acknowledgments.
     this.#polls.get(session)?.();
     return new Promise((resolve) => {
@@ -243,16 +243,16 @@ export class Recaller {
     return new Promise((resolve) => {
       const done = (): void => {
         timer.cancel();
-        this.#changes.delete(done);
+        this.#recheckers.delete(done);
         resolve();
       };
       const timer = this.#parts.world.after(Math.max(0, limitMs) + 1, done);
-      this.#changes.add(done);
+      this.#recheckers.add(done);
     });
   }
 
-  #lookAgain(): void {
-    for (const look of [...this.#changes]) look();
+  #recheck(): void {
+    for (const look of [...this.#recheckers]) look();
   }
 
   #endPolls(): void {
@@ -261,7 +261,7 @@ export class Recaller {
 }
 
 const CLOCK_RATE_MARGIN = 1.03;
-const CLOSING_LOOK_MS = 100;
+const CLOSING_CHECK_MS = 100;
 
 /** As `ask`, but returns null if a `lookup` finds the directory without such an entry: that can be cached, too. */
 function presentOrNull(query: Query, ask: (query: Query) => Answer): Answer | null {

@@ -7,7 +7,7 @@ import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
 /** Part of the operation time-out in which files have to be settled. */
 const SETTLE_SHARE = 0.6;
 const SETTLING_MAX = 64;
-const AGAIN_MS = 50;
+const RETRY_MS = 50;
 
 /** A command that is executed only while no file of its scope is live. */
 export type BarrierCommand = Extract<Command, { kind: 'snapshot-create' | 'set-flags' }>;
@@ -106,7 +106,7 @@ export class WriteBarrier {
           const failed = await this.#settleAll(error.files, untilMs);
           const file = failed?.file ?? (error.files[0] as FileId);
           if (nowMs() >= untilMs) throw this.#refusal(command, file, failed?.error);
-          if (!isFirst || failed !== undefined) await world.sleep(AGAIN_MS);
+          if (!isFirst || failed !== undefined) await world.sleep(RETRY_MS);
         }
       }
     } finally {
@@ -122,10 +122,10 @@ export class WriteBarrier {
     untilMs: number,
   ): Promise<{ readonly file: FileId; readonly error: ServiceError } | undefined> {
     const { nowMs, settle } = this.#parts;
-    const ahead = [...files];
+    const remaining = [...files];
     const failed: { readonly file: FileId; readonly error: ServiceError }[] = [];
     const work = async (): Promise<void> => {
-      for (let file = ahead.pop(); file !== undefined; file = ahead.pop()) {
+      for (let file = remaining.pop(); file !== undefined; file = remaining.pop()) {
         const settling = file;
         await settle(settling, Math.max(1, untilMs - nowMs())).catch((error: unknown) => {
           if (!(error instanceof ServiceError)) throw error;

@@ -18,7 +18,7 @@ const WALL_DRIFT_SHARE = 0.25;
 /** A larger difference means that the machine slept; a smaller one is the boot clock's resolution. */
 const SLEPT_MS = 40;
 /** Clocks that moved less than this against each other between two checks are stable. */
-const STILL_MS = 15;
+const STEADY_MS = 15;
 
 /** Messages of a frame per step of the host: few enough that their garbage is collected young. */
 const SLICE_MESSAGES = 128;
@@ -97,9 +97,9 @@ export class LeaseLink {
   #sleptMs = 0;
   #flushing = false;
   #wakeAtMs = Infinity;
-  #faultedMs: number | null = null;
+  #lastMovedMs: number | null = null;
   /** The latest lease clock reading at which a host before the current one may have voted. */
-  #formerClockMs: number;
+  #earlierClockMs: number;
   /** The bound in `clockMemory`: the host may vote while the lease clock is not past it. */
   #coveredUntilMs = -Infinity;
 
@@ -107,8 +107,8 @@ export class LeaseLink {
     this.#parts = parts;
     const { algorithm, clockSkewMaxMs } = parts;
     this.#clockMovedMaxMs = algorithm === 'flease' ? clockSkewMaxMs * WALL_DRIFT_SHARE : SLEPT_MS;
-    this.#formerClockMs = parts.clockMemory?.formerMs ?? -Infinity;
-    this.#host = this.#begin();
+    this.#earlierClockMs = parts.clockMemory?.formerMs ?? -Infinity;
+    this.#host = this.#newHost();
     this.#clockTimer = parts.world.every(CLOCK_CHECK_MS, () => this.#checkClock());
     this.#scheduleWake();
   }
@@ -132,7 +132,7 @@ export class LeaseLink {
 
   /** How far the lease clock is behind a reading at which this server may have voted, before it was set back. */
   clockBehindMs(): number {
-    return Math.max(0, this.#formerClockMs - this.nowMs());
+    return Math.max(0, this.#earlierClockMs - this.nowMs());
   }
 
   /**
@@ -186,7 +186,7 @@ export class LeaseLink {
    */
   succeed(clockMs: number): void {
     if (clockMs <= this.nowMs() + this.#parts.clockSkewMaxMs) return;
-    this.#formerClockMs = Math.max(this.#formerClockMs, clockMs);
+    this.#earlierClockMs = Math.max(this.#earlierClockMs, clockMs);
     if (!this.#host.clockFault) this.step({ kind: 'clock-fault' });
   }
 
@@ -203,7 +203,7 @@ export class LeaseLink {
       : Math.abs(clock.sleptMs() - this.#sleptMs);
   }
 
-  #begin(): LeaseHost {
+  #newHost(): LeaseHost {
     const { self, leaseMs, clockSkewMaxMs, algorithm, former, knownView, view, jitterMaxMs } = this.#parts;
     const formerSilenceMs = former?.silenceMs ?? 0;
     this.#coveredUntilMs = -Infinity;
@@ -216,7 +216,7 @@ export class LeaseLink {
       clockSkewMaxMs,
       algorithm,
       formerSilenceMs,
-      formerClockMs: this.#formerClockMs,
+      formerClockMs: this.#earlierClockMs,
       incarnation,
       ...(knownView === undefined ? {} : { knownView }),
       ...(view === undefined ? {} : { view: view() }),
@@ -355,14 +355,14 @@ export class LeaseLink {
       for (const peer of peers) this.#send(peer, { writer: new LeaseFrameWriter(), deferrable: true });
       return;
     }
-    const still = this.#faultedMs !== null && Math.abs(movedMs - this.#faultedMs) <= STILL_MS;
-    this.#faultedMs = movedMs;
-    if (!still) return;
-    this.#faultedMs = null;
+    const isSteady = this.#lastMovedMs !== null && Math.abs(movedMs - this.#lastMovedMs) <= STEADY_MS;
+    this.#lastMovedMs = movedMs;
+    if (!isSteady) return;
+    this.#lastMovedMs = null;
     this.#outgoing.clear();
     if (this.#parts.clockMemory !== undefined)
-      this.#formerClockMs = Math.max(this.#formerClockMs, this.nowMs());
-    this.#host = this.#begin();
+      this.#earlierClockMs = Math.max(this.#earlierClockMs, this.nowMs());
+    this.#host = this.#newHost();
     log.warn({ silentMs: Math.ceil(this.recoveringMs()) }, 'restarting the lease layer after a clock fault');
     this.#parts.begun();
     this.#scheduleWake();

@@ -29,7 +29,7 @@ const CATALOG_CANDIDATES_FROM = 1;
 export const FILE_CANDIDATES_FROM = 2;
 
 /** The fetch method whose answers do not depend on the epoch: it asks for objects in exact versions. */
-const OBJECTS = 'objects';
+const OBJECTS_METHOD = 'objects';
 
 export interface ReplicaSurroundings {
   readonly self: ServerId;
@@ -90,7 +90,7 @@ export class ReplicaDriver {
   #wakeAtMs = Infinity;
   #closed = false;
   /** Disk writes and calls in progress: a new core would not know their effects. */
-  #ordersUnderWay = 0;
+  #actionsInProgress = 0;
   /** Resolves when the changes of view in progress are synced; null if there are none. */
   #syncing: Promise<void> | null = null;
   /** Why the last fetch failed: logged once. */
@@ -103,7 +103,7 @@ export class ReplicaDriver {
     this.file = file;
     this.subject = subject;
     this.#around = around;
-    this.#core = this.#begin(-Infinity);
+    this.#core = this.#newCore(-Infinity);
     this.#scheduleWake();
   }
 
@@ -268,15 +268,15 @@ export class ReplicaDriver {
           'unknown',
           `The replicas of file ${this.file} have not reached their new places yet: retry`,
         );
-        this.#settle(this.#changes, ticket)?.reject(error);
+        this.#takeWaiter(this.#changes, ticket)?.reject(error);
       });
-      const over = (settle: () => void): void => {
+      const settleOnce = (settle: () => void): void => {
         timer.cancel();
         settle();
       };
       this.#changes.set(ticket, {
-        resolve: (view) => over(() => resolve(view)),
-        reject: (error) => over(() => reject(error)),
+        resolve: (view) => settleOnce(() => resolve(view)),
+        reject: (error) => settleOnce(() => reject(error)),
       });
       this.step({ kind: 'change-members', ticket, members });
     });
@@ -291,10 +291,10 @@ export class ReplicaDriver {
   submit(operation: Operation, sequenced?: () => void): Promise<Committed> {
     if (this.#closed) return Promise.reject(this.#closedError());
     const ticket = this.#nextTicket++;
-    const timed = this.#around.commitBegins(this.file);
+    const stopTimer = this.#around.commitBegins(this.file);
     return new Promise((resolve, reject) => {
       const committed = (value: Committed): void => {
-        timed();
+        stopTimer();
         resolve(value);
       };
       this.#tickets.set(ticket, { resolve: committed, reject });
@@ -333,12 +333,12 @@ export class ReplicaDriver {
       'Only what has failed, and has nothing under way, begins anew',
     );
     this.#boundBeforeMs = this.boundUntilMs;
-    this.#core = this.#begin(this.#boundBeforeMs);
+    this.#core = this.#newCore(this.#boundBeforeMs);
     this.#wakeAtMs = Infinity;
     this.#scheduleWake();
   }
 
-  #begin(boundUntilMs: number): Replica {
+  #newCore(boundUntilMs: number): Replica {
     const around = this.#around;
     const nowMs = around.clock.nowMs();
     return new Replica(
@@ -404,7 +404,7 @@ export class ReplicaDriver {
   /** No call waits here, and no write is in progress: another driver may take over the replica. */
   get idle(): boolean {
     const waiting = this.#tickets.size + this.#flushes.size + this.#changes.size;
-    return waiting === 0 && this.#ordersUnderWay === 0;
+    return waiting === 0 && this.#actionsInProgress === 0;
   }
 
   get underWay(): string[] {
@@ -412,7 +412,7 @@ export class ReplicaDriver {
       operations: this.#tickets.size,
       flushes: this.#flushes.size,
       'changes of members': this.#changes.size,
-      'calls of the disk or of peers': this.#ordersUnderWay,
+      'calls of the disk or of peers': this.#actionsInProgress,
     };
     return Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []));
   }
@@ -425,7 +425,7 @@ export class ReplicaDriver {
   /** Answers another replica that fetches the state here, as the base of `epoch`. */
   async serve(epoch: Epoch, method: string, payload: Uint8Array): Promise<Uint8Array> {
     // Such a request names the object's exact version, whose bytes are the same in every epoch.
-    if (method === OBJECTS) return this.subject.serve(method, payload);
+    if (method === OBJECTS_METHOD) return this.subject.serve(method, payload);
     this.#assertPromised(epoch);
     const answer = await this.subject.serve(method, payload);
     // If another epoch was promised during the read, what was read may be of a later state.
@@ -458,12 +458,16 @@ export class ReplicaDriver {
         this.#around.send(action.to, this.file, action.message, action.deferrable === true);
         return;
       case 'promise':
-        this.#durably(this.subject.promise(action.epoch), { kind: 'promised', epoch: action.epoch });
+        this.#completeWith(this.subject.promise(action.epoch), { kind: 'promised', epoch: action.epoch });
         return;
       case 'apply': {
         const { epoch, seq, operation, sessions } = action;
         const work = this.subject.apply(epoch, seq, operation, sessions);
-        this.#durably(this.#viewSynced(work, operation.view !== undefined), { kind: 'applied', epoch, seq });
+        this.#completeWith(this.#viewSynced(work, operation.view !== undefined), {
+          kind: 'applied',
+          epoch,
+          seq,
+        });
         return;
       }
       case 'fetch-state':
@@ -471,14 +475,18 @@ export class ReplicaDriver {
         return;
       case 'install': {
         const { epoch, seq, sessions, fetched } = action;
-        this.#durably(this.subject.install(epoch, seq, sessions, fetched), { kind: 'installed', epoch, seq });
+        this.#completeWith(this.subject.install(epoch, seq, sessions, fetched), {
+          kind: 'installed',
+          epoch,
+          seq,
+        });
         return;
       }
       case 'begin': {
         const { epoch, sessions } = action;
         // The store executes them in this order, so that an installed epoch is always promised.
         const begun = [this.subject.promise(epoch), this.subject.install(epoch, 0, sessions, false)];
-        this.#durably(
+        this.#completeWith(
           Promise.all(begun).then(() => undefined),
           { kind: 'begun', epoch },
         );
@@ -486,11 +494,11 @@ export class ReplicaDriver {
       }
       case 'flush-local': {
         const { seq } = this.subject.record();
-        this.#durably(this.subject.flush(), { kind: 'flush-done', seq });
+        this.#completeWith(this.subject.flush(), { kind: 'flush-done', seq });
         return;
       }
       case 'committed':
-        this.#settle(this.#tickets, action.ticket)?.resolve({ seq: action.seq, result: action.result });
+        this.#takeWaiter(this.#tickets, action.ticket)?.resolve({ seq: action.seq, result: action.result });
         return;
       case 'refused': {
         const code = action.reason;
@@ -508,7 +516,7 @@ export class ReplicaDriver {
         return;
       }
       case 'flushed':
-        this.#settle(this.#flushes, action.ticket)?.resolve();
+        this.#takeWaiter(this.#flushes, action.ticket)?.resolve();
         return;
       case 'advanced':
         this.#notify(this.#advanceListeners);
@@ -523,7 +531,7 @@ export class ReplicaDriver {
         if (action.role === 'active') this.#around.becamePrimary(this.file);
         return;
       case 'members-changed':
-        this.#settle(this.#changes, action.ticket)?.resolve(action.view);
+        this.#takeWaiter(this.#changes, action.ticket)?.resolve(action.view);
         return;
       case 'view-changed':
         this.#around.viewChanged(this.file, action.view);
@@ -541,7 +549,7 @@ export class ReplicaDriver {
     }
   }
 
-  #settle<Value>(waiters: Map<number, Waiter<Value>>, ticket: number): Waiter<Value> | undefined {
+  #takeWaiter<Value>(waiters: Map<number, Waiter<Value>>, ticket: number): Waiter<Value> | undefined {
     const waiter = waiters.get(ticket);
     waiters.delete(ticket);
     return waiter;
@@ -549,7 +557,7 @@ export class ReplicaDriver {
 
   #reject(ticket: number, error: ServiceError): void {
     for (const waiters of [this.#tickets, this.#flushes, this.#changes]) {
-      this.#settle<unknown>(waiters as Map<number, Waiter<unknown>>, ticket)?.reject(error);
+      this.#takeWaiter<unknown>(waiters as Map<number, Waiter<unknown>>, ticket)?.reject(error);
     }
   }
 
@@ -572,15 +580,15 @@ export class ReplicaDriver {
     return synced;
   }
 
-  #durably(work: Promise<void>, done: ReplicaEvent): void {
-    this.#ordersUnderWay++;
+  #completeWith(work: Promise<void>, done: ReplicaEvent): void {
+    this.#actionsInProgress++;
     work.then(
       () => {
-        this.#ordersUnderWay--;
+        this.#actionsInProgress--;
         this.step(done);
       },
       (error: unknown) => {
-        this.#ordersUnderWay--;
+        this.#actionsInProgress--;
         this.#storageFailed(error);
       },
     );
@@ -607,7 +615,7 @@ export class ReplicaDriver {
 
   async #fetch(epoch: Epoch, from: ServerId, urgent: boolean): Promise<void> {
     assert(from !== this.#around.self, 'A replica does not fetch from itself');
-    this.#ordersUnderWay++;
+    this.#actionsInProgress++;
     try {
       const ask = (server: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> => {
         const request = encodeStateRequest(this.file, epoch, method, payload);
@@ -637,7 +645,7 @@ export class ReplicaDriver {
       if (error instanceof ServiceError && error.code === 'no-space') await this.#pause(NO_SPACE_PAUSE_MS);
       this.step({ kind: 'state-failed', epoch, reason });
     } finally {
-      this.#ordersUnderWay--;
+      this.#actionsInProgress--;
     }
   }
 

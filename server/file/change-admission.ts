@@ -10,7 +10,7 @@ import type { FileReplicas } from './file-replicas.ts';
 import { FreeSpace } from './free-space.ts';
 import type { ReleasedFiles } from './released-files.ts';
 
-const ALL_RETRY_MS = 1_000;
+const ALL_POLICY_RETRY_MS = 1_000;
 
 export interface ChangeAdmissionParts {
   readonly self: ServerId;
@@ -25,11 +25,11 @@ export interface ChangeAdmissionParts {
 /** Refuses a change before it has a position in the order: then it certainly has no effect. */
 export class ChangeAdmission {
   readonly #parts: ChangeAdmissionParts;
-  readonly #room: FreeSpace;
+  readonly #space: FreeSpace;
 
   constructor(parts: ChangeAdmissionParts) {
     this.#parts = parts;
-    this.#room = new FreeSpace(parts.store, () => parts.clock.nowMs());
+    this.#space = new FreeSpace(parts.store, () => parts.clock.nowMs());
   }
 
   /**
@@ -38,7 +38,7 @@ export class ChangeAdmission {
    */
   async assertSpace(driver: ReplicaDriver, request: ChangeRequest, bytes: number): Promise<void> {
     try {
-      await this.#room.assertFor(bytes);
+      await this.#space.assertFor(bytes);
     } catch (error) {
       if (await this.isKnown(driver, request)) return;
       const { isConnected, self, givenAway } = this.#parts;
@@ -89,7 +89,7 @@ export class ChangeAdmission {
       'no-majority',
       `Cannot write file ${driver.file}: its policy "all" needs every replica, and ` +
         `${unreachable.join(', ')} cannot be reached; start them, or retry later`,
-      { unreachable, retryAfterMs: ALL_RETRY_MS },
+      { unreachable, retryAfterMs: ALL_POLICY_RETRY_MS },
     );
   }
 

@@ -18,8 +18,8 @@ export function assertGuard(
     throw new ServiceError('precondition-failed', `Cannot write file ${file}: ${why}`);
   }
   const hasContents = contents === undefined || isSame(contents, now.contents);
-  const mayHaveNames = changedNs === undefined || now.changedNs === null || changedNs === now.changedNs;
-  if (hasContents && mayHaveNames) return;
+  const hasEntries = changedNs === undefined || now.changedNs === null || changedNs === now.changedNs;
+  if (hasContents && hasEntries) return;
   throw new ServiceError(
     'precondition-failed',
     `Cannot write file ${file}: it has changed since it was read; read it again, and retry`,

@@ -110,7 +110,7 @@ export class Difference {
         await this.#world.nextTurn();
         check();
       }
-      this.#set(entry.index, this.#own(entry.index), entry);
+      this.#record(entry.index, this.#own(entry.index), entry);
     }
   }
 
@@ -127,18 +127,18 @@ export class Difference {
       const own = await this.#store.digests(this.#file);
       check();
       const differing: number[] = [];
-      const gone: IndexRange[] = [];
+      const empty: IndexRange[] = [];
       const unknown: IndexRange[] = [];
       for (const [place, digest] of theirs.entries()) {
         const number = (nodes[Math.floor(place / FAN_OUT)] as number) * FAN_OUT + (place % FAN_OUT);
         const mine = digestXor(own.digest(level - 1, number), this.#overlay.digest(level - 1, number));
         if (digestEqual(mine, digest)) continue;
         const range = nodeRange({ level: level - 1, number });
-        if (digestEqual(digest, NOTHING)) gone.push(range);
+        if (digestEqual(digest, NOTHING)) empty.push(range);
         else if (level === 1 || digestEqual(mine, NOTHING)) pushRange(unknown, range);
         else differing.push(number);
       }
-      for (const range of gone) await this.#cover(range, [], check);
+      for (const range of empty) await this.#recordRange(range, [], check);
       await this.#askEntries(ask, unknown, check);
       await this.#descend(ask, level - 1, differing, check);
     }
@@ -158,7 +158,7 @@ export class Difference {
         const range = { first, last: Math.min(last, end - 1) };
         const begin = at;
         while (at < entries.length && (entries[at] as ObjectEntry).index <= range.last) at++;
-        await this.#cover(range, entries.slice(begin, at), check);
+        await this.#recordRange(range, entries.slice(begin, at), check);
       }
       const rest = asked.filter(({ last }) => last >= end);
       left = [
@@ -169,12 +169,12 @@ export class Difference {
   }
 
   /** Records what differs in a range, in which `theirs` are all entries of the other. */
-  async #cover(range: IndexRange, theirs: readonly ObjectEntry[], check: () => void): Promise<void> {
+  async #recordRange(range: IndexRange, theirs: readonly ObjectEntry[], check: () => void): Promise<void> {
     const left = new Map(theirs.map((entry) => [entry.index, entry]));
     for (let from = range.first; ; ) {
       const own = this.#store.entries(this.#file, from, range.last, ENTRIES_PER_TURN);
       for (const entry of own) {
-        this.#set(entry.index, entry, left.get(entry.index) ?? null);
+        this.#record(entry.index, entry, left.get(entry.index) ?? null);
         left.delete(entry.index);
       }
       const end = own.at(-1);
@@ -186,9 +186,9 @@ export class Difference {
     // Entries in the range that neither side has now: an earlier answer of the other listed them.
     const known = new Set(theirs.map((entry) => entry.index));
     for (const index of this.#changesWithin(range)) {
-      if (!known.has(index) && this.#changes.get(index) !== null) this.#set(index, null, null);
+      if (!known.has(index) && this.#changes.get(index) !== null) this.#record(index, null, null);
     }
-    for (const entry of left.values()) this.#set(entry.index, null, entry);
+    for (const entry of left.values()) this.#record(entry.index, null, entry);
   }
 
   #changesWithin({ first, last }: IndexRange): number[] {
@@ -204,7 +204,7 @@ export class Difference {
     return this.#store.entries(this.#file, index, index, 1)[0] ?? null;
   }
 
-  #set(index: number, own: ObjectEntry | null, entry: ObjectEntry | null): void {
+  #record(index: number, own: ObjectEntry | null, entry: ObjectEntry | null): void {
     const change = this.#changes.get(index);
     const before = change === undefined ? own : change;
     if (objectEqual(before, entry)) return;

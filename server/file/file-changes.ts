@@ -20,7 +20,7 @@ import type { ReleasedFiles } from './released-files.ts';
 import { assertDoneBefore } from './sealed-file.ts';
 import { decodeWriteOutcome } from './write-outcome.ts';
 
-const BY_STATE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+const STATE_REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'precondition-failed',
   'quota-exceeded',
   'lease-lost',
@@ -58,7 +58,7 @@ export class FileChanges {
     offset: number | 'append',
     bytes: Uint8Array,
     guard: WriteGuard = {},
-    tells: 'begin' | 'end' = 'begin',
+    returns: 'begin' | 'end' = 'begin',
   ): Promise<WriteResult> {
     if (bytes.length > WRITE_BYTES_MAX) {
       throw new ServiceError(
@@ -70,7 +70,7 @@ export class FileChanges {
       throw new ServiceError('bad-request', `The file would exceed the maximum of ${FILE_BYTES_MAX} bytes`);
     }
     const { replicas, admission } = this.#parts;
-    const answered = this.#answeredFinally(file, request);
+    const answered = this.#answerIfSealed(file, request);
     if (answered !== null) return answered;
     this.#parts.givenAway.assertNot(file);
     const driver = bytes.length === 0 ? await replicas.primary(file) : await replicas.orderer(file);
@@ -80,9 +80,9 @@ export class FileChanges {
     }
     admission.assertAllReachable(driver);
     await admission.assertSpace(driver, request, bytes.length);
-    return this.#decided(driver, request, async (orderer, primary) => {
+    return this.#changeAgainAsPrimary(driver, request, async (orderer, primary) => {
       const write = (held: WriteGuard): Promise<Change> =>
-        primary.write(request, offset, bytes, { guard: held, tells });
+        primary.write(request, offset, bytes, { guard: held, returns: returns });
       try {
         return await write(guard);
       } catch (error) {
@@ -98,7 +98,7 @@ export class FileChanges {
    * Makes a change; if it is refused by the file's state, and this server only resumed or created the file, makes it
    * again as active primary: another server may have become primary without this one's knowledge.
    */
-  async #decided(
+  async #changeAgainAsPrimary(
     driver: ReplicaDriver,
     request: ChangeRequest,
     change: (orderer: ReplicaDriver, primary: FilePrimary) => Promise<Change>,
@@ -106,7 +106,7 @@ export class FileChanges {
     const { file } = driver;
     const by = async (orderer: ReplicaDriver): Promise<WriteResult> => {
       const primary = this.#parts.primaries.of(orderer);
-      return this.#changed(
+      return this.#resultOf(
         file,
         primary,
         await this.#parts.replicas.bounded(file, () => change(orderer, primary)),
@@ -115,28 +115,28 @@ export class FileChanges {
     try {
       return await by(driver);
     } catch (error) {
-      if (error instanceof ServiceError && error.code === 'quota-exceeded') this.#giveBackGrowth(file);
-      const isRefused = error instanceof ServiceError && BY_STATE.has(error.code);
+      if (error instanceof ServiceError && error.code === 'quota-exceeded') this.#returnGrowth(file);
+      const isRefused = error instanceof ServiceError && STATE_REFUSALS.has(error.code);
       if (!isRefused) throw error;
-      if (driver.isPrimary) return this.#madeBefore(file, request, error);
+      if (driver.isPrimary) return this.#earlierAnswer(file, request, error);
       const primary = await this.#parts.replicas.primary(file);
-      return by(primary).catch((refusal: unknown) => this.#madeBefore(file, request, refusal));
+      return by(primary).catch((refusal: unknown) => this.#earlierAnswer(file, request, refusal));
     }
   }
 
   /** Repeats the answer to a request that changed the file before its flags forbade that; else throws `refusal`. */
-  async #madeBefore(file: FileId, request: ChangeRequest, refusal: unknown): Promise<WriteResult> {
+  async #earlierAnswer(file: FileId, request: ChangeRequest, refusal: unknown): Promise<WriteResult> {
     if (!(refusal instanceof ServiceError) || refusal.code !== 'protected') throw refusal;
     const { replicas, admission, primaries, self } = this.#parts;
     const driver = await replicas.primary(file);
     const answer = await admission.answerTo(driver, request);
     if (answer.kind === 'fresh') throw refusal;
-    if (answer.kind === 'expired') throw answerExpired(file);
+    if (answer.kind === 'expired') throw expiredError(file);
     return resultBy(file, primaries.of(driver), answer, self);
   }
 
   /** Settles the file: until then, all that the catalog let it grow by counts against the quota, used or not. */
-  #giveBackGrowth(file: FileId): void {
+  #returnGrowth(file: FileId): void {
     this.#parts.settling.settle(file).catch((error: unknown) => {
       this.#parts.log.debug(
         { file, err: error },
@@ -147,7 +147,7 @@ export class FileChanges {
 
   async writeParts(file: FileId, request: ChangeRequest, parts: readonly WritePart[]): Promise<WriteResult> {
     const { replicas, admission } = this.#parts;
-    const answered = this.#answeredFinally(file, request);
+    const answered = this.#answerIfSealed(file, request);
     if (answered !== null) return answered;
     this.#parts.givenAway.assertNot(file);
     const driver = await replicas.orderer(file);
@@ -157,18 +157,18 @@ export class FileChanges {
       request,
       parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
     );
-    return this.#decided(driver, request, (_, primary) => primary.writeParts(request, parts));
+    return this.#changeAgainAsPrimary(driver, request, (_, primary) => primary.writeParts(request, parts));
   }
 
   async truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult> {
     if (sizeBytes > FILE_BYTES_MAX)
       throw new ServiceError('bad-request', `The file would exceed the maximum of ${FILE_BYTES_MAX} bytes`);
     const { replicas, admission } = this.#parts;
-    const answered = this.#answeredFinally(file, request);
+    const answered = this.#answerIfSealed(file, request);
     if (answered !== null) return answered;
     const driver = await replicas.orderer(file);
     admission.assertAllReachable(driver);
-    return this.#decided(driver, request, (_, primary) => primary.truncate(request, sizeBytes));
+    return this.#changeAgainAsPrimary(driver, request, (_, primary) => primary.truncate(request, sizeBytes));
   }
 
   async punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult> {
@@ -176,11 +176,11 @@ export class FileChanges {
       throw new ServiceError('bad-request', `Invalid hole: from ${hole.from} to ${hole.to}`);
     }
     const { replicas, admission } = this.#parts;
-    const answered = this.#answeredFinally(file, request);
+    const answered = this.#answerIfSealed(file, request);
     if (answered !== null) return answered;
     const driver = await replicas.orderer(file);
     admission.assertAllReachable(driver);
-    return this.#decided(driver, request, (_, primary) => primary.punch(request, hole));
+    return this.#changeAgainAsPrimary(driver, request, (_, primary) => primary.punch(request, hole));
   }
 
   async copy(
@@ -190,7 +190,7 @@ export class FileChanges {
     read: () => Promise<CopyPiece>,
   ): Promise<WriteResult> {
     const { replicas, admission } = this.#parts;
-    const answered = this.#answeredFinally(file, request);
+    const answered = this.#answerIfSealed(file, request);
     if (answered !== null) return answered;
     const driver = await replicas.primary(file);
     // A repeated copy gets the first answer, whatever the source contains by now.
@@ -212,24 +212,24 @@ export class FileChanges {
    * @returns the answer to a change that a sealed file got before; null if the file is not sealed
    * @throws ServiceError `sealed`, or `session-expired` if it is unknown whether the change was made
    */
-  #answeredFinally(file: FileId, request: ChangeRequest): WriteResult | null {
+  #answerIfSealed(file: FileId, request: ChangeRequest): WriteResult | null {
     const { store, self, authorities } = this.#parts;
     const sealed = authorities.sealed(file);
     if (sealed === null) return null;
     const answer = assertDoneBefore(store, file, request);
-    if (answer.kind === 'expired') throw answerExpired(file);
+    if (answer.kind === 'expired') throw expiredError(file);
     const epoch = store.record(file)?.installed.counter ?? 0;
     const version = { epoch: sealed.attributes.versionEpoch, seq: answer.seq };
     return resultOf(file, answer, version, epoch, self);
   }
 
-  #changed(file: FileId, primary: FilePrimary, committed: Change): WriteResult {
+  #resultOf(file: FileId, primary: FilePrimary, committed: Change): WriteResult {
     this.#parts.traffic?.countWrite();
     return resultBy(file, primary, committed, this.#parts.self);
   }
 }
 
-function answerExpired(file: FileId): ServiceError {
+function expiredError(file: FileId): ServiceError {
   return new ServiceError(
     'session-expired',
     `The outcome of this change of file ${file} is no longer known: read the file before changing it again`,

@@ -39,7 +39,7 @@ import { LockTable, type LockWaiter } from './lock-table.ts';
 const FORMER_MAX = 100_000;
 /** A client whose wait ended keeps its place in the queue for this time, in milliseconds. */
 const PLACE_KEPT_MS = 2_000;
-const CLAIM_AGAIN_MS = 50;
+const CLAIM_RETRY_MS = 50;
 /** Longest wait as a part of the operation time-out: the answer needs time, too. */
 const WAIT_PART_MAX = 0.5;
 /** The wait is also at most one of this many parts of the lock lease, so that the rest can cover a failover. */
@@ -68,8 +68,8 @@ export class FileLocks {
   readonly #parts: FileLocksParts;
   /** The lock lease, plus a margin for clocks that run at different rates. */
   readonly #spanMs: number;
-  readonly #books = new Map<ReplicaDriver, LockState>();
-  readonly #former = new LruMap<FileId, FormerLocks>(FORMER_MAX);
+  readonly #states = new Map<ReplicaDriver, LockState>();
+  readonly #earlier = new LruMap<FileId, FormerLocks>(FORMER_MAX);
   readonly #shares: LockShares;
 
   constructor(parts: FileLocksParts) {
@@ -79,20 +79,20 @@ export class FileLocks {
   }
 
   becamePrimary(driver: ReplicaDriver): void {
-    if (driver.isPrimary) this.#bookOf(driver);
+    if (driver.isPrimary) this.#stateOf(driver);
   }
 
   /** Another primary ended its epoch without locks: this server needs no grace in the next epoch. */
   leftUnlocked({ file, counter }: LockEnding, driver: ReplicaDriver | null): void {
-    const book = driver === null ? undefined : this.#books.get(driver);
-    if (book === undefined) {
-      if ((this.#former.get(file)?.counter ?? 0) < counter) this.#former.set(file, unlocked(counter));
+    const state = driver === null ? undefined : this.#states.get(driver);
+    if (state === undefined) {
+      if ((this.#earlier.get(file)?.counter ?? 0) < counter) this.#earlier.set(file, unlocked(counter));
       return;
     }
     // The notification is late. Claims made meanwhile stay valid.
-    if (book.epoch.counter !== counter + 1 || this.#parts.clock.nowMs() >= book.graceUntilMs) return;
-    book.graceUntilMs = -Infinity;
-    for (const go of book.afterGrace) go();
+    if (state.epoch.counter !== counter + 1 || this.#parts.clock.nowMs() >= state.graceUntilMs) return;
+    state.graceUntilMs = -Infinity;
+    for (const go of state.afterGrace) go();
   }
 
   /**
@@ -105,24 +105,24 @@ export class FileLocks {
     const { clock, operationTimeoutMs, lockLeaseMs } = this.#parts;
     const waitMaxMs = Math.min(operationTimeoutMs * WAIT_PART_MAX, lockLeaseMs / WAITS_PER_LEASE);
     const deadlineMs = clock.nowMs() + Math.min(body.waitMs, waitMaxMs);
-    let book = this.#present(driver);
-    if (this.#isOutdated(book, body)) return { ...this.#grant(book), outdated: true };
-    this.#admit(book, body, holder);
+    let state = this.#currentState(driver);
+    if (this.#isOutdated(state, body)) return { ...this.#grant(state), outdated: true };
+    this.#noteMessage(state, body, holder);
     const wish = wishOf(body);
     if (wish.type === 'unlock') {
-      book.table.set(wish);
-      this.#wake(driver, book);
-      return this.#grant(book);
+      state.table.set(wish);
+      this.#grantWaiting(driver, state);
+      return this.#grant(state);
     }
     // A renewal may have shown meanwhile that the request is outdated.
-    while (clock.nowMs() < book.graceUntilMs) {
-      await this.#graceEnd(book, waitMaxMs);
-      book = this.#present(driver);
-      if (clock.nowMs() < book.graceUntilMs) throw this.#inGrace(driver.file, book, body.waitMs > 0);
-      if (this.#isOutdated(book, body)) return { ...this.#grant(book), outdated: true };
-      this.#admit(book, body, holder);
+    while (clock.nowMs() < state.graceUntilMs) {
+      await this.#waitForGraceEnd(state, waitMaxMs);
+      state = this.#currentState(driver);
+      if (clock.nowMs() < state.graceUntilMs) throw this.#graceError(driver.file, state, body.waitMs > 0);
+      if (this.#isOutdated(state, body)) return { ...this.#grant(state), outdated: true };
+      this.#noteMessage(state, body, holder);
     }
-    return this.#lockNow(driver, book, body, wish, deadlineMs);
+    return this.#lockOrWait(driver, state, body, wish, deadlineMs);
   }
 
   /**
@@ -130,12 +130,12 @@ export class FileLocks {
    * `not-primary`
    */
   renew(driver: ReplicaDriver, body: LockClaim, holder: string | null = null): LockRenewal {
-    const book = this.#present(driver);
+    const state = this.#currentState(driver);
     const nowMs = this.#parts.clock.nowMs();
     // Only a message of this epoch was sent after all acknowledgments of the one before; the client sends it again.
-    if (body.heard !== undefined && body.heard.epoch !== book.epoch.counter)
-      return { ...this.#grant(book), lost: [] };
-    const known = book.clients.get(body.client);
+    if (body.heard !== undefined && body.heard.epoch !== state.epoch.counter)
+      return { ...this.#grant(state), lost: [] };
+    const known = state.clients.get(body.client);
     if (known !== undefined && body.stamp < known.stamp) {
       // An older message does not claim a lock that was released since; the client sends it again.
       throw new ServiceError(
@@ -143,18 +143,18 @@ export class FileLocks {
         `A newer lock message of client ${body.client} was received: send the current state again`,
       );
     }
-    this.#admit(book, { ...body, number: body.stamp }, holder);
-    const client = book.clients.get(body.client);
-    const isClaim = !book.table.has(body.client);
+    this.#noteMessage(state, { ...body, number: body.stamp }, holder);
+    const client = state.clients.get(body.client);
+    const isClaim = !state.table.has(body.client);
     const sinceStamp = client?.sinceStamp ?? 0;
     if (client !== undefined) client.locksUntilMs = client.aliveUntilMs;
     const kept: WishOfClient[] = [];
     const lost = body.locks.flatMap((lock, place) => {
       const wish: WishOfClient = { ...lock, ...rangeFromWire(lock), client: body.client };
-      if (!book.table.covers(wish)) {
+      if (!state.table.covers(wish)) {
         // Only a change of the primary makes locks of a living client unknown here.
-        if (nowMs >= book.graceUntilMs || book.table.conflict(wish) !== null) return [place];
-        book.table.set(wish);
+        if (nowMs >= state.graceUntilMs || state.table.conflict(wish) !== null) return [place];
+        state.table.set(wish);
       }
       kept.push(wish);
       return [];
@@ -162,11 +162,11 @@ export class FileLocks {
     if (client !== undefined && isClaim) client.sinceStamp = sinceStamp;
     // The client had no request in progress: it does not have locks that its newest message does not list.
     if (body.pending.length === 0) {
-      book.table.keepOnly(body.client, kept);
-      this.#wake(driver, book);
+      state.table.keepOnly(body.client, kept);
+      this.#grantWaiting(driver, state);
     }
-    this.#schedule(driver, book);
-    return { ...this.#grant(book), lost };
+    this.#schedule(driver, state);
+    return { ...this.#grant(state), lost };
   }
 
   /**
@@ -177,27 +177,27 @@ export class FileLocks {
    */
   assertHeld(driver: ReplicaDriver, { client, stamp }: LocksHeld): void {
     if (driver.isPrimary) {
-      const book = this.#present(driver);
-      const isHeld = book.table.has(client);
-      if (isHeld && (book.clients.get(client)?.sinceStamp ?? Infinity) <= stamp) return;
-      if (!isHeld && this.#parts.clock.nowMs() < book.graceUntilMs) {
+      const state = this.#currentState(driver);
+      const isHeld = state.table.has(client);
+      if (isHeld && (state.clients.get(client)?.sinceStamp ?? Infinity) <= stamp) return;
+      if (!isHeld && this.#parts.clock.nowMs() < state.graceUntilMs) {
         const message =
           `Client ${client} has not yet claimed its locks on file ` +
           `${driver.file} from the new primary: claim them, and retry`;
-        throw new ServiceError('busy', message, { retryAfterMs: CLAIM_AGAIN_MS });
+        throw new ServiceError('busy', message, { retryAfterMs: CLAIM_RETRY_MS });
       }
     }
     throw new ServiceError('lease-lost', `Client ${client} has lost its locks on file ${driver.file}`);
   }
 
   list(driver: ReplicaDriver): LockList {
-    const book = this.#present(driver);
+    const state = this.#currentState(driver);
     return {
       primary: this.#parts.self,
-      epoch: book.epoch.counter,
-      locks: book.table.list().map((lock) => ({ ...lock, ...rangeToWire(lock) })),
-      waiting: book.waiting.size,
-      graceMs: Math.max(0, Math.ceil(book.graceUntilMs - this.#parts.clock.nowMs())),
+      epoch: state.epoch.counter,
+      locks: state.table.list().map((lock) => ({ ...lock, ...rangeToWire(lock) })),
+      waiting: state.waiting.size,
+      graceMs: Math.max(0, Math.ceil(state.graceUntilMs - this.#parts.clock.nowMs())),
     };
   }
 
@@ -205,39 +205,39 @@ export class FileLocks {
    * Whether the client may have aborted the request although its stamp does not show it: stamps are lost when an epoch
    * or a client ends, and the request is from before. A late unlock does no harm: a later lock has a newer stamp.
    */
-  #isOutdated(book: LockState, { client, type, heard }: LockOrder): boolean {
+  #isOutdated(state: LockState, { client, type, heard }: LockOrder): boolean {
     if (heard === undefined || type === 'unlock') return false;
     const { epoch, lapses = 0 } = heard;
-    const isOfEpoch = epoch === book.epoch.counter || (epoch === 0 && book.isFirst);
-    return !isOfEpoch || lapses < (book.clients.get(client)?.lapses ?? book.lapses);
+    const isOfEpoch = epoch === state.epoch.counter || (epoch === 0 && state.isFirst);
+    return !isOfEpoch || lapses < (state.clients.get(client)?.lapses ?? state.lapses);
   }
 
-  async #lockNow(
+  async #lockOrWait(
     driver: ReplicaDriver,
-    book: LockState,
+    state: LockState,
     body: LockBody,
     wish: WishOfClient,
     deadlineMs: number,
   ): Promise<LockGrant> {
     const { clock } = this.#parts;
-    const { table } = book;
-    const place = placeOf(book, body);
+    const { table } = state;
+    const place = placeOf(state, body);
     table.beginFlock(wish);
     // A client that converted a lock on the whole file has released the old one.
-    this.#wake(driver, book);
+    this.#grantWaiting(driver, state);
     if (table.conflict(wish) === null) {
-      if (place !== null) this.#leave(book, place);
+      if (place !== null) this.#endWaiting(state, place);
       const isFull =
         table.size >= LOCKS_PER_FILE_MAX || table.list(wish.client).length >= LOCKS_PER_CLIENT_MAX;
       if (isFull) throw new ServiceError('lock-limit', `Too many locks on file ${driver.file}: release some`);
-      this.#shares.check(book.clients.get(wish.client)?.holder ?? holderOf(wish.client, null));
+      this.#shares.check(state.clients.get(wish.client)?.holder ?? holderOf(wish.client, null));
       table.set(wish);
       // A downgraded lock may be what others waited for.
-      this.#wake(driver, book);
-      return this.#grant(book);
+      this.#grantWaiting(driver, state);
+      return this.#grant(state);
     }
     if (body.waitMs > 0 && table.wouldDeadlock(wish)) {
-      if (place !== null) this.#leave(book, place);
+      if (place !== null) this.#endWaiting(state, place);
       throw new ServiceError(
         'deadlock',
         `Deadlock: the lock on file ${driver.file} waits for its own holder`,
@@ -245,31 +245,31 @@ export class FileLocks {
     }
     const leftMs = deadlineMs - clock.nowMs();
     if (leftMs <= 0) throw locked(driver.file, table, wish);
-    if (place === null && book.waiting.size >= LOCK_WAITERS_MAX) {
+    if (place === null && state.waiting.size >= LOCK_WAITERS_MAX) {
       throw new ServiceError('busy', `Too many pending lock requests on file ${driver.file}: retry later`);
     }
     const at = table.wait(wish, place);
-    const outcome = await this.#wait(driver, book, at, body, leftMs);
+    const outcome = await this.#wait(driver, state, at, body, leftMs);
     // A lock that is not acknowledged is not held: a later primary would not know it.
-    if (this.#present(driver) !== book) throw this.#deposed(driver);
-    if (outcome === 'granted') return this.#grant(book);
-    throw outcome === 'deposed' ? this.#deposed(driver) : locked(driver.file, table, wish);
+    if (this.#currentState(driver) !== state) throw this.#deposedError(driver);
+    if (outcome === 'granted') return this.#grant(state);
+    throw outcome === 'deposed' ? this.#deposedError(driver) : locked(driver.file, table, wish);
   }
 
   #wait(
     driver: ReplicaDriver,
-    book: LockState,
+    state: LockState,
     place: number,
     { client, number }: LockBody,
     limitMs: number,
   ): Promise<'granted' | 'deposed' | 'over'> {
     // A repeated request takes the place of its first attempt, whose answer the client does not await.
-    book.waiting.get(place)?.answer?.('over');
+    state.waiting.get(place)?.answer?.('over');
     return new Promise((resolve) => {
       const waiting: Waiting = { client, number, answer: null, keptUntilMs: Infinity };
       const timer = this.#parts.world.after(limitMs, () => {
         waiting.keptUntilMs = this.#parts.clock.nowMs() + PLACE_KEPT_MS;
-        this.#schedule(driver, book);
+        this.#schedule(driver, state);
         waiting.answer?.('over');
       });
       waiting.answer = (outcome) => {
@@ -277,30 +277,31 @@ export class FileLocks {
         waiting.answer = null;
         resolve(outcome);
       };
-      book.waiting.set(place, waiting);
+      state.waiting.set(place, waiting);
     });
   }
 
-  #leave(book: LockState, place: number): void {
-    book.table.leave(place);
-    const waiting = book.waiting.get(place);
-    book.waiting.delete(place);
+  #endWaiting(state: LockState, place: number): void {
+    state.table.leave(place);
+    const waiting = state.waiting.get(place);
+    state.waiting.delete(place);
     waiting?.answer?.('over');
   }
 
-  #leaveAll(book: LockState, client: number): void {
-    for (const [place, waiting] of book.waiting) if (waiting.client === client) this.#leave(book, place);
+  #endAllWaiting(state: LockState, client: number): void {
+    for (const [place, waiting] of state.waiting)
+      if (waiting.client === client) this.#endWaiting(state, place);
   }
 
-  #wake(driver: ReplicaDriver, book: LockState): void {
-    if (!this.#isPresent(driver, book)) return;
+  #grantWaiting(driver: ReplicaDriver, state: LockState): void {
+    if (!this.#isCurrent(driver, state)) return;
     const nowMs = this.#parts.clock.nowMs();
     const isThere = ({ place, client }: LockWaiter): boolean =>
-      typeof book.waiting.get(place)?.answer === 'function' &&
-      nowMs < (book.clients.get(client)?.aliveUntilMs ?? -Infinity);
-    for (const { place } of book.table.wake(isThere)) {
-      const waiting = book.waiting.get(place);
-      book.waiting.delete(place);
+      typeof state.waiting.get(place)?.answer === 'function' &&
+      nowMs < (state.clients.get(client)?.aliveUntilMs ?? -Infinity);
+    for (const { place } of state.table.wake(isThere)) {
+      const waiting = state.waiting.get(place);
+      state.waiting.delete(place);
       waiting?.answer?.('granted');
     }
   }
@@ -309,25 +310,25 @@ export class FileLocks {
    * Records a message of a client: it is alive. Ends those of its waiting requests that the message does not list as
    * pending. @throws ServiceError `locked` if the message itself is outdated
    */
-  #admit(
-    book: LockState,
+  #noteMessage(
+    state: LockState,
     message: Pick<LockOrder, 'client' | 'stamp' | 'pending' | 'number' | 'since'>,
     given: string | null,
   ): void {
     const { client, stamp, number, since = 0 } = message;
     const aliveUntilMs = this.#parts.clock.nowMs() + this.#spanMs;
-    const known = book.clients.get(client);
+    const known = state.clients.get(client);
     if (known === undefined || stamp > known.stamp) {
       const holder = holderOf(client, given);
-      this.#pass(book, client, known?.holder ?? null, holder);
+      this.#moveCount(state, client, known?.holder ?? null, holder);
       const sinceStamp = Math.max(known?.sinceStamp ?? 0, since);
       const locksUntilMs = known?.locksUntilMs ?? aliveUntilMs;
       const pending = new Set(message.pending);
-      const lapses = known?.lapses ?? book.lapses;
-      book.clients.set(client, { holder, aliveUntilMs, locksUntilMs, sinceStamp, stamp, pending, lapses });
-      for (const [place, waiting] of book.waiting) {
+      const lapses = known?.lapses ?? state.lapses;
+      state.clients.set(client, { holder, aliveUntilMs, locksUntilMs, sinceStamp, stamp, pending, lapses });
+      for (const [place, waiting] of state.waiting) {
         const isOver = waiting.number < stamp && !message.pending.includes(waiting.number);
-        if (waiting.client === client && isOver && waiting.number !== number) this.#leave(book, place);
+        if (waiting.client === client && isOver && waiting.number !== number) this.#endWaiting(state, place);
       }
       return;
     }
@@ -338,107 +339,108 @@ export class FileLocks {
     known.aliveUntilMs = Math.max(known.aliveUntilMs, aliveUntilMs);
   }
 
-  #pass(book: LockState, client: number, from: string | null, to: string | null): void {
+  #moveCount(state: LockState, client: number, from: string | null, to: string | null): void {
     if (from === to || from === null) return;
-    const count = book.table.list(client).length;
+    const count = state.table.list(client).length;
     this.#shares.add(from, -count);
     if (to !== null) this.#shares.add(to, count);
   }
 
-  #present(driver: ReplicaDriver): LockState {
-    if (!driver.isPrimary) throw this.#deposed(driver);
-    const book = this.#bookOf(driver);
-    this.#expire(driver, book);
-    return book;
+  #currentState(driver: ReplicaDriver): LockState {
+    if (!driver.isPrimary) throw this.#deposedError(driver);
+    const state = this.#stateOf(driver);
+    this.#expire(driver, state);
+    return state;
   }
 
-  #isPresent(driver: ReplicaDriver, book: LockState): boolean {
+  #isCurrent(driver: ReplicaDriver, state: LockState): boolean {
     return (
-      driver.isPrimary && this.#books.get(driver) === book && epochCompare(driver.epoch, book.epoch) === 0
+      driver.isPrimary && this.#states.get(driver) === state && epochCompare(driver.epoch, state.epoch) === 0
     );
   }
 
-  #expire(driver: ReplicaDriver, book: LockState): void {
+  #expire(driver: ReplicaDriver, state: LockState): void {
     const nowMs = this.#parts.clock.nowMs();
-    for (const [place, waiting] of book.waiting) if (waiting.keptUntilMs <= nowMs) this.#leave(book, place);
-    for (const [client, known] of book.clients) {
+    for (const [place, waiting] of state.waiting)
+      if (waiting.keptUntilMs <= nowMs) this.#endWaiting(state, place);
+    for (const [client, known] of state.clients) {
       if (nowMs < known.aliveUntilMs) {
-        if (nowMs >= known.locksUntilMs && book.table.has(client)) {
-          book.table.removeLocks(client);
-          known.lapses = ++book.lapses;
+        if (nowMs >= known.locksUntilMs && state.table.has(client)) {
+          state.table.removeLocks(client);
+          known.lapses = ++state.lapses;
           // Changes under those locks may have been sent after the waiting requests: the client asks again, with a
           // newer stamp.
-          this.#leaveAll(book, client);
+          this.#endAllWaiting(state, client);
         }
         continue;
       }
-      this.#leaveAll(book, client);
-      book.table.remove(client);
-      book.clients.delete(client);
-      book.lapses++;
+      this.#endAllWaiting(state, client);
+      state.table.remove(client);
+      state.clients.delete(client);
+      state.lapses++;
     }
-    this.#wake(driver, book);
-    this.#schedule(driver, book);
+    this.#grantWaiting(driver, state);
+    this.#schedule(driver, state);
   }
 
-  #schedule(driver: ReplicaDriver, book: LockState): void {
+  #schedule(driver: ReplicaDriver, state: LockState): void {
     const nowMs = this.#parts.clock.nowMs();
-    let atMs = book.afterGrace.size > 0 ? book.graceUntilMs : Infinity;
-    for (const [client, { aliveUntilMs, locksUntilMs }] of book.clients)
-      atMs = Math.min(atMs, book.table.has(client) ? locksUntilMs : aliveUntilMs);
-    for (const { keptUntilMs } of book.waiting.values()) atMs = Math.min(atMs, keptUntilMs);
+    let atMs = state.afterGrace.size > 0 ? state.graceUntilMs : Infinity;
+    for (const [client, { aliveUntilMs, locksUntilMs }] of state.clients)
+      atMs = Math.min(atMs, state.table.has(client) ? locksUntilMs : aliveUntilMs);
+    for (const { keptUntilMs } of state.waiting.values()) atMs = Math.min(atMs, keptUntilMs);
     // A renewal delays the expiry: a timer that fires too early sets itself again.
-    if (book.timer !== null && book.timerAtMs <= atMs) return;
-    book.timer?.cancel();
-    book.timer = null;
+    if (state.timer !== null && state.timerAtMs <= atMs) return;
+    state.timer?.cancel();
+    state.timer = null;
     if (atMs === Infinity) return;
-    book.timerAtMs = atMs;
-    book.timer = this.#parts.world.after(Math.max(1, atMs - nowMs), () => {
-      book.timer = null;
-      if (!this.#isPresent(driver, book)) return this.#end(driver, book);
-      if (this.#parts.clock.nowMs() >= book.graceUntilMs) for (const go of book.afterGrace) go();
-      this.#expire(driver, book);
+    state.timerAtMs = atMs;
+    state.timer = this.#parts.world.after(Math.max(1, atMs - nowMs), () => {
+      state.timer = null;
+      if (!this.#isCurrent(driver, state)) return this.#end(driver, state);
+      if (this.#parts.clock.nowMs() >= state.graceUntilMs) for (const go of state.afterGrace) go();
+      this.#expire(driver, state);
     });
-    book.timer.unref();
+    state.timer.unref();
   }
 
-  #graceEnd(book: LockState, limitMs: number): Promise<void> {
+  #waitForGraceEnd(state: LockState, limitMs: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         timer.cancel();
-        book.afterGrace.delete(done);
+        state.afterGrace.delete(done);
         resolve();
       };
-      const leftMs = book.graceUntilMs - this.#parts.clock.nowMs();
+      const leftMs = state.graceUntilMs - this.#parts.clock.nowMs();
       const timer = this.#parts.world.after(Math.max(1, Math.min(limitMs, leftMs)), done);
-      book.afterGrace.add(done);
+      state.afterGrace.add(done);
     });
   }
 
-  #bookOf(driver: ReplicaDriver): LockState {
-    const known = this.#books.get(driver);
+  #stateOf(driver: ReplicaDriver): LockState {
+    const known = this.#states.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     if (known !== undefined) this.#end(driver, known);
     const { epoch, file } = driver;
     const nowMs = this.#parts.clock.nowMs();
-    const former = this.#former.get(file);
-    this.#former.delete(file);
+    const earlier = this.#earlier.get(file);
+    this.#earlier.delete(file);
     // No two epochs with a primary have the same counter, so no other server was primary in between.
-    const isNext = former !== undefined && former.counter + 1 === epoch.counter;
+    const isNext = earlier !== undefined && earlier.counter + 1 === epoch.counter;
     const isFirst = driver.isFirstPrimary || wasOnlyCreated(driver, this.#parts.store);
     const needsNoGrace = isFirst || isNext;
     const stopListening = driver.onRole(() => {
-      if (!this.#isPresent(driver, book)) this.#end(driver, book);
+      if (!this.#isCurrent(driver, state)) this.#end(driver, state);
     });
     const clients = new Map<number, Client>();
-    const book: LockState = {
+    const state: LockState = {
       epoch,
       isFirst,
       lapses: 0,
       table: new LockTable((client, more) => {
         const known = clients.get(client);
         // The time of its first lock counts from the request for it.
-        if (known !== undefined && more > 0 && !book.table.has(client)) {
+        if (known !== undefined && more > 0 && !state.table.has(client)) {
           known.locksUntilMs = known.aliveUntilMs;
           known.sinceStamp = known.stamp;
         }
@@ -452,66 +454,66 @@ export class FileLocks {
       timerAtMs: Infinity,
       end: () => {
         stopListening();
-        book.timer?.cancel();
-        book.timer = null;
-        for (const go of book.afterGrace) go();
-        for (const { answer } of book.waiting.values()) answer?.('deposed');
-        book.waiting.clear();
+        state.timer?.cancel();
+        state.timer = null;
+        for (const go of state.afterGrace) go();
+        for (const { answer } of state.waiting.values()) answer?.('deposed');
+        state.waiting.clear();
       },
     };
     if (isNext) {
-      for (const lock of former.locks) {
+      for (const lock of earlier.locks) {
         const holder = holderOf(lock.client, null);
         const untilMs = nowMs + this.#spanMs;
         const ends = { aliveUntilMs: untilMs, locksUntilMs: untilMs };
         clients.set(lock.client, { holder, ...ends, sinceStamp: 0, stamp: 0, pending: new Set(), lapses: 0 });
-        book.table.set(lock);
+        state.table.set(lock);
       }
-      for (const [client, known] of clients) Object.assign(known, former.clients.get(client));
+      for (const [client, known] of clients) Object.assign(known, earlier.clients.get(client));
     }
-    this.#books.set(driver, book);
-    this.#schedule(driver, book);
-    return book;
+    this.#states.set(driver, state);
+    this.#schedule(driver, state);
+    return state;
   }
 
   /** The epoch ended here. If this server still has the lease, its locks are final, and kept for the next epoch. */
-  #end(driver: ReplicaDriver, book: LockState): void {
-    if (this.#books.get(driver) !== book) return;
-    this.#books.delete(driver);
-    book.end();
-    for (const [client, { holder }] of book.clients) this.#pass(book, client, holder, null);
+  #end(driver: ReplicaDriver, state: LockState): void {
+    if (this.#states.get(driver) !== state) return;
+    this.#states.delete(driver);
+    state.end();
+    for (const [client, { holder }] of state.clients) this.#moveCount(state, client, holder, null);
     const { lease, clock } = this.#parts;
     const held = lease.view(driver.file);
     // During its own grace this primary does not know yet which locks the epoch before left.
-    if (!held.own || held.remainingMs <= 0 || clock.nowMs() < book.graceUntilMs) return;
-    const { counter } = book.epoch;
-    const locks = book.table.list();
+    if (!held.own || held.remainingMs <= 0 || clock.nowMs() < state.graceUntilMs) return;
+    const { counter } = state.epoch;
+    const locks = state.table.list();
     const clients = new Map(
-      [...book.clients].map(([client, { sinceStamp, stamp, pending }]) => [
+      [...state.clients].map(([client, { sinceStamp, stamp, pending }]) => [
         client,
         { sinceStamp, stamp, pending },
       ]),
     );
-    if (locks.length > 0) this.#former.set(driver.file, { counter, locks, clients });
+    if (locks.length > 0) this.#earlier.set(driver.file, { counter, locks, clients });
     else this.endedUnlocked(driver, counter);
   }
 
   /** No lock of the epoch with this counter exists, or will: the primary of the next epoch needs no grace. */
   endedUnlocked({ file, view }: ReplicaDriver, counter: number): void {
     const { self, endedUnlocked } = this.#parts;
-    this.#former.set(file, unlocked(counter));
+    this.#earlier.set(file, unlocked(counter));
     endedUnlocked(
       { file, counter },
       view.members.filter((member) => member !== self),
     );
   }
 
-  #grant(book: LockState): LockGrant {
+  #grant(state: LockState): LockGrant {
     const { self, lockLeaseMs } = this.#parts;
-    return { primary: self, epoch: book.epoch.counter, lapses: book.lapses, leaseMs: lockLeaseMs };
+    return { primary: self, epoch: state.epoch.counter, lapses: state.lapses, leaseMs: lockLeaseMs };
   }
 
-  #deposed(driver: ReplicaDriver): ServiceError {
+  #deposedError(driver: ReplicaDriver): ServiceError {
     return new ServiceError('not-primary', `This server is no longer the primary of file ${driver.file}`);
   }
 
@@ -519,8 +521,8 @@ export class FileLocks {
    * A waiting request gets the error of any other time-out; one that does not wait has to learn that this is no
    * refusal.
    */
-  #inGrace(file: FileId, book: LockState, waits: boolean): ServiceError {
-    const retryAfterMs = Math.max(1, Math.ceil(book.graceUntilMs - this.#parts.clock.nowMs()));
+  #graceError(file: FileId, state: LockState, waits: boolean): ServiceError {
+    const retryAfterMs = Math.max(1, Math.ceil(state.graceUntilMs - this.#parts.clock.nowMs()));
     const message = `File ${file} has a new primary: locks can be claimed now and set after the grace time; retry`;
     return waits ? new ServiceError('locked', message) : new ServiceError('busy', message, { retryAfterMs });
   }

@@ -55,7 +55,7 @@ export class FileNumbers {
             .then(({ volume, servers }) => ({ servers, replicas: volume.replicas }));
     const choose = (servers: readonly ServerInfo[]): (readonly ServerId[])[] => {
       const sets = Array.from({ length: Math.ceil(count / NUMBERS_PER_SET) }, () =>
-        this.#choose(replicas, servers),
+        this.#chooseWithSelf(replicas, servers),
       );
       if (sets.every(({ length }) => length > 0)) return sets;
       throw new ServiceError(
@@ -89,7 +89,7 @@ export class FileNumbers {
     return this.#numbers.take(owner, number, this.#parts.clock.nowMs());
   }
 
-  #choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[] {
+  #chooseWithSelf(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[] {
     const { self, choose } = this.#parts;
     let members = choose(replicas, servers);
     for (let choices = 1; choices < CHOICES_MAX && !members.includes(self); choices++)

@@ -30,7 +30,7 @@ export class FilePrimaries {
   readonly #parts: FilePrimariesParts;
   readonly #primaries = new WeakMap<ReplicaDriver, FilePrimary>();
   readonly #liveMarks: LiveMarks;
-  #turns = 0;
+  #lastMarkNumber = 0;
 
   constructor(parts: FilePrimariesParts) {
     this.#parts = parts;
@@ -42,8 +42,8 @@ export class FilePrimaries {
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     // In the epoch of a creation with contents no lock was granted, because it has no primary.
     const { store, clock, catalog, locks, replicas } = this.#parts;
-    const isOfBirth = driver.epoch.counter === FIRST_COUNTER && !driver.isPrimary && driver.orders;
-    if (isOfBirth && isOnlyCreated(driver.subject.record(), store.attributes(driver.file)))
+    const isOfCreation = driver.epoch.counter === FIRST_COUNTER && !driver.isPrimary && driver.orders;
+    if (isOfCreation && isOnlyCreated(driver.subject.record(), store.attributes(driver.file)))
       locks.endedUnlocked(driver, driver.epoch.counter);
     const assertLocked = (under: LocksHeld): void => locks.assertHeld(driver, under);
     // Still true: only a primary ends a mark, and it orders an operation before that.
@@ -53,7 +53,7 @@ export class FilePrimaries {
       allowedBytes: seen?.allowedBytes ?? Infinity,
       changedNs: seen?.changedNs ?? null,
       appendOnly: seen?.appendOnly ?? false,
-      nextTurn: () => ++this.#turns,
+      nextTurn: () => ++this.#lastMarkNumber,
       isLive: seen !== undefined,
       markedIn: seen?.markedIn ?? null,
       flush: () => catalog.flush(),

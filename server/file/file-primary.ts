@@ -90,7 +90,7 @@ export class FilePrimary {
   #unconfirmed = false;
   /** Resolves when the inherited mark is set again, with the file's current change time. */
   #confirming: Promise<void> = Promise.resolve();
-  #turn = 0;
+  #markNumber = 0;
   #settling: Promise<void> = Promise.resolve();
   /** Resolves when the contents can no longer change; null while they may. */
   #sealing: Promise<void> | null = null;
@@ -117,7 +117,7 @@ export class FilePrimary {
       flush: () => catalog.flush(),
       epoch: () => catalog.epoch(),
       knows: () => catalog.knows(this.#contents),
-      mark: () => this.#markAnew(),
+      mark: () => this.#setMark(),
     };
     this.#nameFlush = new NameFlush(flushing, catalog.markedIn);
     this.epoch = driver.epoch;
@@ -151,14 +151,14 @@ export class FilePrimary {
 
   /**
    * Orders a write; resolves when it is committed.
-   * @param tells which end of the bytes the result's `offset` is: for a copy, the end
+   * @param returns which end of the bytes the result's `offset` is: for a copy, the end
    * @throws ServiceError `precondition-failed` if the guard does not hold
    */
   async write(
     request: ChangeRequest,
     offset: number | 'append',
     bytes: Uint8Array,
-    { guard, tells }: { readonly guard: WriteGuard; readonly tells: 'begin' | 'end' },
+    { guard, returns }: { readonly guard: WriteGuard; readonly returns: 'begin' | 'end' },
   ): Promise<Change> {
     const done = await this.#admit(request, bytes.length);
     try {
@@ -185,8 +185,8 @@ export class FilePrimary {
       const sizeBytes = Math.max(this.#sizeBytes, at + bytes.length);
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'write', offset: at, bytes, modifiedNs });
-      const told = tells === 'begin' ? at : at + bytes.length;
-      return await this.#submit(request, body, { offset: told, sizeBytes, modifiedNs, ...sameNames });
+      const resultOffset = returns === 'begin' ? at : at + bytes.length;
+      return await this.#submit(request, body, { offset: resultOffset, sizeBytes, modifiedNs, ...sameNames });
     } finally {
       done();
     }
@@ -269,7 +269,7 @@ export class FilePrimary {
   }
 
   #submitSeal(final: boolean): Promise<Committed> {
-    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(deposed(this.#file));
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(deposedError(this.#file));
     const body = encodeFileOperation({ kind: 'seal', final });
     return this.#driver.submit({ request: null, result: new Uint8Array(0), body });
   }
@@ -286,8 +286,8 @@ export class FilePrimary {
       try {
         await this.#announceSettling();
         // After a resumed epoch, the current mark may be from an earlier part of it.
-        if (this.#turn === 0) this.#turn = this.#catalog.nextTurn();
-        await settle({ epoch: this.epoch.counter, turn: this.#turn });
+        if (this.#markNumber === 0) this.#markNumber = this.#catalog.nextTurn();
+        await settle({ epoch: this.epoch.counter, turn: this.#markNumber });
       } catch (error) {
         this.unsettled = true;
         throw error;
@@ -301,14 +301,14 @@ export class FilePrimary {
   }
 
   #submitSettling(): Promise<Committed> {
-    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(deposed(this.#file));
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(deposedError(this.#file));
     const body = encodeFileOperation({ kind: 'settling' });
     return this.#driver.submit({ request: null, result: new Uint8Array(0), body });
   }
 
   /** Resolves when every later primary will learn that the mark may have ended. */
   async #announceSettling(): Promise<void> {
-    const owes = endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq);
+    const needsSettling = endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq);
     if (!this.#driver.isPrimary) {
       // Submitted even if the replica's last operation is one already: a majority's acknowledgment shows that no later
       // primary exists.
@@ -316,7 +316,7 @@ export class FilePrimary {
       return;
     }
     // A majority is enough, even if writes need all members; the wait below checks that it has it.
-    if (owes) this.#submitSettling().catch(() => undefined);
+    if (needsSettling) this.#submitSettling().catch(() => undefined);
     // Any operation after the last change has the same effect, but only once it is committed.
     await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
   }
@@ -330,21 +330,21 @@ export class FilePrimary {
    */
   async preserve({ inode, contents }: Preservation): Promise<'preserved' | 'lost' | 'again'> {
     // First, because another primary may have changed the contents since this epoch.
-    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposedError(this.#file);
     const { epoch, seq } = this.#contents;
     if (epoch !== contents.epoch || seq !== contents.seq) {
       // A primary whose lease has ended has discarded its state: the next one may have the contents.
-      if (!this.#driver.isPrimary) throw deposed(this.#file);
+      if (!this.#driver.isPrimary) throw deposedError(this.#file);
       return 'lost';
     }
-    if (this.#driver.view.joint !== undefined) throw moving(this.#file);
+    if (this.#driver.view.joint !== undefined) throw movingError(this.#file);
     const body = encodeFileOperation({ kind: 'preserve', as: inode as FileId, contents });
     const ordered = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
     // A majority is enough, even if writes need all members.
     ordered.catch(() => undefined);
     await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
     await this.#driver.flush();
-    if (this.#store.record(inode as FileId) === null) throw moving(this.#file);
+    if (this.#store.record(inode as FileId) === null) throw movingError(this.#file);
     const { seal, versionEpoch, versionSeq } = this.#store.attributes(inode as FileId);
     return seal === 'final' && versionEpoch === epoch && versionSeq === seq ? 'preserved' : 'again';
   }
@@ -382,7 +382,7 @@ export class FilePrimary {
     await this.#inFlight.reserve(bytes);
     try {
       for (;;) {
-        const live = this.#live ?? this.#markAnew();
+        const live = this.#live ?? this.#setMark();
         await live;
         if (this.#live === live) break;
       }
@@ -395,7 +395,7 @@ export class FilePrimary {
     return this.#inFlight.begin(bytes);
   }
 
-  #markAnew(): Promise<void> {
+  #setMark(): Promise<void> {
     const live = this.#settling
       .then(() => this.#markLive())
       .catch((error: unknown) => {
@@ -420,7 +420,7 @@ export class FilePrimary {
     this.#unconfirmed = false;
     this.unsettled = true;
     const turn = this.#catalog.nextTurn();
-    this.#turn = turn;
+    this.#markNumber = turn;
     const epoch = this.#catalog.epoch();
     this.#changedNs = null;
     const {
@@ -429,7 +429,7 @@ export class FilePrimary {
       appendOnly = false,
     } = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
     // If a later mark was set meanwhile, the file was settled in between, which ended what this mark allowed.
-    if (this.#turn === turn) {
+    if (this.#markNumber === turn) {
       this.#allowedBytes = allowedBytes;
       this.#changedNs = changedNs;
       this.#appendOnly = appendOnly;
@@ -439,24 +439,24 @@ export class FilePrimary {
 
   /** Whether a change has to wait for `#prepare`. If not, the caller orders it without awaiting anything before. */
   #mustWait(sizeBytes: number, ranges: readonly ByteRange[]): boolean {
-    return this.#isBeyond(sizeBytes) || this.#merged.unread(ranges).length > 0;
+    return this.#exceedsAllowance(sizeBytes) || this.#merged.unread(ranges).length > 0;
   }
 
   async #prepare(sizeBytes: number, ranges: readonly ByteRange[]): Promise<void> {
-    if (this.#isBeyond(sizeBytes)) await this.#askForGrowth(sizeBytes);
+    if (this.#exceedsAllowance(sizeBytes)) await this.#requestGrowth(sizeBytes);
     else await this.#merged.read(this.#merged.unread(ranges));
   }
 
-  #isBeyond(sizeBytes: number): boolean {
+  #exceedsAllowance(sizeBytes: number): boolean {
     return sizeBytes > this.#sizeBytes && sizeBytes > this.#allowedBytes;
   }
 
-  async #askForGrowth(sizeBytes: number): Promise<void> {
-    const mark = { epoch: this.epoch.counter, turn: this.#turn };
+  async #requestGrowth(sizeBytes: number): Promise<void> {
+    const mark = { epoch: this.epoch.counter, turn: this.#markNumber };
     this.#allowedBytes = (
       await this.#catalog.markLive(mark, Math.min(sizeBytes, FILE_BYTES_MAX))
     ).allowedBytes;
-    if (this.#isBeyond(sizeBytes) && sizeBytes <= FILE_BYTES_MAX) {
+    if (this.#exceedsAllowance(sizeBytes) && sizeBytes <= FILE_BYTES_MAX) {
       throw new ServiceError(
         'internal',
         `Internal error: the catalog granted file ${this.#file} less growth than requested`,
@@ -479,11 +479,11 @@ export class FilePrimary {
   }
 
   async #submit(request: ChangeRequest, body: Uint8Array, outcome: WriteOutcome): Promise<Change> {
-    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposedError(this.#file);
     if (request.under !== undefined) this.#assertLocked(request.under);
     let before: ContentVersion | undefined;
-    const told = this.#appendOnly ? ({ ...outcome, appendOnly: true } as const) : outcome;
-    const committed = await this.#driver.submit({ request, result: encodeWriteOutcome(told), body }, () => {
+    const kept = this.#appendOnly ? ({ ...outcome, appendOnly: true } as const) : outcome;
+    const committed = await this.#driver.submit({ request, result: encodeWriteOutcome(kept), body }, () => {
       before = this.#contents;
       this.#sizeBytes = outcome.sizeBytes;
       this.#modifiedNs = outcome.modifiedNs;
@@ -506,11 +506,11 @@ function wasAppendOnly(store: FileStore, file: FileId, seq: number): boolean {
   return result !== null && decodeWriteOutcome(result).appendOnly === true;
 }
 
-function deposed(file: FileId): ServiceError {
+function deposedError(file: FileId): ServiceError {
   return new ServiceError('not-primary', `The primary of file ${file} has changed: retry`);
 }
 
-function moving(file: FileId): ServiceError {
+function movingError(file: FileId): ServiceError {
   return new ServiceError('busy', `Cannot preserve the contents of file ${file} while its members change`, {
     retryAfterMs: BUSY_RETRY_MS,
   });

@@ -51,9 +51,9 @@ export class FileReads {
         assertAsOf(file, attributes, asOf);
         return this.#readFinal(file, attributes, offset, length);
       },
-      quorum: (agreed) => this.#readAgreed(agreed, file, offset, length, asOf),
+      quorum: (agreed) => this.#readByQuorum(agreed, file, offset, length, asOf),
       replica: async (driver) => {
-        const { taken, ...shown } = await this.#take(driver, offset, length, asOf, (store) =>
+        const { taken, ...shown } = await this.#pinned(driver, offset, length, asOf, (store) =>
           store.read(file, offset, length),
         );
         return { bytes: taken, ...shown, ageMs: 0 };
@@ -70,8 +70,8 @@ export class FileReads {
       traffic?.countRead();
       return { locations, state: this.stateOfFinal(file, by.attributes), served: 'local' };
     }
-    await this.#mayAnswer(by.driver);
-    const { taken, ...shown } = await this.#take(by.driver, offset, length, asOf, () =>
+    await this.#untilReadable(by.driver);
+    const { taken, ...shown } = await this.#pinned(by.driver, offset, length, asOf, () =>
       store.locate(file, offset, length, LOCATIONS_HELD_MS),
     );
     return { locations: taken, ...shown };
@@ -90,7 +90,7 @@ export class FileReads {
       }
       case 'active-primary':
       case 'read-lease-backup':
-        await this.#mayAnswer(authority.driver);
+        await this.#untilReadable(authority.driver);
         return by.replica(authority.driver);
       case undefined:
         return by.replica(await this.#primary(file));
@@ -99,7 +99,7 @@ export class FileReads {
     }
   }
 
-  async #take<Taken>(
+  async #pinned<Taken>(
     driver: ReplicaDriver,
     offset: number,
     length: number,
@@ -124,7 +124,7 @@ export class FileReads {
     return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
   }
 
-  #readAgreed(
+  #readByQuorum(
     agreed: Pick<QuorumReads, 'read'>,
     file: FileId,
     offset: number,
@@ -169,7 +169,7 @@ export class FileReads {
       const state =
         driver === null
           ? this.stateOfFinal(file, attributes)
-          : await this.#lookedAt(driver, from, step.kind === 'on' ? step.next : step.at);
+          : await this.#stateOnceCommitted(driver, from, step.kind === 'on' ? step.next : step.at);
       if (step.kind === 'found') return { ...state, found: step.at };
       from = step.next;
       await this.#parts.world.nextTurn();
@@ -177,7 +177,7 @@ export class FileReads {
   }
 
   /** Returns the file's state once what a search saw is committed. To be called in the tick of the search. */
-  async #lookedAt(driver: ReplicaDriver, from: number, to: number | null): Promise<FileState> {
+  async #stateOnceCommitted(driver: ReplicaDriver, from: number, to: number | null): Promise<FileState> {
     const { store } = this.#parts;
     const { file } = driver;
     const { epoch, committedSeq } = driver.status();
@@ -239,13 +239,13 @@ export class FileReads {
   async #reader(file: FileId): Promise<ReplicaDriver> {
     const reader = this.#parts.authorities.replica(file);
     if (reader === null) return this.#primary(file);
-    await this.#mayAnswer(reader.driver);
+    await this.#untilReadable(reader.driver);
     return reader.driver;
   }
 
   async #primary(file: FileId): Promise<ReplicaDriver> {
     const driver = await this.#parts.replicas.primary(file);
-    await this.#mayAnswer(driver);
+    await this.#untilReadable(driver);
     return driver;
   }
 
@@ -255,7 +255,7 @@ export class FileReads {
    * reads with newer operations, which these contents must include. The right may end, so pinning checks it once more.
    * @throws ServiceError `not-primary`, or when the time limit passes
    */
-  async #mayAnswer(driver: ReplicaDriver): Promise<void> {
+  async #untilReadable(driver: ReplicaDriver): Promise<void> {
     if (driver.readGate(0) === 'serve') return;
     await this.#parts.replicas.bounded(driver.file, () => driver.committed(driver.status().epoch, 0));
   }

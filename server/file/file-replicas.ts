@@ -47,14 +47,14 @@ export class FileReplicas {
 
   /** Returns the replica here once it is primary; fails if another server is. Without one, this server becomes it. */
   primary(file: FileId): Promise<ReplicaDriver> {
-    return this.#activated(file, (driver) => driver.isPrimary);
+    return this.#waitForAuthority(file, (driver) => driver.isPrimary);
   }
 
   /** As `primary`, but a creating server or resumed primary suffices. */
   async orderer(file: FileId): Promise<ReplicaDriver> {
     const { authorities } = this.#parts;
     const orderer = await this.ordering(file);
-    if (orderer === null) return this.#activated(file, (one) => authorities.orderer(one) !== null);
+    if (orderer === null) return this.#waitForAuthority(file, (one) => authorities.orderer(one) !== null);
     if (orderer.kind !== 'active-primary') this.#becomePrimaryIfChangedOften(orderer.driver);
     return orderer.driver;
   }
@@ -153,7 +153,10 @@ export class FileReplicas {
     if (this.#changes.note(file, clock.nowMs()) > CHANGES_MAX && lease.isUsable()) lease.open(file, view);
   }
 
-  async #activated(file: FileId, isEnough: (driver: ReplicaDriver) => boolean): Promise<ReplicaDriver> {
+  async #waitForAuthority(
+    file: FileId,
+    isEnough: (driver: ReplicaDriver) => boolean,
+  ): Promise<ReplicaDriver> {
     const { host, lease } = this.#parts;
     const ready = host.loaded(file);
     if (ready !== null && isEnough(ready)) {
@@ -164,12 +167,12 @@ export class FileReplicas {
     const driver = await this.member(file);
     this.assertMayLead(driver);
     const { view } = driver;
-    const waiting = this.#ready(driver, isEnough);
-    await unlessFirst(this.#parts.world, waiting, OUTDATED_AFTER_MS, () => this.#newerPlace(file, view));
+    const waiting = this.#waitForOrders(driver, isEnough);
+    await unlessFirst(this.#parts.world, waiting, OUTDATED_AFTER_MS, () => this.#movedError(file, view));
     return driver;
   }
 
-  async #ready(driver: ReplicaDriver, isEnough: (driver: ReplicaDriver) => boolean): Promise<void> {
+  async #waitForOrders(driver: ReplicaDriver, isEnough: (driver: ReplicaDriver) => boolean): Promise<void> {
     const subject = `file ${driver.file}`;
     await this.#waiter.primary(driver, subject, true, () => driver.orders);
     if (isEnough(driver)) return;
@@ -183,7 +186,7 @@ export class FileReplicas {
    * @returns the error that names the members now; null if the catalog has no newer view, or cannot be asked: then the
    * request keeps waiting
    */
-  async #newerPlace(file: FileId, { number }: View): Promise<ServiceError | null> {
+  async #movedError(file: FileId, { number }: View): Promise<ServiceError | null> {
     try {
       const { view, replicas } = await this.#parts.catalog.attributes(file);
       return view > number ? this.#elsewhereError(file, replicas as ServerId[]) : null;

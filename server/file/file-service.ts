@@ -70,7 +70,7 @@ export class LocalFileService implements FileService {
   readonly #creations: FileCreations;
   readonly #reads: FileReads;
   readonly #changes: FileChanges;
-  readonly #memberNews: MemberReports;
+  readonly #memberReports: MemberReports;
   readonly #plans: MemberPlans;
   readonly #locks: FileLocks;
 
@@ -89,7 +89,7 @@ export class LocalFileService implements FileService {
       ...{ authorities, replicas, primaries, admission, givenAway, reads, settling },
     });
     this.#creations = new FileCreations({ ...parts, authorities, replicas });
-    this.#memberNews = new MemberReports(parts);
+    this.#memberReports = new MemberReports(parts);
     this.#plans = new MemberPlans(parts);
     this.#reads = reads;
     this.#locks = locks;
@@ -189,7 +189,7 @@ export class LocalFileService implements FileService {
     const driver = await this.replicas.primary(file);
     const view = await this.#plans.change(driver, members);
     // Reported now, and not only by the next primary, because there may be none for a while.
-    await this.#memberNews.follow(file, view);
+    await this.#memberReports.follow(file, view);
     return view;
   }
 
@@ -219,7 +219,7 @@ export class LocalFileService implements FileService {
     const driver = host.loaded(file);
     if (driver === null) return;
     this.#locks.becamePrimary(driver);
-    this.#memberNews.report(driver);
+    this.#memberReports.report(driver);
     if (!driver.isPrimary || store.attributes(file).seal !== 'sealed') return;
     this.seal(file).catch((error: unknown) => {
       log.info({ file, err: error }, 'a file is sealed; its final seal is still pending');

@@ -19,8 +19,8 @@ import type { QuorumReads } from './quorum-reads.ts';
 import { Settler } from './settler.ts';
 
 /** Longest wait of a seal for connected replicas, and the period in which it compares their positions. */
-const EVERYWHERE_MS_MAX = 5_000;
-const EVERYWHERE_LOOK_MS = 10;
+const SEAL_WAIT_MS_MAX = 5_000;
+const SEAL_CHECK_MS = 10;
 
 export interface FileSettlingParts {
   readonly world: World;
@@ -50,7 +50,7 @@ export class FileSettling {
 
   /** @param unsynced changes; the answer says whether all of them are in the flushed contents */
   async flush(file: FileId, unsynced: readonly AcknowledgedRequest[] = []): Promise<FlushResult> {
-    const state = (await this.#flushAgreed(file)) ?? (await this.#flushByPrimary(file));
+    const state = (await this.#flushByQuorum(file)) ?? (await this.#flushByPrimary(file));
     return isAnyLost(this.#parts.store, file, unsynced) ? { ...state, lost: true } : state;
   }
 
@@ -63,20 +63,20 @@ export class FileSettling {
     return reads.stateAt(file, driver);
   }
 
-  async #flushAgreed(file: FileId): Promise<FileState | null> {
+  async #flushByQuorum(file: FileId): Promise<FileState | null> {
     const { agreed, authorities, store, replicas, primaries, reads } = this.#parts;
     if (agreed === undefined || authorities.quorum(file) === null) return null;
-    let isNamed = true;
-    const flushName = async (): Promise<void> => {
+    let hasDurableEntry = true;
+    const flushEntry = async (): Promise<void> => {
       // The state of an epoch that orders here knows whether the directory entry is flushed.
       const primary = primaries.orderedBy(file);
-      if (primary === null) isNamed = await this.#flushInCatalog(file);
+      if (primary === null) hasDurableEntry = await this.#flushInCatalog(file);
       else await primary.nameFlushed();
     };
     const state = await replicas.bounded(file, () =>
-      agreed.flush(file, flushName, () => reads.stateOfFinal(file, store.attributes(file))),
+      agreed.flush(file, flushEntry, () => reads.stateOfFinal(file, store.attributes(file))),
     );
-    return isNamed ? state : null;
+    return hasDurableEntry ? state : null;
   }
 
   /** @returns whether the catalog durably knows the current contents; if not, a primary has to mark the file */
@@ -103,7 +103,7 @@ export class FileSettling {
     const [lastSeq] = await replicas.bounded(file, () =>
       Promise.all([primary.seal(expected), primary.nameFlushed()]),
     );
-    await this.#everywhere(driver, lastSeq);
+    await this.#waitForReplicas(driver, lastSeq);
     // After this, reads without a primary survive a loss of power, too; no request waits for it.
     driver.flush().catch((error: unknown) => {
       log.debug({ file, err: error }, 'a seal is not durable on all servers yet');
@@ -112,14 +112,14 @@ export class FileSettling {
     return reads.state(file);
   }
 
-  async #everywhere(driver: ReplicaDriver, seq: number): Promise<void> {
+  async #waitForReplicas(driver: ReplicaDriver, seq: number): Promise<void> {
     const { clock, operationTimeoutMs, isConnected, world } = this.#parts;
-    const untilMs = clock.nowMs() + Math.min(EVERYWHERE_MS_MAX, operationTimeoutMs / 2);
+    const untilMs = clock.nowMs() + Math.min(SEAL_WAIT_MS_MAX, operationTimeoutMs / 2);
     const isMissing = (): boolean =>
       driver
         .peers(isConnected)
         .some((peer) => peer.role !== 'learner' && peer.state !== 'unreachable' && peer.seq < seq);
-    while (driver.isPrimary && isMissing() && clock.nowMs() < untilMs) await world.sleep(EVERYWHERE_LOOK_MS);
+    while (driver.isPrimary && isMissing() && clock.nowMs() < untilMs) await world.sleep(SEAL_CHECK_MS);
   }
 
   async settle(file: FileId): Promise<FileState> {

@@ -5,7 +5,7 @@ import type { FileLeaseStatus } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
-interface StandingParts {
+interface LeaseStatusParts {
   readonly self: ServerId;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
@@ -15,7 +15,7 @@ interface StandingParts {
 
 /** @returns what this server knows without a request; null if it has no replica of the file */
 export function fileLeaseStatus(
-  { host, lease, store, self, isConnected }: StandingParts,
+  { host, lease, store, self, isConnected }: LeaseStatusParts,
   file: FileId,
 ): FileLeaseStatus | null {
   const driver = host.loaded(file);

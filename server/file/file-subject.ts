@@ -64,12 +64,12 @@ export class FileSubject implements Subject {
       await this.#store.apply(this.#file, epoch, seq, change, sessions);
     } catch (error) {
       // A partial change needs the object's old bytes, which cannot be read: the object has to be fetched.
-      if (error instanceof ServiceError && error.code === 'integrity') this.#noteTouched(change);
+      if (error instanceof ServiceError && error.code === 'integrity') this.#markPartlyWritten(change);
       throw error;
     }
   }
 
-  #noteTouched(change: FileOperation): void {
+  #markPartlyWritten(change: FileOperation): void {
     const { objectBytes } = this.#store.attributes(this.#file);
     if (change.kind === 'truncate') this.noteDamaged(Math.floor(change.sizeBytes / objectBytes));
     if (change.kind === 'punch') {
@@ -103,8 +103,8 @@ export class FileSubject implements Subject {
    * unreachable server may have an object undamaged (`integrity`)
    */
   async fetch(ask: AskSource, help: FetchHelp = {}): Promise<FetchedState> {
-    const turn = ++this.#fetch;
-    const check = (): void => this.#assertPresent(turn);
+    const fetchNumber = ++this.#fetch;
+    const check = (): void => this.#assertLatestFetch(fetchNumber);
     this.#fetched = null;
     // Writes of an earlier fetch that are still in progress might replace what this one stages.
     await Promise.allSettled(this.#staging);
@@ -117,7 +117,7 @@ export class FileSubject implements Subject {
       check();
       const { position, view, sessions, attributes, total } = comparison;
       await difference.learn(ask, comparison, check);
-      if (pass === 1) this.#forgetUnwanted(difference);
+      if (pass === 1) this.#unstageUnwanted(difference);
       const missing = difference.missing.size;
       await this.#stageAll(difference, comparison.objects, check);
       const answered =
@@ -179,7 +179,7 @@ export class FileSubject implements Subject {
     return this.#difference;
   }
 
-  #forgetUnwanted(difference: Difference): void {
+  #unstageUnwanted(difference: Difference): void {
     this.#store.unstage(this.#file, (entry) =>
       objectEqual(difference.changes.get(entry.index) ?? null, entry),
     );
@@ -253,7 +253,7 @@ export class FileSubject implements Subject {
     }).run();
   }
 
-  #assertPresent(turn: number): void {
+  #assertLatestFetch(turn: number): void {
     if (turn === this.#fetch) return;
     throw new ServiceError('precondition-failed', `A later fetch of file ${this.#file} superseded this one`);
   }

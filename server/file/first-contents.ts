@@ -66,27 +66,27 @@ export class FirstContents {
     const refusals: Refusal[] = replicas.map(() => 'no-majority');
     if (replicas.length === 0 || !viewHasMajority(view, isConnected)) return refusals;
     const call = { epoch, view, objectBytes, births: replicas };
-    const birth = new CreationQuorum(view, replicas.length);
+    const quorum = new CreationQuorum(view, replicas.length);
     const { promise: stored, resolve: allStored } = Promise.withResolvers<void>();
     const answered = (server: ServerId, answers: readonly Refusal[]): void => {
-      birth.holds(
+      quorum.holds(
         server,
         answers.flatMap((refusal, place) => (refusal === null ? [place] : [])),
       );
       for (const [place, refusal] of answers.entries()) if (refusal !== null) refusals[place] = refusal;
-      if (birth.areAllOnMajority) allStored();
+      if (quorum.areAllOnMajority) allStored();
     };
     const others = members.filter((member) => member !== self);
-    const spare = this.#spare(view, others);
+    const extra = this.#beyondMajority(view, others);
     const payload = others.length === 0 ? NOTHING : encodeCreateCall(call);
     const ask = async (server: ServerId): Promise<void> => {
       const method = synced ? SYNCED_CREATE_CALL : CREATE_CALL;
       const answer = await this.#parts.call(server, method, payload, STORE_MS_MAX, false);
       answered(server, decodeCreateAnswer(answer, replicas.length));
     };
-    for (const server of spare)
-      void this.#noted(this.#parts.call(server, BACKUP_CREATE_CALL, payload, STORE_MS_MAX, true));
-    const asked = others.filter((server) => !spare.has(server)).map((server) => this.#noted(ask(server)));
+    for (const server of extra)
+      void this.#logged(this.#parts.call(server, BACKUP_CREATE_CALL, payload, STORE_MS_MAX, true));
+    const asked = others.filter((server) => !extra.has(server)).map((server) => this.#logged(ask(server)));
     if (members.includes(self)) {
       const storeHere = async (): Promise<void> => {
         // In the next tick: requests that others wait for are sent at the end of this one.
@@ -94,14 +94,14 @@ export class FirstContents {
         const outcomes = await this.#storeHere(replicas, { epoch, view, objectBytes }, synced);
         answered(self, outcomes.map(codeOf));
       };
-      asked.push(this.#noted(storeHere()));
+      asked.push(this.#logged(storeHere()));
     }
-    await firstOf(world, stored, asked, spare.size > 0 ? EXTRA_WAIT_MS : STORE_MS_MAX);
-    if (!birth.areAllOnMajority && spare.size > 0) {
-      asked.push(...[...spare].map((server) => this.#noted(ask(server))));
-      await firstOf(world, stored, asked, STORE_MS_MAX);
+    await enoughOrAll(world, stored, asked, extra.size > 0 ? EXTRA_WAIT_MS : STORE_MS_MAX);
+    if (!quorum.areAllOnMajority && extra.size > 0) {
+      asked.push(...[...extra].map((server) => this.#logged(ask(server))));
+      await enoughOrAll(world, stored, asked, STORE_MS_MAX);
     }
-    return refusals.map((refusal, place) => (birth.isOnMajority(place) ? null : refusal));
+    return refusals.map((refusal, place) => (quorum.isOnMajority(place) ? null : refusal));
   }
 
   async serve(from: ServerId, payload: Uint8Array, synced: boolean): Promise<Uint8Array> {
@@ -132,7 +132,7 @@ export class FirstContents {
     );
   }
 
-  #noted(work: Promise<unknown>): Promise<unknown> {
+  #logged(work: Promise<unknown>): Promise<unknown> {
     return work.catch((error: unknown) => {
       if (!(error instanceof ServiceError || error instanceof MalformedError)) throw error;
       this.#parts.log.debug({ err: error }, 'a server did not take files that are created with contents');
@@ -140,16 +140,16 @@ export class FirstContents {
   }
 
   /** @returns the backups beyond the majority, which get the files a moment later; none if a member is unreachable */
-  #spare(view: View, others: readonly ServerId[]): ReadonlySet<ServerId> {
+  #beyondMajority(view: View, others: readonly ServerId[]): ReadonlySet<ServerId> {
     const { self, isConnected } = this.#parts;
     if (!view.members.includes(self) || !others.every(isConnected)) return new Set();
-    const inTurn = view.members.toSorted();
-    const from = inTurn.indexOf(self);
-    return new Set([...inTurn.slice(from + 1), ...inTurn.slice(0, from)].slice(majority(inTurn.length) - 1));
+    const sorted = view.members.toSorted();
+    const from = sorted.indexOf(self);
+    return new Set([...sorted.slice(from + 1), ...sorted.slice(0, from)].slice(majority(sorted.length) - 1));
   }
 }
 
-async function firstOf(
+async function enoughOrAll(
   world: World,
   enough: Promise<void>,
   works: readonly Promise<unknown>[],

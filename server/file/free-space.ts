@@ -10,7 +10,7 @@ import type { FileStore } from '../storage/store.ts';
 export class FreeSpace {
   readonly #store: FileStore;
   readonly #nowMs: () => number;
-  #lookedMs = -Infinity;
+  #measuredMs = -Infinity;
   #allowedBytes = 0;
   #isFull = false;
 
@@ -21,12 +21,12 @@ export class FreeSpace {
 
   async assertFor(bytes: number): Promise<void> {
     const nowMs = this.#nowMs();
-    if (this.#isFull || bytes > this.#allowedBytes || nowMs - this.#lookedMs >= LOOK_MS) {
-      this.#lookedMs = nowMs;
+    if (this.#isFull || bytes > this.#allowedBytes || nowMs - this.#measuredMs >= LOOK_MS) {
+      this.#measuredMs = nowMs;
       const { freeBytes, totalBytes } = await this.#store.space();
-      const spareBytes = freeBytes - bytes - reserveBytes(totalBytes);
-      this.#isFull = spareBytes < 0;
-      this.#allowedBytes = spareBytes * LOOK_SHARE;
+      const usableBytes = freeBytes - bytes - reserveBytes(totalBytes);
+      this.#isFull = usableBytes < 0;
+      this.#allowedBytes = usableBytes * LOOK_SHARE;
     } else this.#allowedBytes -= bytes;
     if (this.#isFull) {
       throw new ServiceError(

@@ -69,13 +69,13 @@ export class Garbage {
   constructor(parts: GarbageParts) {
     this.#parts = parts;
     const periodMs = Math.min(60_000, Math.max(1_000, parts.graceMs / 2));
-    const lookMs = Math.min(SHORT_PERIOD_MS, periodMs);
+    const checkMs = Math.min(SHORT_PERIOD_MS, periodMs);
     let sinceMs = 0;
     this.#rounds = new Rounds({
       world: parts.world,
-      periodMs: lookMs,
+      periodMs: checkMs,
       isDue: () => {
-        sinceMs += lookMs;
+        sinceMs += checkMs;
         if (sinceMs < periodMs && !parts.isSpaceShort()) return false;
         sinceMs = 0;
         return true;
@@ -239,22 +239,22 @@ export class Garbage {
     if (record === null) return;
     const isAhead = this.#isAhead(record, place);
     const graceMs = isAhead ? Math.min(this.#graceMs, UNCOMMITTED_GRACE_MS) : this.#graceMs;
-    if (nowMs() - (this.#movedSinceMs.get(file) ?? nowMs()) < graceMs || !this.#isAtRest(file)) return;
+    if (nowMs() - (this.#movedSinceMs.get(file) ?? nowMs()) < graceMs || !this.#isUnused(file)) return;
     // A replica in use may have received operations since, or others may still fetch from it.
     const isStale =
       isAhead || host.loaded(file) !== null
         ? await this.#isOutdated(file, place, record)
-        : await this.#isHeld(file, place, record);
+        : await this.#isAtOthers(file, place, record);
     if (!isStale) return;
     const { view: number, members: names } = place;
     await this.#parts.departed.add(file, { number, members: names as readonly ServerId[] });
     // This server may have become a member again meanwhile.
-    if (!this.#isAtRest(file) || !isUnchanged(store.record(file), record)) return;
+    if (!this.#isUnused(file) || !isUnchanged(store.record(file), record)) return;
     await this.#remove(file, 'removed a replica of a file that has moved to other servers');
     this.#movedSinceMs.delete(file);
   }
 
-  #isAtRest(file: FileId): boolean {
+  #isUnused(file: FileId): boolean {
     const driver = this.#parts.host.loaded(file);
     return driver === null || (driver.idle && !driver.isPrimary && !driver.orders);
   }
@@ -272,17 +272,17 @@ export class Garbage {
     return later >= majority(members.length);
   }
 
-  async #isHeld(file: FileId, place: PlacedFile, record: ReplicaRecord): Promise<boolean> {
+  async #isAtOthers(file: FileId, place: PlacedFile, record: ReplicaRecord): Promise<boolean> {
     // A replica that never installed an epoch has nothing that others could lack.
-    return record.installed.counter === 0 || this.#isHeldByMajority(file, place, positionOf(record));
+    return record.installed.counter === 0 || this.#isAtMajority(file, place, positionOf(record));
   }
 
-  async #isHeldByMajority(file: FileId, { members }: PlacedFile, position: Position): Promise<boolean> {
+  async #isAtMajority(file: FileId, { members }: PlacedFile, position: Position): Promise<boolean> {
     const { self, holds } = this.#parts;
     const others = (members as readonly ServerId[]).filter((member) => member !== self);
     const answers = await Promise.allSettled(others.map((member) => holds(member, file, position)));
-    const whole = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
-    return whole >= majority(members.length);
+    const complete = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
+    return complete >= majority(members.length);
   }
 
   async #remove(file: FileId, why: string): Promise<void> {

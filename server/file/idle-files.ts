@@ -36,7 +36,7 @@ export interface IdleFilesParts {
 export class IdleFiles {
   readonly #parts: IdleFilesParts;
   readonly #timer: Timer;
-  readonly #leaving = new Set<ReplicaDriver>();
+  readonly #releasing = new Set<ReplicaDriver>();
   readonly #failed = new FailedReplicas();
 
   constructor(parts: IdleFilesParts) {
@@ -48,13 +48,13 @@ export class IdleFiles {
   async releaseAll(limitMs: number): Promise<void> {
     this.#timer.cancel();
     const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
-    await within(this.#parts.world, this.#leaveAll(drivers), limitMs);
+    await within(this.#parts.world, this.#releaseDrivers(drivers), limitMs);
   }
 
   /** This server is being drained: files that another server can serve get their primary there at once. */
-  async handOver(mayLeave: (driver: ReplicaDriver) => boolean): Promise<void> {
+  async handOver(mayRelease: (driver: ReplicaDriver) => boolean): Promise<void> {
     const drivers = this.#parts.host.all().filter(({ file }) => file !== CATALOG_CELL);
-    await this.#leaveAll(drivers.filter((driver) => driver.isPrimary && mayLeave(driver)));
+    await this.#releaseDrivers(drivers.filter((driver) => driver.isPrimary && mayRelease(driver)));
   }
 
   inUse(): string[] {
@@ -66,7 +66,7 @@ export class IdleFiles {
         `file ${file} as ${role} in epoch ${epoch.counter}, used ${Math.round(clock.nowMs() - usedAtMs)} ms ago`,
         ...(underWay.length > 0 ? [`under way: ${underWay.join(', ')}`] : []),
         ...(settling.isDone(driver) ? ['settled'] : []),
-        ...(this.#leaving.has(driver) ? ['being released'] : []),
+        ...(this.#releasing.has(driver) ? ['being released'] : []),
       ].join('; ');
     });
   }
@@ -76,13 +76,13 @@ export class IdleFiles {
     const nowMs = clock.nowMs();
     for (const driver of this.#parts.host.all()) {
       if (driver.role === 'failed') {
-        this.#giveUp(driver);
+        this.#unloadFailed(driver);
         continue;
       }
       if (driver.file === CATALOG_CELL) continue;
       const limitMs = settling.isDone(driver) ? idleMs * SETTLED_PART : idleMs;
       if (driver.usedAtMs > nowMs - limitMs || !driver.idle) continue;
-      void this.#leave(driver, 'idle');
+      void this.#release(driver, 'idle');
     }
   }
 
@@ -90,7 +90,7 @@ export class IdleFiles {
    * Unloads a failed replica, which acknowledges nothing more. The next message loads a new one, which starts from the
    * disk's state and fetches the rest: there may be free space by then. Repeated failures wait (`FailedReplicas`).
    */
-  #giveUp(driver: ReplicaDriver): void {
+  #unloadFailed(driver: ReplicaDriver): void {
     // The catalog's replica stays loaded, and keeps requesting its lease.
     if (driver.file !== CATALOG_CELL) this.#parts.lease.close(driver.file);
     if (!driver.idle || !this.#failed.begins(driver.file, this.#parts.clock.nowMs())) return;
@@ -102,13 +102,13 @@ export class IdleFiles {
     this.#failed.forget();
   }
 
-  async #leaveAll(drivers: readonly ReplicaDriver[]): Promise<void> {
+  async #releaseDrivers(drivers: readonly ReplicaDriver[]): Promise<void> {
     const { succession } = this.#parts;
     const wanted = () =>
-      drivers.filter((driver) => driver.isPrimary && this.#isInUse(driver) && !this.#leaving.has(driver));
+      drivers.filter((driver) => driver.isPrimary && this.#isInUse(driver) && !this.#releasing.has(driver));
     if (wanted().length > 0) await succession.prepare();
     const succeeded = succession.announce(wanted());
-    await Promise.all(drivers.map((driver) => this.#leave(driver, 'ending')));
+    await Promise.all(drivers.map((driver) => this.#release(driver, 'ending')));
     // Until the successors are primary, they need this server's vote, and a machine that is not busy with the shutdown.
     await within(this.#parts.world, succeeded, SUCCESSION_MS_MAX);
   }
@@ -117,10 +117,10 @@ export class IdleFiles {
     return this.#parts.clock.nowMs() - driver.usedAtMs < IN_USE_MS;
   }
 
-  async #leave(driver: ReplicaDriver, why: 'idle' | 'ending'): Promise<void> {
+  async #release(driver: ReplicaDriver, why: 'idle' | 'ending'): Promise<void> {
     const { host, lease, settling, log } = this.#parts;
-    if (this.#leaving.has(driver)) return;
-    this.#leaving.add(driver);
+    if (this.#releasing.has(driver)) return;
+    this.#releasing.add(driver);
     try {
       if (driver.role === 'active' || driver.role === 'beginning' || driver.orders) {
         const usedAtMs = driver.usedAtMs;
@@ -140,7 +140,7 @@ export class IdleFiles {
     } catch (error) {
       log.info({ file: driver.file, err: error }, 'cannot release the lease of an idle file yet');
     } finally {
-      this.#leaving.delete(driver);
+      this.#releasing.delete(driver);
     }
   }
 }

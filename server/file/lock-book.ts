@@ -69,8 +69,8 @@ export function wishOf({ client, owner, kind, type, start, end, pid }: LockBody)
   return { client, owner, kind, type, ...rangeFromWire({ start, end }), pid };
 }
 
-export function placeOf(book: LockState, { client, number }: LockBody): number | null {
-  for (const [place, waiting] of book.waiting) {
+export function placeOf(state: LockState, { client, number }: LockBody): number | null {
+  for (const [place, waiting] of state.waiting) {
     if (waiting.client === client && waiting.number === number) return place;
   }
   return null;
@@ -79,6 +79,6 @@ export function placeOf(book: LockState, { client, number }: LockBody): number |
 export function locked(file: FileId, table: LockTable, wish: WishOfClient): ServiceError {
   const holder = table.conflict(wish);
   assert(wish.type !== 'unlock', 'Nothing stands in the way of an unlock');
-  const whose = holder === null ? 'somebody' : `owner ${holder.owner} of client ${holder.client}`;
+  const whose = holder === null ? 'another client' : `owner ${holder.owner} of client ${holder.client}`;
   return new ServiceError('locked', `File ${file} is locked by ${whose}`);
 }

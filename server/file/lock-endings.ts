@@ -28,7 +28,7 @@ interface LockEndingsParts extends Pick<Transport, 'call' | 'isConnected'> {
  */
 export class LockEndings {
   readonly #parts: LockEndingsParts;
-  readonly #untold = new Map<ServerId, LockEnding[]>();
+  readonly #pending = new Map<ServerId, LockEnding[]>();
 
   constructor(parts: LockEndingsParts) {
     this.#parts = parts;
@@ -36,11 +36,11 @@ export class LockEndings {
 
   /** @param servers that may be the next primary; notifications of one tick are sent together */
   report(ending: LockEnding, servers: readonly ServerId[]): void {
-    if (this.#untold.size === 0) this.#parts.world.soon(() => this.#flush());
+    if (this.#pending.size === 0) this.#parts.world.soon(() => this.#flush());
     for (const server of servers) {
-      const untold = this.#untold.get(server) ?? [];
-      if (untold.length === 0) this.#untold.set(server, untold);
-      untold.push(ending);
+      const pending = this.#pending.get(server) ?? [];
+      if (pending.length === 0) this.#pending.set(server, pending);
+      pending.push(ending);
     }
   }
 
@@ -51,9 +51,9 @@ export class LockEndings {
 
   #flush(): void {
     const { isConnected, call, log } = this.#parts;
-    const untold = [...this.#untold];
-    this.#untold.clear();
-    for (const [server, endings] of untold) {
+    const pending = [...this.#pending];
+    this.#pending.clear();
+    for (const [server, endings] of pending) {
       if (!isConnected(server)) continue;
       for (let from = 0; from < endings.length; from += FILES_MAX) {
         const part = endings.slice(from, from + FILES_MAX);

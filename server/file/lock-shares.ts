@@ -10,7 +10,7 @@ export const LOCK_BOUNDS: LockBounds = { server: 1_000_000, holder: 100_000 };
 /** Counts the locks at this server, in all and of each holder, against bounds. */
 export class LockShares {
   readonly #bounds: LockBounds;
-  readonly #held = new Map<string, number>();
+  readonly #counts = new Map<string, number>();
   #total = 0;
 
   constructor(bounds: LockBounds = LOCK_BOUNDS) {
@@ -18,14 +18,14 @@ export class LockShares {
   }
 
   of(holder: string): number {
-    return this.#held.get(holder) ?? 0;
+    return this.#counts.get(holder) ?? 0;
   }
 
   add(holder: string, count: number): void {
     this.#total += count;
     const now = this.of(holder) + count;
-    if (now === 0) this.#held.delete(holder);
-    else this.#held.set(holder, now);
+    if (now === 0) this.#counts.delete(holder);
+    else this.#counts.set(holder, now);
   }
 
   /** @throws ServiceError `lock-limit` if `holder` may have no further lock */

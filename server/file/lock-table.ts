@@ -16,7 +16,7 @@ type Owned = Pick<LockOfClient, 'client' | 'owner' | 'kind'>;
 
 export class LockTable {
   /** By kind and owner: sorted and disjoint; adjacent locks of one type are merged. */
-  readonly #held = new Map<string, LockOfClient[]>();
+  readonly #locks = new Map<string, LockOfClient[]>();
   readonly #waiters = new Map<number, LockWaiter>();
   #nextPlace = 1;
   #count = 0;
@@ -35,7 +35,7 @@ export class LockTable {
   }
 
   list(client?: number): LockOfClient[] {
-    const all = [...this.#held.values()].flat();
+    const all = [...this.#locks.values()].flat();
     return client === undefined ? all : all.filter((lock) => lock.client === client);
   }
 
@@ -45,7 +45,7 @@ export class LockTable {
 
   /** Whether the owner has a lock of at least this type on all of the range. */
   covers(wish: WishOfClient): boolean {
-    return rangesCover(this.#held.get(keyOf(wish)) ?? [], wish);
+    return rangesCover(this.#locks.get(keyOf(wish)) ?? [], wish);
   }
 
   /** Sets or releases the owner's lock on a range; its locks elsewhere stay. To be called only without a conflict. */
@@ -53,18 +53,18 @@ export class LockTable {
     assert(wish.start <= wish.end, 'A range ends no earlier than it begins');
     assert(wish.type === 'unlock' || this.conflict(wish) === null, 'No two locks are at odds');
     const key = keyOf(wish);
-    const before = this.#held.get(key) ?? [];
+    const before = this.#locks.get(key) ?? [];
     const { client, owner, kind, type, start, end, pid } = wish;
     const after = rangesWith(before, { client, owner, kind, type, start, end, pid });
     this.#counted(client, after.length - before.length);
-    if (after.length === 0) this.#held.delete(key);
-    else this.#held.set(key, after);
+    if (after.length === 0) this.#locks.delete(key);
+    else this.#locks.set(key, after);
   }
 
   /** A lock on the whole file is not converted in place: the old one is released first (`flock`(2)). */
   beginFlock(wish: WishOfClient): void {
     if (wish.kind !== 'flock' || wish.type === 'unlock') return;
-    const [own] = this.#held.get(keyOf(wish)) ?? [];
+    const [own] = this.#locks.get(keyOf(wish)) ?? [];
     if (own !== undefined && own.type !== wish.type) this.set({ ...wish, type: 'unlock' });
   }
 
@@ -80,14 +80,14 @@ export class LockTable {
 
   /** Grants waiting requests, by place, if they have no conflict and `mayHave` says that the client still waits. */
   wake(mayHave: (waiter: LockWaiter) => boolean): LockWaiter[] {
-    const woken: LockWaiter[] = [];
+    const granted: LockWaiter[] = [];
     for (const waiter of [...this.#waiters.values()].sort((a, b) => a.place - b.place)) {
       if (!mayHave(waiter) || this.conflict(waiter) !== null) continue;
       this.set(waiter);
       this.#waiters.delete(waiter.place);
-      woken.push(waiter);
+      granted.push(waiter);
     }
-    return woken;
+    return granted;
   }
 
   /**
@@ -112,7 +112,7 @@ export class LockTable {
   }
 
   has(client: number): boolean {
-    for (const locks of this.#held.values()) if (locks[0]?.client === client) return true;
+    for (const locks of this.#locks.values()) if (locks[0]?.client === client) return true;
     return false;
   }
 
@@ -125,10 +125,10 @@ export class LockTable {
   }
 
   removeLocks(client: number): void {
-    for (const [key, locks] of this.#held) {
+    for (const [key, locks] of this.#locks) {
       if (locks[0]?.client !== client) continue;
       this.#counted(client, -locks.length);
-      this.#held.delete(key);
+      this.#locks.delete(key);
     }
   }
 
@@ -145,7 +145,7 @@ export class LockTable {
   *#conflicts(wish: WishOfClient): Generator<LockOfClient> {
     if (wish.type === 'unlock') return;
     const self = keyOf(wish);
-    for (const [key, locks] of this.#held) {
+    for (const [key, locks] of this.#locks) {
       if (key === self || locks[0]?.kind !== wish.kind) continue;
       for (const lock of locks) if (locksConflict(lock, wish)) yield lock;
     }

@@ -15,7 +15,7 @@ interface MemberNewsParts {
 
 export class MemberReports {
   readonly #parts: MemberNewsParts;
-  readonly #told = new WeakMap<ReplicaDriver, number>();
+  readonly #reported = new WeakMap<ReplicaDriver, number>();
 
   constructor(parts: MemberNewsParts) {
     this.#parts = parts;
@@ -25,12 +25,12 @@ export class MemberReports {
   report(driver: ReplicaDriver): void {
     const { view, epoch } = driver.status();
     if (!driver.isPrimary || view.number === 1 || view.joint !== undefined) return;
-    if (this.#told.get(driver) === view.number) return;
-    this.#told.set(driver, view.number);
+    if (this.#reported.get(driver) === view.number) return;
+    this.#reported.set(driver, view.number);
     // Reported only once the view is committed; if that fails, this server is no longer primary.
-    const told = driver.committed(epoch, driver.orderedSeq).then(() => this.follow(driver.file, view));
-    told.catch((error: unknown) => {
-      this.#told.delete(driver);
+    const reported = driver.committed(epoch, driver.orderedSeq).then(() => this.follow(driver.file, view));
+    reported.catch((error: unknown) => {
+      this.#reported.delete(driver);
       this.#parts.log.info(
         { file: driver.file, err: error },
         "cannot report a file's new members to the catalog yet",

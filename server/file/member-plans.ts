@@ -44,7 +44,7 @@ export class MemberPlans {
     plans.asked = added;
     const changed = await driver.changeMembers(members);
     // The members were these already, and no change was in progress.
-    if (changed.number === view.number) await this.#takeBack(driver, plans, view);
+    if (changed.number === view.number) await this.#withdraw(driver, plans, view);
     return changed;
   }
 
@@ -74,7 +74,7 @@ export class MemberPlans {
     if (this.#of(driver) !== plans || driver.view.number !== view.number) throw busyError(driver);
   }
 
-  async #takeBack(driver: ReplicaDriver, plans: Plans, view: View): Promise<void> {
+  async #withdraw(driver: ReplicaDriver, plans: Plans, view: View): Promise<void> {
     await driver.committed(driver.epoch, driver.orderedSeq);
     if (this.#of(driver) === plans) await this.#send(driver, plans, view, false);
   }

@@ -63,36 +63,36 @@ export class QuorumReads {
   /** As `read`, however often it is called: for states, which clients query only while the file is live. */
   async readAlways<Value>(
     file: FileId,
-    look: (place: Position) => Promise<Value | null>,
+    read: (place: Position) => Promise<Value | null>,
   ): Promise<Value | null> {
-    const stand = this.#standOf(file);
-    if (stand === null) return null;
-    const agreeing = await this.#askOthers(file, stand, AGREE_CALL, AGREE_MS);
+    const here = this.#positionHere(file);
+    if (here === null) return null;
+    const agreeing = await this.#askOthers(file, here, AGREE_CALL, AGREE_MS);
     // The position is compared again, because it may have changed during the call.
-    return this.#isAgreed(file, stand, agreeing) ? look(stand.place) : null;
+    return this.#isAgreed(file, here, agreeing) ? read(here.place) : null;
   }
 
   /**
    * Has a majority sync the state here, if it is the newest: then all changes acknowledged before survive loss of power
    * of all servers, because a later primary begins with it.
-   * @param beside begun at the same time, and waited for
+   * @param alongside begun at the same time, and waited for
    * @param synced called in the tick in which that is known
    * @returns null if it is not known
    * @throws ServiceError `storage` if the disk here failed
    */
   async flush<Value>(
     file: FileId,
-    beside: () => Promise<unknown>,
+    alongside: () => Promise<unknown>,
     synced: () => Value,
   ): Promise<Value | null> {
-    const stand = this.#standOf(file);
-    if (stand === null) return null;
+    const here = this.#positionHere(file);
+    if (here === null) return null;
     const [agreeing] = await Promise.all([
-      this.#askOthers(file, stand, AGREE_SYNCED_CALL, SYNC_MS),
+      this.#askOthers(file, here, AGREE_SYNCED_CALL, SYNC_MS),
       this.#parts.store.flush(file),
-      beside(),
+      alongside(),
     ]);
-    return this.#isAgreed(file, stand, agreeing) ? synced() : null;
+    return this.#isAgreed(file, here, agreeing) ? synced() : null;
   }
 
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
@@ -114,7 +114,7 @@ export class QuorumReads {
   }
 
   /** @returns the position of the replica here; null if it does not count in a quorum */
-  #standOf(file: FileId): ReplicaPosition | null {
+  #positionHere(file: FileId): ReplicaPosition | null {
     const { self, store, host } = this.#parts;
     const record = store.record(file);
     const place = record === null ? null : positionForQuorumRead(record, store.trust(file));
@@ -129,7 +129,7 @@ export class QuorumReads {
     timeoutMs: number,
   ): Promise<ReadonlySet<ServerId>> {
     const { self, isConnected } = this.#parts;
-    const others = inTurn(view.members, self, place.epoch.server)
+    const others = askingOrder(view.members, self, place.epoch.server)
       .filter(isConnected)
       .slice(0, majority(view.members.length) - 1);
     const agreeing = new Set([self]);
@@ -169,7 +169,7 @@ export class QuorumReads {
 }
 
 /** Orders the others for the call: the last primary first, which lacks nothing; then as operations are sent to them. */
-function inTurn(members: readonly ServerId[], self: ServerId, orderer: ServerId): ServerId[] {
+function askingOrder(members: readonly ServerId[], self: ServerId, orderer: ServerId): ServerId[] {
   const sorted = members.toSorted();
   const from = sorted.indexOf(self);
   const others = [...sorted.slice(from + 1), ...sorted.slice(0, from)];

@@ -9,9 +9,9 @@ import type { ReplicaHost } from './replica-host.ts';
 /** Longest wait for the operations in progress when a primary releases a file. */
 const STOP_MS_MAX = 2_000;
 /** Other servers have this long to become primary of a file for which there is no space here. */
-const GIVEN_AWAY_MS = 1_000;
+const TAKEOVER_MS = 1_000;
 
-interface GivenAwayParts {
+interface ReleasedFilesParts {
   readonly world: World;
   readonly clock: Clock;
   readonly host: ReplicaHost;
@@ -20,11 +20,11 @@ interface GivenAwayParts {
 
 /** Files that this server left to others for lack of disk space. */
 export class ReleasedFiles {
-  readonly #parts: GivenAwayParts;
-  readonly #leaving = new Map<ReplicaDriver, Promise<void>>();
-  readonly #given = new WeakMap<ReplicaDriver, { readonly untilMs: number; readonly error: unknown }>();
+  readonly #parts: ReleasedFilesParts;
+  readonly #releasing = new Map<ReplicaDriver, Promise<void>>();
+  readonly #released = new WeakMap<ReplicaDriver, { readonly untilMs: number; readonly error: unknown }>();
 
-  constructor(parts: GivenAwayParts) {
+  constructor(parts: ReleasedFilesParts) {
     this.#parts = parts;
   }
 
@@ -34,16 +34,16 @@ export class ReleasedFiles {
    */
   async give(driver: ReplicaDriver, error: unknown): Promise<void> {
     const { world, clock, lease } = this.#parts;
-    this.#given.set(driver, { untilMs: clock.nowMs() + GIVEN_AWAY_MS, error });
-    let leaving = this.#leaving.get(driver);
+    this.#released.set(driver, { untilMs: clock.nowMs() + TAKEOVER_MS, error });
+    let leaving = this.#releasing.get(driver);
     if (leaving === undefined) {
       leaving = within(world, driver.stop(), STOP_MS_MAX).then((stopped) => {
-        this.#leaving.delete(driver);
+        this.#releasing.delete(driver);
         if (!stopped) return;
         lease.release(driver.file);
         lease.close(driver.file);
       });
-      this.#leaving.set(driver, leaving);
+      this.#releasing.set(driver, leaving);
     }
     await leaving;
   }
@@ -51,7 +51,7 @@ export class ReleasedFiles {
   assertNot(file: FileId): void {
     const driver = this.#parts.host.loaded(file);
     if (driver === null || driver.isPrimary) return;
-    const given = this.#given.get(driver);
+    const given = this.#released.get(driver);
     if (given !== undefined && this.#parts.clock.nowMs() < given.untilMs) throw given.error;
   }
 }

@@ -85,7 +85,7 @@ export class ReplicaHost {
   readonly #around: ReplicaSurroundings;
   readonly #drivers = new Map<FileId, ReplicaDriver>();
   /** Being removed from the store: they must not be loaded. */
-  readonly #leaving = new Set<FileId>();
+  readonly #removing = new Set<FileId>();
   /** Being created with their first operations: they must not be loaded. */
   readonly #creating = new Map<FileId, Promise<unknown>>();
   /** Unloaded files: the end of an epoch of this process, which it may resume (docs/design/mount.md). */
@@ -95,7 +95,7 @@ export class ReplicaHost {
   readonly #objectBytes = new Map<FileId, number>();
   /** Unloaded files whose last replica here is bound for a while. */
   readonly #boundUntilMs = new Map<FileId, number>();
-  readonly #changed = new Map<FileId, View>();
+  readonly #changedViews = new Map<FileId, View>();
   #encoded: ({ readonly message: ReplicaMessage } & ReturnType<typeof encodeReplicaPieces>) | null = null;
 
   constructor(parts: ReplicaHostParts) {
@@ -163,7 +163,7 @@ export class ReplicaHost {
   load(file: FileId): ReplicaDriver {
     const loaded = this.#drivers.get(file);
     if (loaded !== undefined) return loaded;
-    this.#assertStaying(file);
+    this.#assertLoadable(file);
     const subject = new FileSubject(this.#parts.world, file, this.#parts.store, this.#damagedOf(file));
     const driver = new ReplicaDriver(file, subject, this.#around);
     driver.usedAtMs = this.#parts.clock.nowMs();
@@ -186,16 +186,16 @@ export class ReplicaHost {
    * Creates replicas of files that no client knows yet, with their first operations. May be repeated.
    * @returns for each, null if it is stored here, and a loss of power that takes it will be noticed; else the error
    */
-  async createWithContents(births: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
+  async createWithContents(replicas: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
     const { store } = this.#parts;
     const { epoch, view, objectBytes } = where;
-    const underWay = births.flatMap(({ file }) => this.#creating.get(file) ?? []);
+    const underWay = replicas.flatMap(({ file }) => this.#creating.get(file) ?? []);
     if (underWay.length > 0) await Promise.allSettled(underWay);
-    const free = births.filter(({ file }) => this.#mayBear(file, view));
+    const free = replicas.filter(({ file }) => this.#mayCreateWithContents(file, view));
     // Because of this record, a replica that is created again after a loss of power does not vote as if there had been
     // none: so no sync is needed. This includes backups beyond the majority, because the creating server has them
     // acknowledge later operations.
-    for (const { file } of births) this.#parts.recordReplica(file);
+    for (const { file } of replicas) this.#parts.recordReplica(file);
     const storing =
       free.length === 0 ? Promise.resolve([]) : store.createWithContents(free, epoch, view, objectBytes);
     for (const { file } of free) this.#creating.set(file, storing);
@@ -203,12 +203,12 @@ export class ReplicaHost {
       for (const { file } of free) this.#creating.delete(file);
     });
     const outcomes = new Map(free.map(({ file }, place) => [file, stored[place] ?? null]));
-    return births.map(({ file, operations }) => {
+    return replicas.map(({ file, operations }) => {
       const outcome = outcomes.get(file);
       if (outcome !== undefined) return outcome;
       const here = store.record(file);
       if (here !== null) this.#parts.viewStated?.(file, here.view, view, epoch.server);
-      return this.#borneBefore(file, epoch, operations.length);
+      return this.#errorUnlessSameCreation(file, epoch, operations.length);
     });
   }
 
@@ -237,7 +237,7 @@ export class ReplicaHost {
   }
 
   /** @returns null if the replica here is exactly what the same creation stored before; else the error */
-  #borneBefore(file: FileId, epoch: Epoch, seq: number): Error | null {
+  #errorUnlessSameCreation(file: FileId, epoch: Epoch, seq: number): Error | null {
     const { store } = this.#parts;
     const here = this.#drivers.has(file) ? null : store.record(file);
     const isSame = here !== null && epochEqual(here.promised, epoch) && epochEqual(here.installed, epoch);
@@ -250,18 +250,18 @@ export class ReplicaHost {
   }
 
   /** Whether this server may store the file with contents: it is a member, and certainly never had a replica of it. */
-  #mayBear(file: FileId, view: View): boolean {
+  #mayCreateWithContents(file: FileId, view: View): boolean {
     const { self, store, departed } = this.#parts;
     if (this.#drivers.has(file) || this.#isBarred(file) || departed.view(file) !== null) return false;
     return mayCreateWithContents(self, view, store.record(file), this.#parts.trustOfNew(file));
   }
 
   #isBarred(file: FileId): boolean {
-    return this.#leaving.has(file) || this.#creating.has(file);
+    return this.#removing.has(file) || this.#creating.has(file);
   }
 
   create(file: FileId, view: View, objectBytes: number): ReplicaDriver {
-    this.#assertStaying(file);
+    this.#assertLoadable(file);
     if (this.#parts.store.record(file) === null) {
       const { store, departed } = this.#parts;
       // A replica that was removed here has forgotten what it acknowledged.
@@ -298,16 +298,16 @@ export class ReplicaHost {
   }
 
   async remove(file: FileId): Promise<void> {
-    this.#leaving.add(file);
+    this.#removing.add(file);
     try {
       const driver = this.#drivers.get(file);
       if (driver !== undefined) this.unload(driver);
       await this.#parts.store.remove(file);
-      this.#changed.delete(file);
+      this.#changedViews.delete(file);
       this.#damaged.delete(file);
       this.#ended.delete(file);
     } finally {
-      this.#leaving.delete(file);
+      this.#removing.delete(file);
     }
   }
 
@@ -317,15 +317,15 @@ export class ReplicaHost {
 
   /** @returns the recorded view of a file whose members ever changed; null for all others */
   knownView(file: FileId): View | null {
-    const here = this.#changed.get(file) ?? null;
+    const here = this.#changedViews.get(file) ?? null;
     const departed = this.#parts.departed.view(file);
     return (here?.number ?? 0) > (departed?.number ?? 0) ? here : departed;
   }
 
   #noteView(file: FileId, view: View): void {
-    if (view.number > FIRST_VIEW) this.#changed.set(file, view);
+    if (view.number > FIRST_VIEW) this.#changedViews.set(file, view);
     // A view that was never committed may vanish again.
-    else this.#changed.delete(file);
+    else this.#changedViews.delete(file);
   }
 
   connected(peer: ServerId): void {
@@ -357,7 +357,7 @@ export class ReplicaHost {
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
     if (method !== STATE_CALL) throw new MalformedError(`Call "${method}" is unknown`);
     const request = decodeStateRequest(payload);
-    const driver = this.#drivers.get(request.file) ?? this.#known(request.file);
+    const driver = this.#drivers.get(request.file) ?? this.#loadExisting(request.file);
     driver.usedAtMs = this.#parts.clock.nowMs();
     return driver.serve(request.epoch, request.method, request.payload);
   }
@@ -366,7 +366,7 @@ export class ReplicaHost {
     for (const driver of this.all()) this.unload(driver);
   }
 
-  #known(file: FileId): ReplicaDriver {
+  #loadExisting(file: FileId): ReplicaDriver {
     if (file !== CATALOG_CELL && this.#parts.store.record(file) !== null) return this.load(file);
     throw new ServiceError('not-found', `This server has no replica of file ${file}`);
   }
@@ -400,17 +400,17 @@ export class ReplicaHost {
     return this.create(file, view, objectBytes);
   }
 
-  #assertStaying(file: FileId): void {
-    if (this.#leaving.has(file))
+  #assertLoadable(file: FileId): void {
+    if (this.#removing.has(file))
       throw new ServiceError('not-found', `The replica of file ${file} is being removed`);
     if (this.#creating.has(file))
       throw new ServiceError('busy', `The replica of file ${file} is being created: retry`);
   }
 
-  #send(to: ServerId, file: FileId, message: ReplicaMessage, isSpare: boolean): void {
+  #send(to: ServerId, file: FileId, message: ReplicaMessage, isDeferrable: boolean): void {
     // Nothing is encoded for a disconnected peer; heartbeats find out when it returns.
     if (!this.#parts.transport().isConnected(to)) return;
-    const deferrable = isSpare && this.#areAllConnected(file);
+    const deferrable = isDeferrable && this.#areAllConnected(file);
     const { frame, tail } = this.#piecesOf(file, message);
     const objectBytes = this.#objectBytes.get(file);
     if (messageView(message) === null || objectBytes === undefined) {

@@ -36,7 +36,7 @@ export interface Unsettleable {
 interface Settled {
   readonly mark: LiveMark;
   readonly state: FileState;
-  readonly againFrom: number;
+  readonly nextRound: number;
   readonly waitRounds: number;
   /** Why the catalog ignored the settling; null unless a later round has found the same mark. */
   readonly reason: string | null;
@@ -89,8 +89,8 @@ export class ReservationSweep {
     this.#count++;
     for (const [file, { mark }] of this.#settled)
       if (!isSame(found.get(file), mark)) this.#settled.delete(file);
-    await this.#noteVain();
-    const isDue = (file: number): boolean => this.#count >= (this.#settled.get(file)?.againFrom ?? 0);
+    await this.#noteUnsettled();
+    const isDue = (file: number): boolean => this.#count >= (this.#settled.get(file)?.nextRound ?? 0);
     await this.#settle([...found].filter(([file, mark]) => isSame(before.get(file), mark) && isDue(file)));
   }
 
@@ -101,7 +101,7 @@ export class ReservationSweep {
     );
   }
 
-  async #noteVain(): Promise<void> {
+  async #noteUnsettled(): Promise<void> {
     for (const [inode, settled] of this.#settled) {
       if (settled.reason !== null) continue;
       const { attributes } = await this.#parts.query({ kind: 'attributes', inode });
@@ -154,7 +154,7 @@ export class ReservationSweep {
     const { waitRounds: before = VAIN_ROUNDS_MIN / 2, reason = null } = this.#settled.get(file) ?? {};
     const waitRounds = Math.min(VAIN_ROUNDS_MAX, 2 * before);
     const againFrom = this.#count + waitRounds;
-    this.#settled.set(file, { mark, state, againFrom, waitRounds, reason });
+    this.#settled.set(file, { mark, state, nextRound: againFrom, waitRounds, reason });
   }
 }
 

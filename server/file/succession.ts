@@ -78,16 +78,16 @@ export class Succession {
     for (const driver of drivers) {
       const successor = this.#chosen(driver);
       if (successor === undefined) continue;
-      const its = files.get(successor) ?? [];
-      if (its.length >= FILES_MAX) continue;
-      its.push(driver.file);
-      files.set(successor, its);
+      const list = files.get(successor) ?? [];
+      if (list.length >= FILES_MAX) continue;
+      list.push(driver.file);
+      files.set(successor, list);
       named(driver.file, successor);
     }
     await Promise.all(
-      [...files].map(([server, its]) =>
-        call(server, SUCCEED_CALL, encodeFiles(its), CALL_MS).catch((error: unknown) => {
-          log.debug({ server, files: its.length, err: error }, 'a successor did not answer');
+      [...files].map(([server, list]) =>
+        call(server, SUCCEED_CALL, encodeFiles(list), CALL_MS).catch((error: unknown) => {
+          log.debug({ server, files: list.length, err: error }, 'a successor did not answer');
         }),
       ),
     );

@@ -32,12 +32,12 @@ export function decodeWriteOutcome(bytes: Uint8Array): WriteOutcome {
   const offset = reader.uint53();
   const sizeBytes = reader.uint53();
   const seconds = BigInt(reader.uint53());
-  const rest = reader.uint32();
+  const nsAndFlags = reader.uint32();
   reader.end();
-  const modifiedNs = seconds * 1_000_000_000n + BigInt(rest % APPEND_ONLY);
+  const modifiedNs = seconds * 1_000_000_000n + BigInt(nsAndFlags % APPEND_ONLY);
   return {
     ...{ offset, sizeBytes, modifiedNs },
-    ...(rest < SAME_NAMES ? {} : { sameNames: true }),
-    ...(rest % SAME_NAMES < APPEND_ONLY ? {} : { appendOnly: true }),
+    ...(nsAndFlags < SAME_NAMES ? {} : { sameNames: true }),
+    ...(nsAndFlags % SAME_NAMES < APPEND_ONLY ? {} : { appendOnly: true }),
   };
 }

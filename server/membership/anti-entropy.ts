@@ -85,7 +85,7 @@ export class AntiEntropy {
   readonly #behind = new Map<ServerId, Map<FileId, BehindReplica>>();
   readonly #due = new Map<ServerId, Timer>();
   #timer: Timer | null = null;
-  #lookTimer: Timer | null = null;
+  #recheckTimer: Timer | null = null;
   #working: Promise<void> = Promise.resolve();
   #closed = false;
 
@@ -97,8 +97,8 @@ export class AntiEntropy {
   /** Replicas found to lag that have not caught up since. */
   lag(): ReplicaLag {
     const beforeMs = this.#parts.world.nowMs() - (this.#parts.toldMs ?? TOLD_MS);
-    const told = [...this.#behind.values()].flatMap((replicas) => [...replicas.values()]);
-    return lagOf(told.filter(({ foundMs }) => foundMs <= beforeMs));
+    const lagging = [...this.#behind.values()].flatMap((replicas) => [...replicas.values()]);
+    return lagOf(lagging.filter(({ foundMs }) => foundMs <= beforeMs));
   }
 
   connected(peer: ServerId): void {
@@ -106,7 +106,7 @@ export class AntiEntropy {
     this.#due.get(peer)?.cancel();
     const timer = this.#parts.world.after(this.#parts.settleMs ?? SETTLE_MS, () => {
       this.#due.delete(peer);
-      void this.#inTurn(() => this.compare(peer)).then(() => {
+      void this.#oneByOne(() => this.compare(peer)).then(() => {
         // If replicas lag, the next comparison is earlier.
         if (this.#isAnyBehind) this.#schedule();
       });
@@ -117,7 +117,7 @@ export class AntiEntropy {
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
-    this.#lookTimer?.cancel();
+    this.#recheckTimer?.cancel();
     for (const timer of this.#due.values()) timer.cancel();
     this.#due.clear();
   }
@@ -191,7 +191,7 @@ export class AntiEntropy {
       { peer, ...lagOf([...found.values()]) },
       'anti-entropy found replicas that are behind: opening their files to catch up',
     );
-    this.#lookIn(LOOK_MS);
+    this.#recheckIn(LOOK_MS);
     await this.#openAll([...found.keys()]);
   }
 
@@ -199,20 +199,20 @@ export class AntiEntropy {
     return [...this.#behind.values()].some((replicas) => replicas.size > 0);
   }
 
-  #lookIn(pauseMs: number): void {
-    this.#lookTimer?.cancel();
-    this.#lookTimer = this.#parts.world.after(pauseMs, () => {
-      this.#lookTimer = null;
-      const looks = [...this.#behind.keys()].map((peer) => this.#attempt(() => this.#look(peer)));
-      void Promise.all(looks).then(() => {
-        if (this.#closed || this.#lookTimer !== null || !this.#isAnyBehind) return;
-        this.#lookIn(Math.min(2 * pauseMs, LOOK_MS_MAX));
+  #recheckIn(pauseMs: number): void {
+    this.#recheckTimer?.cancel();
+    this.#recheckTimer = this.#parts.world.after(pauseMs, () => {
+      this.#recheckTimer = null;
+      const rechecks = [...this.#behind.keys()].map((peer) => this.#attempt(() => this.#recheck(peer)));
+      void Promise.all(rechecks).then(() => {
+        if (this.#closed || this.#recheckTimer !== null || !this.#isAnyBehind) return;
+        this.#recheckIn(Math.min(2 * pauseMs, LOOK_MS_MAX));
       });
     });
   }
 
   /** Forgets replicas that have caught up, page by page: files are opened in this order, so later pages lag longer. */
-  async #look(peer: ServerId): Promise<void> {
+  async #recheck(peer: ServerId): Promise<void> {
     const replicas = this.#behind.get(peer);
     while (replicas !== undefined && replicas.size > 0 && !this.#closed) {
       for (const file of replicas.keys()) if (!this.#isOf(file, peer)) replicas.delete(file);
@@ -235,7 +235,7 @@ export class AntiEntropy {
     const pauseMs = this.#isAnyBehind ? Math.min(everyMs, LAGGING_PERIOD_MS) : everyMs;
     this.#timer?.cancel();
     this.#timer = this.#parts.world.after(pauseMs, () => {
-      void this.#inTurn(() => this.#compareAll()).then(() => this.#schedule());
+      void this.#oneByOne(() => this.#compareAll()).then(() => this.#schedule());
     });
   }
 
@@ -249,7 +249,7 @@ export class AntiEntropy {
   }
 
   /** One comparison at a time, so that a starting cluster is not flooded. */
-  #inTurn(work: () => Promise<void>): Promise<void> {
+  #oneByOne(work: () => Promise<void>): Promise<void> {
     this.#working = this.#working.then(() => this.#attempt(work));
     return this.#working;
   }

@@ -41,8 +41,8 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
   const before = found?.cluster === cluster ? found : null;
   const joins = config.join.length > 0;
   // Others connect to the recorded address; a server that moved has to join again to report its new one.
-  const isWhereItWas = before?.servers.some(({ id, url }) => id === self && url === selfUrl) === true;
-  const remembered = joins && !isWhereItWas ? await join(config, selfUrl, parts) : before;
+  const isAddressUnchanged = before?.servers.some(({ id, url }) => id === self && url === selfUrl) === true;
+  const remembered = joins && !isAddressUnchanged ? await join(config, selfUrl, parts) : before;
   const bootstrap =
     joins && remembered !== null
       ? bootstrapOf(remembered)

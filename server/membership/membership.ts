@@ -72,7 +72,7 @@ export class Membership {
   readonly #handOverTimer: Timer;
   /** The last list that this server announced as the catalog's primary; and the peers to which it was sent. */
   #announced = '';
-  readonly #heard = new Set<ServerId>();
+  readonly #informed = new Set<ServerId>();
 
   constructor(parts: MembershipParts) {
     this.#parts = parts;
@@ -147,12 +147,12 @@ export class Membership {
       },
       open: (file) => gateway.standing(file),
     });
-    known.onChange(() => this.#follow());
+    known.onChange(() => this.#applyKnown());
     this.#handOverTimer = world.every(HAND_OVER_MS, () => this.#handOver());
   }
 
   start(): void {
-    this.#follow();
+    this.#applyKnown();
     this.#registrar.start();
   }
 
@@ -185,8 +185,8 @@ export class Membership {
   }
 
   connected(peer: ServerId): void {
-    this.#heard.delete(peer);
-    this.#tellKnown(peer);
+    this.#informed.delete(peer);
+    this.#sendKnown(peer);
     this.#voters.connected(peer);
     this.#antiEntropy.connected(peer);
   }
@@ -235,13 +235,13 @@ export class Membership {
     return server === this.#parts.config.id || this.#parts.transport.isConnected(server);
   }
 
-  #follow(): void {
+  #applyKnown(): void {
     const { known, transport, config } = this.#parts;
     for (const peer of transport.peers) if (!known.urls.has(peer)) transport.removePeer(peer);
     for (const [peer, url] of known.urls) {
       if (peer !== config.id) transport.addPeer(peer, addressOf(url));
     }
-    this.#parts.catalog.heard();
+    this.#parts.catalog.known();
     this.#holdCatalog();
     this.#handOver();
   }
@@ -292,21 +292,21 @@ export class Membership {
     const text = JSON.stringify([list, number]);
     if (text !== this.#announced) {
       this.#announced = text;
-      this.#heard.clear();
+      this.#informed.clear();
       known.take(list, { number, members }, [epoch, seq]);
     }
     const payload = Buffer.from(JSON.stringify({ ...known.describe(), epoch, seq }));
     for (const peer of transport.peers) {
-      if (this.#heard.has(peer) || !transport.isConnected(peer)) continue;
-      this.#heard.add(peer);
+      if (this.#informed.has(peer) || !transport.isConnected(peer)) continue;
+      this.#informed.add(peer);
       transport.call(peer, SERVERS_CALL, payload, CALL_MS).catch((error: unknown) => {
-        this.#heard.delete(peer);
+        this.#informed.delete(peer);
         log.debug({ peer, err: error }, 'cannot send the list of servers to a server yet');
       });
     }
   }
 
-  #tellKnown(peer: ServerId): void {
+  #sendKnown(peer: ServerId): void {
     const { known, transport, log } = this.#parts;
     const payload = Buffer.from(JSON.stringify(known.describe()));
     transport.call(peer, KNOWN_SERVERS_CALL, payload, CALL_MS).catch((error: unknown) => {

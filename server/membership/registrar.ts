@@ -48,7 +48,7 @@ export class Registrar {
   }
 
   start(): void {
-    void this.#turn();
+    void this.#round();
   }
 
   get registered(): boolean {
@@ -60,7 +60,7 @@ export class Registrar {
     this.#timer?.cancel();
   }
 
-  async #turn(): Promise<void> {
+  async #round(): Promise<void> {
     let pauseMs = this.#parts.periodMs ?? PERIOD_MS;
     try {
       await this.#refresh();
@@ -72,7 +72,7 @@ export class Registrar {
       pauseMs = RETRY_MS;
       this.#parts.log.debug({ err: error }, 'this server is not registered yet');
     }
-    if (!this.#closed) this.#timer = this.#parts.world.after(pauseMs, () => void this.#turn());
+    if (!this.#closed) this.#timer = this.#parts.world.after(pauseMs, () => void this.#round());
   }
 
   async #refresh(): Promise<void> {
@@ -80,7 +80,7 @@ export class Registrar {
     const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
     const { freeBytes, totalBytes } = await this.#parts.space();
     let own = servers.find(({ id }) => id === self) ?? null;
-    if (own?.state !== 'out' && (!this.#registered || !this.#isRight(own, freeBytes, totalBytes))) {
+    if (own?.state !== 'out' && (!this.#registered || !this.#isUpToDate(own, freeBytes, totalBytes))) {
       const command: RegisterCommand = {
         ...{ kind: 'server-register', id: self, url, storageId, freeBytes, totalBytes },
         ...(zone === null ? {} : { zone }),
@@ -100,7 +100,7 @@ export class Registrar {
     known.take([...others, ...(own === null ? [] : [own])].map(knownServerOf), null, null);
   }
 
-  #isRight(own: ServerInfo | null, freeBytes: number, totalBytes: number): boolean {
+  #isUpToDate(own: ServerInfo | null, freeBytes: number, totalBytes: number): boolean {
     const { url, zone, storageId } = this.#parts;
     return (
       own !== null &&

@@ -75,14 +75,14 @@ interface SeenPlan {
 export class Steward {
   readonly #parts: StewardParts;
   readonly #rounds: Rounds;
-  readonly #awaySinceMs = new Map<string, number>();
+  readonly #unreachableSinceMs = new Map<string, number>();
   readonly #retries = new Map<number, Retry>();
   readonly #current = new Set<number>();
   #plans = new Map<number, SeenPlan>();
   #done = 0;
   #failed = 0;
   /** Files still to be moved, by the last count. */
-  #left = 0;
+  #remaining = 0;
   #counted = '';
   #countedMs = Number.NEGATIVE_INFINITY;
   #rebalancedMs = Number.NEGATIVE_INFINITY;
@@ -92,7 +92,7 @@ export class Steward {
     this.#rounds = new Rounds({
       world: parts.world,
       periodMs: parts.periodMs ?? PERIOD_MS,
-      work: async () => (parts.isCatalogPrimary() ? this.#look() : this.#forget()),
+      work: async () => (parts.isCatalogPrimary() ? this.#round() : this.#reset()),
       // Mostly an election of the catalog's primary: the next round tries again.
       failed: (error) => parts.log.debug({ err: error }, "the steward's round failed; trying again"),
     });
@@ -106,7 +106,7 @@ export class Steward {
     if (!this.#parts.isCatalogPrimary()) return null;
     const done = this.#done;
     return {
-      total: done + Math.max(this.#left, this.#current.size),
+      total: done + Math.max(this.#remaining, this.#current.size),
       done,
       failed: this.#failed,
       current: [...this.#current],
@@ -117,22 +117,22 @@ export class Steward {
     return this.#rounds.run();
   }
 
-  async #look(): Promise<void> {
+  async #round(): Promise<void> {
     const { servers } = await this.#parts.query({ kind: 'servers', counts: true });
     this.#parts.announce(servers);
     const conditions = this.conditions(servers);
     const leaving = conditions.filter(({ state, gone }) => state !== 'in' || gone);
     const counts = new Map<string, number>(servers.map(({ id, replicas }) => [id, replicas ?? 0]));
-    this.#left = leaving.reduce((sum, { id }) => sum + (counts.get(id) ?? 0), 0);
+    this.#remaining = leaving.reduce((sum, { id }) => sum + (counts.get(id) ?? 0), 0);
     let moved = 0;
     for (const { id } of leaving) {
       if ((counts.get(id) ?? 0) > 0) moved += await this.#moveAll(this.#filesOn(id));
     }
     moved += await this.#moveAll(this.#planned(leaving));
-    moved += await this.#count(conditions);
+    moved += await this.#moveMiscounted(conditions);
     await this.#moveCatalog(conditions);
-    if (moved === 0 && this.#left === 0) moved += await this.#rebalance(conditions);
-    if (moved === 0 && this.#left === 0 && this.#current.size === 0) this.#rest();
+    if (moved === 0 && this.#remaining === 0) moved += await this.#rebalance(conditions);
+    if (moved === 0 && this.#remaining === 0 && this.#current.size === 0) this.#dropOldRetries();
   }
 
   /** The servers' current conditions. How long a server is unreachable counts from when this primary noticed it. */
@@ -151,9 +151,9 @@ export class Steward {
     const states = new Map<string, ServerInfo['state']>(servers.map(({ id, state }) => [id, state]));
     return [...candidates, ...leaving].map((server) => {
       const { id, reachable } = server;
-      if (reachable) this.#awaySinceMs.delete(id);
-      else if (!this.#awaySinceMs.has(id)) this.#awaySinceMs.set(id, nowMs);
-      const sinceMs = this.#awaySinceMs.get(id);
+      if (reachable) this.#unreachableSinceMs.delete(id);
+      else if (!this.#unreachableSinceMs.has(id)) this.#unreachableSinceMs.set(id, nowMs);
+      const sinceMs = this.#unreachableSinceMs.get(id);
       const gone = sinceMs !== undefined && nowMs - sinceMs >= replaceAfterMs;
       return { ...server, state: states.get(id) ?? 'in', gone };
     });
@@ -175,9 +175,9 @@ export class Steward {
   }
 
   /** Scans all files, if volumes or servers have changed since the last scan, or it was long ago. */
-  async #count(standings: readonly ServerCondition[]): Promise<number> {
+  async #moveMiscounted(conditions: readonly ServerCondition[]): Promise<number> {
     const { volumes } = await this.#parts.query({ kind: 'volumes' });
-    const states = standings.map(({ id, state, reachable }) => [id, state, reachable]);
+    const states = conditions.map(({ id, state, reachable }) => [id, state, reachable]);
     const now = JSON.stringify([volumes.map(({ name, replicas }) => [name, replicas]), states]);
     const nowMs = this.#parts.world.nowMs();
     if (now === this.#counted && nowMs - this.#countedMs < COUNT_PERIOD_MS) return 0;
@@ -229,7 +229,10 @@ export class Steward {
     yield* due;
   }
 
-  async #moveAll(files: AsyncGenerator<PlacedFile>, putOff: () => void = () => undefined): Promise<number> {
+  async #moveAll(
+    files: AsyncGenerator<PlacedFile>,
+    postponed: () => void = () => undefined,
+  ): Promise<number> {
     let moved = 0;
     const worker = async (): Promise<void> => {
       // The workers share one generator: each file is taken by the first free worker.
@@ -238,12 +241,12 @@ export class Steward {
         const file = next.value;
         // Queried again for each file: a scan takes long, and servers change meanwhile.
         const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
-        const members = wantedMembers(holdingOf(file), this.conditions(servers), file.wanted);
+        const members = wantedMembers(membersOf(file), this.conditions(servers), file.wanted);
         // Confirming the current members ends a planned change.
         if (isSame(members, file.members) && file.planned === undefined) continue;
         const outcome = await this.#move(file.inode as FileId, members);
         if (outcome === 'moved') moved += 1;
-        if (outcome === 'put-off') putOff();
+        if (outcome === 'put-off') postponed();
       }
     };
     await Promise.all(Array.from({ length: PARALLEL }, worker));
@@ -260,7 +263,7 @@ export class Steward {
       await this.#parts.followView(file, view);
       this.#retries.delete(file);
       this.#done += 1;
-      this.#left = Math.max(0, this.#left - 1);
+      this.#remaining = Math.max(0, this.#remaining - 1);
       this.#parts.log.info({ file, view: view.number, members: view.members }, 'moved a file');
       return 'moved';
     } catch (error) {
@@ -278,16 +281,16 @@ export class Steward {
   }
 
   /** Moves the catalog away from servers that leave, and to the wanted number of servers if possible. */
-  async #moveCatalog(standings: readonly ServerCondition[]): Promise<void> {
+  async #moveCatalog(conditions: readonly ServerCondition[]): Promise<void> {
     const members = this.#parts.catalogMembers();
-    const inCount = standings.filter(({ state, gone }) => state === 'in' && !gone).length;
-    const leaving = new Set(standings.flatMap(({ id, state }) => (state === 'in' ? [] : [id])));
+    const inCount = conditions.filter(({ state, gone }) => state === 'in' && !gone).length;
+    const leaving = new Set(conditions.flatMap(({ id, state }) => (state === 'in' ? [] : [id])));
     // A member may not have registered yet.
-    const known = new Set([...members, ...standings.map(({ id }) => id)]);
+    const known = new Set([...members, ...conditions.map(({ id }) => id)]);
     const stayingCount = [...known].filter((id) => !leaving.has(id)).length;
     const first = this.#parts.catalogReplicasFirst;
     const count = catalogReplicasWanted({ first, now: members.length, inCount, stayingCount });
-    const wanted = wantedMembers({ inode: 0, members }, standings, count);
+    const wanted = wantedMembers({ inode: 0, members }, conditions, count);
     if (isSame(wanted, members)) return;
     const retry = this.#retries.get(0);
     const nowMs = this.#parts.world.nowMs();
@@ -304,10 +307,10 @@ export class Steward {
     }
   }
 
-  async #rebalance(standings: readonly ServerCondition[]): Promise<number> {
+  async #rebalance(conditions: readonly ServerCondition[]): Promise<number> {
     const nowMs = this.#parts.world.nowMs();
     if (nowMs - this.#rebalancedMs < REBALANCE_PERIOD_MS) return 0;
-    const move = rebalanceOf(standings, REBALANCE_THRESHOLD);
+    const move = rebalanceOf(conditions, REBALANCE_THRESHOLD);
     if (move === null) return 0;
     this.#rebalancedMs = nowMs;
     let bytes = 0;
@@ -315,7 +318,7 @@ export class Steward {
     for await (const file of this.#filesOn(move.from)) {
       if (moved >= REBALANCE_FILES_MAX || bytes >= move.bytesMax || !this.#parts.isCatalogPrimary()) break;
       if (file.sizeBytes === 0 || bytes + file.sizeBytes > move.bytesMax) continue;
-      const members = rebalancedMembers(holdingOf(file), standings, move);
+      const members = rebalancedMembers(membersOf(file), conditions, move);
       if (members === null || (await this.#move(file.inode as FileId, members)) !== 'moved') continue;
       bytes += file.sizeBytes;
       moved += 1;
@@ -323,7 +326,7 @@ export class Steward {
     return moved;
   }
 
-  #rest(): void {
+  #dropOldRetries(): void {
     if (this.#retries.size === 0) return;
     const nowMs = this.#parts.world.nowMs();
     for (const [file, { atMs, pauseMs }] of this.#retries) {
@@ -332,19 +335,19 @@ export class Steward {
   }
 
   /** Resets all: this server is not the catalog's primary. A primary begins with what the catalog has. */
-  #forget(): void {
-    this.#awaySinceMs.clear();
+  #reset(): void {
+    this.#unreachableSinceMs.clear();
     this.#retries.clear();
     this.#plans.clear();
     this.#counted = '';
     this.#countedMs = Number.NEGATIVE_INFINITY;
     this.#done = 0;
     this.#failed = 0;
-    this.#left = 0;
+    this.#remaining = 0;
   }
 }
 
-function holdingOf({ inode, members }: PlacedFile): Holding {
+function membersOf({ inode, members }: PlacedFile): Holding {
   return { inode, members: members as readonly ServerId[] };
 }
 

@@ -61,7 +61,7 @@ export class VotersKeeper {
   #durable = 0;
   /** Number of the view that each server has confirmed since it last connected. */
   readonly #informed = new Map<ServerId, number>();
-  readonly #strangers = new Set<ServerId>();
+  readonly #withUnknownView = new Set<ServerId>();
 
   constructor(parts: VotersKeeperParts) {
     this.#parts = parts;
@@ -105,27 +105,27 @@ export class VotersKeeper {
     this.#change = null;
     this.#informed.clear();
     const { driver } = this.#parts;
-    if (driver.voters === null) driver.adoptVoters(await this.#agreed());
+    if (driver.voters === null) driver.adoptVoters(await this.#durableView());
   }
 
   async #keep(): Promise<void> {
     const { timing, driver, self, log } = this.#parts;
     this.#change ??= new VotersChange(timing);
     const change = this.#change;
-    const view = await this.#agreed();
+    const view = await this.#durableView();
     driver.adoptVoters(view);
     if (driver.voters !== null)
       this.#count(change, view, self, driver.voters, driver.isSilent, driver.clockMs());
-    const standings = await this.#parts.conditions();
-    await this.#tell(change, view, standings);
-    const next = change.next(view, this.#wanted(view, standings), this.#parts.world.nowMs());
+    const conditions = await this.#parts.conditions();
+    await this.#send(change, view, conditions);
+    const next = change.next(view, this.#wanted(view, conditions), this.#parts.world.nowMs());
     if (next === null || this.#change !== change) return;
     await this.#parts.command({ kind: 'set-voters', view: votersCommand(next) });
     log.info({ view: next.number, voters: votersAll(next) }, 'the voters of named leases change');
   }
 
   /** Returns the catalog's view of voters after a flush: a server may adopt only what no loss of power takes back. */
-  async #agreed(): Promise<VotersView> {
+  async #durableView(): Promise<VotersView> {
     const { founders, query, flush } = this.#parts;
     const { view } = await query();
     if (view === null) return firstVoters(founders);
@@ -136,16 +136,16 @@ export class VotersKeeper {
   }
 
   /** Sends the view to servers that have not confirmed it; while voters change, to all, to learn which are silent. */
-  async #tell(change: VotersChange, view: VotersView, standings: readonly ServerCondition[]): Promise<void> {
+  async #send(change: VotersChange, view: VotersView, conditions: readonly ServerCondition[]): Promise<void> {
     const { self, call, log } = this.#parts;
     const payload = Buffer.from(JSON.stringify(view));
-    const servers = new Set([...standings.map(({ id }) => id), ...votersAll(view)]);
-    const told = [...servers].filter((server) => {
+    const servers = new Set([...conditions.map(({ id }) => id), ...votersAll(view)]);
+    const uninformed = [...servers].filter((server) => {
       const isInformed = view.joint === undefined && this.#informed.get(server) === view.number;
       return server !== self && !isInformed && this.#knowsViews(server);
     });
     await Promise.all(
-      told.map(async (server) => {
+      uninformed.map(async (server) => {
         try {
           const answer = await call(server, VOTERS_CALL, payload, CALL_MS);
           const fields = parseJsonObject(Buffer.from(answer).toString('utf8')) ?? {};
@@ -170,21 +170,21 @@ export class VotersKeeper {
     if (votersViewsEqual(voters, view)) {
       this.#informed.set(server, view.number);
       change.confirmed(server, view, clockMs, isSilent);
-    } else if (voters.number >= view.number && !this.#strangers.has(server)) {
-      this.#strangers.add(server);
+    } else if (voters.number >= view.number && !this.#withUnknownView.has(server)) {
+      this.#withUnknownView.add(server);
       const what = 'a server uses a view of voters that the catalog does not have';
       this.#parts.log.error({ server, view, voters }, what);
     }
   }
 
-  #wanted(view: VotersView, standings: readonly ServerCondition[]): VoterSet | null {
+  #wanted(view: VotersView, conditions: readonly ServerCondition[]): VoterSet | null {
     const { founders, catalogMembers } = this.#parts;
-    const present = standings.filter(({ state, gone }) => state !== 'out' && !gone);
+    const present = conditions.filter(({ state, gone }) => state !== 'out' && !gone);
     if (!present.every(({ id }) => this.#knowsViews(id))) return null;
     const members = catalogMembers();
     if (members === null) return null;
     const leaving = new Set(
-      standings.filter(({ state, gone }) => state !== 'in' || gone).map(({ id }) => id),
+      conditions.filter(({ state, gone }) => state !== 'in' || gone).map(({ id }) => id),
     );
     const isFirst = view.number === firstVoters(founders).number;
     const areEnough = founders.length >= FOUNDERS_ENOUGH && !founders.some((server) => leaving.has(server));

@@ -42,10 +42,10 @@ export function wantedMembers(
   const added = chooseServers(factor - staying.length, free, file.inode, zones);
   const wanted = new Set([...staying, ...added]);
   // A replica that cannot be replaced is better than none, if its server may return.
-  const hopeful = file.members
+  const unreplaced = file.members
     .filter((id) => !wanted.has(id) && !isGood(id) && known.get(id)?.state !== 'out')
     .toSorted((a, b) => Number(known.get(b)?.reachable) - Number(known.get(a)?.reachable));
-  for (const id of hopeful) if (wanted.size < factor) wanted.add(id);
+  for (const id of unreplaced) if (wanted.size < factor) wanted.add(id);
   if (wanted.size === 0) return file.members;
   // Old members keep their order, so that an unchanged set is recognized.
   const kept = file.members.filter((id) => wanted.has(id));
@@ -95,9 +95,9 @@ function trimmed(
     const worst = left
       .map((id) => ({ id, badness: badness(id) }))
       .toSorted((a, b) => {
-        const [reachA, zoneA, roomA] = a.badness;
-        const [reachB, zoneB, roomB] = b.badness;
-        return reachB - reachA || zoneB - zoneA || roomB - roomA;
+        const [reachA, zoneA, freeA] = a.badness;
+        const [reachB, zoneB, freeB] = b.badness;
+        return reachB - reachA || zoneB - zoneA || freeB - freeA;
       })
       .at(0)?.id;
     left = left.filter((id) => id !== worst);
@@ -126,10 +126,12 @@ export function rebalanceOf(servers: readonly ServerCondition[], threshold: numb
     .toSorted((a, b) => b.used - a.used);
   const [fullest, emptiest] = [usable.at(0), usable.at(-1)];
   if (fullest === undefined || emptiest === undefined) return null;
-  const apart = fullest.used - emptiest.used;
-  if (apart <= threshold) return null;
+  const difference = fullest.used - emptiest.used;
+  if (difference <= threshold) return null;
   // A quarter of the difference: other writes, and unreported ones, must not reverse it.
-  const bytesMax = Math.floor((apart / 4) * Math.min(fullest.server.totalBytes, emptiest.server.totalBytes));
+  const bytesMax = Math.floor(
+    (difference / 4) * Math.min(fullest.server.totalBytes, emptiest.server.totalBytes),
+  );
   return { from: fullest.server.id, to: emptiest.server.id, bytesMax };
 }
 

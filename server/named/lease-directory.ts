@@ -60,8 +60,8 @@ export class LeaseDirectory {
 
   /** Answers `LEASES_CALL` of a peer. @throws ServiceError `bad-request` */
   serve(payload: Uint8Array): Uint8Array {
-    const question = parseJsonObject(Buffer.from(payload).toString('utf8'));
-    const { prefix, count } = question ?? {};
+    const request = parseJsonObject(Buffer.from(payload).toString('utf8'));
+    const { prefix, count } = request ?? {};
     if (typeof prefix !== 'string' || typeof count !== 'number' || !(count >= 1 && count <= LIST_COUNT_MAX)) {
       throw new ServiceError('bad-request', 'A request for the list of named leases is malformed');
     }
@@ -69,9 +69,9 @@ export class LeaseDirectory {
   }
 
   async #ask(server: ServerId, prefix: string, count: number): Promise<Page | null> {
-    const question = Buffer.from(JSON.stringify({ prefix, count }));
+    const request = Buffer.from(JSON.stringify({ prefix, count }));
     try {
-      const answer = await this.#parts.call(server, LEASES_CALL, question, ANSWER_MS_MAX);
+      const answer = await this.#parts.call(server, LEASES_CALL, request, ANSWER_MS_MAX);
       return JSON.parse(Buffer.from(answer).toString('utf8')) as Page;
     } catch (error) {
       if (error instanceof ServiceError) return null;

@@ -83,13 +83,14 @@ export class RelaySource implements LeaseSource {
     member: ServerId,
     watcher: LeaseWatcher,
     signal: AbortSignal,
-    heard: () => void,
+    received: () => void,
   ): Promise<void> {
     const stalled = new AbortController();
     const silentMs = HEARTBEATS_MISSED * this.#parts.heartbeatMs;
     const { world } = this.#parts;
-    const expect = (): Timer => world.after(silentMs, () => stalled.abort(new Error(`${member} is silent`)));
-    let timer = expect();
+    const startTimer = (): Timer =>
+      world.after(silentMs, () => stalled.abort(new Error(`${member} is silent`)));
+    let timer = startTimer();
     try {
       const path = `/v1/leases/${encodeURIComponent(name)}/watch`;
       const ended = AbortSignal.any([signal, stalled.signal]);
@@ -98,9 +99,9 @@ export class RelaySource implements LeaseSource {
       for await (const text of body) {
         if (statusCode !== 200) break;
         timer.cancel();
-        timer = expect();
+        timer = startTimer();
         for (const { event, data } of reader.push(text)) {
-          heard();
+          received();
           watcher.changed(timedLeaseState(eventOf(event, data), world.nowMs()));
         }
       }

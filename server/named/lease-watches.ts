@@ -66,10 +66,10 @@ export class MemberSource implements LeaseSource {
   open(name: string, watcher: LeaseWatcher): () => void {
     let watch = this.#watched.get(name);
     if (watch === undefined) {
-      const made = new MemberWatch(name, this.#parts, () => {
-        if (this.#watched.get(name) === made) this.#watched.delete(name);
+      const created = new MemberWatch(name, this.#parts, () => {
+        if (this.#watched.get(name) === created) this.#watched.delete(name);
       });
-      watch = made;
+      watch = created;
       this.#watched.set(name, watch);
     }
     return watch.join(watcher);
@@ -84,19 +84,19 @@ class MemberWatch {
   readonly cell: CellId;
   readonly #name: string;
   readonly #parts: MemberSourceParts;
-  readonly #over: () => void;
+  readonly #onStop: () => void;
   readonly #watchers = new Set<LeaseWatcher>();
   #state: TimedLeaseState | null = null;
   #timer: Timer | null = null;
-  #looking = false;
+  #querying = false;
   #ended = false;
 
   constructor(name: string, parts: MemberSourceParts, over: () => void) {
     this.cell = parts.driver.cellOf(name);
     this.#name = name;
     this.#parts = parts;
-    this.#over = over;
-    void this.#look();
+    this.#onStop = over;
+    void this.#query();
   }
 
   join(watcher: LeaseWatcher): () => void {
@@ -111,8 +111,8 @@ class MemberWatch {
   /** A claim was stored or released here: reports it, or queries a majority, which alone knows the end of a lease. */
   claimed(): void {
     const state = this.#parts.memberState(this.#name);
-    if (state?.held && this.#state !== null) this.#take(timedLeaseState(state, this.#parts.nowMs()));
-    else void this.#look();
+    if (state?.held && this.#state !== null) this.#update(timedLeaseState(state, this.#parts.nowMs()));
+    else void this.#query();
   }
 
   end(): void {
@@ -122,12 +122,12 @@ class MemberWatch {
     for (const watcher of watchers) watcher.ended();
   }
 
-  async #look(): Promise<void> {
-    if (this.#looking || this.#ended) return;
-    this.#looking = true;
+  async #query(): Promise<void> {
+    if (this.#querying || this.#ended) return;
+    this.#querying = true;
     try {
       const state = await this.#parts.query(this.#name);
-      if (!this.#ended) this.#take(timedLeaseState(state, this.#parts.nowMs()));
+      if (!this.#ended) this.#update(timedLeaseState(state, this.#parts.nowMs()));
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       this.#parts.log.debug(
@@ -136,11 +136,11 @@ class MemberWatch {
       );
       this.#arm(LOOK_AGAIN_MS);
     } finally {
-      this.#looking = false;
+      this.#querying = false;
     }
   }
 
-  #take(state: TimedLeaseState): void {
+  #update(state: TimedLeaseState): void {
     const { leaseMaxMs, clockSkewMaxMs, nowMs } = this.#parts;
     const before = this.#state;
     const isOld = before !== null && state.held && state.token < before.token;
@@ -154,14 +154,14 @@ class MemberWatch {
 
   #arm(afterMs: number): void {
     this.#timer?.cancel();
-    this.#timer = this.#ended ? null : this.#parts.world.after(afterMs, () => void this.#look());
+    this.#timer = this.#ended ? null : this.#parts.world.after(afterMs, () => void this.#query());
   }
 
   #stop(): void {
     this.#ended = true;
     this.#timer?.cancel();
     this.#timer = null;
-    this.#over();
+    this.#onStop();
   }
 }
 
@@ -183,9 +183,9 @@ export class LeaseWatch implements LeaseWatcher {
   readonly #name: string;
   readonly #sink: LeaseEventSink;
   readonly #nowMs: () => number;
-  #told: TimedLeaseState | null = null;
+  #reported: TimedLeaseState | null = null;
   #latest: TimedLeaseState | null = null;
-  #full = false;
+  #isBlocked = false;
 
   constructor(name: string, sink: LeaseEventSink, nowMs: () => number) {
     this.#name = name;
@@ -195,7 +195,7 @@ export class LeaseWatch implements LeaseWatcher {
 
   changed(state: TimedLeaseState): void {
     this.#latest = state;
-    this.#tell();
+    this.#report();
   }
 
   ended(): void {
@@ -203,22 +203,22 @@ export class LeaseWatch implements LeaseWatcher {
   }
 
   resume(): void {
-    this.#full = false;
-    this.#tell();
+    this.#isBlocked = false;
+    this.#report();
   }
 
-  #tell(): void {
-    const [told, latest] = [this.#told, this.#latest];
-    if (this.#full || latest === null) return;
+  #report(): void {
+    const [reported, latest] = [this.#reported, this.#latest];
+    if (this.#isBlocked || latest === null) return;
     const nowMs = this.#nowMs();
     const events =
-      told === null
+      reported === null
         ? [leaseEvent('state', this.#name, latest, nowMs)]
-        : leaseChanges(this.#name, told, latest, nowMs);
+        : leaseChanges(this.#name, reported, latest, nowMs);
     if (events.length === 0) return;
     // Set only with an event: many small changes of the end add up to one event.
-    this.#told = leaseMerge(told, latest);
-    for (const event of events) this.#full = !this.#sink.write(event);
+    this.#reported = leaseMerge(reported, latest);
+    for (const event of events) this.#isBlocked = !this.#sink.write(event);
   }
 }
 

@@ -34,12 +34,12 @@ export class NameVotersByView {
   }
 
   of(name: string): NameVoters {
-    let place = this.#known.get(name);
-    if (place === undefined) {
-      place = placeOf(name, this.#view);
-      this.#known.set(name, place);
+    let voters = this.#known.get(name);
+    if (voters === undefined) {
+      voters = votersOf(name, this.#view);
+      this.#known.set(name, voters);
     }
-    return place;
+    return voters;
   }
 
   /**
@@ -53,7 +53,7 @@ export class NameVotersByView {
   }
 }
 
-function placeOf(name: string, { members: set, joint: others }: VotersView): NameVoters {
+function votersOf(name: string, { members: set, joint: others }: VotersView): NameVoters {
   const members = leaseMembers(name, set.servers, set.perCell);
   const place = { cell: leaseCell(name), members, voters: members };
   if (others === undefined) return place;

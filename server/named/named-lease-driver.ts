@@ -68,16 +68,16 @@ export class NamedLeaseDriver {
   readonly #parts: NamedLeaseDriverParts;
   /** As on disk. Null: this server does not know the voters, and does not vote. */
   #view: VotersView | null;
-  #places: NameVotersByView;
+  #nameVoters: NameVotersByView;
   readonly #link: LeaseLink;
-  readonly #asked = new Map<number, (outcome: LeaseOutcome) => void>();
+  readonly #requests = new Map<number, (outcome: LeaseOutcome) => void>();
   readonly #claimed = new Set<CellId>();
   readonly #listeners = new Set<ClaimListener>();
   #serversHash: number;
   /** Peers with another configuration, each logged once. */
-  readonly #strangers = new Set<ServerId>();
+  readonly #differing = new Set<ServerId>();
   readonly #sweepTimer: Timer;
-  #asks = 0;
+  #lastRequest = 0;
   #closed = false;
 
   constructor(parts: NamedLeaseDriverParts) {
@@ -85,8 +85,8 @@ export class NamedLeaseDriver {
     const first = firstVoters(parts.founders);
     const voters = parts.voters === undefined ? 'first' : parts.voters.voters;
     this.#view = voters === 'first' ? first : voters;
-    this.#places = new NameVotersByView(this.#view ?? first);
-    this.#serversHash = this.#places.serversHash;
+    this.#nameVoters = new NameVotersByView(this.#view ?? first);
+    this.#serversHash = this.#nameVoters.serversHash;
     this.#link = new LeaseLink({
       ...parts,
       // Tokens must rise with time, which needs clocks that agree, whatever algorithm files use.
@@ -96,7 +96,7 @@ export class NamedLeaseDriver {
       view: () => this.#view?.number ?? NO_VIEW,
       options: '--named-lease-max or --clock-skew',
       send: (to, frame) => this.#send(to, frame),
-      news: (action) => this.#hear(action),
+      news: (action) => this.#report(action),
       faulted: () => this.#fault(),
       begun: () => undefined,
     });
@@ -136,8 +136,8 @@ export class NamedLeaseDriver {
     const isFirst = view.number === firstVoters([]).number;
     voters?.setVoters(isFirst ? 'first' : view, this.#link.nowMs());
     this.#view = view;
-    this.#places = new NameVotersByView(view);
-    this.#serversHash = this.#places.serversHash;
+    this.#nameVoters = new NameVotersByView(view);
+    this.#serversHash = this.#nameVoters.serversHash;
     this.#link.step({ kind: 'voters', view: view.number });
     this.#link.succeed(view.clockMs);
     log.info({ view: view.number, voters: votersAll(view) }, 'voters of named leases changed');
@@ -154,11 +154,11 @@ export class NamedLeaseDriver {
   }
 
   membersOf(name: string): readonly ServerId[] {
-    return this.#places.of(name).voters;
+    return this.#nameVoters.of(name).voters;
   }
 
   cellOf(name: string): CellId {
-    return this.#places.of(name).cell;
+    return this.#nameVoters.of(name).cell;
   }
 
   isMember(name: string): boolean {
@@ -171,7 +171,7 @@ export class NamedLeaseDriver {
    */
   async execute(name: string, order: LeaseOrder, timeoutMs: number): Promise<LeaseOutcome> {
     this.assertUsable();
-    if (this.#asked.size >= ASKS_MAX) {
+    if (this.#requests.size >= ASKS_MAX) {
       throw new ServiceError(
         'busy',
         `Cannot request lease "${name}": ${ASKS_MAX} requests are pending; retry later`,
@@ -180,7 +180,7 @@ export class NamedLeaseDriver {
     const deadlineMs = this.#link.nowMs() + timeoutMs;
     for (;;) {
       const view = this.#view;
-      const outcome = await this.#askOnce(name, order, deadlineMs);
+      const outcome = await this.#attempt(name, order, deadlineMs);
       // A new view ended the attempt. The same session may repeat the order, whatever its outcome was.
       if (outcome.kind !== 'unknown' || this.#view === view || !this.#takesPart) return outcome;
       if (this.#link.nowMs() >= deadlineMs) return outcome;
@@ -191,11 +191,11 @@ export class NamedLeaseDriver {
     return !this.#closed && !this.isSilent;
   }
 
-  #askOnce(name: string, order: LeaseOrder, deadlineMs: number): Promise<LeaseOutcome> {
-    const ask = ++this.#asks;
+  #attempt(name: string, order: LeaseOrder, deadlineMs: number): Promise<LeaseOutcome> {
+    const ask = ++this.#lastRequest;
     const { promise, resolve } = Promise.withResolvers<LeaseOutcome>();
-    this.#asked.set(ask, resolve);
-    const { cell, members, joint } = this.#places.of(name);
+    this.#requests.set(ask, resolve);
+    const { cell, members, joint } = this.#nameVoters.of(name);
     const voters = {
       view: this.#view?.number ?? NO_VIEW,
       members,
@@ -289,10 +289,10 @@ export class NamedLeaseDriver {
     if (payload.length < SERVERS_HASH_BYTES) {
       log.warn({ from, reason: 'the frame is too short' }, 'dropped a malformed lease frame');
     } else if (hashIn(payload) === this.#serversHash) {
-      this.#strangers.delete(from);
+      this.#differing.delete(from);
       this.#link.receive(from, payload.subarray(SERVERS_HASH_BYTES));
-    } else if (!this.#strangers.has(from) && this.#isOfOtherServers(hashIn(payload))) {
-      this.#strangers.add(from);
+    } else if (!this.#differing.has(from) && this.#isOfOtherServers(hashIn(payload))) {
+      this.#differing.add(from);
       log.error(
         { peer: from },
         'a peer has another set of --peer servers: its messages about named ' +
@@ -312,7 +312,7 @@ export class NamedLeaseDriver {
     this.#closed = true;
     this.#sweepTimer.cancel();
     this.#link.close();
-    this.#forsake();
+    this.#endRequests();
   }
 
   #send(to: ServerId, frame: Uint8Array): void {
@@ -322,11 +322,11 @@ export class NamedLeaseDriver {
     this.#parts.transport().send(to, CHANNEL_NAMED_LEASE, payload);
   }
 
-  #hear(action: LeaseNews): void {
+  #report(action: LeaseNews): void {
     switch (action.kind) {
       case 'answered': {
-        const answer = this.#asked.get(action.ask);
-        this.#asked.delete(action.ask);
+        const answer = this.#requests.get(action.ask);
+        this.#requests.delete(action.ask);
         answer?.(action.outcome);
         return;
       }
@@ -347,13 +347,13 @@ export class NamedLeaseDriver {
 
   #fault(): void {
     this.#claimed.clear();
-    this.#forsake();
+    this.#endRequests();
     for (const listener of [...this.#listeners]) listener.claimsVoided();
   }
 
-  #forsake(): void {
-    const waiting = [...this.#asked.values()];
-    this.#asked.clear();
+  #endRequests(): void {
+    const waiting = [...this.#requests.values()];
+    this.#requests.clear();
     for (const answer of waiting) answer(UNKNOWN);
   }
 

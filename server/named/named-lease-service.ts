@@ -69,8 +69,8 @@ export class NamedLeaseService {
     const note = noteOf({ name, owner, ttlMs, keys });
     const { outcome, askedMs } = await this.#ask(name, { kind: 'acquire', session, spanMs: ttlMs, note });
     if (outcome.kind === 'granted') return this.#granted(name, outcome.lease);
-    if (outcome.kind !== 'taken') throw this.#notKnown(name);
-    throw this.#taken(name, outcome.lease, askedMs);
+    if (outcome.kind !== 'taken') throw this.#unknownError(name);
+    throw this.#takenError(name, outcome.lease, askedMs);
   }
 
   /**
@@ -86,7 +86,7 @@ export class NamedLeaseService {
     assertName(name);
     if (ttlMs !== null) this.#assertSpan(ttlMs);
     if (ttlMs !== null && keys === null) return this.#refresh(name, session, ttlMs, null);
-    const { note } = await this.#held(name, session);
+    const { note } = await this.#noteIfHeld(name, session);
     return this.#refresh(name, session, ttlMs ?? note.ttlMs, keys === null ? null : { ...note, keys });
   }
 
@@ -97,32 +97,32 @@ export class NamedLeaseService {
   async release(name: string, session: number): Promise<void> {
     assertName(name);
     const { outcome, askedMs } = await this.#ask(name, { kind: 'release', session });
-    if (outcome.kind === 'unknown') throw this.#notKnown(name);
+    if (outcome.kind === 'unknown') throw this.#unknownError(name);
     const holder = 'lease' in outcome ? outcome.lease : null;
     if (holder !== null && holder.session !== session && holder.remainingMs > 0) {
-      throw this.#lost(name, holder, askedMs);
+      throw this.#lostError(name, holder, askedMs);
     }
   }
 
   /** Returns the lease's state at a majority. @throws ServiceError `no-majority` */
   async query(name: string): Promise<LeaseQueryAnswer> {
     assertName(name);
-    const { lease, askedMs } = await this.#look(name);
-    return this.#lookOf(name, lease, 'majority', askedMs);
+    const { lease, askedMs } = await this.#queryMajority(name);
+    return this.#queryAnswer(name, lease, 'majority', askedMs);
   }
 
   /** Returns the lease's state at this server; null if it is no member. */
   queryLocal(name: string): LeaseQueryAnswer | null {
     assertName(name);
     const { driver } = this.#parts;
-    return driver.isMember(name) ? this.#believedOf(name, driver.claimOf(name)) : null;
+    return driver.isMember(name) ? this.#knownHere(name, driver.claimOf(name)) : null;
   }
 
   /** As `queryLocal`, for a member, but null if another name with the same cell has the lease. Never throws. */
   memberState(name: string): LeaseQueryAnswer | null {
     const claim = this.#parts.driver.claimOf(name);
     const isOther = claim !== null && claim.remainingMs > 0 && leaseNoteParse(claim.note)?.name !== name;
-    return isOther ? null : this.#believedOf(name, claim);
+    return isOther ? null : this.#knownHere(name, claim);
   }
 
   async readKey(name: string, key: string): Promise<LeaseKeyValue> {
@@ -143,7 +143,7 @@ export class NamedLeaseService {
   async writeKey(name: string, session: number, key: string, value: string | null): Promise<GrantedLease> {
     assertName(name);
     assertKey(key);
-    const { note } = await this.#held(name, session);
+    const { note } = await this.#noteIfHeld(name, session);
     const keys = new Map(Object.entries(note.keys));
     if (value === null) keys.delete(key);
     else keys.set(key, value);
@@ -161,17 +161,19 @@ export class NamedLeaseService {
     const text = note === null ? null : noteOf(note);
     const { outcome, askedMs } = await this.#ask(name, { kind: 'refresh', session, spanMs, note: text });
     if (outcome.kind === 'granted') return this.#granted(name, outcome.lease);
-    if (outcome.kind === 'unknown') throw this.#notKnown(name);
-    throw this.#lost(name, outcome.lease, askedMs);
+    if (outcome.kind === 'unknown') throw this.#unknownError(name);
+    throw this.#lostError(name, outcome.lease, askedMs);
   }
 
-  async #held(name: string, session: number): Promise<{ readonly note: LeaseNote }> {
-    const { lease, askedMs } = await this.#look(name);
-    if (lease === null || lease.session !== session) throw this.#lost(name, lease, askedMs);
+  async #noteIfHeld(name: string, session: number): Promise<{ readonly note: LeaseNote }> {
+    const { lease, askedMs } = await this.#queryMajority(name);
+    if (lease === null || lease.session !== session) throw this.#lostError(name, lease, askedMs);
     return { note: noteIn(name, lease) };
   }
 
-  async #look(name: string): Promise<{ readonly lease: ClaimedLease | null; readonly askedMs: number }> {
+  async #queryMajority(
+    name: string,
+  ): Promise<{ readonly lease: ClaimedLease | null; readonly askedMs: number }> {
     const { outcome, askedMs } = await this.#ask(name, { kind: 'query' });
     if (outcome.kind === 'unknown') {
       const unreachable = this.#unreachable(name);
@@ -192,8 +194,8 @@ export class NamedLeaseService {
     return { outcome, askedMs };
   }
 
-  #believedOf(name: string, claim: ClaimedLease | null): LeaseQueryAnswer {
-    return this.#lookOf(name, claim, 'member', this.#parts.nowMs());
+  #knownHere(name: string, claim: ClaimedLease | null): LeaseQueryAnswer {
+    return this.#queryAnswer(name, claim, 'member', this.#parts.nowMs());
   }
 
   #granted(name: string, lease: ClaimedLease): GrantedLease {
@@ -202,7 +204,7 @@ export class NamedLeaseService {
     return { name, owner, session, token, ttlMs, remainingMs: Math.floor(lease.remainingMs), keys };
   }
 
-  #lookOf(
+  #queryAnswer(
     name: string,
     lease: ClaimedLease | null,
     consistency: LeaseQueryAnswer['consistency'],
@@ -213,13 +215,13 @@ export class NamedLeaseService {
       return { name, held: false, owner: null, token, remainingMs: 0, keys: {}, consistency };
     }
     const { owner, keys } = noteIn(name, lease);
-    const remainingMs = this.#leftMs(lease, askedMs);
+    const remainingMs = this.#remainingMs(lease, askedMs);
     return { name, held: true, owner, token: lease.token, remainingMs, keys, consistency };
   }
 
-  #taken(name: string, lease: ClaimedLease, askedMs: number): ServiceError {
+  #takenError(name: string, lease: ClaimedLease, askedMs: number): ServiceError {
     const { owner } = noteIn(name, lease);
-    const holder = { owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
+    const holder = { owner, token: lease.token, remainingMs: this.#remainingMs(lease, askedMs) };
     return new ServiceError(
       'lease-taken',
       `Held by ${owner} for another ${holder.remainingMs} ms unless renewed`,
@@ -227,7 +229,7 @@ export class NamedLeaseService {
     );
   }
 
-  #lost(name: string, lease: ClaimedLease | null, askedMs: number): ServiceError {
+  #lostError(name: string, lease: ClaimedLease | null, askedMs: number): ServiceError {
     if (lease === null || lease.remainingMs <= 0) {
       return new ServiceError(
         'lease-lost',
@@ -235,7 +237,7 @@ export class NamedLeaseService {
       );
     }
     const { owner } = noteIn(name, lease);
-    const holder = { owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
+    const holder = { owner, token: lease.token, remainingMs: this.#remainingMs(lease, askedMs) };
     return new ServiceError(
       'lease-lost',
       `Another holder, ${owner}, has the lease: stop using it, and acquire it again with a new session`,
@@ -245,7 +247,7 @@ export class NamedLeaseService {
     );
   }
 
-  #notKnown(name: string): ServiceError {
+  #unknownError(name: string): ServiceError {
     return new ServiceError(
       'unknown',
       'No majority of the voters of this lease answered, so the outcome is ' +
@@ -255,7 +257,7 @@ export class NamedLeaseService {
   }
 
   /** The remaining time of the lease in an answer, less the time since the request. */
-  #leftMs(lease: ClaimedLease, askedMs: number): number {
+  #remainingMs(lease: ClaimedLease, askedMs: number): number {
     return Math.max(0, Math.ceil(lease.remainingMs - (this.#parts.nowMs() - askedMs)));
   }
 

@@ -25,7 +25,7 @@ export class NumberedRequests {
 
   /** Whether the next `acquire` begins a session, whose `since` should be known. */
   get mustBegin(): boolean {
-    return !this.#sessions.some(hasRoom);
+    return !this.#sessions.some(hasFreeNumber);
   }
 
   constructor(random53: () => number) {
@@ -34,10 +34,10 @@ export class NumberedRequests {
 
   /** Returns a number, in use until `release`. `since`, for a new session: an executed operation of the catalog. */
   acquire(since: number | null): NumberedRequest {
-    const session = this.#sessions.find(hasRoom) ?? this.#begin(since);
-    const name = { session: session.id, number: session.next, since: session.since };
+    const session = this.#sessions.find(hasFreeNumber) ?? this.#begin(since);
+    const request = { session: session.id, number: session.next, since: session.since };
     session.open.add(session.next++);
-    return name;
+    return request;
   }
 
   /** Returns the number up to which all requests of the session have ended. */
@@ -49,12 +49,12 @@ export class NumberedRequests {
     return (open?.value ?? number) - 1;
   }
 
-  release(name: NumberedRequest): void {
-    const session = this.#sessions.find(({ id }) => id === name.session);
+  release(request: NumberedRequest): void {
+    const session = this.#sessions.find(({ id }) => id === request.session);
     // An abandoned session was removed before its last numbers are released.
     if (session === undefined) return;
-    const wasOpen = session.open.delete(name.number);
-    assert(wasOpen, 'A name is released once');
+    const wasOpen = session.open.delete(request.number);
+    assert(wasOpen, 'A number is released once');
   }
 
   /** The catalog has forgotten this session: it gives no new numbers. */
@@ -70,7 +70,7 @@ export class NumberedRequests {
   }
 }
 
-function hasRoom(session: Session): boolean {
+function hasFreeNumber(session: Session): boolean {
   const oldest = session.open.values().next();
   return oldest.done === true || session.next - oldest.value < WINDOW_COUNT;
 }

@@ -57,8 +57,8 @@ import { type Shown, ShownFiles } from './shown-files.ts';
 import { ageOfHeaders, stateOfHeaders } from './state-headers.ts';
 
 /** Attempts of `findDurably`: each failed one ended in another epoch of the catalog than it began in. */
-const LOOKS_MAX = 8;
-const LOOK_RETRY_MS = 500;
+const QUERIES_MAX = 8;
+const QUERY_RETRY_MS = 500;
 /** Executions of a durable command that losses of power took before its flush. */
 const LOSSES_MAX = 3;
 
@@ -94,16 +94,16 @@ export class Gateway {
   readonly services: Services;
   readonly peers: PeerHttp;
   readonly router: Router;
-  readonly #names: NumberedRequests;
-  readonly #shown: ShownFiles;
+  readonly #ownRequests: NumberedRequests;
+  readonly #snapshots: ShownFiles;
   readonly #countForward: (server: ServerId) => void;
   #catalogEpoch = 0;
 
   constructor({ world, services, metrics, tls = null, machine = systemMachine }: GatewayOptions) {
     this.services = services;
     this.world = world;
-    this.#names = new NumberedRequests(() => drawIncarnation(world));
-    this.#shown = new ShownFiles(async (file, snapshot, options) => {
+    this.#ownRequests = new NumberedRequests(() => drawIncarnation(world));
+    this.#snapshots = new ShownFiles(async (file, snapshot, options) => {
       const query = { kind: 'attributes', inode: file, snapshot } as const;
       return (await this.#catalogQuery(query, options)).attributes;
     });
@@ -167,9 +167,9 @@ export class Gateway {
   ): Promise<CommandResults[C['kind']]> {
     if (request === undefined) return this.#ownCommand(command, options, async (result) => result);
     const trail: Trail = { ambiguous: false };
-    const meant = options.live === true ? await this.#againstNewest(command, options) : command;
-    const result = await this.#execute(meant, request, options, trail).catch((error: unknown) => {
-      throw forgotten(error, trail, `"${command.kind}" happened`);
+    const bound = options.live === true ? await this.#withNewestContents(command, options) : command;
+    const result = await this.#execute(bound, request, options, trail).catch((error: unknown) => {
+      throw unknownIfAmbiguous(error, trail, `"${command.kind}" happened`);
     });
     return options.live === true ? this.#withLive(result, options) : result;
   }
@@ -207,23 +207,24 @@ export class Gateway {
   async #ownCommand<C extends Command, Value>(
     command: C,
     options: CallOptions,
-    done: (result: CommandResults[C['kind']], name: NumberedRequest) => Promise<Value>,
+    done: (result: CommandResults[C['kind']], numbered: NumberedRequest) => Promise<Value>,
   ): Promise<Value> {
     for (let sessions = 1; ; sessions++) {
-      if (this.#names.mustBegin && (sessions > 1 || this.catalogSeq === null))
+      if (this.#ownRequests.mustBegin && (sessions > 1 || this.catalogSeq === null))
         await this.#askCatalogSeq(options);
-      const name = this.#names.acquire(this.catalogSeq);
+      const numbered = this.#ownRequests.acquire(this.catalogSeq);
       const trail: Trail = { ambiguous: false };
       try {
-        return await done(await this.#execute(command, name, options, trail), name);
+        return await done(await this.#execute(command, numbered, options, trail), numbered);
       } catch (error) {
         if (!(error instanceof ServiceError) || error.code !== 'session-expired') throw error;
         // The catalog forgot our idle session. A command that was refused in every attempt certainly had no effect, and
         // may be repeated under another number.
-        this.#names.abandon(name.session);
-        if (trail.ambiguous || sessions === 2) throw forgotten(error, trail, `"${command.kind}" happened`);
+        this.#ownRequests.abandon(numbered.session);
+        if (trail.ambiguous || sessions === 2)
+          throw unknownIfAmbiguous(error, trail, `"${command.kind}" happened`);
       } finally {
-        this.#names.release(name);
+        this.#ownRequests.release(numbered);
       }
     }
   }
@@ -254,7 +255,7 @@ export class Gateway {
       options,
     );
     const { result } = answer;
-    if (result !== null) this.#rememberAll(result);
+    if (result !== null) this.#rememberAllMembers(result);
     const merged =
       result === null || options.forwarded === true ? result : await this.#withLive(result, options);
     return { ...answer, result: merged as QueryResults[Q['kind']] | null };
@@ -265,7 +266,7 @@ export class Gateway {
     return this.router.route(
       {
         cell: CATALOG_CELL,
-        action: 'renew what a client remembers',
+        action: 'renew a cache session',
         local: () => this.services.catalog.cache(request),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/cache', request, timeoutMs),
       },
@@ -297,22 +298,22 @@ export class Gateway {
   }
 
   /**
-   * Calls the query, and flushes the catalog if it found something: what it found then survives a loss of power of all
+   * Calls `find`, and flushes the catalog if it found something, which then survives a loss of power of all
    * servers. A loss before the flush may take it, and begins another epoch of the catalog: then all is repeated.
    */
   async findDurably<Found>(
-    look: () => Promise<Found>,
+    find: () => Promise<Found>,
     isFound: (found: Found) => boolean = (found) => found !== null,
   ): Promise<Found> {
-    for (let looks = 0; looks < LOOKS_MAX; looks++) {
+    for (let attempts = 0; attempts < QUERIES_MAX; attempts++) {
       const epoch = this.catalogEpoch;
-      const found = await look();
+      const found = await find();
       if (!isFound(found)) return found;
       await this.flushCatalog();
       if (this.catalogEpoch === epoch) return found;
     }
     throw new ServiceError('no-majority', "The catalog's primary changed during every flush: retry later", {
-      retryAfterMs: LOOK_RETRY_MS,
+      retryAfterMs: QUERY_RETRY_MS,
     });
   }
 
@@ -353,7 +354,7 @@ export class Gateway {
     const { snapshot, asOf, ...rest } = options;
     if (snapshot !== undefined) {
       const { stale: _, ...current } = rest;
-      return this.#shown.use(file, snapshot, current, (shown) =>
+      return this.#snapshots.use(file, snapshot, current, (shown) =>
         this.read(shown.source, offset, length, { ...current, asOf: shown.asOf }),
       );
     }
@@ -391,7 +392,7 @@ export class Gateway {
   ): Promise<FileLocated> {
     const { snapshot, asOf, ...rest } = options;
     if (snapshot !== undefined) {
-      return this.#shown.use(file, snapshot, rest, (shown) =>
+      return this.#snapshots.use(file, snapshot, rest, (shown) =>
         this.locate(shown.source, offset, length, { ...rest, asOf: shown.asOf }),
       );
     }
@@ -484,13 +485,13 @@ export class Gateway {
   ): Promise<FileExtent> {
     const { snapshot, asOf, ...rest } = options;
     if (snapshot !== undefined) {
-      return this.#shown.use(file, snapshot, rest, (shown) =>
+      return this.#snapshots.use(file, snapshot, rest, (shown) =>
         this.extent(shown.source, offset, whence, { ...rest, asOf: shown.asOf }),
       );
     }
     return this.#fileCall(
       file,
-      `look for ${whence === 'data' ? 'data' : 'a hole'} in file ${file}`,
+      `find ${whence === 'data' ? 'data' : 'a hole'} in file ${file}`,
       () => this.services.files.extent(file, offset, whence, asOf),
       { method: 'GET', path: `/v1/data/${file}/extents?offset=${offset}&whence=${whence}${asOfText(asOf)}` },
       options,
@@ -585,7 +586,7 @@ export class Gateway {
   async state(file: FileId, options: ShownOptions = {}): Promise<FileState> {
     const { snapshot, asOf: _, ...rest } = options;
     if (snapshot !== undefined)
-      return this.#shown.use(file, snapshot, rest, (shown) => this.#stateShown(file, shown));
+      return this.#snapshots.use(file, snapshot, rest, (shown) => this.#stateInSnapshot(file, shown));
     return this.#fileCall(
       file,
       `ask for the state of file ${file}`,
@@ -595,7 +596,7 @@ export class Gateway {
     );
   }
 
-  async #stateShown(file: FileId, { attributes }: Shown): Promise<FileState> {
+  async #stateInSnapshot(file: FileId, { attributes }: Shown): Promise<FileState> {
     const { sizeBytes, modifiedNs, contents } = attributes;
     const { epoch, seq } = contents;
     return {
@@ -694,12 +695,12 @@ export class Gateway {
 
   async #execute<C extends Command>(
     command: C,
-    name: NumberedRequest,
+    numbered: NumberedRequest,
     options: CallOptions,
     trail: Trail,
   ): Promise<CommandResults[C['kind']]> {
     const { cacheOwner } = options;
-    const { session, number, since } = name;
+    const { session, number, since } = numbered;
     const fence = since === undefined ? {} : { since };
     const owner = cacheOwner === undefined ? {} : { cache: cacheOwner };
     const request = { session, number, ...fence, ...owner, command };
@@ -717,7 +718,7 @@ export class Gateway {
       options,
       trail,
     );
-    if ('attributes' in result) this.#remember(result.attributes);
+    if ('attributes' in result) this.#rememberMembers(result.attributes);
     // The result has the command's kind.
     return result as CommandResults[C['kind']];
   }
@@ -734,12 +735,12 @@ export class Gateway {
       },
       options,
     );
-    this.#rememberAll(result);
+    this.#rememberAllMembers(result);
     return result as QueryResults[Q['kind']];
   }
 
   /** Binds a new modification time to the newest contents, so that it overrides the primary's time for that version. */
-  async #againstNewest<C extends Command>(command: C, options: CallOptions): Promise<C> {
+  async #withNewestContents<C extends Command>(command: C, options: CallOptions): Promise<C> {
     if (command.kind !== 'set-attributes') return command;
     if (command.modifiedNs === undefined || command.contents !== undefined) return command;
     const { attributes } = await this.query({ kind: 'attributes', inode: command.inode }, options);
@@ -754,9 +755,9 @@ export class Gateway {
     );
   }
 
-  #rememberAll(result: QueryResults[Query['kind']]): void {
-    if ('attributes' in result) this.#remember(result.attributes);
-    if ('entries' in result) for (const { attributes } of result.entries) this.#remember(attributes);
+  #rememberAllMembers(result: QueryResults[Query['kind']]): void {
+    if ('attributes' in result) this.#rememberMembers(result.attributes);
+    if ('entries' in result) for (const { attributes } of result.entries) this.#rememberMembers(attributes);
   }
 
   async #fileCall<Result>(
@@ -777,7 +778,7 @@ export class Gateway {
       },
     };
     return this.router.route(call, options, trail).catch((error: unknown) => {
-      throw forgotten(error, trail, `it was possible to ${action}`);
+      throw unknownIfAmbiguous(error, trail, `it was possible to ${action}`);
     });
   }
 
@@ -791,7 +792,7 @@ export class Gateway {
     return this.peers.exchange(server, request, timeoutMs);
   }
 
-  #remember(attributes: Attributes): void {
+  #rememberMembers(attributes: Attributes): void {
     if (attributes.kind !== 'file') return;
     this.router.remember(attributes.inode as FileId, attributes.replicas as readonly ServerId[]);
   }
@@ -801,7 +802,7 @@ export class Gateway {
  * Turns `session-expired` into `unknown` if an earlier attempt may have had an effect: after `session-expired` a client
  * sends the request again in a new session, which would execute it twice. Returns other errors as they are.
  */
-function forgotten(error: unknown, { ambiguous }: Trail, what: string): unknown {
+function unknownIfAmbiguous(error: unknown, { ambiguous }: Trail, what: string): unknown {
   if (!ambiguous || !(error instanceof ServiceError) || error.code !== 'session-expired') return error;
   return new ServiceError(
     'unknown',
@@ -836,8 +837,9 @@ function textOf(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8');
 }
 
-function queryText(given: Readonly<Record<string, string | number | undefined>>): string {
+function queryText(parameters: Readonly<Record<string, string | number | undefined>>): string {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(given)) if (value !== undefined) query.set(name, `${value}`);
+  for (const [name, value] of Object.entries(parameters))
+    if (value !== undefined) query.set(name, `${value}`);
   return query.size === 0 ? '' : `?${query}`;
 }

@@ -56,7 +56,7 @@ async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
   ask: AskState,
   world: World,
 ): Promise<readonly Entry[]> {
-  const told = [...entries];
+  const results = [...entries];
   const deadlineMs = world.nowMs() + LISTING_MERGE_MS;
   const live = entries.flatMap(({ attributes }, index) =>
     attributes.live && attributes.kind === 'file' ? [index] : [],
@@ -68,7 +68,7 @@ async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
       if (timeoutMs <= 0) return;
       const entry = entries[index] as Entry;
       try {
-        told[index] = { ...entry, attributes: await merged(entry.attributes, ask, timeoutMs) };
+        results[index] = { ...entry, attributes: await merged(entry.attributes, ask, timeoutMs) };
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
       }
@@ -76,5 +76,5 @@ async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
   };
   // The workers share one iterator: each live entry is taken by the first free worker.
   await Promise.all(Array.from({ length: Math.min(LISTING_PARALLEL, live.length) }, worker));
-  return told;
+  return results;
 }

@@ -133,12 +133,12 @@ export class PeerHttp {
 /** One connection pool per server, replaced when the server's URL changes. */
 class PeerChannels {
   readonly #urls: ReadonlyMap<ServerId, string>;
-  readonly #make: (server: ServerId, url: string) => HttpChannel;
+  readonly #open: (server: ServerId, url: string) => HttpChannel;
   readonly #channels = new Map<ServerId, { readonly url: string; readonly channel: HttpChannel }>();
 
   constructor(urls: ReadonlyMap<ServerId, string>, make: (server: ServerId, url: string) => HttpChannel) {
     this.#urls = urls;
-    this.#make = make;
+    this.#open = make;
   }
 
   to(server: ServerId): HttpChannel {
@@ -150,7 +150,7 @@ class PeerChannels {
     if (known?.url === url) return known.channel;
     // The address has changed. The old channel closes once its requests in progress have ended.
     if (known !== undefined) void known.channel.close();
-    const channel = this.#make(server, url);
+    const channel = this.#open(server, url);
     this.#channels.set(server, { url, channel });
     return channel;
   }

@@ -11,9 +11,9 @@ import type { Clock } from '../process/clock.ts';
 /** A request fails once no majority has been reachable for this long. */
 const PATIENCE_MS = 1_000;
 /** Without an observation for this long, the time without a majority is counted from 0 again. */
-const FORGOTTEN_MS = 1_000;
+const OBSERVATION_VALID_MS = 1_000;
 /** Connections may change without a change of lease or role: a waiting request checks them this often. */
-const LOOK_MS = 100;
+const CHECK_MS = 100;
 
 export interface PrimaryWaiterParts {
   readonly self: ServerId;
@@ -26,9 +26,9 @@ export interface PrimaryWaiterParts {
 }
 
 /** For this long after a holder has announced the end of its lease, requests wait for the next primary. */
-const ENDING_MS_MAX = 1_000;
+const RELEASE_MS_MAX = 1_000;
 
-interface Alone {
+interface WithoutMajority {
   readonly sinceMs: number;
   readonly seenMs: number;
 }
@@ -36,8 +36,11 @@ interface Alone {
 /** Waits, within bounds, until a replica here is primary; else it reports the primary, or why there can be none. */
 export class PrimaryWaiter {
   readonly #parts: PrimaryWaiterParts;
-  readonly #alone = new WeakMap<ReplicaDriver, Alone>();
-  readonly #endings = new WeakMap<ReplicaDriver, { readonly holder: ServerId; readonly untilMs: number }>();
+  readonly #withoutMajority = new WeakMap<ReplicaDriver, WithoutMajority>();
+  readonly #announcedReleases = new WeakMap<
+    ReplicaDriver,
+    { readonly holder: ServerId; readonly untilMs: number }
+  >();
 
   constructor(parts: PrimaryWaiterParts) {
     this.#parts = parts;
@@ -63,8 +66,8 @@ export class PrimaryWaiter {
       if (driver.closed)
         throw new ServiceError('not-primary', `This server has just released ${subject}: retry`);
       const { own, holder, remainingMs } = lease.view(driver.file);
-      const isLed = !own && holder !== null && remainingMs > 0 && isConnected(holder);
-      if (isLed && !this.#isEnding(driver, holder)) {
+      const hasPrimary = !own && holder !== null && remainingMs > 0 && isConnected(holder);
+      if (hasPrimary && !this.#willRelease(driver, holder)) {
         if (competes) lease.close(driver.file);
         throw new ServiceError('not-primary', `Server ${holder} is the primary of ${subject}`, {
           primary: holder,
@@ -78,19 +81,19 @@ export class PrimaryWaiter {
       const { view } = driver;
       if (!viewVoters(view).includes(self))
         throw new ServiceError('not-primary', `This server no longer has a replica of ${subject}`);
-      if (this.#aloneMs(driver, view, nowMs) > PATIENCE_MS || nowMs > deadlineMs)
+      if (this.#withoutMajorityMs(driver, view, nowMs) > PATIENCE_MS || nowMs > deadlineMs)
         throw this.noMajority(view, subject);
       if (competes) {
         lease.open(driver.file, view);
-        if (holder !== null && this.#isEnding(driver, holder)) lease.succeed(driver.file, holder);
+        if (holder !== null && this.#willRelease(driver, holder)) lease.succeed(driver.file, holder);
       }
-      await this.#change(driver);
+      await this.#nextChange(driver);
     }
   }
 
   /** The holder announced that it will release the lease: requests here then wait for the next primary. */
   expectEnd(driver: ReplicaDriver, holder: ServerId): void {
-    this.#endings.set(driver, { holder, untilMs: this.#parts.clock.nowMs() + ENDING_MS_MAX });
+    this.#announcedReleases.set(driver, { holder, untilMs: this.#parts.clock.nowMs() + RELEASE_MS_MAX });
   }
 
   /** Bounds the wait by the operation time-out, whatever the other servers do. */
@@ -102,7 +105,7 @@ export class PrimaryWaiter {
 
   noMajority(view: View, subject: string): ServiceError {
     const unreachable = this.#unreachable(view);
-    const full = this.#full(view);
+    const full = this.#withFullDisk(view);
     const missing = [
       ...(unreachable.length > 0 ? [`cannot reach ${unreachable.join(', ')}`] : []),
       ...(full.length > 0 ? [`no space on the disk of ${full.join(', ')}`] : []),
@@ -114,23 +117,23 @@ export class PrimaryWaiter {
     });
   }
 
-  #isEnding(driver: ReplicaDriver, holder: ServerId): boolean {
-    const ending = this.#endings.get(driver);
+  #willRelease(driver: ReplicaDriver, holder: ServerId): boolean {
+    const ending = this.#announcedReleases.get(driver);
     return ending?.holder === holder && this.#parts.clock.nowMs() < ending.untilMs;
   }
 
   /** Records whether a majority is reachable now. @returns for how long it has not been; 0 if it is */
-  #aloneMs(driver: ReplicaDriver, view: View, nowMs: number): number {
-    const isThere = (member: ServerId): boolean =>
+  #withoutMajorityMs(driver: ReplicaDriver, view: View, nowMs: number): number {
+    const isReachable = (member: ServerId): boolean =>
       member === this.#parts.self || this.#parts.isConnected(member);
-    if (viewHasMajority(view, isThere)) {
-      this.#alone.delete(driver);
+    if (viewHasMajority(view, isReachable)) {
+      this.#withoutMajority.delete(driver);
       return 0;
     }
-    const before = this.#alone.get(driver);
-    const continued = before !== undefined && nowMs - before.seenMs <= FORGOTTEN_MS;
+    const before = this.#withoutMajority.get(driver);
+    const continued = before !== undefined && nowMs - before.seenMs <= OBSERVATION_VALID_MS;
     const sinceMs = continued ? before.sinceMs : nowMs;
-    this.#alone.set(driver, { sinceMs, seenMs: nowMs });
+    this.#withoutMajority.set(driver, { sinceMs, seenMs: nowMs });
     return nowMs - sinceMs;
   }
 
@@ -141,13 +144,13 @@ export class PrimaryWaiter {
   }
 
   /** Connected members without disk space, which acknowledge nothing until they have space again. */
-  #full(view: View): ServerId[] {
+  #withFullDisk(view: View): ServerId[] {
     const { self, isConnected, isDiskFull = () => false } = this.#parts;
     return viewVoters(view).filter((member) => member !== self && isConnected(member) && isDiskFull(member));
   }
 
-  /** Resolves at the next change of role or lease, or after `LOOK_MS`. */
-  #change(driver: ReplicaDriver): Promise<void> {
+  /** Resolves at the next change of role or lease, or after `CHECK_MS`. */
+  #nextChange(driver: ReplicaDriver): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         timer.cancel();
@@ -155,7 +158,7 @@ export class PrimaryWaiter {
         offLease();
         resolve();
       };
-      const timer = this.#parts.world.after(LOOK_MS, done);
+      const timer = this.#parts.world.after(CHECK_MS, done);
       const offRole = driver.onRole(done);
       const offLease = this.#parts.lease.onChange(driver.file, done);
     });

@@ -25,9 +25,9 @@ export class RouteCourse {
   /** Servers that refused the change with `no-space`, and the time of the first refusal. */
   readonly full = new Map<ServerId, number>();
   readonly #trail: Trail | null;
-  #noRoom: ServiceError | null = null;
+  #noSpace: ServiceError | null = null;
   /** The last answer with a reason; an attempt that the deadline cut short has none. */
-  #said: ServiceError | null = null;
+  #lastReason: ServiceError | null = null;
 
   constructor(trail: Trail | null) {
     this.#trail = trail;
@@ -35,7 +35,7 @@ export class RouteCourse {
 
   /** The caller's error if no attempt succeeds; null if no server gave a reason. */
   get reason(): ServiceError | null {
-    return this.#noRoom ?? this.#said;
+    return this.#noSpace ?? this.#lastReason;
   }
 
   /** Records the error of an attempt. @returns whether no further attempt can have another outcome */
@@ -46,11 +46,11 @@ export class RouteCourse {
       const sinceMs = this.full.get(server);
       if (nowMs - (sinceMs ?? nowMs) > TAKEOVER_MS_MAX) return true;
       if (sinceMs === undefined) this.full.set(server, nowMs);
-      this.#noRoom = error;
+      this.#noSpace = error;
     }
     const isAmbiguous = error.code === 'unknown' || error.code === 'no-majority';
     if (this.#trail !== null && isAmbiguous) this.#trail.ambiguous = true;
-    if (error.code !== 'unknown') this.#said = error;
+    if (error.code !== 'unknown') this.#lastReason = error;
     return false;
   }
 }

@@ -60,7 +60,7 @@ const MEMBERS_MAX = 50_000;
 /** A service has its own time-out and a better error; this slack lets it report that first. */
 const LOCAL_SLACK_MS = 100;
 /** A healthy member that waits for an election asks the other members only in each round with a multiple of this. */
-const ROUNDS_BETWEEN_WALKS = 4;
+const ASK_ALL_EVERY_ROUNDS = 4;
 
 /** Answers after which another server, or the same one a little later, may succeed. */
 const ELSEWHERE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -84,10 +84,10 @@ export class Router {
   readonly #countRetry: () => void;
   readonly #primaries = new LruMap<CellId, { readonly server: ServerId; readonly epoch: number }>(HINTS_MAX);
   readonly #members = new LruMap<FileId, readonly ServerId[]>(MEMBERS_MAX);
-  #retired = false;
+  #competesNoMore = false;
   #closing = false;
   #calls = 0;
-  readonly #drained: (() => void)[] = [];
+  readonly #endWaiters: (() => void)[] = [];
 
   constructor({ world, services, metrics, askWhere }: RouterOptions) {
     this.#world = world;
@@ -103,11 +103,11 @@ export class Router {
 
   /** This server takes part in no lease any more, so each round asks all members. Called when it shuts down. */
   retire(): void {
-    this.#retired = true;
+    this.#competesNoMore = true;
   }
 
   async drained(): Promise<void> {
-    if (this.#calls > 0) await new Promise<void>((resolve) => this.#drained.push(resolve));
+    if (this.#calls > 0) await new Promise<void>((resolve) => this.#endWaiters.push(resolve));
   }
 
   /** New calls and further rounds fail; attempts in progress may still succeed. */
@@ -146,7 +146,7 @@ export class Router {
       return options.forwarded === true ? await call.local() : await this.#rounds(call, options, trail);
     } finally {
       this.#calls--;
-      if (this.#calls === 0) for (const resolve of this.#drained.splice(0)) resolve();
+      if (this.#calls === 0) for (const resolve of this.#endWaiters.splice(0)) resolve();
     }
   }
 
@@ -165,7 +165,7 @@ export class Router {
       let last: ServiceError;
       try {
         const result = await this.#attempt(call, server, deadlineMs);
-        if (call.teaches !== false) this.#learn(call.cell, server, result);
+        if (call.teaches !== false) this.#notePrimary(call.cell, server, result);
         return result;
       } catch (error) {
         if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;
@@ -181,11 +181,11 @@ export class Router {
       if (server === this.#self) round.walks ||= last.code !== 'not-primary' || !this.#isMember(call.cell);
       const failedAtMs = world.nowMs();
       const isOver = failedAtMs >= deadlineMs || this.#closing;
-      const other = isOver ? null : await this.#nextOf(call, last, round, deadlineMs);
+      const next = isOver ? null : await this.#nextServer(call, last, round, deadlineMs);
       // A server that found no majority has waited for it already.
-      const isFinal = last.code === 'no-majority' || this.#areAll(call.cell, course.full);
+      const isFinal = last.code === 'no-majority' || this.#areAllReachableIn(call.cell, course.full);
       const step =
-        other !== null
+        next !== null
           ? retry.next(ELSEWHERE_IN_ROUND, failedAtMs)
           : retry.next({ kind: isFinal ? 'final' : 'later' }, world.nowMs());
       if (step.kind === 'fail') throw this.#failure(call, course.reason ?? last, round.silent, trail);
@@ -195,7 +195,7 @@ export class Router {
         this.#assertOpen(call);
         round = this.#round(round.number + 1);
       }
-      server = other ?? this.#self;
+      server = next ?? this.#self;
     }
   }
 
@@ -208,7 +208,7 @@ export class Router {
   }
 
   #round(number: number): Round {
-    const walks = this.#retired || number % ROUNDS_BETWEEN_WALKS === 0;
+    const walks = this.#competesNoMore || number % ASK_ALL_EVERY_ROUNDS === 0;
     return { number, tried: new Set(), silent: new Set(), walks };
   }
 
@@ -226,7 +226,7 @@ export class Router {
   }
 
   /** @returns the next server of the round: the named or presumed primary, or a member if it `walks`; null if none */
-  async #nextOf(
+  async #nextServer(
     call: Call<unknown>,
     answer: ServiceError,
     { tried, walks }: Round,
@@ -250,7 +250,7 @@ export class Router {
     return null;
   }
 
-  #areAll(cell: CellId, servers: ReadonlyMap<ServerId, number>): boolean {
+  #areAllReachableIn(cell: CellId, servers: ReadonlyMap<ServerId, number>): boolean {
     if (servers.size === 0) return false;
     const isThere = (server: ServerId) => server === this.#self || this.#services.status.isConnected(server);
     const members = this.#knownMembers(cell).filter(isThere);
@@ -299,7 +299,7 @@ export class Router {
   }
 
   /** Remembers the primary that a result names; without one, the server that answered. */
-  #learn(cell: CellId, server: ServerId, result: unknown): void {
+  #notePrimary(cell: CellId, server: ServerId, result: unknown): void {
     const epoch = typeof result === 'object' && result !== null ? epochIn(result) : null;
     this.#primaries.set(cell, {
       server: primaryIn(result) ?? server,

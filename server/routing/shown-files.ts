@@ -40,7 +40,7 @@ export class ShownFiles {
   ): Promise<Result> {
     const key = `${file}@${snapshot}`;
     for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
-      const shown = this.#known.get(key) ?? (await this.#look(file, snapshot, options));
+      const shown = this.#known.get(key) ?? (await this.#query(file, snapshot, options));
       this.#known.set(key, shown);
       try {
         return await read(shown);
@@ -59,7 +59,7 @@ export class ShownFiles {
     );
   }
 
-  async #look(file: FileId, snapshot: number, options: CallOptions): Promise<Shown> {
+  async #query(file: FileId, snapshot: number, options: CallOptions): Promise<Shown> {
     const attributes = await this.#ask(file, snapshot, options);
     const source = (attributes.source ?? file) as FileId;
     return { attributes, source, asOf: attributes.contents };
