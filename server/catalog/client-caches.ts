@@ -219,7 +219,7 @@ export class ClientCaches {
     return this.generationOf(id, inode, nowMs) === generation;
   }
 
-  /** @returns the generation of the directory's delegation to this session, also during a recall; null if there is none */
+  /** @returns the generation of the directory's delegation to this session, also during its recall; null if none */
   generationOf(id: number, inode: number, nowMs: number): number | null {
     const held = this.#delegated.get(inode);
     return held?.session.id === id && nowMs < held.session.untilMs ? held.generation : null;
