@@ -1,22 +1,23 @@
 /**
- * Makes the programs that tests start hundreds of times: `node test/build.ts FOLDER`. Each program is one script with its packages in it,
- * beside a module that loads it with what V8 has compiled before (test/compiled-script.ts). Machine code stays where npm has put it.
+ * Builds the programs that tests start hundreds of times: `node test/build.ts FOLDER`. Each program is one script that
+ * contains its packages, and a module that loads it with V8's code cache (test/compiled-script.ts). Native modules stay
+ * where npm installed them.
  */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { build } from 'esbuild';
 import { copyRest, PROGRAMS, placesOf, ROOT, STARTED } from '../packaging/bundle.ts';
 
-/** What `bin/leasehold.js` and tests take from each program. */
+/** What `bin/leasehold.js` and tests import from each program. */
 const EXPORTS: Readonly<Record<string, readonly string[]>> = {
   'client/main.ts': ['runCli', 'buildProgram', 'endOf'],
   'fuse/main.ts': ['runMountDaemon'],
   'server/main.ts': ['runServer'],
   'server/config/config-options.ts': ['OPTIONS'],
 };
-/** Packages with machine code find it by its place beside them. */
+/** Packages with native modules find them by paths relative to their own. */
 const NATIVE = ['better-sqlite3', 'fuse-native', '@node-rs/crc32'];
-/** In a script there is no `import.meta`. */
+/** A script has no `import.meta`. */
 const OF_SCRIPT = `const __url = require('node:url').pathToFileURL(__filename).href;
 const __resolve = (name) => require('node:url').pathToFileURL(require.resolve(name)).href;`;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are of ASCII, too
@@ -41,7 +42,7 @@ await build({
   target: 'node24',
   define: { 'import.meta.main': 'false', 'import.meta.resolve': '__resolve' },
   banner: { js: OF_SCRIPT },
-  // Parts of undici that are asked for by their names are part of the script, too.
+  // Parts of undici that are imported by their file names are part of the script, too.
   plugins: [placesOf('__url', (source) => source.replaceAll("part('undici/", "require('undici/"))],
 });
 await build({
@@ -58,7 +59,7 @@ await build({
 for (const program of PROGRAMS) {
   const names = EXPORTS[program]?.join(', ');
   const place = join(to, dirname(program), basename(program, '.ts'));
-  // V8 takes two bytes for each character of a script with others than these, and comments are all that has them.
+  // With other characters V8 uses two bytes for each character of the script; only comments have such characters.
   const code = readFileSync(`${place}.cjs`, 'utf8').replaceAll(/^\s*(?:\/\/|\/?\*).*$/gm, (comment) =>
     comment.replaceAll(NOT_ASCII, '?'),
   );

@@ -1,6 +1,7 @@
 /**
- * Goal: docs/ARCHITECTURE.md has every authority over a file, and no other.
- * Method: its table is compared with the union of `server/file/authority.ts`, and with the unions of those that order and answer.
+ * Goal: docs/ARCHITECTURE.md lists every authority over a file, and no other.
+ * Method: compare its table with the union in `server/file/authority.ts`, and with the unions of the authorities that
+ * order and that answer.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -10,7 +11,7 @@ import { test } from 'node:test';
 const ROOT = resolve(import.meta.dirname, '../..');
 const SOURCE = readFileSync(join(ROOT, 'server/file/authority.ts'), 'utf8');
 
-/** @returns what a type of the module names between quotes, sorted */
+/** @returns the quoted names in a type of the module, sorted */
 function kindsOf(type: string): string[] {
   const declaration = new RegExp(
     `export type ${type} =([^]*?(?:\\}|>));\\n\\n?(?:export|type|/\\*\\*|const)`,
@@ -19,7 +20,7 @@ function kindsOf(type: string): string[] {
   return [...(declaration[1] ?? '').matchAll(/'([a-z-]+)'/g)].map(([, kind]) => kind ?? '').sort();
 }
 
-/** The rows of the table: authority, whether it orders changes, whether it answers reads. */
+/** The table's rows: authority, whether it orders changes, whether it answers reads. */
 const ROWS =
   readFileSync(join(ROOT, 'docs/ARCHITECTURE.md'), 'utf8')
     .split('\n## Who orders, who answers\n')[1]
@@ -29,7 +30,7 @@ const ROWS =
     .map((line) => line.split('|').map((cell) => cell.trim()))
     .map(([, name = '', orders, answers]) => ({ kind: name.replaceAll(' ', '-'), orders, answers })) ?? [];
 
-test('the table of authorities is the union of the code', () => {
+test("the document's table lists the authorities of the code", () => {
   assert.deepEqual(ROWS.map(({ kind }) => kind).sort(), kindsOf('Authority'));
   assert.deepEqual(
     ROWS.filter(({ orders }) => orders === 'yes')
@@ -37,7 +38,7 @@ test('the table of authorities is the union of the code', () => {
       .sort(),
     kindsOf('Orderer'),
   );
-  // Reads of the local disk, and stale ones, are answered on request alone.
+  // Only a request for them uses reads of the local disk, and stale reads.
   const onRequest = ['local-disk', 'stale-on-request'];
   assert.deepEqual(
     ROWS.filter(({ answers }) => answers === 'yes')

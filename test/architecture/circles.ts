@@ -1,14 +1,15 @@
 /**
- * Finds the files that import themselves by way of others: the strongly connected components of more than one file.
+ * Finds files that import themselves through other files: the strongly connected components of more than one file.
  * [Tarjan] "Depth-first search and linear graph algorithms", SIAM J. Comput. 1(2), 1972.
  *
- * @param imports the files that each file imports; a name that is no file itself is passed over
- * @returns each circle's files in order of their names, the circles in order of their first files
+ *
+ * @param imports the files that each file imports; an import that is not a key is ignored
+ * @returns each circle's files sorted by name, the circles sorted by their first files
  */
 export function circlesOf(imports: ReadonlyMap<string, readonly string[]>): string[][] {
   const circles: string[][] = [];
   const found = new Map<string, number>();
-  /** The smallest number that a file leads back to. */
+  /** The smallest number that can be reached from a file. */
   const lowest = new Map<string, number>();
   const open: string[] = [];
   const visit = (file: string): number => {

@@ -9,15 +9,16 @@ import type * as Undici from 'undici';
 import { Agent, buildConnector, Pool, request } from '../../platform/undici.ts';
 
 /**
- * Goal: programs start with those parts of undici and of `node:http` that they use, and these are what the whole would be.
- * Method: the whole is loaded behind the parts and compared with them; processes of their own tell what they have loaded.
+ * Goal: programs load only the parts of undici and of `node:http` that they use, and these parts equal those of the
+ * whole packages.
+ * Method: load the whole packages after the parts and compare; separate processes report what they have loaded.
  */
 const load = createRequire(import.meta.url);
 const { prototype } = load('undici/lib/dispatcher/dispatcher.js') as { readonly prototype: object };
 const methods = { ...prototype };
 const undici = load('undici') as typeof Undici;
 
-/** What the package loads where somebody asks for the whole of it. */
+/** What the package loads when it is imported as a whole. */
 const NOT_NEEDED = /^(?:index\.js$|lib\/(?:web|mock|cache|interceptor|handler)\/)/;
 const MODULES_MAX = 40;
 
@@ -39,15 +40,15 @@ after(async () => {
   server.close();
 });
 
-test('the parts are those that the whole package has, with all their methods', () => {
+test('the parts are the same objects as in the whole package, with all methods', () => {
   assert.equal(Pool, undici.Pool);
   assert.equal(Agent, undici.Agent);
   assert.equal(buildConnector, undici.buildConnector);
   assert.deepEqual(Object.keys(methods).sort(), ['connect', 'pipeline', 'request', 'stream', 'upgrade']);
-  assert.deepEqual(methods, { ...prototype }, 'The package adds nothing when it is loaded as a whole');
+  assert.deepEqual(methods, { ...prototype }, 'Loading the whole package adds no methods');
 });
 
-test('a request by URL is that of the package', async () => {
+test('a request by URL equals that of the package', async () => {
   const agent = new Agent();
   const cases: readonly [string | URL, NonNullable<Parameters<typeof request>[1]>][] = [
     [url, {}],
@@ -64,7 +65,7 @@ test('a request by URL is that of the package', async () => {
   await agent.close();
 });
 
-test('it goes over the connections that the whole process shares', async () => {
+test('a request uses the connections that the whole process shares', async () => {
   const asked: unknown[] = [];
   const shared = undici.getGlobalDispatcher();
   undici.setGlobalDispatcher(
@@ -81,7 +82,7 @@ test('it goes over the connections that the whole process shares', async () => {
   assert.deepEqual(asked, ['/shared']);
 });
 
-test('it fails with the errors of the package', async () => {
+test('a request fails with the errors of the package', async () => {
   const { ClientDestroyedError, InvalidArgumentError, RequestAbortedError, UndiciError } = undici.errors;
   await assert.rejects(request('ftp://somewhere/'), InvalidArgumentError);
   await assert.rejects(request(`${url}/`, { method: 'not a method' as 'GET' }), InvalidArgumentError);
@@ -98,9 +99,9 @@ test('it fails with the errors of the package', async () => {
   await assert.rejects(pool.request({ method: 'GET', path: '/' }), ClientDestroyedError);
 });
 
-test('programs load no more of undici than that, and not the one inside of Node', () => {
+test('programs load only these parts of undici, and not the undici inside Node', () => {
   const [inside] = loadedBy('node:http').ofNode;
-  assert.ok(inside, 'An import of node:http has Node load no undici any more: platform/node-http.ts can go');
+  assert.ok(inside, 'An import of node:http no longer makes Node load undici: remove platform/node-http.ts');
   for (const program of ['client/main.ts', 'fuse/main.ts', 'server/main.ts']) {
     const { ofNode, modules } = loadedBy(new URL(`../../${program}`, import.meta.url).href);
     assert.deepEqual(ofNode, [], program);
@@ -117,7 +118,10 @@ test('programs load no more of undici than that, and not the one inside of Node'
   }
 });
 
-/** What a process has loaded that imports `specifier`: CommonJS modules of packages, and of Node's own those of undici. */
+/**
+ * What a process that imports `specifier` has loaded: CommonJS modules of packages, and the undici modules of Node's
+ * own.
+ */
 function loadedBy(specifier: string): { readonly modules: string[]; readonly ofNode: string[] } {
   const script = `
     import { createRequire } from 'node:module';

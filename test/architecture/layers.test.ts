@@ -6,8 +6,8 @@ import { circlesOf } from './circles.ts';
 import { constructorParameters, readSource } from './source.ts';
 
 /**
- * The design in one table: who imports whom. A new folder or dependency starts with a line here.
- * `types` are packages of which only types are imported: the value is given from outside.
+ * The table of allowed imports. A new folder or dependency needs a line here. Of the packages in `types`, only types
+ * are imported: the value is passed in from outside.
  */
 interface Layer {
   readonly folders: readonly string[];
@@ -48,10 +48,10 @@ const LAYERS: Readonly<Record<string, Layer>> = {
   model: { folders: [], node: true, packages: [] },
 };
 
-/** What proves and measures may import everything. */
+/** Tests and measurements may import everything. */
 const FREE = ['test', 'bench'];
 
-/** Everything that a core does comes from its events: no clock, no dice, no timer, no process. */
+/** A core depends on its events only: no clock, random numbers, timers or process. */
 const CORES = ['base', 'wire', 'lease', 'replica', 'catalog'];
 
 const WORLD = [
@@ -69,7 +69,7 @@ const WORLD = [
   'globalThis',
 ];
 
-/** Clocks, timers and random numbers of the system, and what runs when memory is collected. */
+/** Clocks, timers and random numbers of the system, and callbacks of the garbage collector. */
 const SYSTEM_WORLD = [
   'Math.random',
   'Date.now',
@@ -95,10 +95,10 @@ const SYSTEM_WORLD = [
 ];
 const SYSTEM_WORLD_MODULES = ['node:timers', 'node:timers/promises'];
 
-/** What is given its `World`, so that a simulation can run it. */
+/** Code that is given a `World`, so that a simulation can run it. */
 const GIVEN_WORLD = ['client', 'fuse', 'server'];
 
-/** The programs, which give it: they alone import `world/`. A path that ends in a slash is a folder. */
+/** Programs, which pass the `World` in: only they import `world/`. A path that ends with a slash is a folder. */
 const PROGRAMS: Readonly<Record<string, string>> = {
   'client/bench/': 'measures the real system',
   'client/certificates/': 'tools of the command line, with files',
@@ -118,9 +118,9 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'server/main.ts': 'the process of a server',
 };
 
-/** What else is the system's, and why. */
+/** Other files that use the system's clocks or timers, and why. */
 const OF_SYSTEM: Readonly<Record<string, string>> = {
-  // A clock that all processes of one boot share: lives of a server compare readings.
+  // A clock that all processes of one boot share: processes of a server that follow each other compare readings.
   'server/storage/named-clock.ts': 'process.hrtime',
 };
 
@@ -128,14 +128,14 @@ const OF_SYSTEM: Readonly<Record<string, string>> = {
 const SYSTEM_PARTS =
   /^node:(?:net|tls|https?|http2|dns|dgram|child_process|worker_threads|cluster|zlib)$|\/platform\/(?:undici|node-http)\.ts$/;
 
-/** Folders that reach them below a seam alone. */
+/** Folders that use them only below an interface. */
 const SEAMED = ['client', 'fuse'];
 
-/** What reaches them, below the seams at which a simulation puts its own: `ServerChannel` and `Transport`. */
+/** Files that use them, below the interfaces that a simulation implements itself: `ServerChannel` and `Transport`. */
 const SYSTEM_EDGES: Readonly<Record<string, string>> = {
   'client/transport/direct-http.ts': 'the sockets of a ServerChannel',
   'client/lease/guarded-command.ts': 'a command under a lease',
-  'client/transport/loopback.ts': 'tells addresses from names',
+  'client/transport/loopback.ts': 'distinguishes addresses from host names',
   'client/mounts/mount-control.ts': 'asks the process of a mount',
   'client/transport/revoked-servers.ts': 'the sockets of a ServerChannel',
   'client/mounts/run-program.ts': 'programs of the system',
@@ -160,7 +160,7 @@ function packageOf(specifier: string): string {
   return specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
 }
 
-/** @returns what is wrong with the imports of a file */
+/** @returns violations by the imports of a file */
 function importFaults(
   path: string,
   folder: string,
@@ -182,19 +182,22 @@ function importFaults(
   });
 }
 
-/** @returns uses of the world in the code of a core */
+/** @returns uses of clocks, random numbers, timers or the process in the code of a core */
 function worldFaults(code: string): string[] {
   return WORLD.filter((name) =>
     new RegExp(`(?<![\\w$.#])${name.replace('.', '\\s*\\.\\s*')}\\b(?!\\s*\\??:)`).test(code),
   );
 }
 
-/** @returns whether a table of files and folders has the file */
+/** @returns whether a table of files and folders contains the file */
 function isAmong(table: Readonly<Record<string, string>>, path: string): boolean {
   return Object.keys(table).some((at) => (at.endsWith('/') ? path.startsWith(at) : path === at));
 }
 
-/** @returns uses of the system's world where a `World` is given; `path` may take it from `world/` if it is a program */
+/**
+ * @returns uses of the system's clocks and timers in code that is given a `World`; a program at `path` may import
+ * `world/`
+ */
 function systemWorldFaults(
   path: string,
   { code, imports }: Pick<ReturnType<typeof readSource>, 'code' | 'imports'>,
@@ -216,7 +219,7 @@ function systemWorldFaults(
   ];
 }
 
-/** @returns what Node cannot erase, or what the house does not want */
+/** @returns constructs that Node cannot erase, or that the project's rules forbid */
 function styleFaults({ code, codeAndComments }: { code: string; codeAndComments: string }): string[] {
   const faults: string[] = [];
   const forbid = (fault: string, found: boolean): void => {
@@ -235,7 +238,7 @@ function styleFaults({ code, codeAndComments }: { code: string; codeAndComments:
   return faults;
 }
 
-test('there is something to check', () => {
+test('the checked folders have files with imports', () => {
   assert.ok(FILES.length > 20);
   for (const folder of ['base', 'lease', 'replica', 'server']) {
     assert.ok(
@@ -252,7 +255,7 @@ test('each folder imports what the table allows', () => {
   assert.deepEqual(faults, []);
 });
 
-test('every local import leads to a file', () => {
+test('every local import names an existing file', () => {
   const missing = FILES.flatMap(({ path, imports }) =>
     imports
       .filter(({ specifier }) => specifier.startsWith('.'))
@@ -262,7 +265,7 @@ test('every local import leads to a file', () => {
   assert.deepEqual(missing, []);
 });
 
-test('no file imports itself by way of others, not even for a type', () => {
+test('no file imports itself through other files, not even for a type', () => {
   const imports = FILES.filter(({ folder }) => folder !== 'test').map(
     ({ path, imports }) =>
       [
@@ -275,7 +278,7 @@ test('no file imports itself by way of others, not even for a type', () => {
   assert.deepEqual(circlesOf(new Map(imports)), []);
 });
 
-test('no two folders of a layer import each other, not even through others or for a type', () => {
+test('no two folders of a layer import each other, not even through other folders or for a type', () => {
   const folderOf = (path: string): string => path.split('/').slice(0, 2).join('/');
   const imports = new Map<string, string[]>();
   for (const { path, folder, imports: all } of FILES) {
@@ -304,7 +307,7 @@ test('the lease driver cannot write: it does not import storage', () => {
   assert.deepEqual(storage, []);
 });
 
-test('programs that people start load no schemas, which only servers check', () => {
+test("the client's programs load no schemas, which only servers check", () => {
   const byPath = new Map(FILES.map((file) => [file.path, file]));
   for (const main of ['client/main.ts', 'fuse/main.ts']) {
     const loaded = new Set([main]);
@@ -320,21 +323,21 @@ test('programs that people start load no schemas, which only servers check', () 
   }
 });
 
-test('values of node:http come from platform/: an import of it has Node load its own undici', () => {
+test('values of node:http come from platform/: importing node:http makes Node load its own undici', () => {
   const faults = FILES.filter(({ folder }) => !FREE.includes(folder)).flatMap(({ path, imports }) =>
     imports.filter(({ specifier, typeOnly }) => specifier === 'node:http' && !typeOnly).map(() => path),
   );
   assert.deepEqual(faults, []);
 });
 
-test('bytes become text in one place: a decoder of its own would drop U+FEFF, or put U+FFFD for what is not UTF-8', () => {
+test('bytes become text in one module: another decoder would drop U+FEFF, or write U+FFFD for invalid UTF-8', () => {
   const faults = FILES.filter(({ folder }) => !FREE.includes(folder)).flatMap(({ path, code }) =>
     path !== 'base/utf8.ts' && /\bTextDecoder\b/.test(code) ? [path] : [],
   );
   assert.deepEqual(faults, []);
 });
 
-test('the dashboard imports its own modules and the chart library, and asks nobody but servers', () => {
+test('the dashboard imports its own modules and the chart library, and sends requests to servers only', () => {
   const modules = globSync('web/*.js', { cwd: ROOT });
   assert.ok(modules.length > 5);
   const faults = modules.flatMap((path) => {
@@ -350,21 +353,21 @@ test('the dashboard imports its own modules and the chart library, and asks nobo
   assert.deepEqual(faults, []);
 });
 
-test('cores have no clock, no dice, no timers, no process', () => {
+test('cores use no clock, random numbers, timers or process', () => {
   const faults = FILES.filter(({ folder }) => CORES.includes(folder)).flatMap(({ path, code }) =>
     worldFaults(code).map((name) => `${path}: ${name}`),
   );
   assert.deepEqual(faults, []);
 });
 
-test('clocks, timers and random numbers come from a World, which programs alone take from the system', () => {
+test('clocks, timers and random numbers come from a World, which only programs take from the system', () => {
   const faults = FILES.filter(({ folder }) => GIVEN_WORLD.includes(folder)).flatMap(({ path, ...source }) =>
     systemWorldFaults(path, source).map((fault) => `${path}: ${fault}`),
   );
   assert.deepEqual(faults, []);
 });
 
-test('sockets, processes and threads are below the seams at which a simulation puts its own', () => {
+test('sockets, processes and threads are used only below the interfaces that a simulation implements itself', () => {
   const edges = { ...PROGRAMS, ...SYSTEM_EDGES };
   const faults = FILES.filter(({ folder, path }) => SEAMED.includes(folder) && !isAmong(edges, path)).flatMap(
     ({ path, imports }) =>
@@ -380,14 +383,14 @@ test('sockets, processes and threads are below the seams at which a simulation p
     );
 });
 
-test('Node can run every file by erasing its types; nothing is exported as default, typed any, or swallowed', () => {
+test('Node can run every file by erasing its types; no default export, no any, no swallowed error', () => {
   const faults = FILES.flatMap(({ path, ...source }) =>
     styleFaults(source).map((fault) => `${path}: ${fault}`),
   );
   assert.deepEqual(faults, []);
 });
 
-test('the rules find what they forbid', () => {
+test('the rules detect what they forbid', () => {
   const source = readSource(
     [
       "import { a } from '../server/config.ts';",
@@ -407,7 +410,7 @@ test('the rules find what they forbid', () => {
     'node:fs: catalog/ is free of Node',
     '../fuse/mount.ts: catalog/ does not import fuse/',
   ]);
-  assert.deepEqual(worldFaults(source.code), ['Date'], 'In the hole of a template, and nowhere else');
+  assert.deepEqual(worldFaults(source.code), ['Date'], 'Only inside the placeholder of a template');
   assert.deepEqual(styleFaults(source), []);
   assert.deepEqual(worldFaults('this.Date = x.process; const o = { process: 1 };'), []);
   assert.deepEqual(worldFaults('Math . random(); process.exit(); performance.now()'), [

@@ -18,7 +18,7 @@ const WINGS = [
 ] as const;
 type Wing = (typeof WINGS)[number];
 
-/** What each wing imports of others, beside the interfaces. */
+/** What each folder may import of others, besides the interfaces. */
 const BELOW: Readonly<Record<Wing, readonly Wing[]>> = {
   kernel: ['transport', 'kernel-view'],
   native: ['transport', 'kernel-view'],
@@ -31,7 +31,7 @@ const BELOW: Readonly<Record<Wing, readonly Wing[]>> = {
   cluster: [],
 };
 
-/** Interfaces between the wings, and words that all of them use. */
+/** Interfaces between the folders, and types that all of them use. */
 const SHARED = [
   'all-done',
   'answered',
@@ -46,7 +46,7 @@ const SHARED = [
 
 const ROOT = resolve(import.meta.dirname, '../../fuse');
 
-test('a wing of the mount imports the wings below it', () => {
+test('a folder of the mount imports only the folders below it', () => {
   const faults = WINGS.flatMap((wing) =>
     globSync(`${wing}/*.ts`, { cwd: ROOT }).flatMap((path) =>
       readSource(readFileSync(join(ROOT, path), 'utf8'))

@@ -1,8 +1,10 @@
-/** A TypeScript file taken apart as far as the rules of the house need it. */
+/** A TypeScript file, parsed as far as the architecture tests need it. */
 export interface Source {
-  /** Everything but comments and the contents of texts and regular expressions, which are blanks. */
+  /**
+   * Everything but comments and the contents of string literals and regular expressions, which are replaced by blanks.
+   */
   readonly code: string;
-  /** The same with comments left in. */
+  /** The same with comments. */
   readonly codeAndComments: string;
   readonly imports: readonly Import[];
 }
@@ -14,16 +16,16 @@ export interface Import {
 
 type Kind = 'code' | 'comment' | 'text';
 
-/** Words after which a slash begins a regular expression and not a division. */
+/** Words after which a slash begins a regular expression, not a division. */
 const BEFORE_REGEX = /(?:^|[(,=:[!&|?{};+\-*%<>~^]|\b(?:return|typeof|case|of|in|yield|await))\s*$/;
 
 const IMPORT =
   /\b(import|export)\b(\s+type\b)?[^;'"`()]*?\bfrom\s*(['"])(.*?)\3|\bimport\s*\(?\s*(['"])(.*?)\5/gs;
 
-/** Splits a source into code, comments and texts. Knows just enough of the grammar for that. */
+/** Splits a source into code, comments and string literals. Knows only as much of the grammar as this needs. */
 function classify(source: string): Kind[] {
   const kinds: Kind[] = new Array(source.length).fill('code');
-  /** For each open `${` the number of braces open in it. */
+  /** For each open `${`, the number of open braces inside it. */
   const templates: number[] = [];
   let at = 0;
   let significant = '';
@@ -86,7 +88,7 @@ export function readSource(source: string): Source {
   const uncommented = blank(source, kinds, 'comment');
   const imports: Import[] = [];
   for (const match of uncommented.matchAll(IMPORT)) {
-    // Words inside of a text are no import.
+    // Words inside a string literal are no import.
     if (kinds[match.index] !== 'code') continue;
     const specifier = match[4] ?? match[6] ?? '';
     imports.push({ specifier, typeOnly: match[2] !== undefined });
@@ -98,7 +100,7 @@ export function readSource(source: string): Source {
   };
 }
 
-/** @returns texts between the parentheses of each constructor */
+/** @returns the parameter lists of all constructors */
 export function constructorParameters(code: string): string[] {
   const found: string[] = [];
   for (const match of code.matchAll(/\bconstructor\s*\(/g)) {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { BoundedMap, LruMap } from '../../base/bounded-map.ts';
 import { RecentMap } from '../../base/recent-map.ts';
 
-test('the entry that was set the longest time ago makes room', () => {
+test('a full map drops the entry that was set least recently', () => {
   const dropped: [string, number][] = [];
   const map = new BoundedMap<string, number>(2, (key, value) => dropped.push([key, value]));
   map.set('a', 1).set('b', 2).set('a', 3).set('c', 4);
@@ -24,7 +24,7 @@ test('the entry that was set the longest time ago makes room', () => {
   assert.deepEqual(map.entries(), [['f', 7]]);
 });
 
-test('the entry that was read or set the longest time ago makes room, and what is peeked at is not read', () => {
+test('a full map drops the entry that was read or set least recently; peeking is not reading', () => {
   const map = new LruMap<string, number>(2);
   map.set('a', 1).set('b', 2);
   assert.equal(map.get('a'), 1);
@@ -36,7 +36,7 @@ test('the entry that was read or set the longest time ago makes room, and what i
   );
 });
 
-test('it is what a map with the same changes is', () => {
+test('a bounded map equals a Map with the same changes', () => {
   const random = (count: number): number => Math.floor(Math.random() * count);
   const map = new RecentMap<number, number>();
   const model = new Map<number, number>();
@@ -59,7 +59,7 @@ test('it is what a map with the same changes is', () => {
   }
 });
 
-test('the oldest entries are taken up to the first that is not past', () => {
+test('the oldest entries are removed up to the first that has not expired', () => {
   const map = new RecentMap<string, number>();
   map.set('a', 1).set('b', 2).set('c', 9).set('d', 3);
   const isPast = (value: number): boolean => value < 5;
@@ -76,7 +76,7 @@ test('the oldest entries are taken up to the first that is not past', () => {
 
 for (const { what, change } of [
   {
-    what: 'one that makes room',
+    what: 'one that drops an entry',
     change: (map: BoundedMap<number, number>, turn: number) => map.set(-turn, turn),
   },
   {

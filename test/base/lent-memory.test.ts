@@ -9,20 +9,20 @@ import {
   releaseMemory,
 } from '../../base/releasable-memory.ts';
 
-/** Goal: memory ends where it was lent and is given back, and nowhere else: nobody reads in it what is another's. */
+/** Goal: the contents of lent memory are erased when it is released, and only then: no other borrower reads them. */
 const SIZE_BYTES = 64 * 1024;
 
-test('what was lent ends when it is given back, and every view of it with it', () => {
+test('a release ends the lent memory and every view of it', () => {
   const bytes = releasableMemory(SIZE_BYTES).fill(7);
   const part = bytes.subarray(100, 200);
   releaseMemory(part);
   assert.equal(bytes.length, 0);
   assert.equal(part.length, 0);
   assert.equal(part[0], undefined);
-  assert.doesNotThrow(() => releaseMemory(bytes), 'a second release does nothing');
+  assert.doesNotThrow(() => releaseMemory(bytes), 'a second release has no effect');
 });
 
-test('what was not lent stays, and so does what is kept, and what is small', () => {
+test('memory that was not lent, that is kept, or that is small stays valid', () => {
   const own = Buffer.alloc(SIZE_BYTES, 1);
   const kept = releasableMemory(SIZE_BYTES).fill(2);
   const small = releasableMemory(100).fill(3);
@@ -32,14 +32,14 @@ test('what was not lent stays, and so does what is kept, and what is small', () 
   assert.deepEqual([own[9], kept[9], small[9], pooled.toString()], [1, 2, 3, 'a word']);
 });
 
-test('memory that came from elsewhere can be lent', () => {
+test('memory that was allocated elsewhere can be lent', () => {
   const bytes = new Uint8Array(SIZE_BYTES);
   makeReleasable(bytes);
   releaseMemory(bytes.subarray(1));
   assert.equal(bytes.length, 0);
 });
 
-test('pages that were lent end when they are given back, and are lent again', () => {
+test('lent pages end when they are released, and are lent again', () => {
   const bytes = releasablePages(2 * PAGE_BYTES, 25).fill(7);
   const page = bytes.subarray(25);
   assert.deepEqual([isPageAligned(page), isPageAligned(bytes), bytes.length], [true, false, 2 * PAGE_BYTES]);

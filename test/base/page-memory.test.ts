@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { AssertionFailure } from '../../base/assert.ts';
 import { isPageAligned, PAGE_BYTES, pageMemory, releasePages } from '../../base/page-memory.ts';
 
-test('memory that was given back is there again, and not for who had it', () => {
+test('released memory is lent again, and is no longer valid for its earlier borrower', () => {
   const first = pageMemory(PAGE_BYTES).fill(7);
   const view = first.subarray(10, 20);
   releasePages(first);
@@ -15,25 +15,25 @@ test('memory that was given back is there again, and not for who had it', () => 
   releasePages(second);
 });
 
-test('what is lent is nobody else’s, however much that is', () => {
+test('lent memory is lent to no other borrower, however much is lent', () => {
   const all = Array.from({ length: 20 }, (_, at) => pageMemory(PAGE_BYTES).fill(at));
   for (const [at, bytes] of all.entries()) assert.ok(bytes.every((byte) => byte === at));
   for (const bytes of all) releasePages(bytes);
 });
 
-test('memory is given back once, and by who has it', () => {
+test('memory is released once, and only by its borrower', () => {
   const bytes = pageMemory(100);
   releasePages(bytes);
   assert.throws(() => releasePages(bytes), AssertionFailure);
   assert.throws(() => releasePages(Buffer.alloc(PAGE_BYTES)), AssertionFailure);
 });
 
-test('memory is for one write at the most', () => {
+test('memory is lent for one write at most', () => {
   assert.throws(() => pageMemory(4 * 1024 * 1024 + PAGE_BYTES + 1), AssertionFailure);
   assert.throws(() => pageMemory(0), AssertionFailure);
 });
 
-test('pages are what begins at a page of such memory', () => {
+test('only buffers that begin at a page of such memory count as pages', () => {
   const bytes = pageMemory(2 * PAGE_BYTES);
   assert.ok(isPageAligned(bytes));
   assert.ok(isPageAligned(bytes.subarray(PAGE_BYTES)));

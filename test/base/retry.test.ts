@@ -12,7 +12,7 @@ const elsewhere = (movesMax: number, otherwise: 'final' | 'later' = 'later'): Re
   otherwise,
 });
 
-/** With a pace of 10 to 40 ms whose factors are drawn as 0, 1/2, 0, 1/2 …, and a deadline at 1000 ms. */
+/** Pauses of 10 to 40 ms whose random factors are 0, 1/2, 0, 1/2 …, and a deadline at 1000 ms. */
 type Turn = readonly [atMs: number, outcome: RetryOutcome, step: RetryStep];
 
 const TABLE: Readonly<Record<string, readonly [lastWait: RetryOptions['lastWait'], ...turns: Turn[]]>> = {
@@ -70,11 +70,11 @@ for (const [title, [lastWait, ...turns]] of Object.entries(TABLE)) {
     const pace = { firstMs: 10, largestMs: 40, spread: [0.5, 1.5] } as const;
     const retry = new Retry({ deadlineMs: 1000, pace, lastWait }, () => (draws++ % 2) / 2);
     for (const [place, [atMs, outcome, step]] of turns.entries())
-      assert.deepEqual(retry.next(outcome, atMs), step, `turn ${place + 1}`);
+      assert.deepEqual(retry.next(outcome, atMs), step, `pause ${place + 1}`);
   });
 }
 
-test('after the deadline a caller whose last wait is cut draws nothing', () => {
+test('a caller whose last pause is cut by the deadline draws no random number', () => {
   const pace = { firstMs: 10, largestMs: 40, spread: [0.5, 1] } as const;
   const retry = new Retry({ deadlineMs: 1, pace, lastWait: 'cut' }, () => assert.fail('drawn'));
   assert.deepEqual(retry.next({ kind: 'later' }, 1), LATE);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Sequencer } from '../../base/sequencer.ts';
 
-test('an answer that was requested before a change of its subject is not valid, answers about others are', () => {
+test('an answer that was requested before a change of its subject is invalid; answers about other subjects are valid', () => {
   const sequencer = new Sequencer<number>();
   const before = sequencer.request();
   sequencer.changed(1);
@@ -12,7 +12,7 @@ test('an answer that was requested before a change of its subject is not valid, 
   assert.equal(sequencer.isValid(before, 2), false);
 });
 
-test('an answer that was requested during a change is not valid after it either', () => {
+test('an answer that was requested during a change is invalid, also after the change', () => {
   const sequencer = new Sequencer<string>();
   sequencer.begin('a');
   sequencer.begin('a');
@@ -27,7 +27,7 @@ test('an answer that was requested during a change is not valid after it either'
   );
 });
 
-test('where more subjects change than are remembered, no answer from before the forgotten changes is valid', () => {
+test('if more subjects change than are remembered, no answer from before the forgotten changes is valid', () => {
   const sequencer = new Sequencer<number>(undefined, 2);
   const before = sequencer.request();
   sequencer.changed(1);
@@ -37,7 +37,7 @@ test('where more subjects change than are remembered, no answer from before the 
   assert.deepEqual([sequencer.isValid(between, 1), sequencer.isValid(between, 2)], [true, false]);
 });
 
-test('with a clock sequence numbers are its milliseconds, and no two are the same', () => {
+test('with a clock, sequence numbers are its milliseconds, and no two are equal', () => {
   let nowMs = 5;
   const sequencer = new Sequencer<number>(() => nowMs);
   assert.equal(sequencer.request(), 5);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { earlierNs, isLater, laterNs } from '../../base/times.ts';
 
-test('moments are in the order of their numbers, before 1970 and of fewer digits, too', () => {
+test('timestamps sort by their value, also before 1970 and with fewer digits', () => {
   const inOrder = [
     '-1000',
     '-999',

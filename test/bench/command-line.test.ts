@@ -6,7 +6,7 @@ import { argumentsOf } from '../../bench/arguments.ts';
 
 const BENCH = join(import.meta.dirname, '../../bench');
 
-/** What a measurement says where it does not run. */
+/** What a measurement prints on a machine where it cannot run. */
 function said(program: string, word: string) {
   return spawnSync(process.execPath, [join(BENCH, program), word], { encoding: 'utf8' });
 }
@@ -17,7 +17,7 @@ for (const [program, name] of [
   ['replication/main.ts', 'bench:replication'],
   ['mount/main.ts', 'bench:mount'],
 ] as const) {
-  test(`a typing error ends ${name} with 2, is named, and stands above what there is`, () => {
+  test(`a typing error ends ${name} with code 2 and a message above the usage`, () => {
     const help = said(program, '--help');
     assert.deepEqual([help.status, help.stderr], [0, '']);
     assert.ok(help.stdout.startsWith(`npm run ${name} -- [`), help.stdout);
@@ -30,7 +30,7 @@ for (const [program, name] of [
   });
 }
 
-test('the counts of the whole measurement have defaults, and are numbers', () => {
+test('the counts of a full measurement have numbers as defaults', () => {
   assert.deepEqual(argumentsOf(['--runs', '1']), { kind: 'run', mib: 256, files: 300, kills: 3, runs: 1 });
   assert.deepEqual(argumentsOf(['--mib', 'many']), {
     kind: 'fault',

@@ -21,13 +21,13 @@ import { chartSvg } from '../../bench/lease/svg.ts';
 const PROGRAM = fileURLToPath(new URL('../../bench/lease/main.ts', import.meta.url));
 const run = promisify(execFile);
 
-test('the median lies between the two in the middle, and the spread is the extremes', () => {
+test('the median of an even count is the mean of the middle two; the spread is the extremes', () => {
   assert.deepEqual(summarize([40, 10, 30, 20]), { median: 25, min: 10, max: 40, runs: 4 });
   assert.equal(spreadText(summarize([1_234.4])), '1,234');
   assert.equal(spreadText(summarize([1, 3, 2]), 1), '2.0 (1.0 to 3.0)');
 });
 
-test('a quantile is found by straight line; of nothing there is none', () => {
+test('a quantile is interpolated linearly; an empty list has none', () => {
   assert.equal(quantile([1, 2, 3, 4, 5], 0.9), 4.6);
   assert.equal(quantile([7], 0.99), 7);
   assert.throws(() => quantile([], 0.5), RangeError);
@@ -40,7 +40,7 @@ test('a linear axis begins at zero and ends above the largest value', () => {
   assert.equal(scale.place(50), 150);
 });
 
-test('a logarithmic axis encloses its values, and leaves out what is not positive', () => {
+test('a logarithmic axis encloses its values, and ignores those that are not positive', () => {
   const scale = scaleOf({ label: 'y', scale: 'log' }, [0, 100, 50_000], 0, 270);
   assert.deepEqual(scale.ticks, [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000]);
   assert.equal(scale.place(100), 0);
@@ -68,7 +68,7 @@ const CHART: Chart = {
   references: [{ label: 'paper', y: 51_029 }],
 };
 
-/** Every tag that is opened is closed, in order. */
+/** Checks that every opened tag is closed, in order. */
 function assertWellFormed(svg: string): void {
   const open: string[] = [];
   for (const [, close, name = '', rest = ''] of svg.matchAll(/<(\/?)([a-z]+)([^>]*)>/g)) {
@@ -79,7 +79,7 @@ function assertWellFormed(svg: string): void {
   assert.doesNotMatch(svg, /NaN|undefined|Infinity/);
 }
 
-test('lines are drawn with a marker for each point, its spread, a legend and a reference', () => {
+test('lines are drawn with a marker and spread for each point, a legend and a reference', () => {
   const svg = chartSvg(CHART);
   assertWellFormed(svg);
   assert.match(svg, /<title>Leases &lt;fast&gt; &amp; cheap<\/title>/);
@@ -90,7 +90,7 @@ test('lines are drawn with a marker for each point, its spread, a legend and a r
     assert.ok(svg.includes(`>${label}</text>`), label);
 });
 
-test('bars are drawn within the picture, also without a value for each category', () => {
+test('bars stay within the picture, also if a category has no value', () => {
   const svg = chartSvg({
     kind: 'bars',
     title: 'CPU',
@@ -114,12 +114,12 @@ test('bars are drawn within the picture, also without a value for each category'
   for (const [, x, width] of bars) assert.ok(Number(x) >= 0 && Number(x) + Number(width) <= 720);
 });
 
-test('a figure has room for six series', () => {
+test('a figure shows up to six series', () => {
   const series = Array.from({ length: 7 }, (_, index) => ({ name: `${index}`, points: [{ x: 1, y: 1 }] }));
   assert.throws(() => chartSvg({ ...CHART, series } as Chart), RangeError);
 });
 
-test('a table has its numbers under each other', () => {
+test('a table aligns its numbers', () => {
   assert.equal(
     tableText({
       columns: ['what', 'n'],
@@ -132,7 +132,7 @@ test('a table has its numbers under each other', () => {
   );
 });
 
-test('contenders take turns, and another one begins each time', async () => {
+test('contenders alternate, and each round begins with another one', async () => {
   const order: string[] = [];
   const turn = (name: string) => async (): Promise<number> => order.push(name);
   const measured = await alternate({ a: turn('a'), b: turn('b'), c: turn('c') }, 2);
@@ -140,7 +140,7 @@ test('contenders take turns, and another one begins each time', async () => {
   assert.deepEqual(measured, { a: [1, 6], b: [2, 4], c: [3, 5] });
 });
 
-test('groups have their proposer and others in turn, so that all bear alike', () => {
+test('groups rotate their proposer, so that all members have the same load', () => {
   const members = ['s1', 's2', 's3', 's4', 's5'] as ServerId[];
   const votes = new Map<ServerId, number>();
   for (let cell = 0; cell < 400; cell++) {
@@ -171,7 +171,7 @@ test('protobuf integers are found among other fields', () => {
   assert.equal(protobufInteger(message, 4), 0n, 'An absent field is 0');
 });
 
-test('the command line names sections and options; what it does not know is a fault', () => {
+test('the command line accepts sections and options, and rejects unknown ones', () => {
   const plain = argumentsOf([]);
   assert.ok(plain.kind === 'run');
   assert.deepEqual(plain.sections, SECTION_NAMES);

@@ -14,7 +14,7 @@ import { documentWith } from '../../bench/replication/document.ts';
 const PROGRAM = fileURLToPath(new URL('../../bench/mount/main.ts', import.meta.url));
 const run = promisify(execFile);
 
-test('rows and subjects are chosen by name, in the order of their lists', () => {
+test('rows and subjects are selected by name, in the order of their lists', () => {
   const all = {
     rows: ROW_NAMES,
     subjects: SUBJECT_NAMES,
@@ -54,7 +54,7 @@ function measuredOf(
   return { name, bytes, figures };
 }
 
-test('goals compare with peers, seconds the other way round, and not with who was not measured', () => {
+test('goals compare with peers, for seconds inversely, and not with a subject that was not measured', () => {
   const measured = [
     measuredOf('create', null, { native: [300, 100, 200], gluster: [90, 100, 110] }),
     measuredOf('untar', null, { native: [4], gluster: [4] }),
@@ -77,10 +77,10 @@ test('goals compare with peers, seconds the other way round, and not with who wa
     ['… CPU, s/GB', '2.00', '–', '2.00'],
   ]);
   assert.equal(report.notes.at(-1), 'Not measured: kernel.');
-  assert.deepEqual(reportOf(measured, ['native'], [], true).goals, [], 'a quick run reaches nothing');
+  assert.deepEqual(reportOf(measured, ['native'], [], true).goals, [], 'a quick run meets no goal');
 });
 
-test('cache policies are compared: times as good, and as much CPU and as many requests per operation', () => {
+test('cache policies are compared by speed, CPU and requests per operation', () => {
   const measured = [measuredOf('untar', null, { ttl: [4], leases: [5] })];
   const { table } = reportOf(measured, ['ttl', 'leases'], [], true);
   assert.deepEqual(table.columns, ['', 'ttl', 'leases', 'leases : ttl']);
@@ -93,7 +93,7 @@ test('cache policies are compared: times as good, and as much CPU and as many re
   ]);
 });
 
-test('each program that measures has a place of its own in the document', () => {
+test('each measuring program has its own section of the document', () => {
   const report = reportOf([measuredOf('create', null, { disk: [5] })], ['disk'], [], true);
   const chapter = { name: '', title: 'Mounts', report };
   const once = documentWith('# Performance\n', 'a machine', [chapter], 'bench:mount');
@@ -104,7 +104,7 @@ test('each program that measures has a place of its own in the document', () => 
   assert.equal(documentWith(once, 'a machine', [chapter], 'bench:mount'), once);
 });
 
-test('a quick run of one row on the local disk ends in order, with all values, and leaves nothing', async (t) => {
+test('a quick run of one row on the local disk succeeds with all values, and leaves no files', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-test-bench-'));
   t.after(() => rmSync(folder, { recursive: true }));
   const json = join(folder, 'values.json');

@@ -8,7 +8,7 @@ import { bytesBetweenIn } from '../../bench/replication/sockets.ts';
 import { longestGapMs } from '../../bench/replication/steady-writer.ts';
 import { syncCallsOf } from '../../bench/replication/syncs.ts';
 
-test('the command line names sections and options; what it does not know is a fault', () => {
+test('the command line accepts sections and options, and rejects unknown ones', () => {
   const plain = argumentsOf([]);
   assert.ok(plain.kind === 'run');
   assert.deepEqual(plain.sections, SECTION_NAMES);
@@ -47,7 +47,7 @@ const METRICS = [
   '',
 ].join('\n');
 
-test('what servers say to each other is read from their metrics', () => {
+test('messages between servers are counted from their metrics', () => {
   const metrics = metricsOf(METRICS);
   assert.equal(metrics.get('leasehold_recovering_seconds'), 0.25);
   const traffic = peerTrafficOf(metrics);
@@ -58,19 +58,19 @@ test('what servers say to each other is read from their metrics', () => {
   assert.throws(() => peerTrafficOf(metricsOf('')), /no metric leasehold_peer_messages_total/);
 });
 
-test('of all sockets, those count whose two ends are servers', () => {
+test('only sockets whose two ends are servers count', () => {
   const line = (local: string, remote: string, pid: number, sent: number): string =>
     `ESTAB 0 0 ${local} ${remote} users:(("node",pid=${pid},fd=21)) cubic rto:204 bytes_sent:${sent} bytes_acked:1`;
   const listing = [
     line('127.0.0.1:7401', '127.0.0.1:50000', 1, 100),
     line('127.0.0.1:50000', '127.0.0.1:7401', 2, 20),
-    // A client's.
+    // A client's socket.
     line('127.0.0.1:7401', '127.0.0.1:50001', 1, 4_000),
     line('127.0.0.1:50001', '127.0.0.1:7401', 9, 5_000),
-    // A server's with itself.
+    // A server's socket to itself.
     line('127.0.0.1:7402', '127.0.0.1:50002', 2, 70_000),
     line('127.0.0.1:50002', '127.0.0.1:7402', 2, 80_000),
-    // Ended at one side, and never written to.
+    // Closed at one side, and never written to.
     'TIME-WAIT 0 0 127.0.0.1:7401 127.0.0.1:50003',
     'ESTAB 0 0 127.0.0.1:7403 127.0.0.1:50004 users:(("node",pid=3,fd=9)) cubic rto:204',
     line('127.0.0.1:50004', '127.0.0.1:7403', 1, 3),
@@ -81,7 +81,7 @@ test('of all sockets, those count whose two ends are servers', () => {
   assert.equal(bytesBetweenIn('', [1, 2]), 0);
 });
 
-test('syncs of all kinds are added up from the summary of strace', () => {
+test('syncs of all kinds are summed from the summary of strace', () => {
   const summary = [
     'syscall              calls',
     '---------------- ---------',
@@ -95,15 +95,15 @@ test('syncs of all kinds are added up from the summary of strace', () => {
   assert.equal(syncCallsOf(''), 0, 'No call leaves no summary');
 });
 
-test('a gap lies between two acknowledgements that follow each other, also across the ends of the span', () => {
+test('a gap is the time between two successive acknowledgements, also across the ends of the span', () => {
   const acknowledgements = [0, 10, 12, 80, 90, 300].map((atMs) => ({ atMs, epoch: 1 }));
   assert.equal(
     longestGapMs(acknowledgements, 11, 90),
     210,
-    'The last acknowledgement in the span is waited for',
+    'The gap lasts until the last acknowledgement in the span',
   );
   assert.equal(longestGapMs(acknowledgements, 11, 85), 68);
-  assert.equal(longestGapMs(acknowledgements, 20, 30), 68, 'Nothing in the span at all');
+  assert.equal(longestGapMs(acknowledgements, 20, 30), 68, 'No acknowledgement in the span');
   assert.equal(longestGapMs(acknowledgements, 0, 11), 10);
   assert.equal(longestGapMs([], 0, 100), 0);
 });
@@ -116,7 +116,7 @@ const REPORT = {
   data: null,
 };
 
-test('chapters are put at the end of a document, then replaced one by one, and the rest stays', () => {
+test('a section is appended to a document, or replaces the earlier one; the rest is unchanged', () => {
   const reads = { name: 'reads', title: 'Reads', report: REPORT };
   const writes = { name: 'writes', title: 'Writes', report: REPORT };
   const once = documentWith('# Performance\n\nWords.\n', 'a machine', [reads, writes]);
@@ -137,7 +137,7 @@ test('chapters are put at the end of a document, then replaced one by one, and t
   assert.equal(
     documentWith(twice, 'another', [{ ...writes, report: slow }]),
     twice,
-    'Writing the same again changes nothing',
+    'Writing the same section again changes nothing',
   );
   assert.throws(() => documentWith('<!-- written by npm run bench:replication -->', '', []), /not in order/);
 });

@@ -1,13 +1,17 @@
 /**
- * Goal: what was read has its access time, and nothing else changes by that: what somebody has set by hand stays, and so does what a snapshot shows.
- * Method: reads that are told of late, after whatever happened meanwhile.
+ * Goal: a read updates the file's access time, and changes nothing else: a time that a client set stays, and so does
+ * what a snapshot shows.
+ * Method: reads are reported late, after arbitrary other changes.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { Catalog, main } from './fixture.ts';
 
-/** A catalog with a file, and the way to tell of a read, by default of this moment as it is known now. */
+/**
+ * A catalog with a file, and a function that reports a read, by default at the catalog's present time and of its
+ * present version.
+ */
 function started() {
   const catalog = new Catalog();
   const file = catalog.file('/f');
@@ -22,7 +26,7 @@ function accessOf(accessedNs: string, { inode, ...attributes }: Attributes) {
   return { inode, accessedNs, seen };
 }
 
-test('an access time becomes later by a read, and nothing else of the inode changes', () => {
+test('a read advances the access time, and changes nothing else of the inode', () => {
   const { catalog, file, now, note } = started();
   const readNs = String(catalog.timeNs + 100n);
   catalog.timeNs += 1_000n;
@@ -33,7 +37,7 @@ test('an access time becomes later by a read, and nothing else of the inode chan
   assert.equal(changed.length, 1, changed.join('\n'));
 });
 
-test('it never becomes earlier, nor later than the present', () => {
+test('a read never moves the access time back, nor beyond the present', () => {
   const { catalog, file, now, note } = started();
   catalog.timeNs += 1_000n;
   assert.equal(note(file.accessedNs), 0);
@@ -42,12 +46,12 @@ test('it never becomes earlier, nor later than the present', () => {
   assert.equal(
     now().accessedNs,
     String(catalog.timeNs),
-    'A clock that is ahead, or somebody who says what is not so',
+    'A clock that is ahead, or a client that reports a wrong time',
   );
-  assert.equal(note(String(BigInt(file.accessedNs) + 1n)), 0, 'An earlier read, told of later');
+  assert.equal(note(String(BigInt(file.accessedNs) + 1n)), 0, 'An earlier read, reported later');
 });
 
-test('a read of before does not count after the access time was set by hand, whatever to', () => {
+test('an earlier read does not count after a client set the access time to any value', () => {
   const { catalog, file, now, note } = started();
   const seen = now();
   const readNs = String(catalog.timeNs + 100n);
@@ -59,11 +63,11 @@ test('a read of before does not count after the access time was set by hand, wha
   }
   catalog.timeNs += 1_000n;
   const nextNs = String(catalog.timeNs);
-  assert.equal(note(nextNs), 1, 'One after it does');
+  assert.equal(note(nextNs), 1, 'A read after it counts');
   assert.equal(now().accessedNs, nextNs);
 });
 
-test('a read of before does not count after the access time was set to what it was', () => {
+test('an earlier read does not count after a client set the access time to its present value', () => {
   const { catalog, file, now } = started();
   const access = accessOf(String(catalog.timeNs + 100n), now());
   const note = () =>
@@ -74,7 +78,7 @@ test('a read of before does not count after the access time was set to what it w
   assert.equal(now().accessedNs, file.accessedNs);
 });
 
-test('a read of before counts after a write', () => {
+test('an earlier read counts after a write', () => {
   const { catalog, file, now } = started();
   const access = accessOf(String(catalog.timeNs + 100n), now());
   catalog.timeNs += 1_000n;
@@ -86,7 +90,7 @@ test('a read of before counts after a write', () => {
   assert.equal(catalog.run({ kind: 'note-accesses', volume: 'main', unset: true, accesses }).noted, 1);
 });
 
-test('other changes leave a read of before in force, and another read of the same time, too', () => {
+test('after other changes, or a read of the same time, an earlier read still counts', () => {
   const { catalog, file, now, note } = started();
   const seen = now();
   const readNs = catalog.timeNs + 100n;
@@ -100,7 +104,7 @@ test('other changes leave a read of before in force, and another read of the sam
   assert.equal(now().changedNs, linked.changedNs);
 });
 
-test('what is gone, and what is of another volume, is passed over', () => {
+test("reads of removed inodes, and of another volume's, are ignored", () => {
   const { catalog, file, now } = started();
   catalog.run({ kind: 'volume-create', name: 'other', replicas: 1, objectBytes: 4096 });
   const gone = catalog.file('/gone');
@@ -119,7 +123,7 @@ test('what is gone, and what is of another volume, is passed over', () => {
   catalog.refuse('bad-request', { kind: 'note-accesses', volume: 'main', accesses: [access, malformed] });
 });
 
-test('a snapshot shows the access times of when it was made, each kept once', () => {
+test('a snapshot shows the access times at its creation, each stored once', () => {
   const { catalog, file, now, note } = started();
   const contents = { epoch: 1, seq: 1 };
   catalog.run({
@@ -130,7 +134,7 @@ test('a snapshot shows the access times of when it was made, each kept once', ()
   const before = now();
   const kept = () => catalog.db.prepare('SELECT COUNT(*) FROM past_inodes').pluck().get();
   assert.equal(note(String(BigInt(before.accessedNs) - 1n)), 0);
-  assert.equal(kept(), 0, 'What changes nothing keeps nothing');
+  assert.equal(kept(), 0, 'A read that changes nothing stores nothing');
   for (let read = 0; read < 3; read++) {
     catalog.timeNs += 1_000n;
     assert.equal(note(String(catalog.timeNs)), 1);
@@ -142,5 +146,5 @@ test('a snapshot shows the access times of when it was made, each kept once', ()
     snapshot: snapshot.serial,
   }).attributes;
   assert.equal(shown.accessedNs, before.accessedNs);
-  assert.equal(shown.source, undefined, 'The file itself has the contents still');
+  assert.equal(shown.source, undefined, 'The file itself still has its contents');
 });

@@ -1,4 +1,4 @@
-/** What the catalog makes of access control lists; how a kernel checks them is played on mounts, `test/posix/rules/acl.txt`. */
+/** How the catalog stores access control lists. `test/posix/rules/acl.txt` tests on mounts how a kernel checks them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ACCESS_ACL, type Acl, aclWithMode, DEFAULT_ACL, decodeAcl, encodeAcl } from '../../catalog/acl.ts';
@@ -29,7 +29,7 @@ class Lists extends Catalog {
     this.run({ kind: 'set-xattr', inode, name, value: base64(acl(text)), mode: 'set', clearsSetgid });
   }
 
-  /** Mode and list of what is at a path. */
+  /** Mode and list of the inode at a path. */
   shown(path: string, name: string = ACCESS_ACL): string {
     const { inode, mode, xattrs } = this.at(path);
     const { names } = this.query({ kind: 'xattrs', inode });
@@ -40,7 +40,7 @@ class Lists extends Catalog {
   }
 }
 
-test('what is no list is refused, whoever sends it', () => {
+test('an invalid list is refused, whichever client sends it', () => {
   const catalog = new Lists();
   const { inode } = catalog.file('/a');
   const refused: Acl[] = [
@@ -64,7 +64,7 @@ test('what is no list is refused, whoever sends it', () => {
   });
 });
 
-test('mode and list change in one step, whichever is set', () => {
+test('mode and list change in one step, whichever of them is set', () => {
   const catalog = new Lists();
   const { inode } = catalog.file('/a', 0o2600);
   catalog.set(inode, 'u6 U7 g1 m4 o0');
@@ -72,15 +72,15 @@ test('mode and list change in one step, whichever is set', () => {
   catalog.run({ kind: 'set-attributes', inode, mode: 0o2531 });
   assert.equal(catalog.shown('/a'), '2531 u5 U7 g1 m3 o1');
   catalog.run({ kind: 'set-attributes', inode, uid: 7 });
-  assert.equal(catalog.shown('/a'), '531 u5 U7 g1 m3 o1', 'Set-id bits go with the owner');
+  assert.equal(catalog.shown('/a'), '531 u5 U7 g1 m3 o1', "Set-id bits end with the owner's change");
   catalog.run({ kind: 'set-attributes', inode, mode: 0o2770 });
   catalog.set(inode, 'u7 g5 o0', ACCESS_ACL, true);
-  assert.equal(catalog.shown('/a'), '750', 'A list that is a mode is not kept');
+  assert.equal(catalog.shown('/a'), '750', 'A list that equals a mode is not stored');
   catalog.run({ kind: 'remove-xattr', inode, name: ACCESS_ACL });
   assert.equal(catalog.shown('/a'), '750');
 });
 
-test('what is made begins with the default list of its directory, also where a client knows of no lists', () => {
+test('a new inode gets the default list of its directory, also from a client that knows no lists', () => {
   const catalog = new Lists();
   const { inode } = catalog.directory('/d');
   catalog.set(inode, 'u7 U7 g5 m7 o4', DEFAULT_ACL);
@@ -98,17 +98,21 @@ test('what is made begins with the default list of its directory, also where a c
   catalog.directory('/d/e', 0o777);
   assert.equal(catalog.shown('/d/e'), '774 u7 U7 g5 m7 o4');
   assert.equal(catalog.shown('/d/e', DEFAULT_ACL), '774 u7 U7 g5 m7 o4');
-  // An upload gets its name when it is whole.
+  // An upload gets its name when it is complete.
   const anything = { kind: 'anything' } as const;
   const first = catalog.orphan();
   catalog.run({ kind: 'replace', place: main('/d/u'), inode: first.inode, expect: anything });
   assert.equal(catalog.shown('/d/u'), '600 u6 U7 g5 m0 o0');
   catalog.set(first.inode, 'u6 U4 g4 m4 o0');
   catalog.run({ kind: 'replace', place: main('/d/u'), inode: catalog.orphan().inode, expect: anything });
-  assert.equal(catalog.shown('/d/u'), '640 u6 U4 g4 m4 o0', 'It takes over what was there');
+  assert.equal(
+    catalog.shown('/d/u'),
+    '640 u6 U4 g4 m4 o0',
+    'It keeps the attributes of the file that it replaces',
+  );
 });
 
-test('a umask applies where there is no default list', () => {
+test('a umask applies if the directory has no default list', () => {
   const catalog = new Lists();
   const owner = { uid: 1, gid: 2, umask: 0o027 };
   catalog.run({ kind: 'create-file', place: main('/a'), mode: 0o666, ...owner, exclusive: true });
@@ -120,7 +124,7 @@ test('a umask applies where there is no default list', () => {
   );
 });
 
-test('a mode and the list that follows it say the same', () => {
+test('a mode and the list that follows from it agree', () => {
   const lists = ['u6 g4 o4', 'u6 U7 g1 m4 o0', 'u0 U1 g2 G3 m7 o5'].map(acl);
   for (const list of lists) {
     for (let mode = 0; mode <= 0o777; mode += 0o111) {

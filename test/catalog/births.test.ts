@@ -30,7 +30,7 @@ function reserve(catalog: Catalog, count = 10): number {
   return catalog.run({ kind: 'reserve-inodes', owner: OWNER, count, members: [['s1', 's2', 's3']] }).first;
 }
 
-test('files are named with contents that are settled', () => {
+test('files are created with contents that are settled', () => {
   const catalog = new Catalog();
   const first = reserve(catalog);
   const parent = catalog.root;
@@ -54,7 +54,7 @@ test('files are named with contents that are settled', () => {
   assert.equal(catalog.inode(parent).modifiedNs, catalog.timeNs.toString());
 });
 
-test('a file that is made by a number may have times of its own', () => {
+test('a file that is created by number may set its own times', () => {
   const catalog = new Catalog();
   const reserved = { inode: reserve(catalog), owner: OWNER };
   const times = { accessedNs: '3', modifiedNs: '5', changedNs: '7' };
@@ -66,7 +66,7 @@ test('a file that is made by a number may have times of its own', () => {
   assert.equal(attributes.live, true);
 });
 
-test('what is refused does not hold up the others, and its number may still be made', () => {
+test('a refused creation does not affect the others, and its number stays usable', () => {
   const catalog = new Catalog();
   const first = reserve(catalog);
   const parent = catalog.root;
@@ -90,7 +90,7 @@ test('what is refused does not hold up the others, and its number may still be m
   catalog.refuse('precondition-failed', { ...create, place: { parent, name: 'twice' } });
 });
 
-test('a file with a reserved number has the members of the reservation, in whatever way it is made', () => {
+test('a file with a reserved number has the members of the reservation, whichever command creates it', () => {
   const catalog = new Catalog();
   const sets = [
     ['s4', 's1', 's2'],
@@ -104,7 +104,7 @@ test('a file with a reserved number has the members of the reservation, in whate
       place: { parent, name: `made-${inode}` },
       reserved: { inode, owner: OWNER },
     }) as const;
-  // Servers that the catalog would choose now are others: `Catalog.context`.
+  // The catalog would now choose other servers: `Catalog.context`.
   assert.deepEqual(catalog.run(create(first)).attributes.replicas, sets[0]);
   assert.deepEqual(catalog.run(create(first + 4)).attributes.replicas, sets[1]);
   const [left, right] = [first + 1, first + 3];
@@ -114,7 +114,7 @@ test('a file with a reserved number has the members of the reservation, in whate
   });
   const other = catalog.run(bear(['s1', 's2', 's3'], left));
   assert.deepEqual(codesOf(other.files), ['precondition-failed']);
-  // Of the files of one command each goes by its own reservation.
+  // Each file of one command follows its own reservation.
   const swapped = {
     ...bear(sets[1] ?? [], left, right),
     elsewhere: [{ replicas: sets[0] ?? [], inodes: [right] }],
@@ -128,7 +128,7 @@ test('a file with a reserved number has the members of the reservation, in whate
   assert.deepEqual([catalog.inode(left).replicas, catalog.inode(right).replicas], sets);
 });
 
-test('numbers are reserved with members only, and those of before make no file where members could differ', () => {
+test('numbers are reserved with members only; older reservations create no file if members could differ', () => {
   const catalog = new Catalog();
   catalog.refuse('precondition-failed', { kind: 'reserve-inodes', owner: OWNER, count: 5 });
   const first = reserve(catalog, 2);
@@ -145,13 +145,13 @@ test('numbers are reserved with members only, and those of before make no file w
     catalog.run({ kind: 'server-register', id, ...about });
   };
   for (const id of ['s1', 's2', 's3']) register(id);
-  // As many servers as replicas: there is one member set that can be chosen.
+  // With as many servers as replicas, only one member set is possible.
   assert.deepEqual(catalog.run(create(first, 'a')).attributes.replicas, ['s1', 's2', 's3']);
   register('s4');
   catalog.refuse('precondition-failed', create(first + 1, 'b'));
 });
 
-test('only the owner uses a number, and no number is ever used twice', () => {
+test('only its owner uses a number, and no number is used twice', () => {
   const catalog = new Catalog();
   const first = reserve(catalog, 2);
   const parent = catalog.root;
@@ -170,7 +170,7 @@ test('only the owner uses a number, and no number is ever used twice', () => {
   assert.deepEqual(codesOf(files), ['precondition-failed']);
 });
 
-test('a birth that was heard of by nobody is found by who makes the file by its number', () => {
+test('an ordinary create finds the file of a creation with contents whose answer was lost, by its number', () => {
   const catalog = new Catalog();
   const first = reserve(catalog);
   const parent = catalog.root;
@@ -184,7 +184,7 @@ test('a birth that was heard of by nobody is found by who makes the file by its 
   assert.equal(again.attributes.inode, first);
 });
 
-test('contents are kept while their number is reserved, and the number is void before they go', () => {
+test('contents are kept while their number is reserved; the number becomes void before they are removed', () => {
   const catalog = new Catalog();
   const first = reserve(catalog, 3);
   const parent = catalog.root;
@@ -206,7 +206,7 @@ test('contents are kept while their number is reserved, and the number is void b
   assert.deepEqual(codesOf(files), ['precondition-failed']);
 });
 
-test('the settings of files are those of their own volumes, as they are now', () => {
+test('files get the present settings of their own volumes', () => {
   const catalog = new Catalog();
   const { inode } = catalog.file('/a');
   const { volume } = catalog.run({ kind: 'volume-create', name: 'other', replicas: 3, objectBytes: 8192 });
@@ -224,7 +224,7 @@ test('the settings of files are those of their own volumes, as they are now', ()
   assert.deepEqual(settings(), [main, { ...main, volume: 'other', objectBytes: 8192, limited: true }]);
 });
 
-test('a directory hands down its group, and its default list', () => {
+test("new files inherit their directory's group and default list", () => {
   const catalog = new Catalog();
   const first = reserve(catalog);
   const { inode: parent } = catalog.directory('/d', 0o2775);
@@ -233,7 +233,7 @@ test('a directory hands down its group, and its default list', () => {
   assert.equal(catalog.at('/d/a').gid, 20);
 });
 
-test('quotas hold for many files of one command together', () => {
+test('quotas hold for all files of one command together', () => {
   const catalog = new Catalog();
   const parent = catalog.root;
   catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: 10_000, quotaInodes: 0 });
@@ -247,7 +247,7 @@ test('quotas hold for many files of one command together', () => {
   assert.equal(catalog.at('/f0').allowedBytes, 4096);
 });
 
-test('a request that was forgone has no effect any more, and one that came before is told', () => {
+test('a forgone request has no effect; if it was executed before, forgo answers its outcome', () => {
   const catalog = new Catalog();
   const first = reserve(catalog);
   const parent = catalog.root;
@@ -260,7 +260,7 @@ test('a request that was forgone has no effect any more, and one that came befor
   assert.deepEqual(catalog.names(), ['late']);
 });
 
-test('a number that is void makes no file, and one that was used is not void', () => {
+test('a void number creates no file; a used number is not void', () => {
   const catalog = new Catalog();
   const { first } = catalog.run({ kind: 'reserve-inodes', owner: 7, count: 3, members: [['s1', 's2']] });
   const node = { mode: 0o600, uid: 1, gid: 2, exclusive: true };

@@ -59,7 +59,7 @@ before(async () => {
 });
 
 let copies = 0;
-/** A replica with all directories: whole, or with a damaged page that nothing has read yet. */
+/** A replica with all directories: intact, or with a damaged page that no query has read yet. */
 async function replica(isDamaged: boolean): Promise<{ store: CatalogStore; subject: CatalogSubject }> {
   const folder = path.join(base, `copy-${++copies}`);
   fs.cpSync(whole, folder, { recursive: true });
@@ -68,20 +68,20 @@ async function replica(isDamaged: boolean): Promise<{ store: CatalogStore; subje
   return { store, subject: new CatalogSubject(store) };
 }
 
-/** Meets the damaged page. */
+/** Reads the damaged page. */
 const meet = (store: CatalogStore): void =>
   assert.throws(() => namesIn(store), { name: 'ServiceError', code: 'storage' });
 
-test('a replica that has met a damaged page is damaged until it has a copy of another one', async () => {
+test("a replica that has read a damaged page is damaged until it has installed another replica's copy", async () => {
   const [source, damaged] = [await replica(false), await replica(true)];
   const told: (string | null)[] = [];
   damaged.store.damage.watch((reason) => told.push(reason));
-  assert.equal(damaged.store.trust(), 'intact', 'Nothing has read the page');
+  assert.equal(damaged.store.trust(), 'intact', 'No query has read the page');
   meet(damaged.store);
   assert.equal(damaged.store.trust(), 'damaged');
   await source.store.promise(epoch(2));
   await damaged.store.promise(epoch(2));
-  // It stands where the source stands: the log has nothing that it lacks.
+  // It has the source's position: the log has nothing that it lacks.
   const { position } = await damaged.subject.fetch((method, payload) =>
     source.subject.serve(method, payload),
   );
@@ -93,7 +93,7 @@ test('a replica that has met a damaged page is damaged until it has a copy of an
   for (const { store } of [source, damaged]) await store.close();
 });
 
-test('a batch that meets a damaged page is undone, and the replica can promise and be replaced', async () => {
+test('a batch that reads a damaged page is rolled back; the replica can still promise and be replaced', async () => {
   const [source, damaged] = [await replica(false), await replica(true)];
   const body = execute(source.store, [directory('more')]);
   await assert.rejects(damaged.store.apply(epoch(1), 2, body), { name: 'ServiceError', code: 'storage' });
@@ -110,7 +110,7 @@ test('a batch that meets a damaged page is undone, and the replica can promise a
   for (const { store } of [source, damaged]) await store.close();
 });
 
-test('a batch of a primary that meets a damaged page is undone', async () => {
+test('a batch of a primary that reads a damaged page is rolled back', async () => {
   const { store } = await replica(true);
   store.begin();
   const request = { session: ++session, number: 1, command: directory('more') };
@@ -121,19 +121,19 @@ test('a batch of a primary that meets a damaged page is undone', async () => {
   await store.close();
 });
 
-test('a source learns that its copy is damaged from a replica that takes it, and looks for itself', async () => {
+test('a source learns from the receiving replica that its copy is damaged, and checks its own database', async () => {
   const [source, other, empty] = [await replica(true), await replica(false), path.join(base, 'empty')];
   fs.mkdirSync(empty);
   const store = await open(empty);
   const subject = new CatalogSubject(store);
-  // The log has all of so small a catalog.
+  // The log contains all of so small a catalog.
   store.damage.notice('as if');
   const flipping = async (method: string, payload: Uint8Array): Promise<Uint8Array> => {
     const answer = await other.subject.serve(method, payload);
     return method === 'snapshot-piece' ? answer.map((byte, at) => (at % 4096 === 0 ? 0xff : byte)) : answer;
   };
   await assert.rejects(subject.fetch(flipping), { code: 'storage' });
-  assert.equal(other.store.trust(), 'intact', 'It was damaged on the way');
+  assert.equal(other.store.trust(), 'intact', 'The copy was damaged on the way');
   await assert.rejects(
     subject.fetch((method, payload) => source.subject.serve(method, payload)),
     { code: 'storage' },

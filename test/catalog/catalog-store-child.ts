@@ -9,7 +9,7 @@ import type { Command } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { SERVERS } from './fixture.ts';
 
-/** A process that works on a catalog until it is killed, by its parent or by itself at a given step. */
+/** A process that changes a catalog until its parent kills it, or it kills itself at a given step. */
 
 const VIEW = { number: 1, members: SERVERS.slice(0, 3) };
 const [task, folder = '', ...rest] = process.argv.slice(2);
@@ -22,7 +22,7 @@ async function write(role: string): Promise<void> {
   const store = await CatalogStore.open({ world: systemWorld, folder, view: VIEW });
   await store.promise(epoch(1));
   await store.install(epoch(1), 0, null);
-  // A backup is fed with what a primary in a folder of its own executes.
+  // A primary in its own folder executes commands and passes them to a backup.
   const other = `${folder}-other`;
   fs.mkdirSync(other);
   const primary =
@@ -52,7 +52,7 @@ async function write(role: string): Promise<void> {
   }
 }
 
-/** Installs another folder's state and dies at the given step of what the installation does to the disk. */
+/** Installs another folder's state and dies at the given step of the installation's disk operations. */
 async function install(source: string, way: string, dieAt: number): Promise<void> {
   const store = await CatalogStore.open({ world: systemWorld, folder, view: VIEW });
   const from = await CatalogStore.open({ world: systemWorld, folder: source, view: VIEW });
@@ -72,7 +72,7 @@ async function install(source: string, way: string, dieAt: number): Promise<void
     step += 1;
     if (step === dieAt) process.kill(process.pid, 'SIGKILL');
   };
-  // Each of these is a moment before something happens to the disk.
+  // Each step is the moment before one disk operation.
   for (const name of ['renameSync', 'fsyncSync', 'openSync'] as const) {
     const real = fs[name] as (...args: unknown[]) => unknown;
     Object.assign(fs, {
@@ -92,7 +92,7 @@ async function install(source: string, way: string, dieAt: number): Promise<void
     });
   }
   await store.install(epoch(2), staged.position.seq, staged);
-  // A process that ends by itself would have closed nothing either.
+  // The parent kills this process: an orderly exit would close the database.
   process.exit(0);
 }
 

@@ -66,7 +66,7 @@ function request(command: Command): CommandRequest {
   return { session, number: 1, command };
 }
 
-/** Executes commands as one batch, up to where others would have to have it. */
+/** Executes commands as one batch, and stops before the batch is replicated. */
 function execute(store: CatalogStore, ...commands: Command[]): Uint8Array {
   store.begin();
   const { body, outcomes } = store.execute(commands.map(request), {
@@ -78,7 +78,10 @@ function execute(store: CatalogStore, ...commands: Command[]): Uint8Array {
   return body;
 }
 
-/** A batch at a primary, and then at backups. @returns its sequence number */
+/**
+ * Executes a batch at a primary, then at backups.
+ * @returns its sequence number
+ */
 async function replicate(
   stores: readonly CatalogStore[],
   at: Epoch,
@@ -94,13 +97,13 @@ async function replicate(
   return seq;
 }
 
-/** Promises and installs an epoch, keeping what is there. */
+/** Promises and installs an epoch, and keeps the state. */
 async function enter(store: CatalogStore, at: Epoch, staged: StagedCatalog | null = null): Promise<void> {
   await store.promise(at);
   await store.install(at, staged?.position.seq ?? store.record().seq, staged);
 }
 
-/** Fetches what `store` lacks of `from`'s log, in small pieces, through their bytes. */
+/** Fetches what `store` lacks of `from`'s log, in small pieces, encoded as on the wire. */
 function fetchTail(store: CatalogStore, from: CatalogStore, bytesMax = 200): CatalogTail[] | null {
   const pieces: CatalogTail[] = [];
   let { last } = decodeDescription(store.describe());
@@ -121,7 +124,7 @@ async function* fetchSnapshot(from: CatalogStore, chunkBytes = 5000): AsyncGener
   await from.closeSnapshot(id);
 }
 
-test('what is prepared is neither seen nor kept before it is committed, and is committed once', async () => {
+test('a prepared batch is neither visible nor durable before its commit, and is committed once', async () => {
   const store = await open();
   await enter(store, epoch(1));
   await replicate([store], epoch(1), VOLUME);
@@ -144,7 +147,7 @@ test('what is prepared is neither seen nor kept before it is committed, and is c
   await store.close();
 });
 
-test('what cannot be prepared is told when it is to be committed, and nothing of it is kept', async () => {
+test('a batch that cannot be prepared fails at its commit, and leaves nothing', async () => {
   const folder = newFolder();
   const store = await open(folder);
   await enter(store, epoch(1));
@@ -165,7 +168,7 @@ test('what cannot be prepared is told when it is to be committed, and nothing of
   await reopened.close();
 });
 
-test('a batch is seen when it is committed, and not at all when it is rolled back', async () => {
+test('a batch is visible after its commit, and not at all after a rollback', async () => {
   const store = await open();
   await enter(store, epoch(1));
   await replicate([store], epoch(1), VOLUME);
@@ -186,7 +189,7 @@ test('a batch is seen when it is committed, and not at all when it is rolled bac
   await store.close();
 });
 
-test('what needs no execution has no body', async () => {
+test('a batch without commands to execute has no body', async () => {
   const store = await open();
   await enter(store, epoch(1));
   await replicate([store], epoch(1), VOLUME);
@@ -199,7 +202,7 @@ test('what needs no execution has no body', async () => {
   await store.close();
 });
 
-test('backups that apply the batches are equal, and stay so over a restart', async () => {
+test('backups that apply the same batches are equal, also after a restart', async () => {
   const folder = newFolder();
   const [primary, backup] = [await open(), await open(folder)];
   for (const store of [primary, backup]) await enter(store, epoch(1));
@@ -217,7 +220,7 @@ test('backups that apply the batches are equal, and stay so over a restart', asy
   await again.close();
 });
 
-test('the log on the disk is copied back when it has grown, while batches wait and readers read', async () => {
+test('a grown write-ahead log is checkpointed while batches wait and readers read', async () => {
   const folders = [newFolder(), newFolder()];
   const stores = await Promise.all(folders.map((folder) => open(folder)));
   const [primary, backup] = stores as [CatalogStore, CatalogStore];
@@ -235,7 +238,7 @@ test('the log on the disk is copied back when it has grown, while batches wait a
     for (const [place, folder] of folders.entries())
       peaks[place] = Math.max(peaks[place] ?? 0, logBytes(folder));
   }
-  // Without copying back, the log would hold each of the five hundred values.
+  // Without checkpoints, the log would contain each of the five hundred values.
   for (const peak of peaks) assert.ok(peak > 16 * 2 ** 20 && peak < 32 * 2 ** 20, `a log of ${peak} bytes`);
   assert.deepEqual(dump(backup), dump(primary));
   await primary.close();
@@ -246,7 +249,7 @@ test('the log on the disk is copied back when it has grown, while batches wait a
   await again.close();
 });
 
-test('a log that was copied back begins anew in its file, and is copied back again when it is as long', async () => {
+test('after a checkpoint the write-ahead log restarts in its file, and is checkpointed again at the same length', async () => {
   const folder = newFolder();
   const logFileBytesMax = 256 * 1024;
   const store = await CatalogStore.open({ world: systemWorld, folder, view: VIEW, logFileBytesMax });
@@ -258,7 +261,7 @@ test('a log that was copied back begins anew in its file, and is copied back aga
     await replicate([store], epoch(1), directory(`d${turn}`));
     const isLong = hasLogReached(log, logFileBytesMax);
     if (isLong !== reached.at(-1)) reached.push(isLong);
-    // As another process finds it that comes after this one was killed.
+    // As another process finds it after this one was killed.
     if (turn % 50 !== 0) continue;
     const copy = newFolder();
     execFileSync('cp', ['-r', `${folder}/.`, copy]);
@@ -273,7 +276,7 @@ test('a log that was copied back begins anew in its file, and is copied back aga
   fs.closeSync(log);
 });
 
-test('mistakes of ours end in assertions', async () => {
+test('programming errors end in assertions', async () => {
   const store = await open();
   assert.deepEqual(store.record().promised, EPOCH_ZERO);
   await enter(store, epoch(3));
@@ -284,7 +287,7 @@ test('mistakes of ours end in assertions', async () => {
   await assert.rejects(store.install(epoch(2), 0, null), failure);
   execute(store, VOLUME);
   assert.throws(() => store.begin(), failure);
-  await assert.rejects(store.promise(epoch(4)), failure, 'First roll back');
+  await assert.rejects(store.promise(epoch(4)), failure, 'Roll back first');
   await assert.rejects(store.apply(epoch(3), 1, new Uint8Array(0)), failure);
   await store.flush();
   store.rollback();
@@ -297,12 +300,12 @@ test('mistakes of ours end in assertions', async () => {
   assert.throws(() => store.begin(), { name: 'ServiceError' });
 });
 
-test('what was ordered behind an operation that the disk refused is refused, and no mistake', async () => {
+test('operations ordered after one that the disk refused are refused, and are no assertion failure', async () => {
   const store = await open();
   await enter(store, epoch(1));
   const [, body] = [await replicate([store], epoch(1), VOLUME), execute(store, directory('a'))];
   store.rollback();
-  // In one turn, as the operations of one frame: nobody has heard of the refusal in between.
+  // In the same tick of the event loop, as the operations of one frame: the refusal is not known in between.
   const both = [store.apply(epoch(1), 2, Buffer.from('[1]')), store.apply(epoch(1), 3, body)];
   for (const { status, reason } of (await Promise.allSettled(both)) as PromiseRejectedResult[]) {
     assert.deepEqual([status, reason.name, reason.code], ['rejected', 'ServiceError', 'storage']);
@@ -313,14 +316,14 @@ test('what was ordered behind an operation that the disk refused is refused, and
   await store.close();
 });
 
-test('a loss of power takes numbers of inodes back, and a later epoch gives out none of them again', async () => {
+test('a loss of power takes inode numbers back, and a later epoch never gives them out again', async () => {
   const folder = newFolder();
   const [primary, backup] = [await open(), await open(folder)];
   for (const store of [primary, backup]) await enter(store, epoch(1));
   await replicate([primary, backup], epoch(1), VOLUME);
   const inodeOf = (store: CatalogStore, name: string): number =>
     store.query({ kind: 'resolve', volume: 'main', path: `/${name}`, follow: false }).attributes.inode;
-  // The backup stands for what the disks have after the loss of power: without this one.
+  // The backup has what the disks have after the loss of power: without this directory.
   await replicate([primary], epoch(1), directory('lost'));
   const lost = inodeOf(primary, 'lost');
   await primary.close();
@@ -335,11 +338,11 @@ test('a loss of power takes numbers of inodes back, and a later epoch gives out 
   const position = { seq: backup.record().seq, epoch: epoch(2) };
   await third.promise(epoch(3));
   await third.install(epoch(3), position.seq, { kind: 'tail', position, view: VIEW, entries: tail });
-  assert.deepEqual(dump(third), dump(backup), 'Whoever takes the log numbers as they did');
+  assert.deepEqual(dump(third), dump(backup), 'A replica that installs the log numbers inodes alike');
   for (const store of [backup, third]) await store.close();
 });
 
-test('a replica that was away takes the end of the log', async () => {
+test('a replica that was disconnected fetches the end of the log', async () => {
   const [primary, backup] = [await open(), await open()];
   for (const store of [primary, backup]) await enter(store, epoch(1));
   await replicate([primary, backup], epoch(1), VOLUME);
@@ -348,24 +351,24 @@ test('a replica that was away takes the end of the log', async () => {
   await replicate([primary], epoch(2), directory('e'));
 
   const pieces = fetchTail(backup, primary);
-  assert(pieces !== null && pieces.length > 5, 'It comes in pieces');
+  assert(pieces !== null && pieces.length > 5, 'It arrives in pieces');
   const staged = backup.stageTail(pieces);
   assert.deepEqual(staged.position, { epoch: epoch(2), seq: 22 });
   await backup.promise(epoch(3, 's2'));
   const installed = backup.install(epoch(3, 's2'), 22, staged);
-  // Who comes meanwhile waits for its turn.
+  // A batch that arrives meanwhile waits for its turn.
   await backup.promise(epoch(9, 's3'));
   await installed;
   assert.deepEqual(dump(backup), dump(primary));
   assert.deepEqual([backup.record().installed, backup.record().promised], [epoch(3, 's2'), epoch(9, 's3')]);
-  // The last operation is still that of epoch 2, so the two have the same state.
+  // The last operation is still that of epoch 2, so both have the same state.
   assert.deepEqual(fetchTail(backup, primary), [{ installed: epoch(2), entries: [], more: false }]);
   assert.deepEqual(fetchTail(primary, backup), [{ installed: epoch(3, 's2'), entries: [], more: false }]);
   await primary.close();
   await backup.close();
 });
 
-test('who has an operation that the others do not have takes no tail, but a snapshot', async () => {
+test('a replica with an operation that the others lack fetches a snapshot, not the end of the log', async () => {
   const [primary, other] = [await open(), await open()];
   for (const store of [primary, other]) await enter(store, epoch(1));
   await replicate([primary, other], epoch(1), VOLUME);
@@ -374,7 +377,7 @@ test('who has an operation that the others do not have takes no tail, but a snap
   await replicate([primary], epoch(2), directory('a'));
   assert.equal(fetchTail(other, primary), null, 'Same seq, another epoch');
   await replicate([primary], epoch(2), directory('b'));
-  assert.equal(fetchTail(other, primary), null, 'Behind, and with an operation that was never in this log');
+  assert.equal(fetchTail(other, primary), null, 'Behind, and with an operation that this log never had');
   await replicate([other], epoch(1), directory('uncommitted-2'), directory('uncommitted-3'));
   await replicate([other], epoch(1), directory('uncommitted-4'));
   assert.equal(fetchTail(other, primary), null, 'Ahead');
@@ -386,7 +389,7 @@ test('who has an operation that the others do not have takes no tail, but a snap
   await other.close();
 });
 
-test('the log is bounded, and an empty replica takes a snapshot then', async () => {
+test('the log is bounded, and then an empty replica fetches a snapshot', async () => {
   const folder = newFolder();
   const [primary, empty] = [await open(), await open(folder)];
   await enter(primary, epoch(1));
@@ -405,7 +408,7 @@ test('the log is bounded, and an empty replica takes a snapshot then', async () 
   assert.deepEqual(empty.record().promised, epoch(5), 'A promise stays');
   assert.deepEqual(empty.record().installed, epoch(4));
   assert.deepEqual(dump(empty), dump(primary));
-  // It goes on as if it had been there all the time, and can itself give a tail.
+  // It continues like any replica, and can itself send the end of its log.
   await replicate([empty], epoch(4), directory('next'));
   assert.equal(fetchTail(primary, empty)?.flatMap((piece) => piece.entries).length, 1);
   await empty.close();
@@ -416,7 +419,7 @@ test('the log is bounded, and an empty replica takes a snapshot then', async () 
   await primary.close();
 });
 
-test('a snapshot shows one moment, while batches go on', async () => {
+test('a snapshot shows one point in time, while batches continue', async () => {
   const [primary, backup] = [await open(), await open()];
   await enter(primary, epoch(1));
   await replicate([primary], epoch(1), VOLUME);
@@ -424,7 +427,7 @@ test('a snapshot shows one moment, while batches go on', async () => {
   for (let from = 0; from < 20_000; from += 2000) await replicate([primary], epoch(1), ...many(from));
   const before = dump(primary);
   const { seq } = primary.record();
-  // An open batch is not in it, and neither are those that come while it is copied.
+  // It contains neither an open batch nor those that are applied while it is copied.
   const body = execute(primary, directory('open'));
   const copying = primary.snapshot();
   await primary.finish(epoch(1), seq + 1);
@@ -450,7 +453,7 @@ test('a snapshot shows one moment, while batches go on', async () => {
   await primary.closeSnapshot(id);
   await assert.rejects(primary.readSnapshot(id, 0, 1), { code: 'not-found' });
 
-  // A replica that installs while it gives its state gives up the copy.
+  // A replica that installs another state aborts the copy that it is sending.
   await primary.promise(epoch(3));
   const theirs = await primary.stageSnapshot(fetchSnapshot(backup, 1_000_000));
   const givenUp = assert.rejects(primary.snapshot(), { name: 'ServiceError', code: 'storage' });
@@ -461,7 +464,7 @@ test('a snapshot shows one moment, while batches go on', async () => {
   await backup.close();
 });
 
-test('a damaged snapshot is refused and leaves nothing', async () => {
+test('a damaged snapshot is refused and leaves no files', async () => {
   const folder = newFolder();
   const [primary, backup] = [await open(), await open(folder)];
   await enter(primary, epoch(1));
@@ -512,7 +515,7 @@ test('leftovers of an interrupted transfer are removed; a damaged catalog is ref
   await assert.rejects(open(folder), { name: 'FolderError' });
 });
 
-test('a damaged page that nothing reads is found by an open that reads all', async () => {
+test('opening with a full check finds a damaged page that no query reads', async () => {
   const folder = newFolder();
   const thorough = () => CatalogStore.open({ world: systemWorld, folder, view: VIEW, thorough: true });
   const store = await open(folder);
@@ -530,7 +533,7 @@ test('a base installed before a loss of power is suspect until the next one', as
   const start = (startCounter: number, powerLossStart: number) =>
     CatalogStore.open({ world: systemWorld, folder, view: VIEW, startCounter, powerLossStart });
   let store = await start(1, 0);
-  assert.equal(store.trust(), 'lost', 'What was here before a new catalog, nobody knows');
+  assert.equal(store.trust(), 'lost', 'What was here before a new catalog is unknown');
   await enter(store, epoch(1));
   assert.equal(store.trust(), 'intact');
   await store.close();
@@ -541,7 +544,7 @@ test('a base installed before a loss of power is suspect until the next one', as
   await store.close();
 });
 
-test('a change of the view is an operation: it is kept, and goes with the log and with a copy', async () => {
+test('a change of the view is an operation: it is stored, and is part of the log and of copies', async () => {
   const JOINT = {
     number: 2,
     members: SERVERS.slice(0, 3),
@@ -579,7 +582,7 @@ test('a change of the view is an operation: it is kept, and goes with the log an
   for (const opened of [store, byLog, byCopy]) await opened.close();
 });
 
-// Death of the process ----------------------------------------------------------------------------
+// End of the process ----------------------------------------------------------------------------
 
 const CHILD = path.join(import.meta.dirname, 'catalog-store-child.ts');
 
@@ -587,7 +590,7 @@ function start(...args: string[]): ChildProcess {
   return spawn(process.execPath, [CHILD, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
 }
 
-test('what was applied survives kill -9, batch by batch', async () => {
+test('applied batches survive kill -9, each completely', async () => {
   for (const role of ['primary', 'backup']) {
     const folder = newFolder();
     const child = start('write', folder, role);
@@ -602,13 +605,13 @@ test('what was applied survives kill -9, batch by batch', async () => {
     const store = await open(folder);
     const { seq } = store.record();
     assert(seq >= acknowledged, `${role}: ${acknowledged} acknowledged, ${seq} there`);
-    // Every batch makes two directories: no batch is there in half.
+    // Every batch makes two directories: no batch is there by half.
     assert.equal(names(store).length, 2 * (seq - 1));
     await store.close();
   }
 });
 
-test('an installation that kill -9 interrupts has happened or has not', async () => {
+test('an installation that kill -9 interrupts took place completely or not at all', async () => {
   const source = newFolder();
   const primary = await open(source);
   await enter(primary, epoch(1));
@@ -639,17 +642,17 @@ test('an installation that kill -9 interrupts has happened or has not', async ()
       const isOld = seq === 1;
       assert.deepEqual(state, isOld ? before : theirs, `${way}, step ${step}`);
       assert.deepEqual(installed, isOld ? epoch(1) : epoch(2));
-      assert.deepEqual(promised, epoch(2), 'The promise came before');
-      // It works: the state takes the next batch.
+      assert.deepEqual(promised, epoch(2), 'The promise was stored before');
+      // The state is usable: it takes the next batch.
       await enter(store, epoch(3));
       await replicate([store], epoch(3), directory('after'));
       await store.close();
       seen.add(`${way} ${signal === null ? `exit ${code}` : 'killed'} ${isOld ? 'old' : 'new'}`);
-      // It has no such step: later ones are none either.
+      // The step does not exist, and so no later step does.
       if (signal === null) break;
     }
   }
   for (const wanted of ['tail killed old', 'snapshot killed old', 'snapshot killed new', 'tail exit 0 new']) {
-    assert(seen.has(wanted), `${wanted} happened: ${[...seen].join(', ')}`);
+    assert(seen.has(wanted), `${wanted} occurred: ${[...seen].join(', ')}`);
   }
 });

@@ -4,7 +4,7 @@ import { changesBelow } from '../../catalog/changes.ts';
 import { Tables } from '../../catalog/tables.ts';
 import { Catalog, main } from './fixture.ts';
 
-/** What was changed since the last look, as a watcher of a directory is told. */
+/** Changes since the last query, as a watcher of a directory receives them. */
 function told(catalog: Catalog, directory: number, recursive: boolean, changes = taken(catalog)): string[] {
   return changesBelow(catalog.db, directory, recursive, changes).map(
     ({ change, path, kind }) => `${change} ${path} ${kind ?? '-'}`,
@@ -15,7 +15,7 @@ function taken(catalog: Catalog): ReturnType<Tables['takeChanges']> {
   return Tables.of(catalog.db).takeChanges();
 }
 
-test('changes of names are told by their paths from the watched directory', () => {
+test('changes of names are reported by their paths from the watched directory', () => {
   const catalog = new Catalog();
   const top = catalog.directory('/top').inode;
   const below = catalog.directory('/top/below').inode;
@@ -43,14 +43,10 @@ test('changes of names are told by their paths from the watched directory', () =
   assert.deepEqual(told(catalog, below, true, changes).length, 3);
   assert.equal(catalog.inode(inode).links, 0);
   catalog.run({ kind: 'collect', beforeNs: '9000000000000000000', countMax: 10 });
-  assert.deepEqual(
-    told(catalog, below, false, changes)[0],
-    'created f -',
-    'What is gone has no kind any more',
-  );
+  assert.deepEqual(told(catalog, below, false, changes)[0], 'created f -', 'A removed inode has no kind');
 });
 
-test('contents that were written in place are told where the file is; what was refused or undone is not told', () => {
+test("contents written in place are reported with the file's directory; refused and undone changes are not", () => {
   const catalog = new Catalog();
   const top = catalog.directory('/top').inode;
   const { inode } = catalog.file('/top/f');
@@ -68,7 +64,7 @@ test('contents that were written in place are told where the file is; what was r
   assert.deepEqual(taken(catalog), []);
 });
 
-test('a directory that is gone cannot be watched', () => {
+test('a removed directory cannot be watched', () => {
   const catalog = new Catalog();
   const { inode } = catalog.directory('/gone');
   catalog.run({ kind: 'remove-directory', place: main('/gone') });

@@ -46,7 +46,7 @@ test('volume-create makes a root; names are unique', () => {
   );
 });
 
-test('volume-remove wants an empty volume, and takes nameless files along', () => {
+test('volume-remove requires an empty volume, and removes its unlinked files', () => {
   const catalog = new Catalog();
   const file = catalog.file('/a');
   catalog.refuse('not-empty', { kind: 'volume-remove', name: 'main' });
@@ -58,7 +58,7 @@ test('volume-remove wants an empty volume, and takes nameless files along', () =
   assert(volume.root > file.inode, 'Inode numbers are not used twice');
 });
 
-test('create-file answers the file that is there, unless it must be new', () => {
+test('create-file returns an existing file, unless it must be new', () => {
   const catalog = new Catalog();
   const file = catalog.file('/a', 0o640);
   assert.equal(file.kind, 'file');
@@ -86,7 +86,7 @@ test('create-file answers the file that is there, unless it must be new', () => 
   catalog.refuse('not-directory', { ...again, place: { parent: file.inode, name: 'b' }, exclusive: false });
 });
 
-test('create-file by path goes through a symbolic link at the end, by directory it does not', () => {
+test('create-file by path follows a symbolic link at the end, by directory it does not', () => {
   const catalog = new Catalog();
   catalog.directory('/d');
   catalog.symlink('/link', 'd/target');
@@ -99,7 +99,7 @@ test('create-file by path goes through a symbolic link at the end, by directory 
   assert.deepEqual([attributes.kind, created], ['symlink', false]);
 });
 
-test('names: bytes count, and some names are none', () => {
+test('names are limited in bytes, and some are invalid', () => {
   const catalog = new Catalog();
   const at = (name: string): Place => ({ parent: catalog.root, name });
   const make = (place: Place) => ({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 }) as const;
@@ -116,7 +116,7 @@ test('names: bytes count, and some names are none', () => {
     catalog.run(make(at(name)));
 });
 
-test('paths: empty components and dots mean nothing, there is no way out', () => {
+test('paths: empty components and dots mean nothing; none leads outside', () => {
   const catalog = new Catalog();
   const directory = catalog.directory('//./d//');
   assert.equal(catalog.at('d/.').inode, directory.inode);
@@ -161,7 +161,7 @@ test('symbolic links are followed within the volume', () => {
   catalog.refuse('name-too-long', { ...link, target: 'x'.repeat(4096) });
 });
 
-test('directories count their subdirectories and show when their names changed', () => {
+test('directories count their subdirectories and show when their entries changed', () => {
   const catalog = new Catalog();
   catalog.directory('/a');
   catalog.directory('/a/b');
@@ -180,7 +180,7 @@ test('directories count their subdirectories and show when their names changed',
   assert.equal(catalog.at('/a').links, 2);
   assert.equal(catalog.at('/a').modifiedNs, catalog.timeNs.toString());
   catalog.refuseQuery('not-found', { kind: 'attributes', inode: gone });
-  // Nothing can be made in a directory that is gone.
+  // A removed directory accepts no new entry.
   catalog.refuse('not-found', {
     kind: 'make-directory',
     place: { parent: gone, name: 'x' },
@@ -190,7 +190,7 @@ test('directories count their subdirectories and show when their names changed',
   });
 });
 
-test('a directory with the setgid bit hands down its group', () => {
+test('a directory with the setgid bit passes its group on', () => {
   const catalog = new Catalog();
   const parent = catalog.directory('/g', 0o2775);
   catalog.run({ kind: 'set-attributes', inode: parent.inode, gid: 77 });
@@ -204,7 +204,7 @@ test('a directory with the setgid bit hands down its group', () => {
   assert.equal(catalog.at('/g/o').gid, 77);
 });
 
-test('make-node keeps a device number only for devices', () => {
+test('make-node stores a device number only for devices', () => {
   const catalog = new Catalog();
   const node = { kind: 'make-node', mode: 0o600, uid: 0, gid: 0, device: 2 ** 40 } as const;
   assert.equal(catalog.run({ ...node, type: 'block', place: main('/b') }).attributes.device, 2 ** 40);
@@ -215,7 +215,7 @@ test('make-node keeps a device number only for devices', () => {
   catalog.refuseQuery('not-found', { kind: 'attributes', inode: attributes.inode });
 });
 
-test('hard links: one inode, many names', () => {
+test('hard links: one inode, several names', () => {
   const catalog = new Catalog();
   const file = catalog.file('/a');
   const directory = catalog.directory('/d');
@@ -238,7 +238,7 @@ test('hard links: one inode, many names', () => {
   assert.equal(catalog.inode(file.inode).changedNs, catalog.timeNs.toString());
 });
 
-test('unlink keeps a file without a name until it is collected', () => {
+test('an unlinked file is kept until it is collected', () => {
   const catalog = new Catalog();
   const file = catalog.file('/a');
   catalog.directory('/d');
@@ -262,7 +262,7 @@ test('unlink keeps a file without a name until it is collected', () => {
   ]);
 });
 
-test('many files are removed by one command, each from the inode that is meant, or refused by itself', () => {
+test('one command removes many files, each by its inode; each is refused separately', () => {
   const catalog = new Catalog();
   const [d, e] = [catalog.directory('/d'), catalog.directory('/e')];
   const [a, b, c] = [catalog.file('/d/a'), catalog.file('/d/b'), catalog.file('/e/c')];
@@ -289,7 +289,7 @@ test('many files are removed by one command, each from the inode that is meant, 
   assert.deepEqual([catalog.at('/e').modifiedNs, catalog.at('/e/c').inode], [untouched, c.inode]);
 });
 
-test('of many files those are not removed that were written since, or are being written', () => {
+test('of many files, those that were written since or are being written are not removed', () => {
   const catalog = new Catalog();
   const d = catalog.directory('/d');
   const names = ['unwritten', 'written', 'live', 'unknown'];
@@ -314,7 +314,7 @@ test('of many files those are not removed that were written since, or are being 
   );
 });
 
-test('collect takes the oldest first, and no more than asked', () => {
+test('collect takes the oldest first, and at most as many as asked', () => {
   const catalog = new Catalog();
   const orphans = [catalog.orphan().inode, catalog.orphan().inode, catalog.orphan().inode];
   catalog.run({ kind: 'keep-orphan', inode: orphans[0] as number });
@@ -324,7 +324,7 @@ test('collect takes the oldest first, and no more than asked', () => {
   assert.equal(catalog.query({ kind: 'volume', name: 'main' }).volume.inodes, 1);
 });
 
-test('replace swaps a file in, which takes over mode, owner and extended attributes', () => {
+test('replace puts a file in place, which takes over mode, owner and extended attributes', () => {
   const catalog = new Catalog();
   const old = catalog.file('/a', 0o640);
   catalog.run({ kind: 'set-xattr', inode: old.inode, name: 'user.k', value: 'dg==', mode: 'set' });
@@ -342,7 +342,7 @@ test('replace swaps a file in, which takes over mode, owner and extended attribu
   assert.equal(catalog.query({ kind: 'xattr', inode: orphan.inode, name: 'user.k' }).value, 'dg==');
   assert.equal(catalog.at('/a').inode, orphan.inode);
   assert.equal(catalog.inode(old.inode).links, 0);
-  // What has a name is not collected.
+  // A file with a name is not collected.
   const collect = { kind: 'collect', beforeNs: '9000000000000000000', countMax: 10 } as const;
   assert.deepEqual(catalog.run(collect).inodes, [old.inode]);
 });
@@ -357,7 +357,7 @@ test('contents that a change expects are compared with what the catalog knows fo
   const unlink = { kind: 'unlink', place: main('/a') } as const;
   const replace = { kind: 'replace', place: main('/a'), inode: catalog.orphan().inode } as const;
   settle();
-  // Written since, as far as anybody knows: only the primary could tell.
+  // It may have been written since: only the primary knows.
   catalog.run({ kind: 'open-for-write', inode });
   for (const change of [unlink, replace]) catalog.refuse('precondition-failed', { ...change, expect });
   settle();
@@ -375,7 +375,7 @@ test('contents that a change expects are compared with what the catalog knows fo
   catalog.refuse('precondition-failed', { ...replace, expect });
 });
 
-test('a file that comes in pieces waits as long as it says, and keeps its note until it has a name', () => {
+test('an upload in parts waits as long as it says, and keeps its note until it has a name', () => {
   const catalog = new Catalog();
   const make = { kind: 'create-orphan', volume: 'main', mode: 0o644, uid: 1, gid: 1 } as const;
   const orphan = () =>
@@ -393,7 +393,7 @@ test('a file that comes in pieces waits as long as it says, and keeps its note u
   assert.deepEqual(collect('8000000000000000001'), [left]);
 });
 
-test('replace where nothing is, through a link, and where it may not', () => {
+test('replace of a missing name, through a link, and where it is not permitted', () => {
   const catalog = new Catalog();
   catalog.directory('/d');
   catalog.symlink('/link', 'd/new');
@@ -412,14 +412,14 @@ test('replace where nothing is, through a link, and where it may not', () => {
   const { attributes, replaced } = catalog.run({ ...replace, place: main('/link') });
   assert.deepEqual([attributes.mode, attributes.uid, replaced], [0o600, 1, null]);
   assert.deepEqual(catalog.names('/d'), ['new']);
-  // A hard link of the file that was replaced keeps its contents.
+  // A hard link of the replaced file keeps its contents.
   catalog.run({ kind: 'link', inode: orphan.inode, place: main('/kept') });
   const next = catalog.orphan();
   catalog.run({ ...replace, inode: next.inode, place: main('/d/new') });
   assert.deepEqual([catalog.at('/kept').inode, catalog.at('/kept').links], [orphan.inode, 1]);
 });
 
-test('a rename with a whiteout leaves one, of its owner, and changes nothing where it is refused', () => {
+test('a rename with a whiteout leaves one with its owner, and changes nothing if it is refused', () => {
   const catalog = new Catalog();
   const a = catalog.file('/a');
   catalog.directory('/d');
@@ -439,7 +439,7 @@ test('a rename with a whiteout leaves one, of its owner, and changes nothing whe
   assert.deepEqual([catalog.names('/'), catalog.names('/d')], [['a', 'd'], ['a']]);
 });
 
-test('rename moves, replaces and refuses as POSIX says', () => {
+test('rename moves, replaces and refuses as POSIX demands', () => {
   const catalog = new Catalog();
   const rename = (from: string, to: string, mode: 'replace' | 'no-replace' | 'exchange' = 'replace') =>
     ({ kind: 'rename', from: main(from), to: main(to), mode }) as const;
@@ -473,13 +473,13 @@ test('rename moves, replaces and refuses as POSIX says', () => {
   assert.equal(catalog.run(rename('/b', '/c')).replaced, null);
   assert.deepEqual(catalog.names(), ['b', 'c', 'd', 'e']);
 
-  // A directory changes its parent, and both parents' counts follow.
+  // A directory changes its parent, and the link counts of both parents follow.
   assert.equal(catalog.run(rename('/d', '/e/sub')).replaced !== null, true);
   assert.deepEqual([catalog.at('/').links, catalog.at('/e').links], [3, 3]);
   catalog.run(rename('/e/sub', '/up', 'no-replace'));
   assert.deepEqual([catalog.at('/').links, catalog.at('/e').links], [4, 2]);
   assert.equal(catalog.at('/up').inode, d.inode);
-  // The moved directory knows its new parent: `..` of a link leads there.
+  // The moved directory knows its new parent: `..` of a link follows it.
   catalog.symlink('/up/back', '../c');
   assert.equal(catalog.at('/up/back', true).inode, a.inode);
 });
@@ -505,18 +505,22 @@ test('rename can exchange two names', () => {
   assert.equal(catalog.at('/x').inode, d.inode);
 });
 
-test('set-attributes changes what is given, and a new owner ends setuid', () => {
+test('set-attributes changes the given attributes, and a new owner clears setuid', () => {
   const catalog = new Catalog();
   const file = catalog.file('/a', 0o6755);
   const set = { kind: 'set-attributes', inode: file.inode } as const;
-  assert.deepEqual(catalog.run(set).attributes, file, 'Nothing given, nothing changed');
+  assert.deepEqual(catalog.run(set).attributes, file, 'Without attributes nothing changes');
   const { attributes } = catalog.run({ ...set, gid: 9 });
   assert.deepEqual([attributes.mode, attributes.uid, attributes.gid], [0o755, 10, 9]);
   assert.equal(attributes.changedNs, catalog.timeNs.toString());
   assert.equal(attributes.modifiedNs, file.modifiedNs);
   assert.equal(catalog.run({ ...set, uid: 3, mode: 0o4711 }).attributes.mode, 0o4711);
   catalog.run({ ...set, mode: 0o6744 });
-  assert.equal(catalog.run({ ...set, uid: 4 }).attributes.mode, 0o2744, 'Without execution it is no right');
+  assert.equal(
+    catalog.run({ ...set, uid: 4 }).attributes.mode,
+    0o2744,
+    'Without the execute bit, set-id has no meaning',
+  );
   const times = catalog.run({ ...set, accessedNs: '-5', modifiedNs: '9223372036854775807' }).attributes;
   assert.deepEqual([times.accessedNs, times.modifiedNs], ['-5', '9223372036854775807']);
   catalog.refuse('bad-request', { ...set, modifiedNs: '9223372036854775808' });
@@ -538,7 +542,7 @@ test('set-attributes under a condition is executed once, and not after another c
   );
 });
 
-test('settle: what was sent before the file was marked anew ends no mark', () => {
+test('settle: a report from before the file was marked again does not end the mark', () => {
   const catalog = new Catalog();
   const { inode } = catalog.file('/a');
   const settle = (seq: number, epoch: number, turn: number): number =>
@@ -547,7 +551,7 @@ test('settle: what was sent before the file was marked anew ends no mark', () =>
       files: [{ inode, sizeBytes: seq, modifiedNs: '7', contents: { epoch: 1, seq }, mark: { epoch, turn } }],
     }).settled;
 
-  assert.equal(settle(5, 1, 0), 1, 'of the primary that the file was made live with');
+  assert.equal(settle(5, 1, 0), 1, 'of the primary that marked the file live');
   catalog.run({ kind: 'open-for-write', inode, mark: { epoch: 2, turn: 1 } });
   assert.equal(settle(6, 1, 3), 0, 'of an earlier primary');
   assert.equal(settle(6, 2, 0), 0, 'of the same primary, before it marked the file');
@@ -558,7 +562,7 @@ test('settle: what was sent before the file was marked anew ends no mark', () =>
   assert.deepEqual([catalog.inode(inode).live, catalog.inode(inode).sizeBytes], [false, 7]);
 });
 
-test('settle: the newest contents win, and a time that was set holds until newer ones come', () => {
+test('settle: the newest contents win, and a time that a client set holds until newer contents', () => {
   const catalog = new Catalog();
   const { inode } = catalog.file('/a');
   const settle = (epoch: number, seq: number, sizeBytes: number, modifiedNs: string): number =>
@@ -575,10 +579,10 @@ test('settle: the newest contents win, and a time that was set holds until newer
   assert.equal(used(), 100);
 
   assert.equal(catalog.run({ kind: 'open-for-write', inode }).attributes.live, true);
-  assert.equal(settle(1, 4, 7, '1'), 0, 'Older contents are no news');
+  assert.equal(settle(1, 4, 7, '1'), 0, 'Older contents change nothing');
   assert.equal(catalog.inode(inode).live, true);
 
-  // Someone who saw (1, 8) set the time. Settling (1, 8) brings the size, and (2, 1) brings all.
+  // A client that saw (1, 8) set the time. Settling (1, 8) brings the size, and (2, 1) brings all.
   catalog.run({ kind: 'set-attributes', inode, modifiedNs: '42', contents: { epoch: 1, seq: 8 } });
   assert.deepEqual(catalog.inode(inode).contents, { epoch: 1, seq: 8 });
   assert.equal(settle(1, 7, 70, '700'), 1);
@@ -592,7 +596,7 @@ test('settle: the newest contents win, and a time that was set holds until newer
   assert.deepEqual([now.sizeBytes, now.modifiedNs], [10, '900']);
   assert.equal(used(), 10);
 
-  // Set without saying against what: against what the catalog knows.
+  // Set without a version: valid for the version that the catalog knows.
   catalog.run({ kind: 'set-attributes', inode, modifiedNs: '43' });
   assert.equal(settle(2, 1, 10, '900'), 1);
   assert.equal(catalog.inode(inode).modifiedNs, '43');
@@ -600,10 +604,10 @@ test('settle: the newest contents win, and a time that was set holds until newer
   catalog.run({ kind: 'unlink', place: main('/a') });
   catalog.run({ kind: 'collect', beforeNs: '9000000000000000000', countMax: 1 });
   assert.equal(used(), 0);
-  assert.equal(settle(3, 1, 10, '900'), 0, 'A file that is gone is passed over');
+  assert.equal(settle(3, 1, 10, '900'), 0, 'A removed file is ignored');
 });
 
-test('settle: holes are those that the primary counted with the size, and none where it counted none', () => {
+test('settle: holes are those that the primary counted with the size, or none if it counted none', () => {
   const catalog = new Catalog();
   const { inode } = catalog.file('/a');
   const settle = (seq: number, sizeBytes: number, holeBytes?: number): number | undefined => {
@@ -618,7 +622,7 @@ test('settle: holes are those that the primary counted with the size, and none w
   assert.equal(catalog.inode(inode).holeBytes, 600);
   assert.equal(settle(1, 1_000, 100), 600, 'of older contents');
   assert.equal(settle(3, 1_000), undefined, 'A primary of an earlier release counts none');
-  assert.equal(settle(4, 100, 500), 100, 'No more than there are bytes');
+  assert.equal(settle(4, 100, 500), 100, 'At most as many as there are bytes');
 
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'then' });
   settle(5, 100, 40);
@@ -627,7 +631,7 @@ test('settle: holes are those that the primary counted with the size, and none w
   assert.deepEqual([attributes.holeBytes, catalog.inode(inode).holeBytes], [100, 40]);
 });
 
-test('open-for-write is for files', () => {
+test('open-for-write is for files only', () => {
   const catalog = new Catalog();
   catalog.refuse('is-directory', { kind: 'open-for-write', inode: catalog.root });
   catalog.refuse('bad-request', { kind: 'open-for-write', inode: catalog.symlink('/l', 'x').inode });
@@ -660,7 +664,7 @@ test('extended attributes', () => {
   catalog.refuse('too-large', { ...set, name: 'user.one-more', mode: 'set' });
 });
 
-test('list pages in the order of bytes', () => {
+test('list returns pages in the order of bytes', () => {
   const catalog = new Catalog();
   // UTF-16 would put U+1D11E before U+FB00.
   const names = ['Z', 'a', 'a ', 'aa', 'ä', 'ﬀ', '𝄞'];

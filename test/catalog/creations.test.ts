@@ -1,5 +1,5 @@
 /**
- * Goal: each inode has the time at which it was created, the same on all members of the catalog.
+ * Goal: each inode has the time of its creation, the same on all members of the catalog.
  * Method: commands, and batches as members of two releases execute them.
  */
 import assert from 'node:assert/strict';
@@ -10,7 +10,7 @@ import { asVersion7 } from './earlier-schema.ts';
 import { Catalog, main } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
 
-test('whatever changes of an inode, it was created when it was', () => {
+test('no change of an inode changes its time of creation', () => {
   const catalog = new Catalog();
   const made = [catalog.directory('/d'), catalog.file('/f'), catalog.symlink('/l', 'x'), catalog.orphan()];
   for (const { createdNs, changedNs } of made) assert.equal(createdNs, changedNs);
@@ -29,7 +29,7 @@ test('whatever changes of an inode, it was created when it was', () => {
   assert.equal(attributes.createdNs, createdNs);
 });
 
-test('files that come with contents were created when they were named', () => {
+test('files with contents were created when they got their names', () => {
   const catalog = new Catalog();
   const members = [['s1', 's2', 's3']];
   const { first } = catalog.run({ kind: 'reserve-inodes', owner: 7, count: 1, members });
@@ -41,7 +41,7 @@ test('files that come with contents were created when they were named', () => {
   assert.equal(catalog.inode(first).createdNs, atNs);
 });
 
-test('times of creation are kept once all members of the catalog keep them, and from then on', () => {
+test('creation times are stored once all members of the catalog store them', () => {
   const pair = new Pair(SESSIONS_VERSION);
   pair.run(makeDirectory('/before'));
   // This member is upgraded: what an earlier release executed has no time.

@@ -1,6 +1,6 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Takes away from a database of today what came with version 9. */
+/** Removes from a database of today what version 9 added. */
 export function asVersion8(db: CatalogDatabase): void {
   db.exec(`
     ALTER TABLE inodes DROP COLUMN flags;
@@ -10,7 +10,7 @@ export function asVersion8(db: CatalogDatabase): void {
   `);
 }
 
-/** And what came with version 8. */
+/** And what version 8 added. */
 export function asVersion7(db: CatalogDatabase): void {
   asVersion8(db);
   db.exec(`
@@ -21,7 +21,7 @@ export function asVersion7(db: CatalogDatabase): void {
   `);
 }
 
-/** And what came with version 7. */
+/** And what version 7 added. */
 export function asVersion6(db: CatalogDatabase): void {
   asVersion7(db);
   db.exec(`
@@ -31,7 +31,7 @@ export function asVersion6(db: CatalogDatabase): void {
   `);
 }
 
-/** And what came with version 6. */
+/** And what version 6 added. */
 export function asVersion5(db: CatalogDatabase): void {
   asVersion6(db);
   db.exec(`
@@ -41,7 +41,7 @@ export function asVersion5(db: CatalogDatabase): void {
   `);
 }
 
-/** And what came with version 5. */
+/** And what version 5 added. */
 export function asVersion4(db: CatalogDatabase): void {
   asVersion5(db);
   db.exec(`
@@ -54,7 +54,7 @@ export function asVersion4(db: CatalogDatabase): void {
   `);
 }
 
-/** And what came with version 4. */
+/** And what version 4 added. */
 export function asVersion3(db: CatalogDatabase): void {
   asVersion4(db);
   db.exec(`
@@ -75,7 +75,7 @@ export function asVersion3(db: CatalogDatabase): void {
   `);
 }
 
-/** And what came with version 3. */
+/** And what version 3 added. */
 export function asVersion2(db: CatalogDatabase): void {
   asVersion3(db);
   db.exec(`
@@ -88,7 +88,7 @@ export function asVersion2(db: CatalogDatabase): void {
   `);
 }
 
-/** And what came with version 2. */
+/** And what version 2 added. */
 export function asVersion1(db: CatalogDatabase): void {
   asVersion2(db);
   db.exec(`

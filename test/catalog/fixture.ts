@@ -12,7 +12,7 @@ import type { Attributes, Command, CommandResults, Query, QueryResults } from '.
 
 export const SERVERS = ['s1', 's2', 's3', 's4', 's5'] as ServerId[];
 
-/** A catalog in memory, with a clock that ticks once per command, and a volume `main`. */
+/** A catalog in memory, with a clock that advances once per command, and a volume `main`. */
 export class Catalog {
   readonly db = new Database(':memory:');
   readonly root: number;
@@ -31,7 +31,7 @@ export class Catalog {
     placement: (count) => SERVERS.slice(0, count),
   };
 
-  /** Executes a command in a transaction of its own. */
+  /** Executes a command in its own transaction. */
   run<Kind extends Command['kind']>(
     command: Extract<Command, { kind: Kind }> & { kind: Kind },
   ): CommandResults[Kind] {
@@ -51,7 +51,10 @@ export class Catalog {
     return outcomeResult(outcome) as CommandResults[Kind];
   }
 
-  /** Commands under one and the same name, one after the other. @returns what each was answered */
+  /**
+   * Executes commands under one request number, one after the other.
+   * @returns each command's outcome
+   */
   runAs(session: number, number: number, ...commands: readonly Command[]): unknown[] {
     return commands.map((command) => {
       this.timeNs += 1n;
@@ -66,7 +69,7 @@ export class Catalog {
     });
   }
 
-  /** A command that is refused, with that code, and leaves no trace but its session's. */
+  /** A command that is refused with that code, and changes only its session's row. */
   refuse(code: ErrorCode, command: Command): void {
     const before = this.state();
     assert.throws(
@@ -127,7 +130,7 @@ export class Catalog {
     return this.run({ kind: 'create-orphan', volume: 'main', mode: 0o600, uid: 1, gid: 2 }).attributes;
   }
 
-  /** The dump without what belongs to sessions. */
+  /** The dump without the rows of sessions. */
   state(): string[] {
     return [...dumpCatalog(this.db)].filter(
       (line) => !/^(sessions|timed_sessions|requests|counters) /.test(line),

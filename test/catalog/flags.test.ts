@@ -1,6 +1,8 @@
 /**
- * Goal: what is immutable or append-only changes by no command, on all members of the catalog, of all releases that execute it.
- * Method: commands, and batches as members of two releases execute them. The rules are those of ext4 (`chattr +i`, `+a`).
+ * Goal: no command changes what is immutable or append-only, on all members of the catalog, in all releases that
+ * execute it.
+ * Method: commands, and batches as members of two releases execute them. The rules are those of ext4 (`chattr +i`,
+ * `+a`).
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -29,7 +31,7 @@ function fileWith(catalog: Catalog, path: string, ...flags: InodeFlag[]): Attrib
   return setFlags(catalog, file, ...flags);
 }
 
-/** Changes of an inode that has the name `/f`, but of its contents. */
+/** Changes of the inode named `/f`, except of its contents. */
 function changesOf({ inode }: Attributes, other: Attributes): Command[] {
   const [place, to] = [main('/f'), main('/to')];
   const names = { from: place, to, mode: 'replace' } as const;
@@ -72,7 +74,7 @@ for (const flag of ['immutable', 'append-only'] as const) {
     catalog.run({ kind: 'unlink', place: main('/f') });
   });
 
-  test(`names of a directory that is ${flag} stay`, () => {
+  test(`entries of a directory that is ${flag} stay`, () => {
     const catalog = new Catalog();
     const directory = catalog.directory('/d');
     const file = catalog.file('/d/f');
@@ -114,13 +116,13 @@ for (const flag of ['immutable', 'append-only'] as const) {
     });
     const outcome = files[first] as { code?: string } | null;
     assert.equal(outcome?.code, flag === 'immutable' ? 'protected' : undefined);
-    // What is in it has no flags: it changes, and so do its contents.
+    // The file in it has no flags: it changes, and so do its contents.
     catalog.run({ kind: 'set-attributes', inode: file.inode, mode: 0o600 });
     catalog.run({ kind: 'open-for-write', inode: file.inode });
   });
 }
 
-test('names above what is immutable change, and so do its replicas', () => {
+test('names above an immutable inode change, and so do its replicas', () => {
   const catalog = new Catalog();
   catalog.directory('/d');
   const { inode } = fileWith(catalog, '/d/f', 'immutable');
@@ -130,7 +132,7 @@ test('names above what is immutable change, and so do its replicas', () => {
   assert.deepEqual(catalog.at('/e/f').flags, ['immutable']);
 });
 
-test('a primary is given no mark of an immutable file, and of an append-only one where it only appends', () => {
+test('a primary gets no mark of an immutable file, and of an append-only file only for appends', () => {
   const catalog = new Catalog();
   const { inode } = fileWith(catalog, '/f', 'immutable');
   catalog.refuse('protected', { kind: 'open-for-write', inode, restricts: true });
@@ -140,7 +142,7 @@ test('a primary is given no mark of an immutable file, and of an append-only one
   assert.deepEqual([attributes.live, attributes.flags], [true, ['append-only']]);
 });
 
-test('flags of a file change only while no primary has a mark of it, and that refusal is not remembered', () => {
+test("a file's flags change only while no primary has a mark of it; that refusal is not remembered", () => {
   const catalog = new Catalog();
   const file = catalog.file('/f');
   const command: Command = { kind: 'set-flags', inode: file.inode, set: ['immutable'], clear: [] };
@@ -152,7 +154,7 @@ test('flags of a file change only while no primary has a mark of it, and that re
   catalog.refuse('bad-request', { ...command, inode: catalog.symlink('/l', 'f').inode });
 });
 
-test('a snapshot shows the flags of its moment', () => {
+test('a snapshot shows the flags at its creation', () => {
   const catalog = new Catalog();
   const { inode } = fileWith(catalog, '/f', 'append-only');
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'then' });
@@ -172,7 +174,7 @@ test('garbage is collected whatever its flags', () => {
   assert.deepEqual(catalog.run({ kind: 'collect', beforeNs, countMax: 9 }).inodes, [inode]);
 });
 
-test('from the first flags on no batch is for members that do not obey them', () => {
+test('after the first flags, every batch demands members that obey them', () => {
   const pair = new Pair();
   pair.run(makeDirectory('/d'));
   // This member is upgraded.

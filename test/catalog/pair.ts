@@ -7,15 +7,15 @@ import type { Outcome } from '../../catalog/sessions.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { SERVERS } from './fixture.ts';
 
-/** A primary's database and a backup's, fed by the primary's batches. */
+/** A primary's database and a backup's, which executes the primary's batches. */
 export class Pair {
   readonly primary = new Database(':memory:');
   readonly backup = new Database(':memory:');
   seq = 0;
   nowNs = 1_700_000_000_000_000_000n;
-  /** Of each batch that has commands, the version that is encoded: 1 where there is none. */
+  /** The version encoded in each batch that has commands; 1 if it has none. */
   readonly versions: number[] = [];
-  /** Version of commands that all members of the catalog are known to execute; that of this release where it is undefined. */
+  /** Version of commands that all members of the catalog are known to execute; that of this release if undefined. */
   membersVersion: number | undefined;
 
   constructor(membersVersion?: number) {

@@ -13,7 +13,7 @@ import { SERVERS } from './fixture.ts';
 
 const EPOCH: Epoch = { counter: 1, server: 's1' as ServerId, incarnation: 7 as Incarnation };
 
-test('one path of each file that has a name is found, wherever it lies', async () => {
+test('one path of each linked file is found, in whichever directory', async () => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'leasehold-paths-'));
   const store = await CatalogStore.open({
     world: systemWorld,

@@ -35,7 +35,7 @@ const namedEntries = fc.uniqueArray(fc.record({ permissions, id: fc.nat({ max: 3
   selector: ({ id }) => id,
   maxLength: 2,
 });
-/** A valid access control list, as it travels. */
+/** A valid access control list, in its form on the wire. */
 const aclValue = fc
   .record({
     own: permissions,
@@ -330,7 +330,7 @@ const serverCommand: fc.Arbitrary<Command> = fc.oneof(
   }),
 );
 
-/** Requests of few sessions with numbers that repeat: many are retries. */
+/** Requests of few sessions with repeating numbers: many are retries. */
 const requests = fc.array(
   fc.record({
     session: fc.integer({ min: 1, max: 2 }),
@@ -357,7 +357,7 @@ const VOLUME: CommandRequest = {
   command: { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096, trashMs: 1 },
 };
 
-/** As the primary does it, with what the world adds depending on nothing that replicas share. */
+/** As the primary does it; what the world adds depends on nothing that replicas share. */
 function runPrimary(db: CatalogDatabase, seq: number, batch: readonly CommandRequest[]) {
   db.exec('BEGIN');
   const nowNs = 1_000_000_000_000n + BigInt(seq);
@@ -371,7 +371,7 @@ function runPrimary(db: CatalogDatabase, seq: number, batch: readonly CommandReq
   return done;
 }
 
-test('the same batches make the same catalogs, and sound ones', () => {
+test('equal batches make equal and sound catalogs', () => {
   let executed = 0;
   let refused = 0;
   fc.assert(
@@ -384,7 +384,7 @@ test('the same batches make the same catalogs, and sound ones', () => {
         const theirs = executeBatch(backup, index + 1, decodeBatch(encodeBatch(resolved)));
         backup.exec('COMMIT');
         assert.equal(theirs.length, resolved.commands.length);
-        // A second time everything is remembered: nothing is executed, the answers are the same.
+        // The second time, all requests are remembered: none is executed, the answers are equal.
         const before = [...dumpCatalog(primary)];
         const again = runPrimary(primary, index + 1, batch);
         assert.deepEqual(again.batch.commands, []);
@@ -398,11 +398,11 @@ test('the same batches make the same catalogs, and sound ones', () => {
   );
   assert(
     executed > 2 * RUNS && refused > 2 * RUNS,
-    `Something happened: ${executed} done, ${refused} refused`,
+    `Some commands executed and some refused: ${executed}, ${refused}`,
   );
 });
 
-/** Commands about few files, so that what is thrown away is restored, and thrown away again. */
+/** Commands about few files, so that files in the trash are restored, and removed again. */
 const shallow = fc.oneof(
   { weight: 4, arbitrary: name.map((each) => `/${each}`) },
   { weight: 1, arbitrary: fc.constant('/d/a') },
@@ -475,7 +475,7 @@ const throwingCommand: fc.Arbitrary<Command> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('keep-orphan' as const), inode: fileNumber }) },
 );
 
-test('whatever is thrown away and restored, trash and counters stay sound', () => {
+test('whatever is moved to the trash and restored, trash and counters stay sound', () => {
   let restored = 0;
   let emptied = 0;
   fc.assert(
@@ -492,8 +492,8 @@ test('whatever is thrown away and restored, trash and counters stay sound', () =
     }),
     { numRuns: RUNS },
   );
-  // On average half of the runs; that there is none of a kind in 30 runs does not occur.
-  assert.ok(restored > 0 && emptied > 0, `Something happened: ${restored}, ${emptied}`);
+  // On average half of the runs have each kind; 30 runs without one do not occur in practice.
+  assert.ok(restored > 0 && emptied > 0, `Both kinds occurred: ${restored}, ${emptied}`);
 });
 
 // A model of directories ------------------------------------------------------------------------
@@ -624,7 +624,7 @@ function* tree(db: CatalogDatabase, inode: number, at = ''): Generator<string> {
   }
 }
 
-/** Each kind of rename, and a link, that succeed: drawn names fit together too seldom to count on it. */
+/** Renames of each kind, and a link, that succeed: random names rarely fit together. */
 const FITTING: Command[] = [
   created('/a'),
   renamed('no-replace', '/a', '/b'),
@@ -663,5 +663,5 @@ test('directories behave as a model of plain maps does', () => {
     }),
     { numRuns: RUNS, examples: [[FITTING]] },
   );
-  assert.equal(done.size, 8, `Everything modelled happened: ${[...done].join(' ')}`);
+  assert.equal(done.size, 8, `Every modelled operation occurred: ${[...done].join(' ')}`);
 });

@@ -39,7 +39,7 @@ function settle(catalog: Catalog, inode: number, sizeBytes: number, seq: number)
 
 const ANYTHING = { kind: 'anything' } as const;
 
-test('an upload counts when it gets its name, and is refused then', () => {
+test('an upload counts, and is refused, when it gets its name', () => {
   const catalog = limited({ quotaBytes: 1000 });
   const [first, second, smaller] = [orphan(catalog, 600), orphan(catalog, 500), orphan(catalog, 400)];
   assert.equal(volumeOf(catalog).namedBytes, 0);
@@ -48,14 +48,14 @@ test('an upload counts when it gets its name, and is refused then', () => {
   catalog.refuse('quota-exceeded', { kind: 'replace', place: main('/b'), inode: second, expect: ANYTHING });
   catalog.run({ kind: 'replace', place: main('/b'), inode: smaller, expect: ANYTHING });
   assert.equal(volumeOf(catalog).namedBytes, 1000);
-  // In place of the larger one there is room for it.
+  // In place of the larger file there is enough free space for it.
   catalog.run({ kind: 'replace', place: main('/a'), inode: second, expect: ANYTHING });
   assert.equal(volumeOf(catalog).namedBytes, 900);
   catalog.run({ kind: 'unlink', place: main('/a') });
-  assert.equal(volumeOf(catalog).namedBytes, 400, 'What is removed counts no more, collected or not');
+  assert.equal(volumeOf(catalog).namedBytes, 400, 'A removed file no longer counts, collected or not');
 });
 
-test('a volume that has more than its quota takes less, but not more', () => {
+test('a volume above its quota accepts changes that free space, and no others', () => {
   const catalog = limited({});
   catalog.run({ kind: 'replace', place: main('/a'), inode: orphan(catalog, 5000), expect: ANYTHING });
   catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: 1000 });
@@ -96,17 +96,17 @@ test('files that grow at the same time do not exceed the quota together', () => 
     assert.ok(sum <= quotaBytes, `${sum} bytes`);
     assert.ok(volumeOf(catalog).namedBytes <= quotaBytes);
   }
-  assert.ok(refused > 0, 'It came to that');
+  assert.ok(refused > 0, 'Some writes reached the quota');
   const written = [...sizes.values()].reduce((total, size) => total + size, 0);
   for (const [seq, inode] of files.entries()) settle(catalog, inode, sizes.get(inode) ?? 0, seq + 1);
-  assert.equal(volumeOf(catalog).namedBytes, written, 'What was not used is given back');
+  assert.equal(volumeOf(catalog).namedBytes, written, 'Unused bytes are returned');
   assert.ok(written > quotaBytes * 0.9, 'Little is left unused');
 });
 
-test('what a file may grow to ends with its mark, and is told with the next', () => {
+test("a file's allowed size ends with its mark, and the next mark returns it again", () => {
   const catalog = limited({ quotaBytes: 100 * MIB });
   const { inode, allowedBytes } = catalog.file('/a');
-  assert.equal(allowedBytes, MIB, 'A new file needs not ask for its first mebibyte');
+  assert.equal(allowedBytes, MIB, 'A new file need not ask for its first mebibyte');
   assert.equal(volumeOf(catalog).namedBytes, MIB);
   const grown = catalog.run({ kind: 'open-for-write', inode, growTo: 5 * MIB }).attributes;
   assert.equal(grown.allowedBytes, 6 * MIB);
@@ -126,7 +126,7 @@ test('what a file may grow to ends with its mark, and is told with the next', ()
   assert.equal(volumeOf(catalog).namedBytes, 4 * MIB, 'Without a quota only sizes count');
 });
 
-test('names are counted, of whatever kind, and no more than the quota', () => {
+test('entries of every kind are counted, and do not exceed the quota', () => {
   const catalog = limited({ quotaInodes: 4 });
   catalog.file('/a');
   catalog.symlink('/l', 'a');
@@ -140,21 +140,21 @@ test('names are counted, of whatever kind, and no more than the quota', () => {
     inode: orphan(catalog, 1),
     expect: ANYTHING,
   });
-  // A second name of a file is no second file; a file in place of another is none more.
+  // A second name adds no file, and neither does a file in place of another.
   catalog.run({
     kind: 'link',
     inode: catalog.at('/a').inode,
     place: main('/a2'),
   });
   catalog.run({ kind: 'replace', place: main('/a'), inode: orphan(catalog, 1), expect: ANYTHING });
-  assert.equal(volumeOf(catalog).namedInodes, 5, 'The file of before has its other name');
+  assert.equal(volumeOf(catalog).namedInodes, 5, 'The replaced file has its other name');
   catalog.run({ kind: 'unlink', place: main('/a2') });
   catalog.run({ kind: 'remove-directory', place: main('/d') });
   assert.equal(volumeOf(catalog).namedInodes, 3);
   catalog.run({ ...directory, place: main('/e') });
 });
 
-test('a catalog of version 2 is counted when it is opened', () => {
+test('opening a catalog of version 2 counts its files', () => {
   const db = new Database(':memory:');
   ensureSchema(db);
   asVersion2(db);

@@ -28,7 +28,7 @@ function usage(catalog: Catalog): number[] {
   return [volume.inodes, volume.usedBytes, volume.namedInodes, volume.namedBytes];
 }
 
-test('one command creates a file with contents, settled, under a name that is free', () => {
+test('one command creates a settled file with contents, under a free name', () => {
   const catalog = new Catalog();
   const inode = reserve(catalog);
   const { attributes, replaced } = catalog.run(replacing('/a', inode));
@@ -43,7 +43,7 @@ test('one command creates a file with contents, settled, under a name that is fr
   assert.deepEqual(usage(catalog), [2, 100, 2, 100]);
 });
 
-test('it takes over mode, owner and extended attributes of the file that has the name, which is removed', () => {
+test('it takes over mode, owner and extended attributes of the file with that name, which is removed', () => {
   const catalog = new Catalog();
   const first = reserve(catalog);
   const old = catalog.run(replacing('/a', first)).attributes;
@@ -67,7 +67,7 @@ const REFUSALS: Readonly<Record<string, [code: string, Partial<Replacement>]>> =
   'beyond the quota': ['quota-exceeded', { sizeBytes: 1_001 }],
 };
 
-test('what is refused leaves nothing behind, and its number may still be used', () => {
+test('a refused command leaves nothing, and its number stays usable', () => {
   for (const [title, [code, others]] of Object.entries(REFUSALS)) {
     const catalog = new Catalog();
     const inode = reserve(catalog);
@@ -82,7 +82,7 @@ test('what is refused leaves nothing behind, and its number may still be used', 
   }
 });
 
-test('a volume whose files want more than a majority has none created with contents', () => {
+test('a volume whose files need more than a majority creates no file with contents', () => {
   const catalog = new Catalog();
   const inode = reserve(catalog);
   catalog.run({ kind: 'volume-set', name: 'main', policy: 'all' });

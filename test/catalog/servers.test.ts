@@ -36,15 +36,15 @@ test('a server that registers learns from which file on its store is known', () 
   const again = register(catalog, 's1', { freeBytes: 5 });
   assert.deepEqual([again.bornAt, again.zone, again.freeBytes], [server.bornAt, 'rack-1', 5]);
   const emptied = register(catalog, 's1', { storageId: 'another store' });
-  assert.equal(emptied.bornAt, latest.inode + 1, 'Every file of before may have been on the former disk');
+  assert.equal(emptied.bornAt, latest.inode + 1, 'Every earlier file may have been on the earlier disk');
   catalog.file('/c');
   const restarted = register(catalog, 's1', { storageId: 'another store' });
-  assert.equal(restarted.bornAt, emptied.bornAt, 'However often it says so');
+  assert.equal(restarted.bornAt, emptied.bornAt, 'However often it registers');
   catalog.run({ kind: 'server-add', id: 's2', url: 'http://s2:7401' });
   assert.equal(register(catalog, 's2').bornAt, 1, 'It was announced, but had no store yet');
 });
 
-test('a store in whose place another came is not taken back, and locks nobody out', () => {
+test('a replaced store is not accepted again, and registering it excludes no server', () => {
   const catalog = new Catalog();
   register(catalog, 's1');
   register(catalog, 's1', { storageId: 'another store' });
@@ -52,7 +52,7 @@ test('a store in whose place another came is not taken back, and locks nobody ou
   assert.equal(register(catalog, 's1', { storageId: 'another store' }).storageId, 'another store');
 });
 
-test('two servers are not at one address', () => {
+test('two servers cannot have one address', () => {
   const catalog = new Catalog();
   register(catalog, 's1');
   catalog.refuse('exists', registration('s2', { url: 'http://s1:7401' }));
@@ -66,7 +66,7 @@ test('a server is drained, removed, and stays out until it is added', () => {
   for (const id of SERVERS) register(catalog, id);
   const file = catalog.file('/a');
   assert.equal(catalog.run({ kind: 'server-state', id: 's1', state: 'draining' }).server.state, 'draining');
-  assert.equal(register(catalog, 's1').state, 'draining', 'To register does not end it');
+  assert.equal(register(catalog, 's1').state, 'draining', 'Registering does not end it');
   catalog.refuse('precondition-failed', { kind: 'server-remove', id: 's1', dead: false });
   const view = { number: 2, members: ['s2', 's3', 's4'] };
   assert.equal(catalog.run({ kind: 'follow-view', inode: file.inode, view }).followed, true);
@@ -78,7 +78,7 @@ test('a server is drained, removed, and stays out until it is added', () => {
   catalog.refuse('exists', { kind: 'server-add', id: 's1', url: 'http://elsewhere:2' });
 });
 
-test('a dead server is removed although it holds replicas; who holds what is told in pages', () => {
+test("a dead server is removed although it has replicas; a query lists a server's replicas in pages", () => {
   const catalog = new Catalog();
   for (const id of SERVERS) register(catalog, id);
   const files = ['/a', '/b', '/c'].map((path) => catalog.file(path).inode);
@@ -91,7 +91,7 @@ test('a dead server is removed although it holds replicas; who holds what is tol
   assert.deepEqual(on('s2', files[1], 2), { inodes: files.slice(2), more: false });
   assert.deepEqual(on('s5'), { inodes: [], more: false });
   catalog.run({ kind: 'server-remove', id: 's2', dead: true });
-  assert.deepEqual(on('s2').inodes, files, 'They are named there until they are elsewhere');
+  assert.deepEqual(on('s2').inodes, files, 'They are listed there until they are moved');
   const { servers } = catalog.query({ kind: 'servers', counts: true });
   assert.deepEqual(
     servers.map(({ id, state, replicas }) => [id, state, replicas]),
@@ -105,10 +105,10 @@ test('a dead server is removed although it holds replicas; who holds what is tol
   );
   catalog.run({ kind: 'unlink', place: main('/a') });
   catalog.run({ kind: 'collect', beforeNs: (catalog.timeNs + 1n).toString(), countMax: 10 });
-  assert.deepEqual(on('s2').inodes, files.slice(1), 'A file that is gone is nowhere');
+  assert.deepEqual(on('s2').inodes, files.slice(1), 'A removed file is on no server');
 });
 
-test('follow-view: the larger number wins, and what is gone is passed over', () => {
+test('follow-view: the larger number wins, and removed files are ignored', () => {
   const catalog = new Catalog();
   const { inode } = catalog.file('/a');
   const follow = (number: number, members: string[]) =>
@@ -119,7 +119,7 @@ test('follow-view: the larger number wins, and what is gone is passed over', () 
   };
   assert.equal(follow(1, ['s4']), false, 'It has view 1 already');
   assert.equal(follow(4, ['s3', 's4']), true);
-  assert.equal(follow(3, ['s1']), false, 'Told late');
+  assert.equal(follow(3, ['s1']), false, 'Reported late');
   assert.deepEqual(now(), [4, ['s3', 's4']]);
   catalog.refuse('bad-request', { kind: 'follow-view', inode, view: { number: 9, members: ['s1', 's1'] } });
   const view = { number: 9, members: ['s1'] };
@@ -162,7 +162,7 @@ test('files with too few or too many replicas are found, a page of inodes at a t
   catalog.refuse('not-found', { kind: 'volume-set', name: 'none', replicas: 1 });
 });
 
-test('a file has the policy that its volume had when it was made', () => {
+test('a file has the policy that its volume had at its creation', () => {
   const catalog = new Catalog();
   const before = catalog.file('/a').inode;
   catalog.run({ kind: 'volume-set', name: 'main', policy: 'all' });
@@ -173,7 +173,7 @@ test('a file has the policy that its volume had when it was made', () => {
   assert.equal(catalog.inode(catalog.root).policy, undefined);
 });
 
-test('nobody is promised more replicas than there are servers, unless by force', () => {
+test('more replicas than there are servers are refused, unless forced', () => {
   const db = new Database(':memory:');
   ensureSchema(db);
   db.exec('BEGIN');
@@ -201,15 +201,15 @@ test('nobody is promised more replicas than there are servers, unless by force',
   db.exec('ROLLBACK');
 });
 
-/** The tables that version 1 had and that have changed since, and what it did not have. */
-test('a catalog of version 1 is brought up to date, and knows who holds what', () => {
+/** The tables of version 1 that have changed since, and what it lacked. */
+test('a catalog of version 1 is upgraded, and knows which servers have which files', () => {
   const catalog = new Catalog();
   catalog.file('/a');
   catalog.directory('/d');
   const moved = catalog.file('/d/b').inode;
   catalog.run({ kind: 'follow-view', inode: moved, view: { number: 2, members: ['s5'] } });
   catalog.orphan();
-  // That version had sessions of one kind, and neither times of creation nor flags, which stand last.
+  // That version had sessions of one kind, and neither times of creation nor flags, which are the last columns.
   const dump = () =>
     [...dumpCatalog(catalog.db)]
       .filter((line) => !/^(counters|timed_sessions) /.test(line))
@@ -240,7 +240,7 @@ test('views of voters follow each other', () => {
   assert.deepEqual(catalog.query({ kind: 'voters' }), { view: { number: 3, members, clockMs: 0.5 } });
 });
 
-test('a server is not removed, unless it is dead, while names need its vote', () => {
+test('a live server is not removed while named leases need its vote', () => {
   const catalog = new Catalog();
   for (const id of ['s1', 's2', 's3']) register(catalog, id);
   const members = { servers: ['s1', 's2', 's3'], perCell: 5 };
@@ -250,7 +250,7 @@ test('a server is not removed, unless it is dead, while names need its vote', ()
   assert.equal(catalog.run({ kind: 'server-remove', id: 's2', dead: true }).server.state, 'out');
 });
 
-test('a server that is to become a member of a file is not removed, unless it is dead', () => {
+test('a live server that is to become a member of a file is not removed', () => {
   const catalog = new Catalog();
   for (const id of SERVERS) register(catalog, id);
   const { inode } = catalog.file('/a');
@@ -279,7 +279,7 @@ test('a server that is to become a member of a file is not removed, unless it is
   catalog.run({ kind: 'server-remove', id: 's5', dead: true });
 });
 
-test('no numbers are reserved with servers that leave, and no contents count that were stored at one which has left', () => {
+test('no numbers are reserved at leaving servers, and contents stored at a removed server do not count', () => {
   const catalog = new Catalog();
   for (const id of SERVERS) register(catalog, id);
   const reserve = (...sets: string[][]) =>
@@ -308,7 +308,8 @@ test('no numbers are reserved with servers that leave, and no contents count tha
     ...{ kind: 'replace-with-contents', place: main('/f'), owner: 7, replicas, objectBytes: 131_072 },
     ...{ ...stored, modifiedNs: '5', expect: { kind: 'nothing' } },
   });
-  // A client may have shown the number to a program: the file is created, and filled by a primary, which a majority elects.
+  // The client may have shown the number to a program: the file is created, and a primary, elected by a majority,
+  // writes its contents.
   const { attributes } = catalog.run({
     ...{ kind: 'create-file', place: main('/f'), mode: 0o600, ...owner, exclusive: true },
     reserved: { inode: first, owner: 7 },
@@ -316,7 +317,7 @@ test('no numbers are reserved with servers that leave, and no contents count tha
   assert.deepEqual([attributes.inode, attributes.replicas], [first, replicas]);
 });
 
-test('a server is not removed, unless it is dead, while a majority of a new file may need it', () => {
+test('a live server is not removed while a majority of a new file may need it', () => {
   const catalog = new Catalog();
   for (const id of SERVERS) register(catalog, id);
   const remove = (id: string) => ({ kind: 'server-remove', id, dead: false }) as const;
@@ -334,7 +335,7 @@ test('a server is not removed, unless it is dead, while a majority of a new file
   assert.equal(catalog.run({ ...remove('s1'), dead: true }).server.state, 'out');
 });
 
-test('a plan is over once the catalog follows a later view, and with its file', () => {
+test('a plan ends once the catalog follows a later view, and with its file', () => {
   const catalog = new Catalog();
   for (const id of SERVERS) register(catalog, id);
   const { inode } = catalog.file('/a');
@@ -346,7 +347,7 @@ test('a plan is over once the catalog follows a later view, and with its file', 
   plan(1, ['s4']);
   follow(3, ['s1', 's2', 's4']);
   assert.deepEqual(planned(), []);
-  assert.deepEqual(plan(1, ['s5']), [], 'A plan for a view that is over');
+  assert.deepEqual(plan(1, ['s5']), [], 'A plan for an earlier view');
   plan(5, ['s5']);
   follow(5, ['s1', 's2', 's3']);
   assert.deepEqual(planned(), ['s5'], 'Its change begins with the view that the catalog has just learned');

@@ -21,7 +21,7 @@ function request(session: number, number: number, command: Command, since?: numb
 const code = (outcome: Outcome | undefined): string | undefined =>
   outcome?.kind === 'refused' ? outcome.code : outcome?.kind;
 
-test('a retry is answered with the outcome of the first, done or refused', () => {
+test('a retry gets the outcome of the first attempt, executed or refused', () => {
   const pair = new Pair();
   const make = request(7, 1, makeDirectory('a'));
   const [first, failed] = pair.batch([make, request(7, 2, makeDirectory('a'))]);
@@ -34,7 +34,7 @@ test('a retry is answered with the outcome of the first, done or refused', () =>
   assert.deepEqual(
     pair.batch([request(7, 3, makeDirectory('b')), request(7, 3, makeDirectory('b'))]).map(code),
     ['done', 'done'],
-    'Twice in one batch is once, too',
+    'Twice in one batch is also executed once',
   );
   pair.equal();
 });
@@ -56,12 +56,12 @@ test('the backup has the session table of the primary', () => {
   pair.equal();
 });
 
-test('requests may come in any order within the window, and are refused behind it', () => {
+test('requests may arrive in any order within the window, and are refused behind it', () => {
   const pair = new Pair();
   assert.equal(
     code(pair.batch([request(7, 130, makeDirectory('x'))])[0]),
     'session-expired',
-    'Nobody begins there',
+    'No session begins there',
   );
   assert.equal(code(pair.batch([request(7, 100, makeDirectory('c'))])[0]), 'done');
   assert.equal(code(pair.batch([request(7, 3, makeDirectory('d'))])[0]), 'done');
@@ -88,7 +88,7 @@ test('a refusal before execution is not replicated and may be tried again', () =
   const { batch, outcomes } = executeRequests(pair.primary, 2, [request(7, 1, create)], {
     nowNs: 1n,
     placement: () => {
-      throw new ServiceError('busy', 'Too few servers have room');
+      throw new ServiceError('busy', 'Too few servers have free space');
     },
   });
   pair.primary.exec('COMMIT');
@@ -97,7 +97,7 @@ test('a refusal before execution is not replicated and may be tried again', () =
   pair.equal();
 });
 
-test('the sessions used last the longest ago are forgotten first', () => {
+test('the least recently used sessions are forgotten first', () => {
   const pair = new Pair();
   const [first] = pair.batch([request(10, 1, makeDirectory('first'), 0)]);
   assert.equal(code(first), 'done');
@@ -112,7 +112,7 @@ test('the sessions used last the longest ago are forgotten first', () => {
   const known = '(SELECT id FROM sessions UNION SELECT id FROM timed_sessions)';
   const orphans = `SELECT COUNT(*) FROM requests WHERE session NOT IN ${known}`;
   assert.equal(pair.primary.prepare(orphans).pluck().get(), 0);
-  // The first session said when it began, so that its late retry is known to be one.
+  // The first session said when it began, so that its late retry is known as a retry.
   assert.equal(
     code(pair.batch([request(10, 1, makeDirectory('first'), firstSeq - 1)])[0]),
     'session-expired',
@@ -121,7 +121,10 @@ test('the sessions used last the longest ago are forgotten first', () => {
   pair.equal();
 });
 
-/** A's `unlink x` takes effect, its answer is lost, and B makes x anew. @returns A's request, and whether x is there */
+/**
+ * A's `unlink x` is executed, its answer is lost, and B creates x again.
+ * @returns A's request, and whether x exists
+ */
 function lostUnlink(pair: Pair, since?: number): { readonly again: CommandRequest; isThere(): boolean } {
   const x = { volume: 'main', path: 'x' };
   const make: Command = { kind: 'create-file', place: x, mode: 0o644, uid: 0, gid: 0, exclusive: true };
@@ -133,7 +136,7 @@ function lostUnlink(pair: Pair, since?: number): { readonly again: CommandReques
   return { again, isThere: () => pair.primary.prepare(names).pluck().get() === 1 };
 }
 
-/** Fills the table of sessions but for three places. They were used later than all before them. */
+/** Fills the table of sessions except for three rows. They were used later than all before them. */
 function fill(pair: Pair): void {
   pair.batch([request(22, 1, makeDirectory('y'), pair.seq)]);
   const rows = `WITH RECURSIVE ids (id) AS (SELECT 100000 UNION ALL SELECT id + 1 FROM ids WHERE id < ?)
@@ -145,7 +148,7 @@ function fill(pair: Pair): void {
   }
 }
 
-/** Others, each with a session of its own. */
+/** Others, each with its own session. */
 function others(pair: Pair, since?: number): void {
   const keep: Command = { kind: 'keep-orphan', inode: 999 };
   pair.batch(Array.from({ length: 10 }, (_, index) => request(1000 + index, 1, keep, since)));
@@ -161,7 +164,7 @@ test('a command is not repeated after its session was forgotten', () => {
   pair.equal();
 });
 
-test('requests with an Idempotency-Key do not take the place of sessions, nor of each other', () => {
+test('requests with an Idempotency-Key displace neither sessions nor each other', () => {
   for (const since of [1, undefined]) {
     const pair = new Pair();
     const { again, isThere } = lostUnlink(pair, since);
@@ -181,7 +184,7 @@ test('a session that does not say when it began is remembered for a day after it
   pair.nowNs += 2_000_000_000n;
   assert.deepEqual(pair.batch([request(32, 1, makeDirectory('d'))]).map(code), ['done']);
   const kept = pair.primary.prepare('SELECT id FROM timed_sessions ORDER BY id').pluck().all();
-  assert.deepEqual(kept, [30, 32], 'Of 1 and 31 a new session has taken the place');
+  assert.deepEqual(kept, [30, 32], 'A new session has replaced 1 and 31');
   assert.equal(pair.primary.prepare('SELECT timed_sessions FROM counters').pluck().get(), 2);
   const orphans = 'SELECT COUNT(*) FROM requests WHERE session IN (1, 31)';
   assert.equal(pair.primary.prepare(orphans).pluck().get(), 0);
@@ -189,7 +192,7 @@ test('a session that does not say when it began is remembered for a day after it
   pair.equal();
 });
 
-test('where there is no place for a session that is remembered for a time, a new one is refused', () => {
+test('if the table of sessions is full, a new session is refused', () => {
   const pair = new Pair();
   const tables = Tables.of(pair.primary);
   const id = (session: number) => ({ session, number: 1, since: null });
@@ -197,13 +200,13 @@ test('where there is no place for a session that is remembered for a time, a new
   pair.primary.prepare('UPDATE counters SET timed_sessions = ?').run(TIMED_SESSIONS_MAX);
   const refused = pair.batch([request(40, 1, makeDirectory('a'))]);
   assert.deepEqual(refused.map(code), ['busy']);
-  assert.equal(sessionRefusal(tables, id(1), pair.nowNs), null, 'It has its place');
+  assert.equal(sessionRefusal(tables, id(1), pair.nowNs), null, 'It has its row');
   assert.equal(sessionRefusal(tables, { ...id(40), since: pair.seq }, pair.nowNs), null, 'It needs none');
   const later = pair.nowNs + BigInt(TIMED_SESSION_MS + 1) * 1_000_000n;
-  assert.equal(sessionRefusal(tables, id(40), later), null, 'The oldest has had its time');
+  assert.equal(sessionRefusal(tables, id(40), later), null, 'The oldest session has expired');
 });
 
-test('a session that began after the batch that it is to be in proves nothing', () => {
+test('a session that began after its batch proves nothing', () => {
   const pair = new Pair();
   const next = pair.seq + 1;
   const made = [request(50, 1, makeDirectory('a'), next), request(50, 1, makeDirectory('a'), next - 1)];
@@ -211,7 +214,7 @@ test('a session that began after the batch that it is to be in proves nothing', 
   pair.equal();
 });
 
-test('sessions are of one kind while a member of an earlier release is there, and of two for ever after', () => {
+test('sessions are of one kind while a member has an earlier release, and of two from then on', () => {
   const pair = new Pair(1);
   const kinds = () =>
     ['sessions', 'timed_sessions'].map((name) =>
@@ -223,7 +226,7 @@ test('sessions are of one kind while a member of an earlier release is there, an
   pair.membersVersion = SESSIONS_VERSION;
   pair.batch([request(61, 1, makeDirectory('b'))]);
   pair.membersVersion = 1;
-  // 60 has its place among those of before.
+  // 60 has its row among the earlier ones.
   pair.batch([request(60, 2, makeDirectory('c')), request(62, 1, makeDirectory('d'))]);
   assert.deepEqual(kinds(), [2, 2]);
   assert.deepEqual(pair.versions, [1, 1, 5, 5]);

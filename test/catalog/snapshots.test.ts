@@ -1,8 +1,8 @@
 /**
- * Goal: what a snapshot shows is what the volume was when it was made, for ever, while everything changes; and nothing of it is left when it
- * is gone. Replicas that execute the same commands stay equal.
- * Method: commands drawn at random; at each snapshot all that a walk of the volume finds is written down, and looked up again later. Primaries
- * are played: whoever writes a file asks first, and preserves what he is told to.
+ * Goal: a snapshot always shows the volume as it was at its creation, whatever changes later; and its removal leaves
+ * nothing. Replicas that execute the same commands stay equal.
+ * Method: random commands; at each snapshot the test records all that a walk of the volume finds, and compares later.
+ * The test plays the primaries: before a write it asks the catalog which contents to preserve, and preserves them.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -21,7 +21,7 @@ import { Catalog, SERVERS } from './fixture.ts';
 const NAMES = ['a', 'b', 'c', 'd'];
 const SEEDS = isLong ? 16 : 12;
 
-/** Two replicas that get the same batches. */
+/** Two replicas that execute the same batches. */
 class Replicated {
   readonly db = new Database(':memory:');
   readonly other = new Database(':memory:');
@@ -64,7 +64,7 @@ function versionOf({ epoch, seq }: { readonly epoch: number; readonly seq: numbe
   return `${epoch}.${seq}`;
 }
 
-/** All that a look at a volume or a snapshot finds, as text. */
+/** All that a walk of a volume or a snapshot finds, as text. */
 function lookAt(db: Database.Database, volume: string, disks: Disks): string {
   const lines: string[] = [];
   const visit = (path: string, attributes: Attributes): void => {
@@ -249,11 +249,11 @@ class World {
     for (const inode of inodes) this.#settle(inode);
     const { snapshot } = this.catalog.run({ kind: 'snapshot-create', volume: 'main', name });
     const tree = lookAt(this.catalog.db, `main@${name}`, this.disks);
-    assert.equal(tree, lookAt(this.catalog.db, 'main', this.disks), 'A snapshot shows what is there');
+    assert.equal(tree, lookAt(this.catalog.db, 'main', this.disks), 'The snapshot shows entries');
     this.seen.set(name, { serial: snapshot.serial, tree });
   }
 
-  /** A primary's part, perhaps broken off between two of its steps. */
+  /** A primary's part, possibly interrupted between two of its steps. */
   #write(inode: number): void {
     const mark = { epoch: 1, turn: ++this.#turn };
     const ask = { kind: 'open-for-write', inode, mark, preserves: true } as const;
@@ -275,7 +275,7 @@ class World {
     if (this.#random.chance(0.7)) this.#settle(inode);
   }
 
-  /** Told some steps behind, as it was seen then. */
+  /** Reported some steps late, with the state of then. */
   #read(inode: number): void {
     const { accessedNs, changedNs } = runQuery(this.catalog.db, { kind: 'attributes', inode }).attributes;
     if (this.#random.chance(0.3)) this.catalog.run({ kind: 'set-attributes', inode, accessedNs: '5' });
@@ -321,7 +321,7 @@ class World {
   }
 }
 
-test('snapshots show what was, whatever is done, and go without a trace', () => {
+test('snapshots show the past whatever changes, and their removal leaves no trace', () => {
   const all = { preserved: 0, swept: 0, snapshots: 0, read: 0, refused: 0 };
   for (let seed = 1; seed <= SEEDS; seed++) {
     const world = new World(seed);
@@ -335,7 +335,7 @@ test('snapshots show what was, whatever is done, and go without a trace', () => 
   assert.ok(all.preserved > 40 && all.swept > 40 && all.snapshots > 80 && all.read > 40, JSON.stringify(all));
 });
 
-test('a snapshot has a name of its own, and a volume with snapshots is not removed', () => {
+test('a snapshot has a unique name, and a volume with snapshots is not removed', () => {
   const catalog = new Catalog();
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
   catalog.refuse('exists', { kind: 'snapshot-create', volume: 'main', name: 'one' });
@@ -356,7 +356,7 @@ test('a snapshot has a name of its own, and a volume with snapshots is not remov
   catalog.run({ kind: 'volume-remove', name: 'main' });
 });
 
-test('a primary that knows no snapshots does not come to write what one shows', () => {
+test('a primary that does not know snapshots gets no mark of contents that a snapshot shows', () => {
   const catalog = new Catalog();
   const place = { volume: 'main', path: '/f' };
   const { inode } = catalog.run({
@@ -392,10 +392,10 @@ test('a snapshot of a volume with many files costs no more than that of an empty
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
   const tookMs = performance.now() - beganMs;
   console.log(`snapshot-create of ${names} names: ${tookMs.toFixed(2)} ms`);
-  assert.ok(tookMs < 1_000 * perNameMs, 'It looks at no name');
+  assert.ok(tookMs < 1_000 * perNameMs, 'It reads no entry');
 });
 
-test('what was begun for a snapshot that is gone is not gone on with after a change', () => {
+test('preservation for a removed snapshot is not continued after a change', () => {
   const catalog = new Catalog();
   const place = { volume: 'main', path: '/f' };
   const made = catalog.run({ kind: 'create-file', place, mode: 0, uid: 0, gid: 0, exclusive: true });
@@ -411,7 +411,7 @@ test('what was begun for a snapshot that is gone is not gone on with after a cha
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
   const begun = ask(1).preserve;
   assert.ok(begun !== undefined);
-  assert.deepEqual(ask(1).preserve, begun, 'Whoever asks again goes on with it');
+  assert.deepEqual(ask(1).preserve, begun, 'A primary that asks again continues it');
   catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 'one' });
   assert.equal(ask(2).preserve, undefined);
   settle(2);
@@ -433,7 +433,7 @@ function settledFile(catalog: Catalog | Replicated, first: ContentVersion) {
   return { inode, settle };
 }
 
-test('contents that were preserved at members that have changed since are preserved once more', () => {
+test('contents that were preserved at earlier members are preserved again', () => {
   const catalog = new Replicated();
   catalog.run({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4_096 });
   const contents = { epoch: 1, seq: 1 };
@@ -445,9 +445,9 @@ test('contents that were preserved at members that have changed since are preser
   catalog.run({ kind: 'follow-view', inode, view: { number: 3, members: ['s2', 's3', 's4'] } });
   const view = { number: 1, members: ['s1', 's2', 's3'] };
   const second = catalog.run({ ...open, preserved: { inode: first.inode, view } }).preserve;
-  assert.ok(second !== undefined && second.inode !== first.inode, 'The servers may be gone');
+  assert.ok(second !== undefined && second.inode !== first.inode, 'The servers may be removed');
   catalog.run({ ...open, preserved: { inode: first.inode, view } });
-  assert.deepEqual(catalog.run(open).preserve, second, 'A command that comes late undoes nothing of it');
+  assert.deepEqual(catalog.run(open).preserve, second, 'A late command undoes nothing of it');
   const now = { number: 3, members: ['s2', 's3', 's4'] };
   assert.equal(catalog.run({ ...open, preserved: { inode: second.inode, view: now } }).preserve, undefined);
   const shown = runQuery(catalog.db, { kind: 'resolve', volume: 'main@one', path: '/f', follow: true });
@@ -455,7 +455,7 @@ test('contents that were preserved at members that have changed since are preser
   assert.deepEqual([...dumpCatalog(catalog.db)], [...dumpCatalog(catalog.other)]);
 });
 
-test('a late report of lost contents says nothing about the contents that a file has by then', () => {
+test("a late report of lost contents does not apply to the file's later contents", () => {
   const catalog = new Replicated();
   catalog.run({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4_096 });
   const { inode, settle } = settledFile(catalog, { epoch: 1, seq: 1 });
@@ -479,7 +479,7 @@ test('a late report of lost contents says nothing about the contents that a file
   assert.deepEqual([...dumpCatalog(catalog.db)], [...dumpCatalog(catalog.other)]);
 });
 
-test('contents that are about to be preserved leave nothing to sweep as long as a snapshot shows them', () => {
+test('contents about to be preserved are not swept while a snapshot shows them', () => {
   const catalog = new Catalog();
   const { inode } = settledFile(catalog, { epoch: 1, seq: 1 });
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });

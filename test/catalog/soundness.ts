@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { ACCESS_ACL, DEFAULT_ACL, decodeAcl, isMinimal, modeWithAcl } from '../../catalog/acl.ts';
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** A mode and a list never say different things, and lists are where they may be. */
+/** A mode and a list always agree, and only inodes that may have lists have them. */
 function assertAclsSound(db: CatalogDatabase): void {
   const rows = db
     .prepare('SELECT i.kind, i.mode, x.name, x.value FROM xattrs x JOIN inodes i ON i.id = x.inode')
@@ -12,12 +12,12 @@ function assertAclsSound(db: CatalogDatabase): void {
     if (name !== ACCESS_ACL) continue;
     const acl = decodeAcl(value);
     assert.notEqual(kind, 3, 'Symbolic links have no list');
-    assert.equal(isMinimal(acl), false, 'A list that is a mode is not kept');
+    assert.equal(isMinimal(acl), false, 'A list that equals a mode is not stored');
     assert.equal(modeWithAcl(mode, acl), mode);
   }
 }
 
-/** What holds in every catalog between two batches. */
+/** Invariants of every catalog between two batches. */
 export function assertSound(db: CatalogDatabase): void {
   assertAclsSound(db);
   const none = (what: string, sql: string): void => assert.deepEqual(db.prepare(sql).all(), [], what);

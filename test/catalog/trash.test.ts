@@ -16,7 +16,7 @@ function withTrash(trashMs = HOUR_MS): Catalog {
   return catalog;
 }
 
-/** A file with contents that the catalog knows of. */
+/** A file whose contents the catalog knows. */
 function stored(catalog: Catalog, path: string, sizeBytes = 100): number {
   const { inode } = catalog.file(path);
   settle(catalog, inode, sizeBytes, 1);
@@ -41,7 +41,7 @@ function collect(catalog: Catalog): readonly number[] {
   return catalog.run({ kind: 'collect', beforeNs, countMax: 100 }).inodes;
 }
 
-test('a file whose last name is removed is kept with its path, for as long as its volume says, and then collected', () => {
+test("a file whose last name is removed is kept with its path for its volume's trash period, then collected", () => {
   const catalog = withTrash();
   catalog.directory('/docs');
   const inode = stored(catalog, '/docs/a');
@@ -66,7 +66,7 @@ test('a file whose last name is removed is kept with its path, for as long as it
   assert.equal(volumeOf(catalog).trashedInodes, 0);
 });
 
-test('what loses its name to another is kept, by rename and by replacement', () => {
+test('a file that loses its name to another is kept, by rename and by replacement', () => {
   const catalog = withTrash();
   const [old, older] = [stored(catalog, '/a'), stored(catalog, '/b')];
   catalog.run({ kind: 'rename', from: main('/a'), to: main('/b'), mode: 'replace', by: 'mount on one' });
@@ -80,12 +80,12 @@ test('what loses its name to another is kept, by rename and by replacement', () 
       [older, '/b', 'mount on one'],
     ],
   );
-  // The newest one comes back beside the one that took its name.
+  // The newest one is restored beside the file that took its name.
   assert.equal(catalog.run({ kind: 'trash-restore', volume: 'main', inode: old, to: '/c' }).path, '/c');
   assert.equal(catalog.at('/c').inode, old);
 });
 
-test('a file with another name is not in the trash, and comes there with its last one', () => {
+test('a file with another name is not in the trash; removing its last name moves it there', () => {
   const catalog = withTrash();
   const inode = stored(catalog, '/a');
   catalog.run({ kind: 'link', inode, place: main('/b') });
@@ -99,7 +99,7 @@ test('a file with another name is not in the trash, and comes there with its las
   catalog.refuse('not-found', { kind: 'link', inode, place: main('/c') });
 });
 
-test('nothing is kept that is empty, that is not to be kept, or of a volume without a trash', () => {
+test('the trash keeps no empty file, no excluded file, and nothing of a volume without a trash', () => {
   const catalog = withTrash();
   const empty = catalog.file('/empty').inode;
   settle(catalog, empty, 0, 1);
@@ -109,17 +109,17 @@ test('nothing is kept that is empty, that is not to be kept, or of a volume with
   catalog.run({ kind: 'unlink', place: main('/spared'), trash: false });
   catalog.run({ kind: 'unlink', place: main('/link') });
   assert.deepEqual(trashOf(catalog), []);
-  // Of a file that is being written only its primary knows that it is empty.
+  // While a file is being written, only its primary knows that it is empty.
   catalog.file('/written');
   catalog.run({ kind: 'unlink', place: main('/written') });
   assert.equal(trashOf(catalog).length, 1);
   stored(catalog, '/later');
   catalog.run({ kind: 'volume-set', name: 'main', trashMs: 0 });
   catalog.run({ kind: 'unlink', place: main('/later') });
-  assert.equal(trashOf(catalog).length, 1, 'What is there stays until its time');
+  assert.equal(trashOf(catalog).length, 1, 'Files in the trash stay until their time');
 });
 
-test('restoring makes the directories again, and leaves a name alone that is taken', () => {
+test('restoring creates the missing directories, and does not replace an existing name', () => {
   const catalog = withTrash();
   catalog.directory('/a');
   catalog.directory('/a/b');
@@ -138,7 +138,7 @@ test('restoring makes the directories again, and leaves a name alone that is tak
   assert.deepEqual(trashOf(catalog), []);
 });
 
-test('what is in the trash cannot be had by another way', () => {
+test('files in the trash are reachable only by its own commands', () => {
   const catalog = withTrash();
   const inode = stored(catalog, '/a');
   catalog.run({ kind: 'unlink', place: main('/a') });
@@ -149,26 +149,26 @@ test('what is in the trash cannot be had by another way', () => {
   catalog.refuse('not-found', { kind: 'trash-empty', volume: 'second', inode, countMax: 1 });
 });
 
-test('whoever has a file open that is thrown away does not shorten its time', () => {
+test('a session that has a removed file open does not shorten its time in the trash', () => {
   const catalog = withTrash();
   const inode = stored(catalog, '/a');
   catalog.run({ kind: 'unlink', place: main('/a') });
   const removedNs = catalog.timeNs;
   catalog.run({ kind: 'keep-orphan', inode });
   assert.equal(trashOf(catalog)[0]?.keptUntilNs, (removedNs + HOUR_NS).toString());
-  // Who still has it open then keeps it on.
+  // A session that still has it open then keeps it longer.
   catalog.timeNs = removedNs + 2n * HOUR_NS;
   catalog.run({ kind: 'keep-orphan', inode });
   assert.deepEqual(collect(catalog), []);
 });
 
-test('the trash counts against the quotas, and emptying it makes room', () => {
+test('the trash counts against the quotas, and emptying it frees space', () => {
   const catalog = withTrash();
   catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: 1000 });
   const [kept, gone] = [catalog.orphan().inode, catalog.orphan().inode];
   for (const inode of [kept, gone]) settle(catalog, inode, 600, 1);
   catalog.run({ kind: 'replace', place: main('/a'), inode: kept, expect: ANYTHING });
-  // What is replaced stays in the trash, so there is no room for what replaces it.
+  // The replaced file stays in the trash, so there is no free space for the new one.
   catalog.refuse('quota-exceeded', { kind: 'replace', place: main('/a'), inode: gone, expect: ANYTHING });
   catalog.run({ kind: 'unlink', place: main('/a') });
   const { namedBytes, trashedBytes, trashedInodes } = volumeOf(catalog);
@@ -184,7 +184,7 @@ test('the trash counts against the quotas, and emptying it makes room', () => {
   assert.equal(volumeOf(catalog).namedBytes, 600);
 });
 
-test('without a trash, or where it is not wanted, what is replaced makes room', () => {
+test('without a trash, or if the command bypasses it, a replaced file frees its space', () => {
   const catalog = withTrash();
   catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: 1000 });
   const [first, second] = [catalog.orphan().inode, catalog.orphan().inode];
@@ -194,7 +194,7 @@ test('without a trash, or where it is not wanted, what is replaced makes room', 
   assert.equal(volumeOf(catalog).namedBytes, 600);
 });
 
-test('a file in the trash that is still written counts with what it grows to', () => {
+test('a file in the trash that is still being written counts with the size that it may reach', () => {
   const catalog = withTrash();
   catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: 100_000 });
   const { inode } = catalog.file('/a');
@@ -242,7 +242,7 @@ test('a volume whose trash is not empty is not removed', () => {
   catalog.run({ kind: 'volume-remove', name: 'main' });
 });
 
-test('a catalog of version 3 gets a trash, and its volumes have none', () => {
+test('a catalog of version 3 gets a trash, and its volumes keep nothing in it', () => {
   const db = new Database(':memory:');
   ensureSchema(db);
   asVersion3(db);
@@ -256,7 +256,7 @@ test('a catalog of version 3 gets a trash, and its volumes have none', () => {
   ]);
 });
 
-/** How a path of a snapshot of `main` is shown. */
+/** A path of a snapshot of `main`, as it is displayed. */
 function shownAt(catalog: Catalog, snapshot: string, path: string) {
   return catalog.query({ kind: 'resolve', volume: `main@${snapshot}`, path, follow: true }).attributes;
 }
@@ -266,7 +266,7 @@ function toPreserve(catalog: Catalog, inode: number) {
   return catalog.run({ kind: 'open-for-write', inode, preserves: true }).preserve;
 }
 
-test('what is thrown away after a snapshot is in both, and emptying the trash takes nothing from the snapshot', () => {
+test('a file removed after a snapshot is in both, and emptying the trash removes nothing from the snapshot', () => {
   const catalog = withTrash();
   const inode = stored(catalog, '/a');
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
@@ -283,10 +283,10 @@ test('what is thrown away after a snapshot is in both, and emptying the trash ta
   assert.deepEqual(shownAt(catalog, 'one', '/a').contents, { epoch: 1, seq: 1 });
   catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 'one' });
   while (catalog.run({ kind: 'sweep', countMax: 10 }).more);
-  assert.deepEqual(collect(catalog), [inode], 'nobody shows it any more');
+  assert.deepEqual(collect(catalog), [inode], 'no snapshot shows it any more');
 });
 
-test('a file that comes back from the trash is written only once the contents that a snapshot shows are preserved', () => {
+test('a file restored from the trash is written only after contents that a snapshot shows are preserved', () => {
   const catalog = withTrash();
   const inode = stored(catalog, '/a');
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
@@ -295,12 +295,12 @@ test('a file that comes back from the trash is written only once the contents th
   assert.deepEqual(toPreserve(catalog, inode)?.contents, { epoch: 1, seq: 1 });
 });
 
-test('the trash is in no snapshot, also not once a file of it has come back', () => {
+test('no snapshot contains the trash, also after a file of it was restored', () => {
   const catalog = withTrash();
   const inode = stored(catalog, '/a');
   catalog.run({ kind: 'unlink', place: main('/a') });
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
   catalog.run({ kind: 'trash-restore', volume: 'main', inode });
   assert.throws(() => shownAt(catalog, 'one', '/a'), /nothing at "main@one:\/a"/);
-  assert.equal(toPreserve(catalog, inode), undefined, 'no snapshot shows what it had');
+  assert.equal(toPreserve(catalog, inode), undefined, 'no snapshot shows its contents');
 });

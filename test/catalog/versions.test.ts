@@ -1,6 +1,6 @@
 /**
- * Goal: servers of two releases never execute a command to different effects.
- * Method: batches as another release wrote them, of earlier and of later.
+ * Goal: servers of two releases never execute a command with different effects.
+ * Method: batches as an earlier or a later release wrote them.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -24,7 +24,7 @@ function batchOf(...commands: Command[]): Batch {
   };
 }
 
-/** A batch as a release without versions encoded it: whatever clients sent is in it. */
+/** A batch as a release without versions encoded it: it contains whatever clients sent. */
 function listed(...commands: Command[]): Uint8Array {
   const rows = batchOf(...commands).commands.map(({ session, number, since, resolved }) => [
     session,
@@ -46,8 +46,8 @@ function settleOf(holes: { readonly holeBytes?: number }): Command {
   return { kind: 'settle', files: [file] };
 }
 
-test('what servers of before know, they are told as before, and nothing else', () => {
-  assert.ok(Array.isArray(textOf(batchOf(UNLINK))), 'Where there is no trash, the new fields mean nothing');
+test('batches that earlier servers understand are encoded as before, and others are not', () => {
+  assert.ok(Array.isArray(textOf(batchOf(UNLINK))), 'Without a trash, the new fields mean nothing');
   const { version } = textOf(batchOf(UNLINK, TRASH)) as { version: number };
   assert.equal(version, 2);
   assert.equal(commandVersion({ kind: 'trash-empty', volume: 'main', countMax: 1 }), 2);
@@ -62,7 +62,7 @@ test('what servers of before know, they are told as before, and nothing else', (
   assert.deepEqual(withoutHoles(settleOf({ holeBytes: 5 })), settleOf({}));
 });
 
-test('what a server of before passed over is passed over here', () => {
+test('fields that an earlier server ignored are ignored here', () => {
   const catalog = new Catalog();
   catalog.db.exec('BEGIN');
   executeBatch(catalog.db, 900, decodeBatch(listed(TRASH)));
@@ -71,14 +71,14 @@ test('what a server of before passed over is passed over here', () => {
   assert.deepEqual([volume.trashMs, volume.quotaBytes], [0, 5_000]);
 });
 
-test('holes in a batch of a server that passed over them are passed over here', () => {
+test('holes in a batch of a server that ignored them are ignored here', () => {
   const [first] = decodeBatch(listed(settleOf({ holeBytes: 5 }))).commands;
   assert.deepEqual(first?.resolved.command, settleOf({}));
   const [now] = decodeBatch(encodeBatch(batchOf(settleOf({ holeBytes: 5 })))).commands;
   assert.deepEqual(now?.resolved.command, settleOf({ holeBytes: 5 }));
 });
 
-test('a batch of a later version is refused before any of it is executed, with what to do', () => {
+test('a batch of a later version is refused before any of it is executed, with a remedy', () => {
   const bytes = Buffer.from(
     JSON.stringify({
       version: COMMANDS_VERSION + 1,
@@ -92,13 +92,13 @@ test('a batch of a later version is refused before any of it is executed, with w
   });
 });
 
-test('U+FFFD in a name is of a version of its own: where a server of before refused it, it is refused here', () => {
+test('U+FFFD in a name has its own version: where an earlier server refused it, it is refused here', () => {
   const place = main('/a\ufffd');
   const make: Command = { kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 };
   const target: Command = { kind: 'symlink', place: main('/l'), target: '\ufffd', uid: 0, gid: 0 };
   assert.deepEqual([make, target, UNLINK].map(commandVersion), [5, 5, 1]);
   const xattr = { kind: 'set-xattr', inode: 1, name: 'user.\ufffd', value: '', mode: 'set' } as const;
-  assert.equal(commandVersion(xattr), 1, 'Servers of before took it in names of attributes');
+  assert.equal(commandVersion(xattr), 1, 'Earlier servers accepted it in names of attributes');
 
   const catalog = new Catalog();
   catalog.db.exec('BEGIN');
@@ -121,7 +121,7 @@ test('U+FFFD in a name is of a version of its own: where a server of before refu
   assert.deepEqual(catalog.names('/'), ['a\ufffd', 'l']);
 });
 
-test('a server of before cannot have executed what came after it', () => {
+test('an earlier server cannot have executed commands that it did not know', () => {
   const later = listed({ kind: 'trash-empty', volume: 'main', countMax: 1 });
   assert.throws(() => decodeBatch(later), { name: 'MalformedError' });
   const unknown = { version: COMMANDS_VERSION, rows: [[1, 1, null, '5', [], { kind: 'from-tomorrow' }]] };

@@ -51,12 +51,12 @@ async function membersOf(source: AsyncIterable<Uint8Array>): Promise<ReadMember[
   return members;
 }
 
-/** The bytes in pieces of this length: an archive does not come block by block. */
+/** The bytes in pieces of this length: an archive does not arrive block by block. */
 async function* inPieces(bytes: Buffer, length: number): AsyncGenerator<Buffer, void, undefined> {
   for (let at = 0; at < bytes.length; at += length) yield bytes.subarray(at, at + length);
 }
 
-test('what is written is read again, whatever it is', async () => {
+test('all that is written to an archive is read again', async () => {
   const name = fc
     .string({ unit: 'grapheme', minLength: 1, maxLength: 120 })
     .filter((text) => !/[/\0]|^\.+$/.test(text));
@@ -121,7 +121,7 @@ test('what is written is read again, whatever it is', async () => {
   );
 });
 
-test('a file stays one wherever its path is too long for the header, also behind a slash', async () => {
+test('a file whose path is too long for the header stays one file, also with the split after a slash', async () => {
   const paths = [98, 99, 100, 101, 102].flatMap((at) =>
     ['x', 'long'].map((name) => `${'d'.repeat(at - 1)}/${name}`),
   );
@@ -139,7 +139,7 @@ test('a file stays one wherever its path is too long for the header, also behind
   }
 });
 
-test('what an old archive has with a slash at its end is a directory', async () => {
+test('an entry of an old archive whose name ends with a slash is a directory', async () => {
   const header = Buffer.from(headersOf({ ...PLAIN, path: 'old/' })).subarray(-BLOCK_BYTES);
   const read = await membersOf(inPieces(Buffer.concat([header, Buffer.alloc(2 * BLOCK_BYTES)]), 512));
   assert.deepEqual(
@@ -180,7 +180,7 @@ describe('tar', { skip: tar }, () => {
     });
   }
 
-  test('reads holes as it writes them, and writes them as it reads', async () => {
+  test('reads holes as it writes them, and writes them as it reads them', async () => {
     const top = join(folder, 'sparse');
     await mkdir(top);
     await writeFile(join(top, 'holes'), 'begin');

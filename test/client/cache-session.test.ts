@@ -1,6 +1,6 @@
 /**
- * Goal: a client believes for as long as it may, and no longer, whatever it hears of the cluster.
- * Method: a session whose polls the test answers, in a time that the test makes pass.
+ * Goal: a client uses cached answers as long as it may, and no longer, whatever answers it receives.
+ * Method: a session whose polls the test answers, in a simulated time.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -22,9 +22,9 @@ class SessionRun {
   readonly recalled: number[] = [];
   /** A recall is acknowledged after this. */
   forgotten = Promise.resolve();
-  /** Nothing granted is used after this. */
+  /** No grant is used after this. */
   unused = Promise.resolve();
-  /** Nothing acknowledged is pending after this. */
+  /** No acknowledged change is pending after this. */
   flushed = Promise.resolve();
   readonly polls: Poll[] = [];
   readonly session: CacheSession;
@@ -97,14 +97,14 @@ class SessionRun {
   }
 }
 
-test('a session counts from when the poll was sent, and ends by itself where nobody answers', async (context) => {
+test('a session counts from when its poll was sent, and expires if no answer arrives', async (context) => {
   const run = new SessionRun(context);
   await run.pass(300);
   run.last().answer({});
   await run.pass(0);
   assert.equal(run.session.leftMs, 700);
   assert.equal(run.session.session, 1);
-  // Cut off: from here on no poll is answered.
+  // Disconnected: from here on no poll is answered.
   const { ended } = run;
   run.last().fail();
   await run.pass(699);
@@ -116,7 +116,7 @@ test('a session counts from when the poll was sent, and ends by itself where nob
   await run.stop();
 });
 
-test('what is called back is acknowledged only once it is forgotten', async (context) => {
+test('a recall is acknowledged only after the client has dropped the answer', async (context) => {
   const run = new SessionRun(context);
   await run.pass(1);
   run.last().answer({ recalls: [5, 6], through: 2 });
@@ -126,7 +126,7 @@ test('what is called back is acknowledged only once it is forgotten', async (con
   await run.stop();
 });
 
-test('a session that a primary does not know ends at once, with all that it granted', async (context) => {
+test('a session that a primary does not know ends at once, with all its grants', async (context) => {
   const run = new SessionRun(context);
   await run.pass(1);
   run.last().answer({ recalls: [5], through: 9 });
@@ -143,12 +143,12 @@ test('a session that a primary does not know ends at once, with all that it gran
   assert.deepEqual(
     run.last().request,
     { client: 7, left: 2, acked: 0, fenced: true },
-    'It says what it believes no more',
+    'It uses nothing cached',
   );
   await run.stop();
 });
 
-test('a session that its primary ends is left when nothing is used that was granted', async (context) => {
+test('a session that its primary ends is left once no grant is used', async (context) => {
   const run = new SessionRun(context);
   await run.pass(1);
   run.last().answer({});
@@ -165,7 +165,7 @@ test('a session that its primary ends is left when nothing is used that was gran
   await run.stop();
 });
 
-test('a session that its primary ends is left when nothing is pending that was acknowledged', async (context) => {
+test('a session that its primary ends is left once no acknowledged change is pending', async (context) => {
   const run = new SessionRun(context);
   await run.pass(1);
   run.last().answer({});
@@ -181,12 +181,12 @@ test('a session that its primary ends is left when nothing is pending that was a
   await run.stop();
 });
 
-test('a right that was renewed too late is a new beginning', async (context) => {
+test('a session that was renewed too late begins a new one', async (context) => {
   const run = new SessionRun(context);
   await run.pass(1);
   run.last().answer({ validMs: 100 });
   await run.pass(1);
-  // The process slept: neither timers nor answers came while the time passed.
+  // The process was suspended: neither timers nor answers ran while the time passed.
   run.nowMs += 5_000;
   assert.equal(run.session.session, null);
   const { ended } = run;
@@ -197,7 +197,7 @@ test('a right that was renewed too late is a new beginning', async (context) => 
   await run.stop();
 });
 
-test('a session that is not used is left for another, which acknowledges its own recalls alone', async (context) => {
+test('an unused session is replaced by another, which acknowledges only its own recalls', async (context) => {
   const run = new SessionRun(context, 5_000);
   run.session.markUsed();
   await run.pass(1);

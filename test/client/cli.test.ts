@@ -27,7 +27,7 @@ describe('the command line', () => {
     await rm(folder, { recursive: true });
   });
 
-  test('a file goes in and comes out, byte for byte', async () => {
+  test('a file is put and got, byte for byte', async () => {
     const local = join(folder, 'a file #1 %ü');
     const contents = Buffer.alloc(300_000, 'x\0y');
     await writeFile(local, contents, { mode: 0o600 });
@@ -90,7 +90,7 @@ describe('the command line', () => {
     assert.equal((await run('rm', '-r', 'main:/')).code, 2);
   });
 
-  test('what cannot be put or got is refused with a reason and a way out', async () => {
+  test('a refused put or get names the reason and a remedy', async () => {
     const directory = await run('put', folder, 'main:/x');
     assert.equal(directory.code, 2);
     assert.match(directory.stderr, /^leasehold: Cannot put ".*": it is a directory.*\n {2}use --recursive/);
@@ -103,7 +103,7 @@ describe('the command line', () => {
     assert.match(swapped.stderr, /usage: leasehold put LOCAL VOLUME:\/path/);
     const before = (await readdir(folder)).length;
     assert.equal((await run('get', 'main:/missing', join(folder, 'y'))).code, 3);
-    assert.equal((await readdir(folder)).length, before, 'Nothing is left of a get that failed');
+    assert.equal((await readdir(folder)).length, before, 'A failed get leaves no file');
     assert.equal((await run('get', 'main:/', join(folder, 'y'))).code, 4);
     assert.equal((await run('ls', 'nowhere:/')).code, 3);
     const parent = await runCli(['put', '-', 'main:/no/where'], {
@@ -113,7 +113,7 @@ describe('the command line', () => {
     assert.match(parent.stderr, /leasehold mkdir --parents main:\/no/);
   });
 
-  test('what fails on its way is called by its path', async () => {
+  test('an error on the way names the path', async () => {
     const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
     assert.equal((await runCli(['put', '-', 'main:/whole'], { env, input: 'x' })).code, 0);
     const fail = (code: 'no-space' | 'integrity' | null): void => {
@@ -161,7 +161,7 @@ describe('the command line', () => {
     assert.match(temporary.stderr, /no server answers at http:\/\/127\.0\.0\.1:1\n {2}"leasehold status"/);
   });
 
-  test('--servers works before and after the command, and passes over the dead', async () => {
+  test('--servers works before and after the command, and skips unreachable servers', async () => {
     const servers = ['http://127.0.0.1:1', ...cluster.urls].join(',');
     assert.equal((await runCli(['volume', 'ls', '--servers', servers])).code, 0);
     assert.match((await runCli(['--servers', servers, 'volume', 'ls'])).stdout, /main +3 +64\.0 KiB/);
@@ -176,7 +176,7 @@ describe('the command line', () => {
     assert.equal(volumes.length, 1);
   });
 
-  test('mount and umount refuse what they cannot do', { skip: process.platform !== 'linux' }, async () => {
+  test('mount and umount refuse what is impossible', { skip: process.platform !== 'linux' }, async () => {
     assert.equal((await run('mount', 'nowhere', folder)).code, 3);
     const nothing = await run('umount', folder);
     assert.equal(nothing.code, 4);
@@ -214,7 +214,7 @@ const USAGE_ERRORS: readonly (readonly [argv: readonly string[], said: RegExp])[
   [['demo', '--kills', '-1'], /whole number/],
 ];
 
-/** Runs a command in this process, as far as its usage errors go. */
+/** Runs a command in this process, as far as its usage errors. */
 async function runHere(argv: readonly string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   let stdout = '';
   let stderr = '';
@@ -235,7 +235,7 @@ async function runHere(argv: readonly string[]): Promise<{ code: number; stdout:
   }
 }
 
-describe('wrong usage ends with exit code 2 and says what is wrong', () => {
+describe('wrong usage ends with exit code 2 and a message', () => {
   for (const [argv, said] of USAGE_ERRORS) {
     test(`leasehold ${argv.join(' ')}`, async () => {
       const { code, stdout, stderr } = await runHere(argv);
@@ -245,7 +245,7 @@ describe('wrong usage ends with exit code 2 and says what is wrong', () => {
     });
   }
 
-  test('as a program, too', async () => {
+  test('as a separate program, too', async () => {
     const { code, stdout, stderr } = await runProcess(['status', '--jsno']);
     assert.equal(code, 2);
     assert.match(stderr, /^leasehold: unknown option '--jsno'\n\(Did you mean --json\?\)/);
@@ -253,7 +253,7 @@ describe('wrong usage ends with exit code 2 and says what is wrong', () => {
   });
 });
 
-describe('every command explains itself', () => {
+describe('every command has a help text', () => {
   const words = 'dev volume put get ls stat mkdir mv rm info status mount umount demo'.split(' ');
   const commands = [
     [],
@@ -270,7 +270,7 @@ describe('every command explains itself', () => {
     });
   }
 
-  test('as a program, too', async () => {
+  test('as a separate program, too', async () => {
     const { code, stdout } = await runProcess(['--help']);
     assert.equal(code, 0);
     assert.match(stdout, /Exit codes: 0 ok/);
@@ -291,7 +291,7 @@ test('dev names the port that is in use', async () => {
   }
 });
 
-test('called by the helper of fuse, which mount(8) takes where there is none of ours, it says what to do', async () => {
+test('called by the helper of fuse, which mount(8) uses if ours is missing, it names the remedy', async () => {
   const remount = await runCli(['leasehold:main', '/mnt', '-o', 'rw,user_id=0,remount,dev,suid']);
   assert.equal(remount.code, 2);
   assert.match(remount.stderr, /"remount": mount\(8\) cannot change this mount\n.*unmount/);
@@ -300,7 +300,7 @@ test('called by the helper of fuse, which mount(8) takes where there is none of 
   assert.match(mount.stderr, /by the type "fuse.leasehold"\n.*--install-helper/);
 });
 
-test('the helper of mount(8) is installed into a folder that there is, and goes by its own name', async () => {
+test('the helper of mount(8) is installed into an existing folder, and uses its own name', async () => {
   const missing = await runCli(['mount', '--install-helper', '/nowhere/at all']);
   assert.equal(missing.code, 3);
   assert.match(
@@ -317,7 +317,7 @@ test('the helper of mount(8) is installed into a folder that there is, and goes 
   assert.match((await runCli(['mount-helper'])).stderr, /"mount.leasehold --help" shows the usage/);
 });
 
-test('an argument that is not UTF-8 is refused by each program in its own name, and by its own exit code', async () => {
+test('each program refuses an argument that is not UTF-8, with its own name and exit code', async () => {
   // Only a shell passes such bytes on.
   const programs = [
     ['leasehold.js', 'leasehold', 2],
@@ -331,7 +331,7 @@ test('an argument that is not UTF-8 is refused by each program in its own name, 
   }
 });
 
-test('a get that is stopped leaves nothing behind and ends by the signal', async () => {
+test('a get that is interrupted leaves no file and ends by the signal', async () => {
   await using cluster = await FakeCluster.start();
   const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-cli-'));
@@ -355,7 +355,7 @@ test('a get that is stopped leaves nothing behind and ends by the signal', async
     });
     const ended = new Promise((resolve) => child.on('exit', (_code, signal) => resolve(signal)));
     await hangs;
-    assert.equal((await readdir(folder)).length, 1, 'The file is there under another name');
+    assert.equal((await readdir(folder)).length, 1, 'The file exists under another name');
     child.kill('SIGTERM');
     assert.equal(await ended, 'SIGTERM');
     assert.deepEqual(await readdir(folder), []);

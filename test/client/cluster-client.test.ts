@@ -17,7 +17,7 @@ async function withCluster(
   await action(cluster, client);
 }
 
-/** Reacts to the first request about which `reactions` has something to say, then properly. */
+/** Reacts to the first request for which `reactions` has a reaction, and answers others properly. */
 function once(...reactions: Reaction[]): () => Reaction | null {
   return () => reactions.shift() ?? null;
 }
@@ -41,7 +41,7 @@ test('reads, writes and appends', () =>
     assert.equal(file.primary, 's1');
   }));
 
-test('a server that is not there is passed over at once, and asked no more', () =>
+test('an unreachable server is skipped at once, and not asked again', () =>
   withCluster(async (cluster, client) => {
     await cluster.server(0).stop();
     const file = client.openFile(cluster.addFile('x'));
@@ -50,7 +50,7 @@ test('a server that is not there is passed over at once, and asked no more', () 
     assert.ok(patientWorld.nowMs() - startMs < 3_000, 'A refused connection costs no pause');
   }));
 
-test('a server that comes back is used again', () =>
+test('a server that restarted is used again', () =>
   withCluster(async (cluster, client) => {
     cluster.primary = 's2';
     const file = client.openFile(cluster.addFile('x'), { replicas: ['s2'] });
@@ -59,10 +59,10 @@ test('a server that comes back is used again', () =>
     await cluster.server(1).listen();
     const deadlineMs = patientWorld.nowMs() + 4_000;
     while (cluster.server(1).asked === 0 && patientWorld.nowMs() < deadlineMs) await file.read(0, 1);
-    assert.ok(cluster.server(1).asked > 0, 'A probe finds that it is back, and it is the primary');
+    assert.ok(cluster.server(1).asked > 0, 'A probe finds that it runs again, and it is the primary');
   }));
 
-test('a server that dies in the middle of an append: the retry has the same name and is not done twice', () =>
+test('a server that dies during an append: the retry has the same number and is not executed twice', () =>
   withCluster(async (cluster, client) => {
     const id = cluster.addFile('');
     const file = client.openFile(id);
@@ -93,7 +93,7 @@ test('a 421 that names the primary is followed without a pause', () =>
     cluster.primary = 's3';
     const file = client.openFile(cluster.addFile('x'));
     await file.read(0, 1);
-    // By now the client knows who is who; the first read's answer named s3.
+    // By now the client knows all servers' ids; the first read's answer named s3.
     await client.openFile(cluster.addFile('y'), { replicas: ['s2'] }).read(0, 1);
     const moved: Reaction = { kind: 'problem', code: 'not-primary', extra: { primary: 's1' } };
     cluster.primary = 's1';
@@ -110,7 +110,7 @@ test('the primary that answers name is asked first', () =>
     cluster.primary = 's3';
     const file = client.openFile(cluster.addFile('x'));
     const deadlineMs = patientWorld.nowMs() + 2_000;
-    // Who is who is learned in the background.
+    // The client learns the servers' ids in the background.
     while (cluster.server(2).asked === 0 && patientWorld.nowMs() < deadlineMs) await file.read(0, 1);
     const asked = cluster.server(0).asked;
     for (let i = 0; i < 10; i++) await file.read(0, 1);
@@ -118,7 +118,7 @@ test('the primary that answers name is asked first', () =>
     assert.ok(cluster.server(2).asked >= 10);
   }));
 
-test('503 is tried again, elsewhere, until it works', () =>
+test('after 503 the client tries other servers until one succeeds', () =>
   withCluster(async (cluster, client) => {
     const file = client.openFile(cluster.addFile('x'));
     let refusals = 0;
@@ -133,11 +133,11 @@ test('503 is tried again, elsewhere, until it works', () =>
     assert.equal(refusals, 7);
     assert.ok(
       cluster.servers.every(({ asked }) => asked >= 2),
-      'All servers had their turn',
+      'Every server was asked',
     );
   }));
 
-test('a server that is recovering is left alone while another one serves', () =>
+test('a recovering server is not asked while another one serves', () =>
   withCluster(async (cluster, client) => {
     cluster.server(0).intercept = () => ({
       kind: 'problem',
@@ -161,7 +161,7 @@ test('Retry-After of a busy server is obeyed, up to a second', () =>
     assert.ok(tookMs >= 900 && tookMs < 10_000, `It took ${tookMs} ms`);
   }));
 
-test('no majority until the deadline: the error names the missing servers, in time', () =>
+test('without a majority until the deadline, the error names the missing servers, in time', () =>
   withCluster(async (cluster, client) => {
     for (const server of cluster.servers) {
       server.intercept = () => ({
@@ -180,7 +180,7 @@ test('no majority until the deadline: the error names the missing servers, in ti
     assert.ok(tookMs > 300 && tookMs < 5_000, `It took ${tookMs} ms`);
   }, 600));
 
-test('no server at all is said with their addresses', async () => {
+test('if no server answers, the error names their addresses', async () => {
   await using cluster = await FakeCluster.start(2);
   await using client = new ClusterClient({
     world: patientWorld,
@@ -198,7 +198,7 @@ test('no server at all is said with their addresses', async () => {
   assert.ok(patientWorld.nowMs() - startMs < 5_000, 'With failFast no call waits');
 });
 
-test('a write that may have happened ends as unknown, a read does not', () =>
+test('a write that may have been executed ends as unknown, a read does not', () =>
   withCluster(async (cluster, client) => {
     const file = client.openFile(cluster.addFile('x'));
     await file.write(0, Buffer.from('y'));
@@ -207,7 +207,7 @@ test('a write that may have happened ends as unknown, a read does not', () =>
     await assert.rejects(file.read(0, 1), code('no-majority'));
   }, 400));
 
-test('a server that hangs does not hold an operation beyond its time', () =>
+test('a server that hangs delays no operation beyond its time limit', () =>
   withCluster(async (cluster, client) => {
     for (const server of cluster.servers) server.intercept = () => ({ kind: 'hang' });
     const startMs = patientWorld.nowMs();
@@ -215,7 +215,7 @@ test('a server that hangs does not hold an operation beyond its time', () =>
     assert.ok(patientWorld.nowMs() - startMs < 5_000);
   }, 400));
 
-test('an attempt for which hardly any time was left does not hide why those before it failed', () =>
+test('an attempt with hardly any time left does not hide why those before it failed', () =>
   withCluster(async (cluster, client) => {
     const file = client.openFile(cluster.addFile('x'));
     let beganMs: number | null = null;
@@ -256,7 +256,7 @@ test('while a command without a time limit has no answer, others are executed', 
     await assert.rejects(unanswered, /enough/);
   }, 2_000));
 
-test('a command that waits for the session of another one fails in its own time', () =>
+test("a command that waits for another one's session fails at its own time limit", () =>
   withCluster(async (cluster, client) => {
     for (const server of cluster.servers) server.intercept = () => ({ kind: 'hang' });
     const create = (options: object) =>
@@ -270,7 +270,7 @@ test('a command that waits for the session of another one fails in its own time'
     await assert.rejects(first, code('no-majority'));
   }, 500));
 
-test('an expired session is begun anew where nothing is in doubt', () =>
+test('an expired session is replaced if no outcome is unknown', () =>
   withCluster(async (cluster, client) => {
     const id = cluster.addFile('');
     const file = client.openFile(id);
@@ -283,7 +283,7 @@ test('an expired session is begun anew where nothing is in doubt', () =>
     assert.equal(new Set(sessions.filter((session) => session !== null)).size, 2);
   }));
 
-test('a session claims to be as old as what is known of the file, and no older', () =>
+test('a session claims to be exactly as old as what is known of the file', () =>
   withCluster(async (cluster, client) => {
     const id = cluster.addFile('');
     await client.openFile(id, { since: 7 }).write(0, Buffer.from('a'));
@@ -305,10 +305,10 @@ test('an expired session after an attempt without an answer is an error', () =>
     const reactions = once({ kind: 'execute-and-cut' }, { kind: 'problem', code: 'session-expired' });
     for (const server of cluster.servers) server.intercept = (r) => (r.method === 'PUT' ? reactions() : null);
     await assert.rejects(file.write('append', Buffer.from('b')), code('unknown'));
-    assert.equal(cluster.contents(id), 'ab', 'It was done once and not again under another name');
+    assert.equal(cluster.contents(id), 'ab', 'It was executed once, and not again under another number');
   }));
 
-test('an expired session after a server that may have passed the request on is an error', () =>
+test('an expired session after a server that may have forwarded the request is an error', () =>
   withCluster(async (cluster, client) => {
     for (const passing of ['no-majority', 'recovering', 'clock-fault'] as const) {
       const file = client.openFile(cluster.addFile(''));
@@ -328,7 +328,7 @@ test('an expired session after a server that may have passed the request on is a
     await file.write('append', Buffer.from('b'));
   }));
 
-test('an error that is final is not tried again', () =>
+test('a final error is not tried again', () =>
   withCluster(async (cluster, client) => {
     await assert.rejects(client.resolve('nowhere', '/'), code('not-found'));
     assert.equal(
@@ -343,7 +343,7 @@ test('an answer that is no problem document is quoted', () =>
     await assert.rejects(client.status(), /HTTP status 404: <h1>Another program/);
   }));
 
-test('a server that accepts connections and breaks them is passed over', async () => {
+test('a server that accepts connections and breaks them is skipped', async () => {
   const breaker = createServer((socket) => socket.destroy());
   await new Promise<void>((resolve) => breaker.listen(0, '127.0.0.1', resolve));
   const address = breaker.address();
@@ -372,7 +372,7 @@ test('many writes of one session run in parallel, within the window', () =>
     assert.equal(cluster.executed, 200);
   }));
 
-test('uploads and downloads, with a server that dies on the way', () =>
+test('uploads and downloads succeed although a server dies on the way', () =>
   withCluster(async (cluster, client) => {
     await client.command({ kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 });
     const contents = Buffer.alloc(5_500_000, 'leasehold ');
@@ -443,7 +443,7 @@ test('a directory is listed in pages', () =>
     assert.deepEqual(listed, names);
   }, 120_000));
 
-test('addresses that are none are refused', () => {
+test('invalid addresses are refused', () => {
   assert.throws(() => new ClusterClient({ world: patientWorld, servers: [] }), code('bad-request'));
   assert.throws(() => new ClusterClient({ world: patientWorld, servers: ['ftp://x'] }), code('bad-request'));
   assert.throws(() => new ClusterClient({ world: patientWorld, servers: ['http://'] }), code('bad-request'));

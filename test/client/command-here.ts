@@ -1,7 +1,7 @@
 /**
- * Runs commands of the program in this process: each process takes a tenth of a second of processor before it begins, and a run of all tests
- * gives hundreds of commands. What a command prints, reads and finds in its environment is its own; commands follow one another, because
- * a process has one exit code.
+ * Runs commands of the program in this process: starting a process takes a tenth of a second of processor time, and all
+ * tests together run hundreds of commands. Each command has its own output, input and environment. Commands run one
+ * after the other, because a process has one exit code.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { dirname, join } from 'node:path';
@@ -17,7 +17,7 @@ export interface CommandResult {
   readonly stderr: string;
 }
 
-/** What a command has instead of the process's own. */
+/** What a command uses instead of the process's own. */
 interface Surroundings {
   readonly env: NodeJS.ProcessEnv;
   readonly stdin: Readable;
@@ -51,7 +51,7 @@ for (const name of ['env', 'stdin', 'stdout', 'stderr'] as const) {
 let last: Promise<unknown> = Promise.resolve();
 let client: Promise<Client> | undefined;
 
-/** The one that the launcher starts: what it starts is as fast as that. */
+/** The program that the launcher starts: its own child processes are as fast. */
 function load(): Promise<Client> {
   const place = join(dirname(LAUNCHER), '../client/main.js');
   client ??=

@@ -26,7 +26,7 @@ function ledger(acknowledged: number, doubtful: number): Ledger {
   return made;
 }
 
-test('what is lost, done twice or damaged is counted', () => {
+test('lost, duplicated and damaged records are counted', () => {
   const three = ledger(3, 0);
   assert.deepEqual(three.compare([1, 2, 3], false), { lost: 0, duplicated: 0, corrupt: 0 });
   assert.deepEqual(three.compare([1, 3], false), { lost: 1, duplicated: 0, corrupt: 0 });
@@ -35,11 +35,11 @@ test('what is lost, done twice or damaged is counted', () => {
   assert.deepEqual(
     three.compare([1, 2, 3, 4], false),
     { lost: 0, duplicated: 0, corrupt: 1 },
-    'Nobody wrote 4',
+    'No writer wrote 4',
   );
 });
 
-test('a write in doubt may be there once or not at all', () => {
+test('a write with unknown outcome may be there once or not at all', () => {
   const doubtful = ledger(1, 1);
   assert.deepEqual(doubtful.compare([1], false), { lost: 0, duplicated: 0, corrupt: 0 });
   assert.deepEqual(doubtful.compare([1, 2], false), { lost: 0, duplicated: 0, corrupt: 0 });
@@ -54,7 +54,7 @@ test('the largest gap includes the one that is still open', async () => {
   meter.reset();
   const marks = meter.marks(2);
   await new Promise((resolve) => setTimeout(resolve, 60));
-  assert.ok(meter.largestMs() >= 55, 'Nothing was marked since');
+  assert.ok(meter.largestMs() >= 55, 'No mark since');
   meter.mark();
   meter.mark();
   await marks;

@@ -5,7 +5,7 @@ import { DevControl } from '../../client/dev/dev-control.ts';
 import type { ServerProcess } from '../../client/dev/server-process.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
 
-/** A server that writes down what is done to it. */
+/** A server that records what is done to it. */
 class Puppet {
   readonly plan = { id: 's1', url: 'http://127.0.0.1:7401' };
   readonly done: string[] = [];
@@ -28,7 +28,7 @@ class Puppet {
   }
 }
 
-describe('orders from the dashboard to who started the servers', () => {
+describe('requests of the dashboard to the process that started the servers', () => {
   let control: DevControl;
   let url: string;
   let key: string;
@@ -44,14 +44,14 @@ describe('orders from the dashboard to who started the servers', () => {
   const post = (path: string, headers: Record<string, string>) =>
     fetch(`${url}${path}`, { method: 'POST', headers });
 
-  test('without the word, or with another, nothing is done', async () => {
+  test('without the secret, or with a wrong one, a request has no effect', async () => {
     for (const headers of [{}, { authorization: 'Bearer other' }, { authorization: `Basic ${key}` }]) {
       assert.equal((await post('/servers/s1/kill', headers as Record<string, string>)).status, 401);
     }
     assert.deepEqual(puppet.done, []);
   });
 
-  test('only pages of its own servers may ask', async () => {
+  test('only pages of its own servers may send requests', async () => {
     for (const [origin, allowed] of [
       ['http://127.0.0.1:7401', true],
       ['http://localhost:7401', true],
@@ -64,7 +64,7 @@ describe('orders from the dashboard to who started the servers', () => {
     }
   });
 
-  test('what it knows it does, and what it does not know it says', async () => {
+  test('it executes known requests, and answers unknown ones with an error', async () => {
     const authorization = `Bearer ${key}`;
     assert.equal((await post('/servers/s1/pause', { authorization })).status, 204);
     for (const path of ['/servers/s1/explode', '/servers/s9/kill', '/servers/../kill', '/']) {
@@ -73,7 +73,7 @@ describe('orders from the dashboard to who started the servers', () => {
     assert.deepEqual(puppet.done, ['pause']);
   });
 
-  test('who listens hears of the servers and of the story, and may let it go on', async () => {
+  test("a listener receives the servers' states and the story, and may continue the story", async () => {
     const authorization = `Bearer ${key}`;
     const response = await fetch(`${url}/events`, { headers: { authorization } });
     const reader = new StreamEventReader();

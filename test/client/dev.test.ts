@@ -33,7 +33,7 @@ describe('a whole cluster on this machine', () => {
   let first: FirstLine;
   let env: Record<string, string>;
   const said: string[] = [];
-  /** By hand, after it was killed. */
+  /** Started by hand, after it was killed. */
   let restarted: ChildProcess | undefined;
 
   before(async () => {
@@ -81,7 +81,7 @@ describe('a whole cluster on this machine', () => {
       const argv = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0');
       assert.ok(
         argv.includes('--max-semi-space-size=16'),
-        'Told to V8 at its start, and by whoever began as this process',
+        'Set in V8 at its start, and inherited by the processes that it starts',
       );
     }
     const { volumes } = JSON.parse((await runCli(['volume', 'ls', '--json'], { env })).stdout);
@@ -90,7 +90,7 @@ describe('a whole cluster on this machine', () => {
     assert.equal((await runCli(['status'], { env })).code, 0);
   });
 
-  test('what is put is read through the mount, and the other way round', { skip }, async () => {
+  test('a file that was put is read through the mount, and the other way round', { skip }, async () => {
     assert.ok(first.mount !== null);
     assert.equal((await runCli(['put', '-', 'main:/put'], { env, input: 'over HTTP' })).code, 0);
     assert.equal(await readFile(join(first.mount, 'put'), 'utf8'), 'over HTTP');
@@ -98,7 +98,7 @@ describe('a whole cluster on this machine', () => {
     assert.equal((await runCli(['get', 'main:/written', '-'], { env })).stdout, 'through the mount');
   });
 
-  test('a mount that lives is not mounted over, one that died is healed', { skip }, async () => {
+  test('a working mount is not mounted over, one whose process died is healed', { skip }, async () => {
     assert.ok(first.mount !== null);
     const mount = first.mount;
     const twice = await runCli(['mount', 'main', mount], { env });
@@ -131,7 +131,7 @@ describe('a whole cluster on this machine', () => {
       await once(busy, 'exit');
     }
     assert.equal((await runCli(['umount', mount])).code, 0);
-    // It has ended; whoever collects orphans here may be a moment later.
+    // It has ended; the process that reaps orphans here may need a moment longer.
     await until('its process is gone', async () => !existsSync(`/proc/${pid}`));
     assert.equal(await mountAt(mount), null);
     assert.equal(
@@ -140,7 +140,7 @@ describe('a whole cluster on this machine', () => {
     );
   });
 
-  test('a primary that is killed is replaced, and dev says that it is gone', async () => {
+  test('a killed primary is replaced, and dev reports that it has ended', async () => {
     assert.equal((await runCli(['put', '-', 'main:/kept'], { env, input: 'before' })).code, 0);
     const info = JSON.parse((await runCli(['info', 'main:/kept', '--json'], { env })).stdout);
     const primary = first.servers.find(({ id }) => id === info.primary);
@@ -180,7 +180,7 @@ describe('a whole cluster on this machine', () => {
 test('the demo kills a primary and finds every byte', async () => {
   const { code, stdout, stderr } = await runCli([
     ...['demo', '--auto', '--kills', '1', '--json'],
-    // What is promised grows with the lease, what a busy machine adds does not.
+    // The promised bound grows with the lease; the delay that a busy machine adds does not.
     ...['--lease', '5s', '--clock-skew', '50ms'],
   ]);
   assert.equal(code, 0, stderr);
@@ -189,9 +189,9 @@ test('the demo kills a primary and finds every byte', async () => {
   assert.equal(result.rounds.length, 1);
   const [round] = result.rounds;
   assert.ok(round.writeGapMs > 0 && round.writeGapMs <= round.boundMs && round.boundMs === result.boundMs);
-  assert.ok(result.acknowledgedWrites > 50, 'A demo in which nothing happens proves nothing');
+  assert.ok(result.acknowledgedWrites > 50, 'A demo without an event proves nothing');
   assert.ok(result.comparedBytes > 10_000);
-  assert.ok(round.staleReads.count > 0, 'Who can do with what a replica has does not wait');
+  assert.ok(round.staleReads.count > 0, "A request that is content with any replica's state does not wait");
   assert.equal(round.staleReads.failed, 0);
   assert.deepEqual([result.noMajority.ok, result.noMajority.code], [true, 'no-majority']);
   assert.ok(

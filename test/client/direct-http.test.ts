@@ -1,5 +1,6 @@
 /**
- * Goal: an answer is what the server sent, whatever pieces it comes in; whatever else happens, whoever waits hears of it.
+ * Goal: an answer is what the server sent, in whatever pieces it arrives; every other outcome reaches the caller as an
+ * error.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -39,7 +40,7 @@ function asked(path: string, more: Partial<ServerRequest> = {}): ServerRequest {
   return { method: 'GET', path, signal: new AbortController().signal, ...more };
 }
 
-/** A server in HTTP, with what it was asked and over how many connections. */
+/** A server in HTTP that records its requests and connections. */
 async function httpServer(
   context: TestContext,
   answer: (request: IncomingMessage, body: Buffer, response: ServerResponse) => void,
@@ -54,7 +55,7 @@ async function httpServer(
   return { url: await listening(context, server), sockets };
 }
 
-/** A server that answers whatever comes in with these pieces, each a packet of its own. */
+/** A server that answers every request with these pieces, each in its own packet. */
 async function rawServer(
   context: TestContext,
   answer: (socket: Socket) => Promise<void> | void,
@@ -72,7 +73,7 @@ function bytesOf(length: number): Buffer {
   return bytes;
 }
 
-test('answers of any size, over one connection', async (context) => {
+test('answers of any size arrive over one connection', async (context) => {
   const { url, sockets } = await httpServer(context, (request, body, response) => {
     const length = Number(new URL(request.url ?? '', 'http://x').searchParams.get('length'));
     const answer = Buffer.concat([body, bytesOf(length)]);
@@ -90,13 +91,13 @@ test('answers of any size, over one connection', async (context) => {
       assert.equal(response.headers['x-size'], `${length}`);
       const asWhole = body === parts ? whole : Buffer.from((body ?? '') as string | Buffer);
       const sent = Buffer.concat([asWhole, bytesOf(length)]);
-      assert.ok(sent.equals(await response.body.bytes()), `${length} bytes come back`);
+      assert.ok(sent.equals(await response.body.bytes()), `${length} bytes are returned`);
     }
   }
   assert.equal(sockets.size, 1);
 });
 
-test('an answer may come in pieces, cut anywhere', async (context) => {
+test('an answer may arrive in pieces, cut anywhere', async (context) => {
   const body = bytesOf(20_000);
   const whole = Buffer.concat([
     Buffer.from(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\nX-A: b:c\r\n\r\n`),
@@ -146,7 +147,7 @@ test('an answer in chunks is one answer', async (context) => {
   await assert.rejects(directTo(context, wrong).request(asked('/')), /no length/);
 });
 
-test('answers to different requests stay what they are', async (context) => {
+test('each request gets its own answer', async (context) => {
   const { url } = await httpServer(context, (request, _body, response) => {
     response.end(Buffer.alloc(100_000, request.url?.slice(1)));
   });
@@ -157,7 +158,7 @@ test('answers to different requests stay what they are', async (context) => {
   }
 });
 
-test('no more connections than allowed: more requests wait for their turn', async (context) => {
+test('no more connections than allowed: further requests wait for their turn', async (context) => {
   const held: ServerResponse[] = [];
   const { url, sockets } = await httpServer(context, (_request, _body, response) => {
     held.push(response);
@@ -172,7 +173,7 @@ test('no more connections than allowed: more requests wait for their turn', asyn
   assert.equal(sockets.size, CONNECTIONS_MAX);
 });
 
-test('one that is given up hears why, and its connection is not used again', async (context) => {
+test('an aborted request fails with its reason, and its connection is not used again', async (context) => {
   let wasAsked: () => void = () => undefined;
   const { url, sockets } = await httpServer(context, (request, _body, response) => {
     if (request.url === '/begun') {
@@ -199,7 +200,7 @@ test('one that is given up hears why, and its connection is not used again', asy
   assert.equal(sockets.size, 3);
 });
 
-test('who waits for a connection may give up, and does not take the place of another', async (context) => {
+test('a request that waits for a connection may be aborted, and takes no connection from another', async (context) => {
   const held: ServerResponse[] = [];
   const { url } = await httpServer(context, (_request, _body, response) => void held.push(response));
   const direct = directTo(context, url);
@@ -217,7 +218,7 @@ test('who waits for a connection may give up, and does not take the place of ano
   assert.equal(await (await third).body.text(), 'third');
 });
 
-test('a connection that breaks before the end of an answer is no short answer', async (context) => {
+test('a connection that breaks before the end of an answer fails the request', async (context) => {
   const url = await rawServer(context, (socket) => {
     socket.end('HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345');
   });
@@ -237,7 +238,7 @@ test('a connection that the server closes between two requests is replaced', asy
   }
 });
 
-test('nobody there is told as the system tells it', async (context) => {
+test('a refused connection fails with the code of the system', async (context) => {
   const server = createTcpServer();
   const url = await listening(context, server);
   await new Promise((resolve) => server.close(resolve));
@@ -267,7 +268,7 @@ for (const [what, answer] of [
   });
 }
 
-test('no answer is longer than it may be, nor comes without being asked', async (context) => {
+test('an answer above the size limit, or without a request, is an error', async (context) => {
   const huge = await rawServer(context, (socket) => {
     socket.write('HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n');
   });
@@ -278,7 +279,7 @@ test('no answer is longer than it may be, nor comes without being asked', async 
   await assert.rejects(directTo(context, twice).request(asked('/')), /without a request/);
 });
 
-test('what is under way ends when it retires, and fails when it is closed', async (context) => {
+test('requests under way end when the client retires, and fail when it is closed', async (context) => {
   const held: ServerResponse[] = [];
   const { url } = await httpServer(context, (_request, _body, response) => void held.push(response));
   const direct = directTo(context, url);

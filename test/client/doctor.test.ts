@@ -23,7 +23,7 @@ function lines(findings: readonly Finding[]): string[] {
   return findings.map(({ state, found }) => `${state}: ${found}`);
 }
 
-test('a data folder: missing, empty, of somebody else, damaged, not stopped in order, in order', async (t) => {
+test('a data folder: missing, empty, of another user, damaged, not stopped in order, in order', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-doctor-'));
   t.after(() => rm(folder, { recursive: true }));
   const last = async () => (await examineDataFolder(folder)).at(-1) as Finding;
@@ -52,7 +52,7 @@ test('a data folder: missing, empty, of somebody else, damaged, not stopped in o
   assert.match((await last()).found, /the disk failed/);
 });
 
-test('a port: free, or taken by a process that is named', { skip }, async (t) => {
+test('a port: free, or used by a process that is named', { skip }, async (t) => {
   const server = createServer().listen(0, '127.0.0.1');
   t.after(() => server.close());
   await once(server, 'listening');
@@ -63,11 +63,11 @@ test('a port: free, or taken by a process that is named', { skip }, async (t) =>
   server.close();
   await once(server, 'close');
   assert.deepEqual(lines(await examinePorts([`http://127.0.0.1:${port}`])), ['ok: it is free']);
-  assert.deepEqual(await examinePorts(['192.0.2.1:7401']), [], 'not of this machine');
+  assert.deepEqual(await examinePorts(['192.0.2.1:7401']), [], 'not an address of this machine');
 });
 
-test('a port of a process that cannot be seen: a server says that it is one, and all others are suspected', {
-  skip: skip || (process.getuid?.() !== 0 && 'root alone can hide something from somebody'),
+test('a port of a hidden process: a server identifies itself, any other is suspected', {
+  skip: skip || (process.getuid?.() !== 0 && 'only root can hide a process from another user'),
 }, async (t) => {
   const answers: object[] = [{ id: 's1', state: 'serving' }, { hello: 'world' }];
   const server = createHttpServer((_, response) => response.end(JSON.stringify(answers.shift())));
@@ -80,7 +80,7 @@ test('a port of a process that cannot be seen: a server says that it is one, and
   assert.deepEqual(await seen(), ['warning: it is used by a process that is not visible to this user']);
 });
 
-/** As `examinePorts`, by a user who sees nothing of the processes of others. */
+/** As `examinePorts`, by a user who cannot see other users' processes. */
 async function asNobody(address: string): Promise<readonly Finding[]> {
   const source = new URL('../../client/doctor/cluster.ts', import.meta.url).href;
   const code = `console.log(JSON.stringify(await (await import('${source}')).examinePorts(['${address}'])))`;
@@ -92,7 +92,7 @@ async function asNobody(address: string): Promise<readonly Finding[]> {
   return JSON.parse(await text(child.stdout)) as readonly Finding[];
 }
 
-test('a cluster that is away, and a program on its port that is no server', async (t) => {
+test('a cluster that does not answer, and a program on its port that is no server', async (t) => {
   const server = createServer((socket) => socket.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n'));
   t.after(() => server.close());
   server.listen(0, '127.0.0.1');
@@ -106,7 +106,7 @@ test('a cluster that is away, and a program on its port that is no server', asyn
   assert.ok(findings.every(({ fix }) => fix !== ''));
 });
 
-test('a clock is suspected by what is certain of it, and not by a poor estimate', async (t) => {
+test('a clock is suspected by certain bounds only, not by a poor estimate', async (t) => {
   const timing = { leaseMs: 2_000, clockSkewMaxMs: 100 };
   const offsets = { s2: { offsetMs: 400, errorMs: 390 } };
   const server = createHttpServer((request, response) => {
@@ -125,7 +125,7 @@ test('a clock is suspected by what is certain of it, and not by a poor estimate'
   assert.equal((await clock()).state, 'warning');
 });
 
-test('what a mount needs of this machine is looked at, each thing once', { skip }, async () => {
+test('each prerequisite of a mount on this machine is checked once', { skip }, async () => {
   const findings = await examineMachine(true);
   const names = findings.map(({ name }) => name).filter((name) => !name.startsWith('mount'));
   assert.deepEqual(names, [
@@ -139,10 +139,10 @@ test('what a mount needs of this machine is looked at, each thing once', { skip 
     'open files',
     'memory',
   ]);
-  assert.equal(findings[0]?.state, 'ok', 'It could not have come so far otherwise');
+  assert.equal(findings[0]?.state, 'ok', 'Otherwise the test could not have come here');
 });
 
-test('a mount whose process is stopped is not asked, and keeps nothing busy', {
+test('a mount whose process is stopped is not queried, and keeps no file open', {
   skip: noMount,
 }, async (t) => {
   const mount = await TestMount.start(t, 20_000);

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { describeFailure } from '../../client/terminal/failure.ts';
 
-/** Goal: whoever is refused is told what to do next, and that it fits what was refused. */
-test('the hint is that of the reason, and more exact where the message says more', () => {
+/** Goal: each refusal says what to do next, and the advice fits what was refused. */
+test('the hint is that of the reason, and more exact if the message says more', () => {
   const said = (message: string) => describeFailure(new ServiceError('not-found', message)).lines;
   assert.deepEqual(said('There is no volume "v"'), [
     'leasehold: There is no volume "v"',

@@ -13,7 +13,7 @@ import type {
 import type { FileInfo, FileState, WriteResult } from '../../wire/http-api.ts';
 import type { LockList } from '../../wire/lock-api.ts';
 
-/** Between two bytes of an answer that comes slowly. */
+/** Pause between two bytes of an answer that is sent slowly. */
 const TRICKLE_MS = 60;
 
 /** What a fake server does with a request instead of answering it properly. */
@@ -25,14 +25,14 @@ export type Reaction =
       readonly extra?: object;
     }
   | { readonly kind: 'answer'; readonly status: number; readonly text: string }
-  /** The connection breaks; nothing has been done. */
+  /** The connection breaks; nothing has been executed. */
   | { readonly kind: 'cut' }
-  /** It is done, but the answer is lost with the connection. */
+  /** The request is executed, but the answer is lost with the connection. */
   | { readonly kind: 'execute-and-cut' }
   | { readonly kind: 'hang' }
-  /** It is answered properly, later. */
+  /** The request is answered properly, later. */
   | { readonly kind: 'wait'; readonly until: Promise<void> }
-  /** Half of the answer comes byte by byte, the rest when that is over; bytes of a file only. */
+  /** Half of the answer is sent byte by byte, the rest after that; only for bytes of a file. */
   | { readonly kind: 'trickle'; readonly until: Promise<void> };
 
 export interface SeenRequest {
@@ -49,8 +49,8 @@ interface FakeInode {
 }
 
 /**
- * The servers' side of the HTTP contract in one process: real sockets, one state behind all of them, no
- * replication. Enough of the catalog for the command line; enough of the data for exactly-once checks.
+ * The servers' side of the HTTP contract in one process: real sockets, one state behind all of them, no replication.
+ * Enough of the catalog for the command line; enough of the data for exactly-once checks.
  */
 export class FakeCluster {
   readonly servers: FakeServer[] = [];
@@ -59,12 +59,12 @@ export class FakeCluster {
   readonly #children = new Map<number, Map<string, number>>();
   readonly #answers = new Map<string, unknown>();
   #nextInode = 1;
-  /** Changes that were really carried out. */
+  /** Changes that were really executed. */
   executed = 0;
   verdict: 'healthy' | 'degraded' | 'down' = 'healthy';
   /** Id that answers name as the primary. */
   primary = 's1';
-  /** What the catalog says of the servers. */
+  /** The catalog's answer about the servers. */
   listed: readonly ServerInfo[] = [];
 
   static async start(count = 3): Promise<FakeCluster> {
@@ -90,7 +90,10 @@ export class FakeCluster {
     return this.servers[index] as FakeServer;
   }
 
-  /** A file with these contents, without a name. @returns its number */
+  /**
+   * Creates an unlinked file with these contents.
+   * @returns its number
+   */
   addFile(contents: string): number {
     const inode = this.#create('file', 'v', 0o644);
     inode.contents = Buffer.from(contents);
@@ -380,20 +383,20 @@ export class FakeServer {
   readonly #sockets = new Set<Socket>();
   #port = 0;
   readonly seen: SeenRequest[] = [];
-  /** How often it was asked whether it lives. */
+  /** How many health checks it received. */
   livez = 0;
   /** Of these, how many were open at the same time. */
   livezAtOnceMax = 0;
   /** Bytes that were sent one by one. */
   trickled = 0;
-  /** Called with each of these questions, before it is answered. */
+  /** Called with each of these queries, before it is answered. */
   onLivez: () => void = () => undefined;
   #livezMuted = false;
   #livezOpen = 0;
   #muted: PromiseWithResolvers<void> | null = null;
-  /** Of its disk. */
+  /** Free space of its disk. */
   room = { freeBytes: 1e9, totalBytes: 2e9 };
-  /** Called with every request but those for health and names; null means: answer properly. */
+  /** Called with every request but those for health and server ids; null means: answer properly. */
   intercept: (request: SeenRequest) => Reaction | null = () => null;
 
   private constructor(cluster: FakeCluster, id: string) {
@@ -401,7 +404,7 @@ export class FakeServer {
     this.id = id;
     this.#server = createServer((request, response) => {
       this.#serve(request, response).catch((error: unknown) => {
-        // A client that was killed, or this server's own end, in the middle of a request.
+        // A killed client, or this server's own end, in the middle of a request.
         if (!request.destroyed || request.complete) throw error;
       });
     });
@@ -431,17 +434,17 @@ export class FakeServer {
     await closed;
   }
 
-  /** As if its process were stopped: connections are accepted, and nothing is answered. */
+  /** As if its process were stopped: connections are accepted, and no request is answered. */
   mute(): void {
     this.#muted ??= Promise.withResolvers<void>();
   }
 
-  /** Only the question whether it lives is not answered. */
+  /** Only health checks are not answered. */
   muteLivez(): void {
     this.#livezMuted = true;
   }
 
-  /** As if its process went on: what came in meanwhile is handled now. */
+  /** As if its process continued: requests that arrived meanwhile are handled now. */
   speak(): void {
     this.#muted?.resolve();
     this.#muted = null;
@@ -451,7 +454,7 @@ export class FakeServer {
     return `http://127.0.0.1:${this.#port}`;
   }
 
-  /** Requests about files and the catalog, without those for health and names. */
+  /** Requests for files and the catalog, without those for health and server ids. */
   get asked(): number {
     return this.seen.length;
   }

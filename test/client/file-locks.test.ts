@@ -19,7 +19,7 @@ type Answer = { readonly status?: number; readonly body: object };
 class Primary {
   readonly locks: LockBody[] = [];
   readonly renewals: LockRenewalBody[] = [];
-  /** When the first request came in. */
+  /** When the first request arrived. */
   receivedMs = 0;
   epoch = 1;
   leaseMs = LEASE_MS;
@@ -97,7 +97,7 @@ async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await delay(2);
 }
 
-test('what is held is renewed, all of it, for as long as it is held', async (t) => {
+test('held locks are renewed, all of them, as long as they are held', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
   await locks.lock(LOCK, false);
@@ -115,9 +115,9 @@ test('what is held is renewed, all of it, for as long as it is held', async (t) 
   assert.deepEqual([primary.locks.at(-1)?.type, primary.lost], ['unlock', []]);
 });
 
-test('a lease counts from when it was asked for, and not from when the answer came', async (t) => {
+test('a lease counts from its request, not from its answer', async (t) => {
   const primary = await Primary.start(t);
-  // Long, so that the answer comes in time.
+  // Long, so that the answer arrives in time.
   primary.leaseMs = 4 * LEASE_MS;
   primary.onLock = async () => {
     await delay(primary.leaseMs * 0.6);
@@ -128,13 +128,13 @@ test('a lease counts from when it was asked for, and not from when the answer ca
   await locks.lock(LOCK, false);
   assert.equal(locks.isLost('posix', 'o'), false);
   await delay(primary.receivedMs + primary.leaseMs - patientWorld.nowMs());
-  assert.equal(locks.isLost('posix', 'o'), true, 'From now on the server may give it to others');
+  assert.equal(locks.isLost('posix', 'o'), true, 'From now on the server may grant them to others');
   await assert.rejects(locks.lock(LOCK, false), (error: ServiceError) => error.code === 'lease-lost');
   await locks.unlock(LOCK);
   assert.equal(locks.isLost('posix', 'o'), false);
 });
 
-test('an answer that comes after the lease brings nothing back', async (t) => {
+test("an answer that arrives after the lease's end restores no lock", async (t) => {
   const primary = await Primary.start(t);
   primary.onRenewal = async () => {
     await delay(LEASE_MS * 1.2);
@@ -147,7 +147,7 @@ test('an answer that comes after the lease brings nothing back', async (t) => {
   assert.equal(primary.lost.length, 1);
 });
 
-test('what a primary does not know is lost, and the rest is not', async (t) => {
+test('locks that a primary does not know are lost, the others are not', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
   await locks.lock({ ...LOCK, end: 9n }, false);
@@ -159,9 +159,9 @@ test('what a primary does not know is lost, and the rest is not', async (t) => {
   assert.equal(locks.isLost('posix', 'o'), false);
 });
 
-test('a lock of one primary is not taken for renewed by another that was not told of it', async (t) => {
+test('a primary that received no renewal of a lock does not count as having renewed it', async (t) => {
   const primary = await Primary.start(t);
-  // Long, for what tells right from wrong is the part of it after which a lock is renewed.
+  // Long, because the difference shows only after the part of it at which a lock is renewed.
   primary.leaseMs = 4 * LEASE_MS;
   const locks = primary.open();
   await locks.lock({ ...LOCK, end: 9n }, false);
@@ -180,10 +180,10 @@ test('a lock of one primary is not taken for renewed by another that was not tol
     [1, 2],
   );
   await delay(primary.receivedMs + primary.leaseMs - patientWorld.nowMs());
-  assert.equal(locks.isLost('posix', 'o'), true, 'It has not heard of all of them');
+  assert.equal(locks.isLost('posix', 'o'), true, 'It has not received all of them');
 });
 
-test('who waits asks again until it gets the lock, under the same number', async (t) => {
+test('a waiting request is repeated under the same number until the lock is granted', async (t) => {
   const primary = await Primary.start(t);
   primary.onLock = async () => (primary.locks.length < 3 ? REFUSED : { body: primary.grant() });
   const locks = primary.open();
@@ -192,7 +192,7 @@ test('who waits asks again until it gets the lock, under the same number', async
   assert.equal(primary.locks.length, 3);
 });
 
-test('a lock that a new primary did not set is asked for again, in its epoch', async (t) => {
+test('a lock that a new primary did not set is requested again, in its epoch', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
   primary.epoch = 7;
@@ -204,12 +204,12 @@ test('a lock that a new primary did not set is asked for again, in its epoch', a
   await locks.lock(LOCK, false);
   assert.deepEqual(named, ['0', '7']);
   assert.equal(new Set(primary.locks.map(({ number }) => number)).size, 1);
-  // Who opens the file again knows its primary.
+  // The next open of the file knows its primary.
   await primary.open().lock({ ...LOCK, owner: 'p' }, false);
   assert.deepEqual(named, ['0', '7', '7']);
 });
 
-test('who does not wait outlasts the time in which locks are claimed, and no refusal', async (t) => {
+test('a request that does not wait outlasts the time in which locks are reclaimed, but no refusal', async (t) => {
   const primary = await Primary.start(t, 600);
   const locks = primary.open();
   const claimed = { status: 503, body: { code: 'busy', title: 'Locks are claimed' } };
@@ -226,7 +226,7 @@ test('who does not wait outlasts the time in which locks are claimed, and no ref
   await locks.close();
 });
 
-test('a wait that is given up leaves nothing behind, and keeps what was there before', async (t) => {
+test('an aborted wait leaves nothing, and keeps the locks that were held before', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
   await locks.lock({ ...LOCK, type: 'shared', start: 10n, end: 19n }, false);
@@ -247,11 +247,11 @@ test('a wait that is given up leaves nothing behind, and keeps what was there be
     ],
   );
   for (const { pending, stamp } of rest) {
-    assert.ok(stamp > given.number && !pending.includes(given.number), 'What was given up is over');
+    assert.ok(stamp > given.number && !pending.includes(given.number), 'The aborted wait has ended');
   }
 });
 
-test('nobody is asked to give back what nobody has', async (t) => {
+test('without a lock, no unlock is sent', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
   await locks.unlock(LOCK);
@@ -261,7 +261,7 @@ test('nobody is asked to give back what nobody has', async (t) => {
   await locks.close();
 });
 
-test('a lock of the whole file that cannot be changed is gone', async (t) => {
+test('a lock of the whole file that cannot be changed is lost', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
   await locks.lock({ ...LOCK, kind: 'flock', type: 'shared' }, false);
@@ -271,10 +271,10 @@ test('a lock of the whole file that cannot be changed is gone', async (t) => {
     (error: ServiceError) => error instanceof ServiceError && error.code === 'locked',
   );
   await delay(LEASE_MS);
-  assert.deepEqual(primary.renewals, [], 'There is nothing to renew');
+  assert.deepEqual(primary.renewals, [], 'No lock to renew');
 });
 
-test('a change that is refused is sent again under locks that came later, unless one was lost', async (t) => {
+test('a refused change is sent again under locks that were set later, unless one was lost', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
   const file = primary.client.openFile(FILE, { locks: () => locks });

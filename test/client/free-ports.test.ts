@@ -7,9 +7,9 @@ import { freePorts } from '../../client/dev/free-ports.ts';
 
 const MODULE = fileURLToPath(new URL('../../client/dev/free-ports.ts', import.meta.url));
 
-test('a port that somebody was given, and does not use yet, is given to nobody else', async () => {
+test('a port that was given out, and is not used yet, is given out to no other process', async () => {
   const [first = 0, second = 0] = await freePorts(2);
-  // Each process draws by chance, and may draw what another has drawn.
+  // Processes draw at random, and may draw the same number.
   const script = `
     const { freePorts } = await import(${JSON.stringify(MODULE)});
     const draws = [${first}, ${second}];

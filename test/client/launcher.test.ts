@@ -53,7 +53,7 @@ describe('a server that a launcher has started', { skip }, () => {
     await said(LISTENS);
     const { pid } = JSON.parse(log.slice(0, log.indexOf('\n'))) as { pid: number };
     server = pid;
-    assert.notEqual(server, launcher.pid, 'The server is a process of its own');
+    assert.notEqual(server, launcher.pid, 'The server is a separate process');
   });
 
   afterEach(() => {
@@ -80,7 +80,7 @@ describe('a server that a launcher has started', { skip }, () => {
     assert.ok(log.includes(ENDS), log);
   });
 
-  test('ends with code 0 where a service manager signals both of them, twice', async () => {
+  test('ends with code 0 when a service manager signals both of them, twice', async () => {
     const ended = once(launcher, 'exit');
     for (let time = 0; time < 2; time++) {
       if (isRunning(server)) process.kill(server, 'SIGTERM');

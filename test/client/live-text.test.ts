@@ -21,7 +21,7 @@ const SERVER: LiveServer = {
   readsPerS: 99.6,
 };
 
-test('a happening on one line, with the name of its file', () => {
+test('an event on one line, with the name of its file', () => {
   const line = eventLine({
     id: 's2.a.1',
     atMs: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
@@ -76,19 +76,19 @@ describe('lines at the bottom of a terminal', () => {
     return { screen, taken: () => written.splice(0).join('') };
   };
 
-  test('what is printed scrolls away above them, and they are cut to fit', () => {
+  test('new text scrolls above them, and they are cut to the width', () => {
     const { screen, taken } = screenOf(true);
     screen.show(['one', 'a line that is too long']);
     assert.equal(taken(), 'one\x1b[K\na line that\x1b[K\n');
     screen.print('news');
     assert.equal(taken(), '\x1b[2A\rnews\x1b[K\none\x1b[K\na line that\x1b[K\n');
     screen.show(['1', '2', '3', '4', '5', '6']);
-    assert.equal(taken(), '\x1b[2A\r1\x1b[K\n2\x1b[K\n3\x1b[K\n4\x1b[K\n', 'There are six rows');
+    assert.equal(taken(), '\x1b[2A\r1\x1b[K\n2\x1b[K\n3\x1b[K\n4\x1b[K\n', 'There are six lines');
     screen.end();
     assert.equal(taken(), '\x1b[4A\r\x1b[J');
   });
 
-  test('where there is no terminal, there is no bottom', () => {
+  test('without a terminal, nothing stays at the bottom', () => {
     const { screen, taken } = screenOf(false);
     screen.show(['one']);
     screen.print('news');

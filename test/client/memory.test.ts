@@ -1,6 +1,6 @@
 /**
- * Goal: what a client knows after a change of its own is so, and what it cannot know it does not believe.
- * Method: one directory, one change and whatever may come between its beginning and its end.
+ * Goal: what a client caches after its own change is correct, and what it cannot know it does not cache.
+ * Method: one directory, one change, and events between its beginning and its end.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -20,7 +20,7 @@ const UNLINKED: OwnOutcome = {
   directories: 0,
 };
 
-/** A memory of a directory with two names. */
+/** A memory of a directory with two entries. */
 function memoryOfTwo(): CatalogCache {
   const memory = new CatalogCache();
   memory.learn(BEFORE, memory.request());
@@ -47,10 +47,10 @@ function unlink(
 const CHANGED = { ...BEFORE, modifiedNs: '9', changedNs: '9' };
 const AS_BEFORE = { attributes: undefined, gone: undefined, other: 71 };
 
-test('a directory is what it was, but for what was changed', () => {
+test('after a change, a directory is as before except for the changed entry', () => {
   const memory = memoryOfTwo();
   const known = unlink(memory, () => {
-    assert.equal(memory.attributes(DIRECTORY), undefined, 'Nothing is believed while it is under way');
+    assert.equal(memory.attributes(DIRECTORY), undefined, 'Nothing is cached while it is under way');
     assert.equal(memory.name(DIRECTORY, GONE), undefined);
   });
   assert.deepEqual(known, { attributes: CHANGED, gone: null, other: 71 });
@@ -62,20 +62,20 @@ test('a directory is what it was, but for what was changed', () => {
   assert.equal(memory.name(DIRECTORY, 'child'), 72);
 });
 
-test('of what nobody knows what became of it nothing is believed', () => {
+test('after a change with unknown outcome, the changed entries are not cached', () => {
   assert.deepEqual(
     unlink(memoryOfTwo(), () => undefined, null),
     AS_BEFORE,
   );
 });
 
-test('what is called back meanwhile is not believed', () => {
+test('what is recalled during a change is not cached afterwards', () => {
   const memory = memoryOfTwo();
   const known = unlink(memory, () => memory.forget(DIRECTORY));
   assert.deepEqual(known, { attributes: undefined, gone: undefined, other: undefined });
 });
 
-test('what is called back and asked for anew meanwhile is as old as it was asked for', () => {
+test('an entry that is recalled and queried again during a change is as old as its query', () => {
   const memory = memoryOfTwo();
   const known = unlink(memory, () => {
     memory.forget(DIRECTORY);
@@ -90,7 +90,7 @@ test('nothing outlives the session', () => {
   assert.deepEqual(known, { attributes: undefined, gone: undefined, other: undefined });
 });
 
-test('of two changes at a time nobody knows which was the last one', () => {
+test('after two concurrent changes, it is unknown which was the last one', () => {
   const memory = memoryOfTwo();
   const other = { names: [{ parent: DIRECTORY, name: GONE }], inodes: [] };
   let mark = 0;
@@ -102,7 +102,7 @@ test('of two changes at a time nobody knows which was the last one', () => {
   assert.deepEqual([memory.attributes(DIRECTORY), memory.name(DIRECTORY, GONE)], [undefined, undefined]);
 });
 
-test('names that are changed at a time by themselves are known, their directory is not', () => {
+test('names that only one of two concurrent changes touches are known, their directory is not', () => {
   const memory = memoryOfTwo();
   const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
   const mark = memory.changing(rest);
@@ -122,7 +122,7 @@ test("a change of the directory's own attributes meanwhile is not forgotten", ()
   assert.deepEqual(known, { attributes: undefined, gone: null, other: 71 });
 });
 
-test('of a directory of which nothing is granted nothing is learned', () => {
+test('without a grant of the directory, nothing is learned from a change in it', () => {
   const memory = new CatalogCache();
   const known = unlink(memory, () => undefined);
   assert.deepEqual(known, { attributes: undefined, gone: undefined, other: undefined });
@@ -136,7 +136,7 @@ test('a read of the directory meanwhile counts', () => {
   assert.deepEqual(known.attributes, { ...CHANGED, accessedNs: '5' });
 });
 
-test('while names are changed, the directory is known by the changes that were answered', () => {
+test('while names are changed, the answered changes determine the directory', () => {
   const memory = memoryOfTwo();
   const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
   const [first, second] = [memory.changing(UNLINK), memory.changing(rest)];
@@ -154,7 +154,7 @@ test('while names are changed, the directory is known by the changes that were a
   );
 });
 
-test('of two answers at a time with different times, the later one is shown, and the cluster asked afterwards', () => {
+test('of two concurrent answers with different times, the later one is shown, then the cluster is asked', () => {
   const memory = memoryOfTwo();
   const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
   const [first, second] = [memory.changing(UNLINK), memory.changing(rest)];
@@ -169,7 +169,7 @@ test('of two answers at a time with different times, the later one is shown, and
   );
 });
 
-test('what is not certain while names are changed is not known', () => {
+test('uncertain attributes are not cached while names are changed', () => {
   const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
   const chmod = { names: [], inodes: [DIRECTORY] };
   const cases: [string, (memory: CatalogCache) => void][] = [
@@ -186,7 +186,7 @@ test('what is not certain while names are changed is not known', () => {
   }
 });
 
-test('attributes that an own change was granted are known, unless something else became of the inode meanwhile', () => {
+test('attributes granted with an own change are cached, unless another change touched the inode meanwhile', () => {
   const chmod = { names: [], inodes: [70] };
   const granted = { ...BEFORE, inode: 70, kind: 'file', mode: 0o600 } as Attributes;
   const cases: [string, Attributes, (memory: CatalogCache) => void, Attributes | undefined][] = [

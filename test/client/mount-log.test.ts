@@ -22,7 +22,7 @@ import { createMountLog, nameMountLog, OWN_LOG_VARIABLE, ownFolder } from '../..
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-mount-log-'));
 after(() => rmSync(folder, { recursive: true }));
 
-test('a folder that another user could change or has put there is not used', async () => {
+test('a folder that another user could change or has created is not used', async () => {
   const elsewhere = join(folder, 'elsewhere');
   mkdirSync(elsewhere);
   const link = join(folder, 'link');
@@ -47,7 +47,7 @@ test('a folder that another user could change or has put there is not used', asy
   assert.equal(await ownFolder([given, good]), good);
 });
 
-test('a log is for its user alone, has the name of its process, and few of ended mounts stay', async () => {
+test('a log is readable by its user alone, is named by its process, and few logs of ended mounts stay', async () => {
   const made = await createMountLog('/mnt/there', { XDG_RUNTIME_DIR: folder });
   await made.file.close();
   assert.equal(statSync(made.path).mode & 0o777, 0o600);
@@ -60,11 +60,11 @@ test('a log is for its user alone, has the name of its process, and few of ended
   await next.file.close();
   const left = readdirSync(own).filter((name) => name.startsWith('mount-dead-'));
   assert.equal(left.length, 10);
-  assert.ok(existsSync(named), 'its process lives');
+  assert.ok(existsSync(named), 'its process runs');
   for (const path of [named, next.path, ...left.map((name) => join(own, name))]) rmSync(path);
 });
 
-test('a long log begins anew beside the one before, and goes at the end', () => {
+test('a long log is rotated, and removed at the end', () => {
   const path = join(folder, 'rotated.log');
   const module = fileURLToPath(new URL('../../fuse/own-log.ts', import.meta.url));
   const world = fileURLToPath(new URL('../../world/system-world.ts', import.meta.url));
@@ -86,5 +86,5 @@ test('a long log begins anew beside the one before, and goes at the end', () => 
   runs('log.remove();', { ...process.env, [OWN_LOG_VARIABLE]: '1' });
   assert.deepEqual([existsSync(path), existsSync(`${path}.1`)], [false, false]);
   runs('log.remove();', process.env);
-  assert.match(readFileSync(path, 'utf8'), /^x{1500}\nafter\n$/, 'A log of another is left alone');
+  assert.match(readFileSync(path, 'utf8'), /^x{1500}\nafter\n$/, "Another mount's log stays");
 });

@@ -53,7 +53,7 @@ test('a line of fstab is understood', () => {
   ]);
 });
 
-test('the last of two options that contradict each other counts', () => {
+test('the last of two contradicting options counts', () => {
   assert.equal(parseMountOptions(['ro,rw']).readOnly, false);
   assert.equal(parseMountOptions(['rw', 'ro']).readOnly, true);
   assert.deepEqual(kernelOptions(parseMountOptions(['suid,dev,exec,noexec']), false), [
@@ -65,7 +65,7 @@ test('the last of two options that contradict each other counts', () => {
   ]);
 });
 
-test('when reads change access times is said as to mount(8), and the table of mounts says so', () => {
+test('the time of access updates is set as for mount(8), and the table of mounts shows it', () => {
   const told = (...options: string[]) =>
     kernelOptions(parseMountOptions(options), false).filter((word) => word.endsWith('atime'));
   assert.deepEqual(told(), ['relatime']);
@@ -76,7 +76,7 @@ test('when reads change access times is said as to mount(8), and the table of mo
     assert.deepEqual(told('noatime,strictatime', word), ['relatime'], word);
 });
 
-test('an unknown option is named, together with the one that comes nearest', () => {
+test('an unknown option is named, together with the most similar one', () => {
   const failure = refused('ro,serverz=a');
   assert.match(failure.message, /"serverz": there is no such option/);
   assert.match(failure.hint, /"servers"/);
@@ -86,11 +86,11 @@ test('an unknown option is named, together with the one that comes nearest', () 
   assert.match(refused('umaks=022').hint, /"umask"/);
   assert.doesNotMatch(refused('zzzzzzzzzzzz').hint, /did you mean/);
   assert.match(refused('remount,ro').hint, /unmount/);
-  assert.match(refused('rw,user_id=0,remount').hint, /unmount/, 'As the kernel has its options');
-  assert.equal(parseMountOptions(['serverz=a,ro'], true).readOnly, true, 'unless it is to be passed over');
+  assert.match(refused('rw,user_id=0,remount').hint, /unmount/, "With the kernel's spelling");
+  assert.equal(parseMountOptions(['serverz=a,ro'], true).readOnly, true, 'unless it is to be ignored');
 });
 
-test('values are looked at', () => {
+test('values are checked', () => {
   assert.match(refused('uid=me').message, /"uid": "me" is not the number/);
   assert.match(refused('uid=4294967295').message, /not the number/);
   assert.match(refused('umask=8').message, /octal/);
@@ -106,7 +106,7 @@ test('values are looked at', () => {
     assert.equal(parseMountOptions([`${name}=listed`]).virtualXattrs, 'listed', name);
 });
 
-test('a mount is coherent by itself where the kernel drops names that are recalled', () => {
+test('a mount is coherent by itself if the kernel drops recalled entries', () => {
   for (const options of [[], ['cache=auto'], ['cache=strict', 'cache=auto']]) {
     const { cache } = parseMountOptions(options);
     assert.deepEqual(cacheModeOf(cache, true), { kind: 'leases' });
@@ -116,7 +116,7 @@ test('a mount is coherent by itself where the kernel drops names that are recall
   assert.deepEqual(cacheModeOf(asked, true), asked);
 });
 
-test('a value keeps its separators on the way to the process of the mount', () => {
+test("a value keeps its separators on the way to the mount's process", () => {
   const text = optionText('fsname', 'a,b\\c"d');
   assert.equal(parseMountOptions([text, 'ro']).source, 'a,b\\c"d');
   assert.deepEqual(flagOptions({ 'op-timeout': '3s', 'no-xattr': true, 'log-level': undefined }), [
@@ -125,7 +125,7 @@ test('a value keeps its separators on the way to the process of the mount', () =
   ]);
 });
 
-test('what is mounted is a volume or a directory of one', () => {
+test('a volume, or a directory of one, can be mounted', () => {
   assert.deepEqual(parseMountSource('main'), { volume: 'main', path: '/' });
   assert.deepEqual(parseMountSource('main:'), { volume: 'main', path: '/' });
   assert.deepEqual(parseMountSource('main:/'), { volume: 'main', path: '/' });
@@ -134,7 +134,7 @@ test('what is mounted is a volume or a directory of one', () => {
   assert.throws(() => parseMountSource('main:/../x'), /lead out/);
 });
 
-test('docs/mount.md has every option, as the table has it, and no other', () => {
+test('docs/mount.md lists exactly the options of the table', () => {
   const section = DOCUMENT.slice(DOCUMENT.indexOf('## Options'), DOCUMENT.indexOf('## With mount and fstab'));
   const rows = [...section.matchAll(/^\| `([^`]+)` \| (.+) \|$/gm)].map(
     ([, term, effect]) => `${term}: ${effect}`,

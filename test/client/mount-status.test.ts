@@ -1,4 +1,4 @@
-/** Goal: the status of a mount has what its log says of dropped operations, and nothing else of it. */
+/** Goal: the status of a mount shows the dropped operations in its log, and nothing else of it. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { LATE_ERROR_MESSAGE, lateErrorsIn } from '../../client/mounts/mount-status.ts';
 
-test('late errors are read from a log, whatever else is in it', async (t) => {
+test('late errors are read from a log with other lines', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-log-'));
   t.after(() => rm(folder, { recursive: true }));
   const log = join(folder, 'mount.log');

@@ -18,7 +18,7 @@ const TABLE = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
 91 90 0:53 / /mnt/two rw shared:3 master:4 - fuse.other other rw
 `;
 
-test('a mount is found by its directory, with blanks in it and under another one', () => {
+test('a mount is found by its directory, with blanks in it and under another mount', () => {
   assert.deepEqual(findMount(TABLE, '/mnt/a b'), {
     directory: '/mnt/a b',
     device: '0:51',
@@ -35,7 +35,7 @@ test('the real table and the real processes', { skip: process.platform !== 'linu
   assert.ok(users.some(({ pid }) => pid === process.pid));
 });
 
-test('a directory is named without symbolic links on the way, and without being looked at', async () => {
+test('a directory is resolved without symbolic links on the way, and without accessing it', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-table-'));
   try {
     await symlink(folder, join(folder, 'link'));
@@ -46,7 +46,7 @@ test('a directory is named without symbolic links on the way, and without being 
   }
 });
 
-test('what has got the number of a file system that was unmounted is not taken for that', () => {
+test('a file system that reuses the number of an unmounted one is not mistaken for it', () => {
   const held = (namespace: string, directory: string): MountHolder => {
     return { namespace, directory, isHere: namespace === 'mnt:[1]', processes: [] };
   };

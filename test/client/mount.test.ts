@@ -1,4 +1,4 @@
-/** Goal: where nothing can be mounted `leasehold mount` says why, also where a mount there does not answer. */
+/** Goal: where mounting is impossible, `leasehold mount` says why, also if a mount there does not answer. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,7 +12,7 @@ import { FakeCluster } from './fake-cluster.ts';
 import { LAUNCHER } from './run-cli.ts';
 
 const skip = noMount;
-/** Several times as long as it looks at what does not answer. */
+/** Several times as long as it waits for a mount that does not answer. */
 const HANGS_MS = 30_000;
 
 const cluster = await FakeCluster.start(1);
@@ -22,14 +22,14 @@ after(() => cluster.stop());
   await client.command({ kind: 'volume-create', name: 'main', replicas: 1, objectBytes: 131_072 });
 }
 
-/** In a process of its own, which may hang: nothing of this one may ask the mount. */
+/** In a separate process, which may hang: this one must not access the mount. */
 function mountOn(directory: string) {
   const argv = [LAUNCHER, 'mount', 'main', directory, '--servers', cluster.urls.join()];
   return run(process.execPath, argv, { timeoutMs: HANGS_MS });
 }
 
-test('a mount that does not answer is looked at for a while, and said to be one', { skip }, async (t) => {
-  // Nothing is believed: whoever looks at it has to ask.
+test('a mount that does not answer is queried for a limited time, and then reported', { skip }, async (t) => {
+  // Nothing is cached: every access has to ask the mount.
   const mount = await TestMount.start(t, 20_000, 'auto', { ageMaxMs: 0 });
   mount.signal('SIGSTOP');
   const { code, text } = await mountOn(mount.directory);
@@ -37,7 +37,7 @@ test('a mount that does not answer is looked at for a while, and said to be one'
   assert.equal(code, 4);
 });
 
-test('there is no mount on another one, on a file, nor where nothing is', { skip }, async (t) => {
+test('a mount over another one, on a file, or at a missing path is refused', { skip }, async (t) => {
   const mount = await TestMount.start(t);
   const there = await mountOn(mount.directory);
   assert.deepEqual(

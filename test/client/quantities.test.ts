@@ -20,7 +20,7 @@ test('durations', () => {
   for (const text of ['', '-5s', '5x', 's', '5 s s']) assert.equal(parseDurationMs(text), null, text);
 });
 
-test('what people read', () => {
+test('people read sizes and durations with units', () => {
   assert.equal(formatBytes(0), '0 B');
   assert.equal(formatBytes(1536), '1.5 KiB');
   assert.equal(formatBytes(1024 ** 3), '1.0 GiB');

@@ -19,12 +19,12 @@ for (const text of [
   `-----BEGIN RSA PRIVATE KEY-----\n${SECRET}\n-----END RSA PRIVATE KEY-----`,
   `-----BEGIN PRIVATE KEY-----\n${SECRET}`,
 ]) {
-  test(`nothing is left of the secret in ${JSON.stringify(text)}`, () => {
+  test(`nothing of the secret is left in ${JSON.stringify(text)}`, () => {
     assert.ok(!redacted(text).includes(SECRET), redacted(text));
   });
 }
 
-test('what is no secret stays', () => {
+test('text without a secret is unchanged', () => {
   const text =
     'id = "s1"\nlisten = "0.0.0.0:7401"\n{"msg":"peer connected","peer":"s2"}\nhttp://10.0.0.1:7401/v1/status';
   assert.equal(redacted(text), text);

@@ -1,6 +1,6 @@
 /**
- * Goal: what a client remembers and what is delegated to it agree, for both are good by one session.
- * Method: a server that grants whatever is asked for, and says what it was asked.
+ * Goal: a client's cache and its delegations agree, because both are valid by one session.
+ * Method: a server that grants every request, and records the requests.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -24,13 +24,16 @@ const BIRTH = {
   ...{ accessedNs: '1', modifiedNs: '1', changedNs: '1' },
 };
 
-/** A client of a server that has a file once it was created with contents; and the recalls and reads that its next poll brings. */
+/**
+ * A client of a server that has a file once it was created with contents; and the recalls and reads that its next poll
+ * returns.
+ */
 async function started(t: TestContext) {
   const cluster = await FakeCluster.start(1);
   const asked: string[] = [];
   const recalls: number[] = [];
   const reads: NotedRead[] = [];
-  /** Sessions that are begun next. */
+  /** Sessions that begin next. */
   const sessions: number[] = [SESSION, SESSION + 1];
   const owners: unknown[] = [];
   const acked: number[] = [];
@@ -74,13 +77,13 @@ async function started(t: TestContext) {
     return answer({ result, granted: { session: cache, refused: [] } });
   };
   for (const server of cluster.servers) server.intercept = react;
-  /** What is about to change, and then the requests by which it does. */
+  /** Inodes that are about to change, and then the requests that change them. */
   const changes: string[] = [];
   const client = new CachingClient({
     world: patientWorld,
     servers: cluster.urls,
     changing: async (inodes) => {
-      // As a kernel does, which is told in another thread.
+      // As a kernel does, which is notified in another thread.
       await new Promise(setImmediate);
       changes.push(`of ${inodes.join(', ')} nothing is believed`);
     },
@@ -123,19 +126,19 @@ async function started(t: TestContext) {
   };
 }
 
-test('a name that was free is no more once it was borne', async (t) => {
+test('a cached absence ends when the name is created with contents', async (t) => {
   const { client, delegations, asked, owners, lookup } = await started(t);
   await assert.rejects(lookup(), { code: 'not-found' });
   const before = asked.length;
   await assert.rejects(lookup(), { code: 'not-found' });
-  assert.equal(asked.length, before, 'It was remembered that there is none');
+  assert.equal(asked.length, before, 'The absence was cached');
   await client.createWithContents('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   assert.equal((await lookup()).attributes.inode, 77);
   const { cache } = delegations.asOwner([DIRECTORY]);
-  assert.deepEqual(owners, [cache], 'It calls back nothing from who bears');
+  assert.deepEqual(owners, [cache], 'It recalls nothing from the creating client');
 });
 
-test('a client whose command has an unknown outcome uses nothing any more that its session was granted', async (t) => {
+test('after a command with unknown outcome, a client uses no grant of its session', async (t) => {
   const { client, delegations, asked, polled, lookup } = await started(t);
   await assert.rejects(lookup(), { code: 'not-found' });
   const owner = delegations.asOwner([DIRECTORY]);
@@ -147,10 +150,10 @@ test('a client whose command has an unknown outcome uses nothing any more that i
   await until('another session is used', async () => polled.includes(SESSION + 1));
   const before = asked.length;
   await assert.rejects(lookup(), { code: 'not-found' });
-  assert.equal(asked.length, before + 1, 'It is asked for again');
+  assert.equal(asked.length, before + 1, 'It is requested again');
 });
 
-test('what is called back is delegated no more, and is told to whom it was', async (t) => {
+test('a recalled directory is no longer delegated, and the former owner is notified', async (t) => {
   const { delegations, recalls, acked, told } = await started(t);
   assert.ok(delegations.isDelegated(DIRECTORY));
   recalls.push(DIRECTORY);
@@ -158,17 +161,17 @@ test('what is called back is delegated no more, and is told to whom it was', asy
   assert.deepEqual([told, delegations.isDelegated(DIRECTORY)], [[[DIRECTORY]], false]);
 });
 
-test('what brings a directory that is called back to the cluster waits for nobody who calls it back', async (t) => {
+test('flushing a recalled directory waits for no recall of its own', async (t) => {
   const { delegations, recalls, acked, said } = await started(t);
   const owner = delegations.asOwner([DIRECTORY]);
   assert.deepEqual(owner.cache?.forgets, [DIRECTORY]);
   recalls.push(DIRECTORY);
   await until('that is acknowledged', async () => acked.at(-1) === 1);
   assert.deepEqual(said, [owner.cache]);
-  assert.deepEqual(delegations.asOwner([DIRECTORY]), {}, 'It is given back');
+  assert.deepEqual(delegations.asOwner([DIRECTORY]), {}, 'It is returned');
 });
 
-test('nobody here believes any more what this client asks to be changed', async (t) => {
+test('this client drops what it has cached before it requests a change of it', async (t) => {
   const { client, delegations, changes } = await started(t);
   await client.command({ kind: 'set-attributes', inode: 77, mode: 0o600 });
   await client.createWithContents('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
@@ -178,7 +181,7 @@ test('nobody here believes any more what this client asks to be changed', async 
   ]);
 });
 
-test('a read that the cluster was told of is remembered, and nothing is forgotten for it', async (t) => {
+test('a read that was reported to the cluster is cached, and drops nothing', async (t) => {
   const { client, delegations, asked, changes, lookup } = await started(t);
   await client.createWithContents('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   const before = (await lookup()).attributes;
@@ -193,12 +196,12 @@ test('a read that the cluster was told of is remembered, and nothing is forgotte
   assert.deepEqual(attributes, { ...before, accessedNs: '9' });
   assert.ok(client.validMs(attributes) > 0);
   await tell('12', '5');
-  assert.equal((await lookup()).attributes.accessedNs, '9', 'Somebody has set another time since');
+  assert.equal((await lookup()).attributes.accessedNs, '9', 'Another client has set another time since');
   assert.equal(asked.length, questions);
   assert.deepEqual(changes.slice(-2), ['note-accesses', 'note-accesses']);
 });
 
-test('what others have read since is learned, and nothing is forgotten for it', async (t) => {
+test('reads of other clients are learned, and drop nothing', async (t) => {
   const { client, delegations, asked, accessed, reads, acked, lookup } = await started(t);
   await client.createWithContents('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   const before = (await lookup()).attributes;

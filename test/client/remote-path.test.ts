@@ -39,7 +39,7 @@ for (const [text, why] of BAD) {
   });
 }
 
-test('remote and local names are told apart', () => {
+test('remote and local paths are distinguished', () => {
   assert.ok(looksRemote('main:/a'));
   assert.ok(!looksRemote('./main:/a'));
   assert.ok(!looksRemote('/a'));

@@ -1,5 +1,5 @@
 /**
- * Goal: a request waits for its number no longer than its caller, and takes none from those that wait on.
+ * Goal: a request waits for its number no longer than its caller, and takes none from those that continue to wait.
  * Method: the window by itself.
  */
 import assert from 'node:assert/strict';
@@ -10,7 +10,7 @@ import { systemWorld } from '../../world/system-world.ts';
 
 const UNLIMITED = { timeoutMs: Number.POSITIVE_INFINITY };
 
-/** A window without room: its first number is in use. */
+/** A full window: its first number is in use. */
 async function full(): Promise<RequestWindow> {
   const window = new RequestWindow(systemWorld);
   const numbers: number[] = [];
@@ -19,7 +19,7 @@ async function full(): Promise<RequestWindow> {
   return window;
 }
 
-test('a number that is not free in time is waited for no longer', async () => {
+test("the wait for a number ends with the request's time limit", async () => {
   const window = await full();
   await assert.rejects(
     window.acquire({ timeoutMs: 10 }),
@@ -29,7 +29,7 @@ test('a number that is not free in time is waited for no longer', async () => {
   assert.equal(await window.acquire(UNLIMITED), 65);
 });
 
-test('a signal ends the wait of its own request alone', async () => {
+test("a signal ends only its own request's wait", async () => {
   const window = await full();
   const controller = new AbortController();
   const aborted = window.acquire({ ...UNLIMITED, signal: controller.signal });
@@ -40,7 +40,7 @@ test('a signal ends the wait of its own request alone', async () => {
   assert.equal(await waiting, 65);
 });
 
-test('a number that is given at the very moment at which the wait ends is given back', async () => {
+test('a number that is given at the very moment at which the wait ends is returned', async () => {
   const window = await full();
   const controller = new AbortController();
   const aborted = window.acquire({ ...UNLIMITED, signal: controller.signal });

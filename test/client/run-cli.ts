@@ -16,7 +16,7 @@ export interface CliOptions {
   readonly input?: string | Buffer;
 }
 
-/** Commands that start others, wait for signals, or are about their own process. */
+/** Commands that start processes, wait for signals, or concern their own process. */
 const APART: ReadonlySet<string> = new Set([
   ...[
     'dev',
@@ -33,7 +33,7 @@ const APART: ReadonlySet<string> = new Set([
   ],
 ]);
 
-/** Runs a command: in this process where that makes no difference. */
+/** Runs a command: in this process if that makes no difference. */
 export async function runCli(argv: readonly string[], options: CliOptions = {}): Promise<CliResult> {
   const [command = '', first = ''] = argv;
   const isServer = command === 'server' && !/^[a-z]/.test(first);
@@ -41,7 +41,10 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
   return { signal: null, ...(await runHere(argv, options)) };
 }
 
-/** @returns what a command printed. @throws {Error} with its code and what it printed where it has failed, as `execFile` does */
+/**
+ * @returns what a command printed
+ * @throws {Error} with its code and what it printed if it fails, as `execFile` does
+ */
 export async function printedBy(argv: readonly string[], options: CliOptions = {}): Promise<string> {
   const { code, stdout, stderr } = await runCli(argv, options);
   if (code === 0) return stdout;
@@ -49,11 +52,11 @@ export async function printedBy(argv: readonly string[], options: CliOptions = {
   throw Object.assign(error, { code, stdout, stderr });
 }
 
-/** Runs the command line as a user does, in a process of its own. */
+/** Runs the command line as a user does, in a separate process. */
 export async function runProcess(argv: readonly string[], options: CliOptions = {}): Promise<CliResult> {
   const child = spawn(process.execPath, [LAUNCHER, ...argv], { env: { ...process.env, ...options.env } });
   child.stdin.on('error', () => {
-    // It ended without reading all: the exit code tells.
+    // It ended without reading all its input: the exit code says so.
   });
   child.stdin.end(options.input ?? '');
   let stdout = '';

@@ -8,11 +8,11 @@ import {
 } from '../../client/transport/search-schedule.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
-/** A schedule on a clock of its own. */
+/** A schedule on a simulated clock. */
 class Bench {
   readonly schedule: SearchSchedule;
   searches = 0;
-  /** Ends the search under way, with or without news. */
+  /** Ends the search under way, with or without a new server. */
   end: ((isNews: boolean) => void) | null = null;
   readonly #timers: TestContext['mock']['timers'];
   #nowMs = 1_000;
@@ -41,7 +41,7 @@ class Bench {
   }
 }
 
-test('the first wish is granted at once, one that comes too soon when its time has come', async (t) => {
+test('the first requested search begins at once, a further one after its pause', async (t) => {
   const bench = new Bench(t);
   bench.schedule.want();
   assert.equal(bench.searches, 1);
@@ -51,13 +51,13 @@ test('the first wish is granted at once, one that comes too soon when its time h
   bench.pass(SEARCH_PERIOD_MS - 1);
   assert.equal(bench.searches, 1);
   bench.pass(1);
-  assert.equal(bench.searches, 2, 'Without being wanted again');
+  assert.equal(bench.searches, 2, 'Without another request');
   await bench.ended(true);
   bench.pass(SEARCH_PERIOD_MS);
-  assert.equal(bench.searches, 2, 'Two wishes were one search');
+  assert.equal(bench.searches, 2, 'Two requests were one search');
 });
 
-test('a wish during a search is good for another one', async (t) => {
+test('a request during a search starts another one', async (t) => {
   const bench = new Bench(t);
   bench.schedule.want();
   bench.schedule.want();
@@ -66,7 +66,7 @@ test('a wish during a search is good for another one', async (t) => {
   assert.equal(bench.searches, 2);
 });
 
-test('while nothing new is found there is less and less to ask, until a server is lost', async (t) => {
+test('while searches find nothing new, they become rarer, until a server is lost', async (t) => {
   const bench = new Bench(t);
   const waits: number[] = [];
   for (let round = 0; round < 5; round++) {
@@ -91,7 +91,7 @@ test('while nothing new is found there is less and less to ask, until a server i
   assert.equal(bench.searches, before + 2);
 });
 
-test('without any wish there is a search now and then, and none after the end', async (t) => {
+test('without a request, a search runs now and then, and none after the end', async (t) => {
   const bench = new Bench(t);
   bench.pass(SEARCH_PERIOD_MAX_MS);
   assert.equal(bench.searches, 1);

@@ -1,5 +1,5 @@
 /**
- * Goal: every command that asks a cluster can ask one with TLS and tokens, by its options and by its environment.
+ * Goal: every command that uses a cluster can use one with TLS and tokens, by its options and by its environment.
  * Method: real servers; a table with each command of the program, which this test compares with the program itself.
  */
 import assert from 'node:assert/strict';
@@ -35,13 +35,13 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Options that say where the cluster is, and who asks. */
+/** Options for the cluster's address, and for the identity of the user. */
 function access(): string[] {
   const token = join(folder, 'token');
   return ['--servers', cluster.urls.join(','), '--ca', cluster.authority.ca, '--token-file', token];
 }
 
-/** Each command with its arguments, in an order in which each finds what it needs; `.` stands for the test's folder. */
+/** Each command with its arguments, in an order in which each finds what it needs; `.` is the test's folder. */
 const COMMANDS: readonly (readonly [command: string, rest?: string, exit?: number])[] = [
   ['volume create', 'main --replicas 3'],
   ['volume set', 'main --trash 1h'],
@@ -93,10 +93,10 @@ const DEPRECATED: typeof COMMANDS = [
   ['scrub', '--look'],
   ['lease look', 'mine'],
 ];
-/** `dev` asks no cluster, and `mount` has tests of its own. */
+/** `dev` uses no cluster, and `mount` has its own tests. */
 const ELSEWHERE = ['dev', 'mount', 'doctor', 'lease watch'];
 
-test('the table has every command that asks a cluster', () => {
+test('the table has every command that uses a cluster', () => {
   const found: string[] = [];
   const walk = (command: Command, path: string): void => {
     for (const child of command.commands) {
@@ -127,7 +127,7 @@ for (const [command, rest = '', exit = 0] of [...COMMANDS, ...DEPRECATED]) {
 }
 
 test('leasehold doctor', async () => {
-  // What it finds on this machine besides, such as a mount of others that hangs, decides how it ends.
+  // Other findings on this machine, such as an unrelated mount that hangs, decide its exit code.
   const { stdout, stderr } = await runCli(['doctor', '--json', ...access()]);
   const { findings } = JSON.parse(stdout) as { readonly findings: readonly Finding[] };
   const servers = findings.filter(({ name }) => name.startsWith('server '));
@@ -146,7 +146,7 @@ test('leasehold lease watch', async (context) => {
   await Promise.race([once(child.stdout, 'data'), ended]);
 });
 
-test('access is found in the environment, too', async () => {
+test('access is read from the environment, too', async () => {
   const env = {
     LEASEHOLD_SERVERS: cluster.urls.join(','),
     LEASEHOLD_CA: cluster.authority.ca,

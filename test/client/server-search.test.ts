@@ -16,7 +16,7 @@ function infoOf({ id, url }: FakeServer, change: Partial<ServerInfo> = {}): Serv
   return { id, url, zone: '', state: 'in', storageId: `store of ${id}`, bornAt: 1, ...room, ...change };
 }
 
-/** A client that was given the first server only, of a cluster whose primary is another one. */
+/** A client that was given only the first server of a cluster, and whose primary is another server. */
 async function withClient(
   listed: (cluster: FakeCluster) => readonly ServerInfo[],
   action: (cluster: FakeCluster, client: ClusterClient) => Promise<void>,
@@ -35,23 +35,23 @@ async function withClient(
 const listQueries = (server: FakeServer) =>
   server.seen.filter(({ path, body }) => path === '/v1/catalog/queries' && body.includes('"servers"')).length;
 
-/** Reads until the client has looked for servers, and has had time to use what it found. */
+/** Reads until the client has searched for servers, and has had time to use what it found. */
 async function search(cluster: FakeCluster, client: ClusterClient): Promise<void> {
   const file = client.openFile(cluster.addFile('x'));
-  // The first search comes when a primary is named that is none of the known servers, who have to be asked first.
+  // The first search begins when an answer names an unknown primary; the known servers have to be asked first.
   await until('the client asks who else is there', async () => {
     await file.read(0, 1);
     return listQueries(cluster.server(0)) > 0;
   });
 }
 
-test('a primary that was not given is found, and asked itself', () =>
+test('a primary that was not given is found, and asked directly', () =>
   withClient(
     (cluster) => cluster.servers.map((server) => infoOf(server)),
     async (cluster, client) => {
       await search(cluster, client);
       await until('all are known', async () => client.servers.length === 3);
-      assert.equal(client.servers[0], cluster.server(0).url, 'What was given comes first');
+      assert.equal(client.servers[0], cluster.server(0).url, 'Given servers come first');
       const file = client.openFile(cluster.addFile('y'));
       await file.read(0, 1);
       const asked = cluster.server(1).asked;
@@ -60,7 +60,7 @@ test('a primary that was not given is found, and asked itself', () =>
     },
   ));
 
-test('when the servers that were given are gone, the others go on', () =>
+test('when the given servers have ended, the others serve', () =>
   withClient(
     (cluster) => cluster.servers.map((server) => infoOf(server)),
     async (cluster, client) => {
@@ -134,7 +134,7 @@ async function searchAmong(
   return { joined: urls[0] ?? [], left: urls[1] ?? [] };
 }
 
-test('a server that was found is forgotten when it leaves the cluster', async () => {
+test('a found server is forgotten when it leaves the cluster', async () => {
   await using cluster = await FakeCluster.start();
   cluster.listed = cluster.servers.map((server) => infoOf(server));
   const [, second, third] = cluster.urls;
@@ -147,10 +147,10 @@ test('a server that was found is forgotten when it leaves the cluster', async ()
   assert.deepEqual(await searchAmong(cluster, () => undefined), { joined: [third], left: [second] });
 });
 
-test('a server is found at another address only while the one that was given for it leads nowhere', async () => {
+test('a server is found at another address only while its given address does not answer', async () => {
   await using cluster = await FakeCluster.start();
   await using moved = await FakeCluster.start(1);
-  // The same server, as its id and store say, at an address of its own.
+  // The same server, as its id and store say, at its own address.
   const url = moved.server(0).url;
   cluster.listed = [infoOf(cluster.server(0), { url }), infoOf(cluster.server(1))];
   moved.listed = cluster.listed;
@@ -163,14 +163,14 @@ test('a server is found at another address only while the one that was given for
   assert.deepEqual((await searchAmong(cluster, back)).left, [cluster.server(1).url]);
 });
 
-test('while the catalog cannot be asked, nobody is found and nobody is forgotten', async () => {
+test('while the catalog cannot be queried, no server is found and none is forgotten', async () => {
   await using cluster = await FakeCluster.start();
   cluster.listed = [];
   for (const server of cluster.servers) server.intercept = () => ({ kind: 'problem', code: 'no-majority' });
   assert.deepEqual(await searchAmong(cluster, () => undefined), { joined: [], left: [] });
 });
 
-test('a server that did not prove who it is in time is a reason to look again', async () => {
+test('a server that did not prove its identity in time causes another search', async () => {
   await using cluster = await FakeCluster.start();
   cluster.listed = cluster.servers.map((server) => infoOf(server));
   const events = { lost: () => undefined, elsewhere: () => false };
@@ -185,7 +185,7 @@ test('a server that did not prove who it is in time is a reason to look again', 
   await Promise.all([given, ...first.joined, ...second.joined].map((endpoint) => endpoint.close()));
 });
 
-test('a list that makes no sense, or none at all, changes nothing', () =>
+test('an invalid list, or none at all, changes nothing', () =>
   withClient(
     () =>
       [
@@ -199,11 +199,11 @@ test('a list that makes no sense, or none at all, changes nothing', () =>
       await search(cluster, client);
       for (let count = 0; count < 5; count++) await client.openFile(cluster.addFile('y')).read(0, 1);
       assert.deepEqual(client.servers, [cluster.server(0).url]);
-      assert.equal(listQueries(cluster.server(0)), 1, 'It is not asked for again at once');
+      assert.equal(listQueries(cluster.server(0)), 1, 'It is not requested again at once');
     },
   ));
 
-test('addresses that cannot be meant for this host are passed over, and the scheme stays', () => {
+test('addresses that cannot be meant for this host are ignored, and the scheme stays', () => {
   const far = 'http://files.example:7401';
   assert.equal(addressReportedBy('http://10.0.0.7:7402', far), 'http://10.0.0.7:7402');
   for (const told of [
@@ -213,7 +213,7 @@ test('addresses that cannot be meant for this host are passed over, and the sche
     'http://[::1]:7402',
   ]) {
     assert.equal(addressReportedBy(told, far), null, told);
-    assert.equal(addressReportedBy(told, 'http://127.0.0.1:7401'), told, 'From here to here');
+    assert.equal(addressReportedBy(told, 'http://127.0.0.1:7401'), told, 'From this machine to itself');
   }
   assert.equal(addressReportedBy('http://[::ffff:127.0.0.1]:7402', far), null);
   assert.equal(addressReportedBy('http://0.0.0.0:7402', 'http://127.0.0.1:7401'), null);

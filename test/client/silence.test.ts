@@ -9,8 +9,9 @@ import { until } from '../cluster/real-cluster.ts';
 import { FakeCluster } from './fake-cluster.ts';
 
 /**
- * Goal: a server that keeps its connections open and says nothing holds nobody up.
- * Method: one attempt may take longer than the whole operation, so that nothing but silence moves a request on.
+ * Goal: a server that keeps its connections open and does not answer delays no operation.
+ * Method: one attempt may take longer than the whole operation, so that nothing but silence moves a request to another
+ * server.
  */
 const ATTEMPT_MS = 120_000;
 const OPERATION_MS = 60_000;
@@ -29,12 +30,12 @@ async function withCluster(
 
 const patient = { attemptMs: ATTEMPT_MS } as const;
 
-/** Keeps this process from doing anything. */
+/** Blocks this process. */
 function stall(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
-test('a server that falls silent is left, and asked no more until it speaks', () =>
+test('a server that falls silent is left, and not asked again until it answers', () =>
   withCluster(async (cluster, client) => {
     const [silent, ...others] = cluster.servers;
     assert.ok(silent !== undefined);
@@ -43,7 +44,7 @@ test('a server that falls silent is left, and asked no more until it speaks', ()
     silent.mute();
     const before = silent.livez;
     await file.read(0, 1, patient);
-    assert.ok(silent.livez > before, 'It was asked whether it lives');
+    assert.ok(silent.livez > before, 'It received a health check');
     for (let count = 0; count < 20; count++) await file.read(0, 1, patient);
     assert.ok(others.reduce((sum, { asked }) => sum + asked, 0) >= 21);
     const asked = silent.asked;
@@ -54,7 +55,7 @@ test('a server that falls silent is left, and asked no more until it speaks', ()
     });
   }));
 
-test('all requests that lie at a silent server leave it, after one question on a connection of its own', () =>
+test('all requests at a silent server move away, after one health check on a separate connection', () =>
   withCluster(async (cluster, client) => {
     const [silent] = cluster.servers;
     assert.ok(silent !== undefined);
@@ -64,10 +65,10 @@ test('all requests that lie at a silent server leave it, after one question on a
     // More than the pool has connections.
     await Promise.all(Array.from({ length: 200 }, () => file.read(0, 1, patient)));
     assert.equal(silent.livezAtOnceMax, 1);
-    assert.ok(silent.livez < 20, `It was asked ${silent.livez} times, and not once for each request`);
+    assert.ok(silent.livez < 20, `${silent.livez} health checks, and not one for each request`);
   }));
 
-test('a server that lives keeps its request for as long as it takes', () =>
+test('a server that answers health checks keeps its request as long as it takes', () =>
   withCluster(async (cluster, client) => {
     const [slow, ...others] = cluster.servers;
     assert.ok(slow !== undefined);
@@ -80,10 +81,10 @@ test('a server that lives keeps its request for as long as it takes', () =>
     resolve();
     assert.equal(Buffer.from((await reading).bytes).toString(), 'x');
     assert.equal(slow.asked, 2);
-    for (const { asked } of others) assert.equal(asked, 0, 'Nobody else was asked');
+    for (const { asked } of others) assert.equal(asked, 0, 'No other server was asked');
   }));
 
-test('a write that a silent server has already, and that another one takes over, is done once', () =>
+test('a write that a silent server has already received, and that another one executes, is executed once', () =>
   withCluster(async (cluster, client) => {
     const [silent] = cluster.servers;
     assert.ok(silent !== undefined);
@@ -101,7 +102,7 @@ test('a write that a silent server has already, and that another one takes over,
     assert.equal(new Set(puts.map(({ search }) => search.get('number'))).size, 3);
   }));
 
-test('where all servers are silent a request waits until one speaks', () =>
+test('if all servers are silent, a request waits until one answers', () =>
   withCluster(async (cluster, client) => {
     const file = client.openFile(cluster.addFile('x'));
     await file.read(0, 1, patient);
@@ -114,7 +115,7 @@ test('where all servers are silent a request waits until one speaks', () =>
     assert.equal(Buffer.from((await reading).bytes).toString(), 'x');
   }));
 
-test('one server alone, and silent for a while, is waited for', async () => {
+test('a single server that is silent for a while is waited for', async () => {
   await using cluster = await FakeCluster.start(1);
   await using client = new ClusterClient({
     world: systemWorld,
@@ -131,7 +132,7 @@ test('one server alone, and silent for a while, is waited for', async () => {
   assert.equal(server.asked, 1, 'The request was not sent again');
 });
 
-test('a pause of this process is not taken for silence of the servers', () =>
+test('a pause of this process is not mistaken for silence of the servers', () =>
   withCluster(async (cluster, client) => {
     const [slow, ...others] = cluster.servers;
     assert.ok(slow !== undefined);
@@ -141,7 +142,7 @@ test('a pause of this process is not taken for silence of the servers', () =>
     slow.intercept = () => ({ kind: 'wait', until: promise });
     const reading = file.read(0, 1, patient);
     let pauses = 0;
-    // The question is there, its answer is not, and all timers are due when the pause is over.
+    // The check is sent, its answer is not, and all timers are due when the pause ends.
     slow.onLivez = () => {
       pauses++;
       stall(1_500);
@@ -150,10 +151,10 @@ test('a pause of this process is not taken for silence of the servers', () =>
     slow.onLivez = () => undefined;
     resolve();
     await reading;
-    for (const { asked } of others) assert.equal(asked, 0, 'Nobody else was asked');
+    for (const { asked } of others) assert.equal(asked, 0, 'No other server was asked');
   }));
 
-test('an answer that comes slowly is as good as one that says that the server lives', async () => {
+test('an answer that arrives slowly counts like an answered health check', async () => {
   await using cluster = await FakeCluster.start(2);
   await using client = new ClusterClient({
     world: systemWorld,
@@ -163,13 +164,13 @@ test('an answer that comes slowly is as good as one that says that the server li
   const [slow, other] = [cluster.server(0), cluster.server(1)];
   const { promise, resolve } = Promise.withResolvers<void>();
   slow.intercept = () => ({ kind: 'trickle', until: promise });
-  // Its process would not even answer that.
+  // Its process would not even answer the check.
   slow.muteLivez();
   const reading = client.openFile(cluster.addFile('x'.repeat(1_000))).read(0, 1_000, patient);
   await until('a part of the answer was sent, byte by byte', async () => slow.trickled >= 25);
   resolve();
   assert.equal((await reading).bytes.length, 1_000);
-  assert.equal(other.asked, 0, 'Nobody else was asked');
+  assert.equal(other.asked, 0, 'No other server was asked');
 });
 
 const PROGRAM = `

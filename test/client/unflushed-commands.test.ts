@@ -1,5 +1,5 @@
 /**
- * Goal: a flush names as few commands as tell whether all are there.
+ * Goal: a flush names as few commands as suffice to know whether all are durable.
  * Method: the list alone.
  */
 import assert from 'node:assert/strict';
@@ -8,7 +8,7 @@ import { UnflushedCommands } from '../../client/cluster/unflushed-commands.ts';
 import { REQUEST_WINDOW } from '../../client/transport/request-window.ts';
 import { FLUSH_SESSIONS_MAX } from '../../wire/request-limits.ts';
 
-test('of each session the latest numbers are named, and what is answered during a flush is left for the next one', () => {
+test("a flush names each session's highest numbers; those answered during a flush wait for the next one", () => {
   const commands = new UnflushedCommands();
   for (let number = 1; number <= 1_000; number++) commands.answered(7, number);
   const [named] = commands.pages();
@@ -26,7 +26,7 @@ test('of each session the latest numbers are named, and what is answered during 
   assert.equal(commands.isEmpty, true);
 });
 
-test('a request takes no more sessions than it may, and a client without commands flushes, too', () => {
+test('a request names no more sessions than it may; a client without commands flushes, too', () => {
   const commands = new UnflushedCommands();
   assert.deepEqual(commands.pages(), [[]]);
   for (let session = 1; session <= FLUSH_SESSIONS_MAX + 1; session++) commands.answered(session, 1);
@@ -46,7 +46,7 @@ function missingOf(commands: UnflushedCommands, highest: number, lostFrom = Numb
   return { named, missing };
 }
 
-test('commands that were forgotten while a flush was on its way are covered by those that came meanwhile', () => {
+test('commands that were forgotten while a flush was on its way are covered by those answered meanwhile', () => {
   const commands = new UnflushedCommands();
   for (let number = 1; number <= 10; number++) commands.answered(7, number);
   const early = missingOf(commands, 1_000);
@@ -59,7 +59,7 @@ test('commands that were forgotten while a flush was on its way are covered by t
   assert.equal(commands.isEmpty, true);
 });
 
-test('commands that are gone are lost also where newer ones were answered meanwhile', () => {
+test('lost commands are reported also if newer ones were answered meanwhile', () => {
   const commands = new UnflushedCommands();
   for (let number = 1; number <= 10; number++) commands.answered(7, number);
   const early = missingOf(commands, 20, 5);
@@ -69,7 +69,7 @@ test('commands that are gone are lost also where newer ones were answered meanwh
   assert.deepEqual(commands.flushed(late.named, late.missing), { areLost: true, again: [] });
 });
 
-test('of two flushes at a time both find what is gone, and neither takes for gone what the other has covered', () => {
+test('of two concurrent flushes both find lost commands, and neither reports as lost what the other has covered', () => {
   for (const isLost of [false, true]) {
     const commands = new UnflushedCommands();
     commands.answered(7, 1);
@@ -81,7 +81,7 @@ test('of two flushes at a time both find what is gone, and neither takes for gon
   }
 });
 
-test('no number is sent that has the catalog forget what a flush names', () => {
+test('no number is sent that makes the catalog forget what a flush names', () => {
   const commands = new UnflushedCommands();
   assert.equal(commands.numberMaxOf(7), Number.POSITIVE_INFINITY);
   for (const number of [3, 1, 2]) commands.answered(7, number);

@@ -1,6 +1,6 @@
 /**
- * Goal: `leasehold umount` says what could not be stored while somebody can still do something about it, who uses a mount, and why one stays; and
- * it ends in bounded time.
+ * Goal: `leasehold umount` says what could not be stored while the user can still act, which processes use a mount, and
+ * why it stays; and it ends in bounded time.
  * Method: real mounts of a volume in memory, whose cluster fails as the test says.
  */
 import assert from 'node:assert/strict';
@@ -30,7 +30,7 @@ interface Refusal {
   readonly hint: string;
 }
 
-/** @returns what is said */
+/** @returns what it prints */
 async function refused(directory: string, options?: UnmountOptions): Promise<Refusal> {
   let refusal: Refusal | undefined;
   await assert.rejects(unmountDirectory(directory, options), (error: unknown) => {
@@ -41,7 +41,10 @@ async function refused(directory: string, options?: UnmountOptions): Promise<Ref
   return refusal;
 }
 
-/** A program that says when it has done the first part of what it is told, and ends with the test, or when its input does. */
+/**
+ * A program that reports when it has executed the first part of its instructions, and ends with the test, or with its
+ * input.
+ */
 async function program(t: TestContext, file: string, ...argv: string[]) {
   const child = spawn(file, ['-c', ...argv], { stdio: ['pipe', 'pipe', 'inherit'], cwd: '/' });
   t.after(() => child.kill('SIGKILL'));
@@ -49,7 +52,7 @@ async function program(t: TestContext, file: string, ...argv: string[]) {
   return child;
 }
 
-/** A process in a namespace of mounts of its own, which has a copy of every mount that is there now. */
+/** A process in its own mount namespace, with a copy of every present mount. */
 async function namespaceCopy(t: TestContext): Promise<ChildProcess> {
   const child = spawn('unshare', ['-m', 'sh', '-c', 'echo there; exec sleep 300'], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -59,7 +62,7 @@ async function namespaceCopy(t: TestContext): Promise<ChildProcess> {
   return child;
 }
 
-/** Where a close waits for nothing, and what was written to `lost` did not arrive. */
+/** Here a close waits for nothing, and what was written to `lost` has not arrived. */
 async function withLoss(t: TestContext): Promise<TestMount> {
   const mount = await TestMount.start(t, LIMIT_MS, 'auto', { flushBehind: true });
   await mount.disturb({ writesFail: 'internal' });
@@ -67,7 +70,7 @@ async function withLoss(t: TestContext): Promise<TestMount> {
   return mount;
 }
 
-test('what could not be stored is said before the mount goes, which it does the next time', {
+test('unstored changes are reported before the unmount, and the next attempt unmounts', {
   skip,
 }, async (t) => {
   const mount = await withLoss(t);
@@ -84,7 +87,7 @@ test('what could not be stored is said before the mount goes, which it does the 
   assert.equal(await mount.exited(), 0);
 });
 
-test('--lazy gives up what could not be stored, and says so', { skip }, async (t) => {
+test('--lazy drops unstored changes, and reports them', { skip }, async (t) => {
   const mount = await withLoss(t);
   const { exit, message } = await refused(mount.directory, { lazy: true });
   assert.equal(exit, 5);
@@ -93,7 +96,7 @@ test('--lazy gives up what could not be stored, and says so', { skip }, async (t
   assert.equal(await mount.exited(), 0);
 });
 
-test('whoever holds what was detached reads and writes on, and what he writes is stored', {
+test('a process that holds a detached mount reads and writes on, and its writes are stored', {
   skip,
 }, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS);
@@ -106,7 +109,7 @@ test('whoever holds what was detached reads and writes on, and what he writes is
     mount.path('held'),
   );
   const last = mount.lastReport();
-  // How long it waits for them, and what it says of that, is another matter.
+  // How long it waits for them, and what it reports, is tested elsewhere.
   const unmounting = unmountDirectory(mount.directory, { lazy: true, timeoutMs: SHORT_MS }).then(
     () => undefined,
     ({ exit, message }: Refusal) => {
@@ -148,7 +151,7 @@ for (const [where, keep] of [
     },
   ],
 ] as const) {
-  test(`where a mount is kept ${where}, what is stored is said, and what is lost, and who keeps it`, {
+  test(`if a mount is kept ${where}, stored and lost changes and its users are reported`, {
     skip: skip || (!isRoot && 'not root'),
   }, async (t) => {
     const mount = await TestMount.start(t, LIMIT_MS, 'auto', { flushBehind: true });
@@ -176,7 +179,7 @@ for (const [where, keep] of [
   });
 }
 
-test('whoever uses a mount is named: by what is open or mapped, by a directory, and by what is mounted inside', {
+test('processes that use a mount are named: by open or mapped files, a directory, or a mount inside', {
   skip,
 }, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS);
@@ -197,13 +200,13 @@ test('whoever uses a mount is named: by what is open or mapped, by a directory, 
   for (const line of expected)
     assert.ok(
       new RegExp(`^ {2}${line}$`, 'm').test(message),
-      `Not all are named, each in a line:\n${message}`,
+      `Not all are named, each on its own line:\n${message}`,
     );
   assert.match(hint, /--lazy/);
   assert.ok((await mountAt(mount.directory)) !== null);
 });
 
-test('a process that answers nothing is not waited for for longer than that, and left to store what it has', {
+test('a process that does not answer is waited for only so long, and left to store its changes', {
   skip,
 }, async (t) => {
   /** @returns how long it took, in milliseconds */
@@ -228,12 +231,12 @@ test('a process that answers nothing is not waited for for longer than that, and
   };
   const shortMs = await unmountStopped(SHORT_MS);
   const longMs = await unmountStopped(LONG_MS);
-  // To have all stored, and for the end of the process: waited for together, and not each by itself.
+  // The storing and the end of the process: one time limit for both.
   t.diagnostic(`It took ${longMs} ms of ${LONG_MS}, and ${shortMs} ms of ${SHORT_MS}`);
-  assert.ok(longMs - shortMs < 1.5 * LONG_MS, 'Each step was waited for by itself');
+  assert.ok(longMs - shortMs < 1.5 * LONG_MS, 'Each step had its own time limit');
 });
 
-test('what is no mount of a volume is not unmounted', { skip }, async (t) => {
+test('a directory that is no mount of a volume is not unmounted', { skip }, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-unmount-'));
   t.after(() => rmSync(folder, { recursive: true }));
   assert.match(
@@ -245,7 +248,7 @@ test('what is no mount of a volume is not unmounted', { skip }, async (t) => {
   assert.ok((await readFile('/proc/self/mountinfo', 'utf8')).includes(' /proc '));
 });
 
-/** Has a file open on its way from one end of a socket to the other, where no process is seen to have it, until its input ends or says so. */
+/** Has a file open while it is passed through a socket, where no process shows it, until its input ends or says so. */
 const UNSEEN = `
 import os, socket, sys
 one, other = socket.socketpair()
@@ -256,7 +259,7 @@ print('unseen', flush=True)
 sys.stdin.readline()
 `;
 
-test('who is seen nowhere and is gone in a moment, as one who asks for the free space, is waited for', {
+test('an invisible and brief user of the mount, such as a query of free space, is waited for', {
   skip,
 }, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS);

@@ -1,5 +1,6 @@
 /**
- * Goal: a flush does not say that changes survive which a loss of power of all servers has taken since they were acknowledged.
+ * Goal: a flush does not report changes as durable that a loss of power of all servers has taken since their
+ * acknowledgement.
  * Method: answers of servers as they are before and after such a loss.
  */
 import assert from 'node:assert/strict';
@@ -64,7 +65,7 @@ test('a flush names the last change of each epoch, and reports the loss that its
   flush(changes, version(3, 9));
 });
 
-test('a flush is due before a server forgets what became of a change, and before there are too many', () => {
+test('a flush is due before a server forgets the outcome of a change, and before there are too many', () => {
   const changes = new UnsyncedFiles().of(FILE);
   change(changes, undefined, version(1, 2));
   assert.deepEqual(
@@ -74,22 +75,22 @@ test('a flush is due before a server forgets what became of a change, and before
   assert.equal(changes.isFull(SESSION + 1, number + 64), false);
   for (let epoch = 2; epoch <= 16; epoch++) {
     change(changes, undefined, version(epoch, epoch));
-    // A flush names 16 at the most: half of them are left for changes that are acknowledged meanwhile.
+    // A flush names 16 at most: half of them are left for changes that are acknowledged meanwhile.
     assert.equal(changes.isFull(SESSION + 1, 1), epoch >= 8);
   }
 });
 
-test('changes of others, answers that are given once more and flushes in between report nothing', () => {
+test('changes of other clients, repeated answers and flushes in between report nothing', () => {
   const changes = new UnsyncedFiles().of(FILE);
   change(changes, version(1, 1), version(1, 2));
   change(changes, version(1, 5), version(1, 6));
   change(changes, undefined, version(1, 7));
   flush(changes, version(1, 9));
-  // What was flushed survives; a version that this client has not made is not expected of anyone.
+  // Flushed changes survive; a version that this client did not write is not expected.
   flush(changes, version(1, 8));
 });
 
-test('of changes that are under way together each follows what was answered before it was sent', () => {
+test('concurrent changes follow what was answered before each was sent', () => {
   const changes = new UnsyncedFiles().of(FILE);
   const sent = changes.changes;
   changes.acknowledged({ ...state(version(1, 3)), offset: 0, before: version(1, 2) }, next(), sent);
@@ -97,7 +98,7 @@ test('of changes that are under way together each follows what was answered befo
   flush(changes, version(1, 3));
 });
 
-test('a loss of what a closed handle, or a creation, was acknowledged is reported by the next handle', () => {
+test('a loss of acknowledged changes of a closed handle, or of a creation, is reported by the next handle', () => {
   const files = new UnsyncedFiles();
   change(files.of(FILE), version(1, 1), version(1, 2));
   assert.throws(() => flush(files.of(FILE), version(1, 1)), LOST);
@@ -110,7 +111,7 @@ test('a loss of what a closed handle, or a creation, was acknowledged is reporte
   assert.throws(() => flush(files.of(FILE), version(0, 0)), LOST);
 });
 
-test('each handle that was there reports a loss once, and a later one does not', () => {
+test('each open handle reports a loss once, and a later handle does not', () => {
   const files = new UnsyncedFiles();
   const [writer, other] = [files.of(FILE), files.of(FILE)];
   change(writer, version(1, 1), version(1, 2));
