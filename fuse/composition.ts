@@ -164,7 +164,7 @@ async function reportLate(client: ClusterClient, late: LateError, log: Log): Pro
   });
 }
 
-/** The default limit of a call survives a failed server: the lease and 5 s, or the longest failover and 1 s. */
+/** The default limit of a call outlasts a failed server: its lease and 5 s, or if longer its failover and 1 s. */
 async function usualLimit(world: World, servers: readonly string[], access: Access): Promise<number> {
   const client = new ClusterClient({ world, servers, access, operationTimeoutMs: FIRST_LIMIT_MS });
   try {

@@ -4,12 +4,12 @@ import type { Log, LogLevel } from './transport.ts';
 
 const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug'];
 
-/** One line of JSON per message. */
+/** A log with one line of JSON per message, of `level` and of more severe levels. */
 export function stderrLog(world: World, level: LogLevel): Log {
-  return (of, message, facts = {}) => {
-    if (LEVELS.indexOf(of) > LEVELS.indexOf(level)) return;
+  return (severity, message, facts = {}) => {
+    if (LEVELS.indexOf(severity) > LEVELS.indexOf(level)) return;
     process.stderr.write(
-      `${JSON.stringify({ time: new Date(world.wallMs()).toISOString(), level: of, message, ...facts })}\n`,
+      `${JSON.stringify({ time: new Date(world.wallMs()).toISOString(), level: severity, message, ...facts })}\n`,
     );
   };
 }

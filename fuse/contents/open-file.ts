@@ -122,7 +122,7 @@ export class OpenFile {
     if (sizeBytes < endBytes) pages.drop(sizeBytes);
     if (sizeBytes > endBytes) this.known.leavingHole();
     this.#changed(await this.#bounded(this.#backend.truncate(sizeBytes), 'A truncate'));
-    // If the end was another one, another client has changed the file: then no page is used any more.
+    // If the cluster's end was another one, another client has changed the file, and no page is used any more.
     pages.putZeros(endBytes, sizeBytes);
   }
 

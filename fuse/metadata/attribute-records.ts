@@ -133,7 +133,7 @@ export class AttributeRecords {
     this.#sequencer.changedAll();
   }
 
-  /** A file is being written here: its open file has newer attributes, and the cluster answers look-ups and opens. */
+  /** Called when the file is written here: its open file has newer attributes; look-ups and opens ask the cluster. */
   written(inode: number): void {
     const record = this.#records.get(inode);
     if (record !== undefined) this.#beforeWrites.set(inode, record);
@@ -159,7 +159,7 @@ export class AttributeRecords {
     return this.#sequencer.latest;
   }
 
-  /** Called after the change that `changing` began. @param attributes as the change was answered */
+  /** Called after the change that `changing` began: caches its answer, unless the inode has changed again. */
   changed(attributes: Attributes, begunAt: number): Answered {
     const isPast = !this.#sequencer.isValid(begunAt, attributes.inode);
     this.drop(attributes.inode);

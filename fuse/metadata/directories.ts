@@ -24,7 +24,7 @@ export class Directories {
     this.#names = names;
   }
 
-  /** @param isNoAtime reads do not count as accesses */
+  /** @param attributes as last known. @param isNoAtime reads do not count as accesses */
   open(inode: number, attributes: Attributes | undefined, isNoAtime = false): number {
     this.#handleLast += 2;
     const handle = this.#handleLast;

@@ -202,7 +202,7 @@ export class Inodes {
     }
   }
 
-  /** Requires that nothing of the inode is pending. @returns the new attributes */
+  /** Sets the flags of an inode, of which nothing may be pending. @returns the new attributes */
   async changeFlags(inode: number, flags: readonly InodeFlag[]): Promise<Answered> {
     const { attributes: records } = this.cache;
     const begunAt = records.changing(inode);

@@ -226,6 +226,7 @@ export class DirectoryOps {
     if (state !== 'free' && state !== 'unknown') this.streaks.end(directory);
   }
 
+  /** Changes attributes, after pending operations in the directory, whose cached delegation ends. */
   async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
     this.#delegations.end(directory);
     await this.flushLogged({ kind: 'directory', inode: directory });

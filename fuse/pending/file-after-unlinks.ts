@@ -13,8 +13,8 @@ export interface ContentsEvents {
 }
 
 /**
- * Wraps a file. A change that is over quota is repeated after pending unlinks, which may free some. Locks are taken and
- * released after pending unlinks, so that their next holder finds no name that was removed before.
+ * Wraps a file: reports its changes, and repeats one that is over quota after pending unlinks, which may free some.
+ * Locks are taken and released after pending unlinks, so that their next holder finds no name that was removed before.
  */
 export function afterUnlinks(
   file: BackendFile,

@@ -18,7 +18,7 @@ export class KnownVersions {
     if (kind === 'file' && !live && flags === undefined) this.settled(inode, contents, requestedAt);
   }
 
-  /** The catalog has this version, unless this mount has written since `writtenAt` (a sequence number). */
+  /** Records the catalog's version, unless this mount has written since `writtenAt` (a sequence number). */
   settled(inode: number, contents: ContentVersion, writtenAt: number): void {
     if (!this.#writes.isValid(writtenAt, inode)) return;
     if (this.#contents.size >= FILES_MAX) this.#contents.clear();

@@ -252,7 +252,7 @@ export class UncommittedFile implements BackendFile {
     return this.commit.clusterFile?.state() ?? stateOf(this.attributes);
   }
 
-  /** @param atCluster makes the change there. @param change makes it in memory, if the file is still here and small */
+  /** Makes a change in memory if the file stays uncommitted and gets no hole; else commits it, then `atCluster`. */
   async #change(
     { offset, endBytes }: { readonly offset: number; readonly endBytes: number },
     atCluster: (file: BackendFile) => Promise<FileState>,
