@@ -47,9 +47,9 @@ export async function compose(
   });
   const background: BackgroundParts = makeBackground(base, storage, cores, services);
   storage.whenFailed((reason) => endLeases(base, cores, reason));
-  const below = { ...base, ...storage, ...cores, ...services, ...background };
-  const httpServer: HttpServerParts = await makeHttpServer(below);
-  const parts = { ...below, ...httpServer };
+  const earlierParts = { ...base, ...storage, ...cores, ...services, ...background };
+  const httpServer: HttpServerParts = await makeHttpServer(earlierParts);
+  const parts = { ...earlierParts, ...httpServer };
   await start(parts);
   return parts;
 }

@@ -35,11 +35,11 @@ export interface AboveCores {
 }
 
 /** The timers of the cores send messages: the caller creates the transport in the same tick. */
-export function makeCores(base: Base, storage: StorageParts, above: AboveCores): CoreParts {
+export function makeCores(base: Base, storage: StorageParts, later: AboveCores): CoreParts {
   const { self, config, bootstrap, known, world, clock, wakes, log, timing, folder, events } = base;
   const { incarnation, draw, fatal } = base;
   const { store, departed } = storage;
-  const { transport } = above;
+  const { transport } = later;
   const isConnected = isConnectedOf(self, transport);
   const commits = base.metrics.durations(
     'leasehold_commit_duration_seconds',
@@ -63,10 +63,10 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
       // A new member of the catalog wants it to have a primary; files are opened when they are used.
       if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
       else lease.follow(file, view);
-      if (file !== CATALOG_CELL) above.files().becamePrimary(file);
+      if (file !== CATALOG_CELL) later.files().becamePrimary(file);
     },
     becamePrimary: (file) => {
-      if (file !== CATALOG_CELL) above.files().becamePrimary(file);
+      if (file !== CATALOG_CELL) later.files().becamePrimary(file);
     },
     stoppedByItself: (file) => {
       lease.release(file);
@@ -144,7 +144,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     drawIncarnation: draw,
     transport,
     isConnected,
-    stream: (server, path, signal) => above.gateway().peers.stream(server, path, signal),
+    stream: (server, path, signal) => later.gateway().peers.stream(server, path, signal),
     fatal,
   });
   return { host, lease, named, observer, conflicts };

@@ -32,9 +32,9 @@ export interface HttpServerParts {
   readonly shortages: Shortages;
 }
 
-type Below = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts;
+type EarlierParts = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts;
 
-export async function makeHttpServer(parts: Below): Promise<HttpServerParts> {
+export async function makeHttpServer(parts: EarlierParts): Promise<HttpServerParts> {
   const { self, config, known, world, log, metrics, security, machine, events, nowMs } = parts;
   const { gateway, scrubber, named, conflicts, transport, sweeps, store, creations } = parts;
   const control = controlOf(machine.environment);
@@ -99,7 +99,7 @@ export async function makeHttpServer(parts: Below): Promise<HttpServerParts> {
   return { app, drain, hub, shortages };
 }
 
-function liveHubOf(parts: Below, control: ReturnType<typeof controlOf>): LiveHub {
+function liveHubOf(parts: EarlierParts, control: ReturnType<typeof controlOf>): LiveHub {
   const { self, known, host, lease, store, traffic, events, nowMs, wallMs } = parts;
   const { gateway, log, incarnationText, world, failure, files } = parts;
   const liveSelf = new OwnLiveReport({
@@ -113,7 +113,7 @@ function liveHubOf(parts: Below, control: ReturnType<typeof controlOf>): LiveHub
   });
 }
 
-function registerMetrics(parts: Below, connections: Connections): void {
+function registerMetrics(parts: EarlierParts, connections: Connections): void {
   const { metrics, host, lease, transport, scrubber, repairer, conflicts, named, catalogMember, security } =
     parts;
   registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer, conflicts });

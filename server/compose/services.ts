@@ -43,12 +43,12 @@ export function makeServices(
   base: Base,
   storage: StorageParts,
   cores: CoreParts,
-  above: AboveServices,
+  later: AboveServices,
 ): ServiceParts {
   const { self, config, bootstrap, known, world, clock, log, metrics, timing, folder, traffic } = base;
   const { store, catalogDisk, catalogStore, failure } = storage;
   const { host, lease, named, conflicts } = cores;
-  const { transport, membership } = above;
+  const { transport, membership } = later;
   const { operationTimeoutMs } = config;
   const isConnected = isConnectedOf(self, transport);
   const call: Transport['call'] = (to, method, payload, timeoutMs, deferrable) =>
@@ -67,9 +67,9 @@ export function makeServices(
     named: named.driver,
     membership: membershipStatus,
     lacksCatalogReplica: () => catalogMember.service.lacksReplica,
-    shortages: () => above.shortages(),
+    shortages: () => later.shortages(),
     viewConflicts: () => conflicts.current,
-    scrub: () => above.scrubber().status(),
+    scrub: () => later.scrubber().status(),
     disk: folder.disk,
   });
   const agreed = new QuorumReads({ ...{ self, clock, log, store, host, isConnected }, call });
@@ -91,7 +91,7 @@ export function makeServices(
     },
     lockLeaseMs: timing.lockLeaseMs,
     endedUnlocked: (ending, servers) => lockEndings.report(ending, servers),
-    isDiskFull: (server) => above.fullDisks().isFull(server),
+    isDiskFull: (server) => later.fullDisks().isFull(server),
     isAt: (server, file, position) => membership().isAt(server, file, position),
     yieldTo: (view) => membership().yieldTo(view),
   });

@@ -48,14 +48,14 @@ export function fileRoutes(
   app: FastifyInstance,
   gateway: Gateway,
   metrics: MetricsRegistry,
-  wholes: WholeFiles | null,
+  wholeFiles: WholeFiles | null,
 ): void {
   const uploads = new Uploads(gateway);
   const downloads = new Downloads(gateway);
   const watches = new Watches(gateway);
   const directories = new Directories(gateway);
   const parts = new PartialWrites(gateway);
-  const files = new NewFiles(gateway, { uploads, directories, wholes });
+  const files = new NewFiles(gateway, { uploads, directories, wholes: wholeFiles });
   const tus = new TusRoutes(new TusUploads(gateway, files));
   const relocations = new Relocations(gateway, files, directories);
   metrics.observe('gauge', 'leasehold_uploads', 'Uploads in progress', () => uploads.active);

@@ -88,13 +88,13 @@ export class NewFiles {
   readonly #gateway: Gateway;
   readonly #uploads: Uploads;
   readonly #directories: Directories;
-  readonly #wholes: WholeFiles | null;
+  readonly #wholeFiles: WholeFiles | null;
 
   constructor(gateway: Gateway, { uploads, directories, wholes }: NewFilesParts) {
     this.#gateway = gateway;
     this.#uploads = uploads;
     this.#directories = directories;
-    this.#wholes = wholes;
+    this.#wholeFiles = wholes;
   }
 
   /** Creates a staged file with volume and owner of its directory. @throws early what giving it the name would throw */
@@ -135,7 +135,7 @@ export class NewFiles {
     { lengthBytes, wholeBytesMax }: Required<Omit<ReceiveLimits, 'announcedBytes'>>,
   ): Promise<Received> {
     const bytesMax = Math.min(WHOLE_BYTES_MAX, wholeBytesMax);
-    const mayBeWhole = this.#wholes !== null && lengthBytes <= bytesMax;
+    const mayBeWhole = this.#wholeFiles !== null && lengthBytes <= bytesMax;
     const beginning = mayBeWhole
       ? await this.#uploads.counted(() => beginningOf(received, bytesMax))
       : NOTHING_READ;
@@ -313,7 +313,7 @@ export class NewFiles {
     if (result === null) return null;
     // An earlier attempt with the same key may have created another file.
     if (result.attributes.inode !== stored?.inode) return namedFile(result);
-    this.#wholes?.named(stored.inode);
+    this.#wholeFiles?.named(stored.inode);
     const self = this.#gateway.services.status.id;
     return namedFile(result, stored.replicas.includes(self) ? self : null);
   }
@@ -333,12 +333,12 @@ export class NewFiles {
 
   /** @throws ServiceError `quota-exceeded` early, because refused contents stay until their number is void */
   async #storeWhole(path: FilePath, bytes: Buffer, removal: Removal): Promise<StoredContents | null> {
-    if (this.#wholes === null) return null;
-    if (await this.#wholes.mayExceedQuota(path.volume, bytes.length)) {
+    if (this.#wholeFiles === null) return null;
+    if (await this.#wholeFiles.mayExceedQuota(path.volume, bytes.length)) {
       const replaced = await currentOf(this.#gateway, path, { follow: true, live: false });
       await this.#assertQuota(path.volume, replaced, bytes.length, removal);
     }
-    return this.#wholes.store(path.volume, bytes);
+    return this.#wholeFiles.store(path.volume, bytes);
   }
 
   /** Returns what an earlier request with this key has stored, made durable; null if the catalog remembers none. */

@@ -5,7 +5,7 @@ import { errorCode } from './failures.ts';
 const CACHED_BYTES = 16 * 1024 * 1024;
 const DIRECT_BYTES_MIN = 1024 * 1024;
 /** Each occupies one of the eight threads; reads and syncs need some as well. */
-const UNDER_WAY_MAX = 4;
+const CONCURRENT_MAX = 4;
 
 const REFUSALS = new Set(['EINVAL', 'ENOTSUP', 'EOPNOTSUPP']);
 
@@ -51,7 +51,7 @@ export class DirectWrites {
   /** @returns the whole pages of a write, as offsets within it, that bypass the page cache; null if none do */
   partOf(position: number, byteCount: number): DirectPart | null {
     if (!this.#isPossible || position < this.#cachedBytes || byteCount < this.#bytesMin) return null;
-    if (this.#pace.underWay >= UNDER_WAY_MAX || this.#pace.isSlow) return null;
+    if (this.#pace.underWay >= CONCURRENT_MAX || this.#pace.isSlow) return null;
     const end = position + byteCount;
     const from = Math.ceil(position / PAGE_BYTES) * PAGE_BYTES - position;
     const to = Math.floor(end / PAGE_BYTES) * PAGE_BYTES - position;

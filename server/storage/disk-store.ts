@@ -69,7 +69,7 @@ export class DiskStore implements FileStore {
   readonly #reader: ObjectReader;
   readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #uncommitted = new Set<FileId>();
-  readonly #arriving: ArrivingFiles;
+  readonly #unfinishedPreserves: ArrivingFiles;
   /** Space that contents must not take. */
   readonly reserve: DiskReserve;
   readonly #failure: FailureState;
@@ -101,7 +101,9 @@ export class DiskStore implements FileStore {
     this.#direct = direct;
     this.#failure = failure;
     this.#mark = mark;
-    this.#arriving = new ArrivingFiles(index, (lender, borrower) => this.#endLoans(lender, borrower));
+    this.#unfinishedPreserves = new ArrivingFiles(index, (lender, borrower) =>
+      this.#endLoans(lender, borrower),
+    );
     this.#parts = {
       world: folder.world,
       index,
@@ -112,7 +114,7 @@ export class DiskStore implements FileStore {
       assertRoom: (bytes) => this.reserve.assertFor(bytes),
       mend: (file, row, cause) => this.#mend(file, row, cause),
       isHere: (file) => this.#files.has(file) || index.file(file) !== null,
-      arriving: this.#arriving,
+      arriving: this.#unfinishedPreserves,
       returned: (lender, borrower) => this.#endLoans(lender, borrower),
       idle: (file) => this.#onIdle(file),
     };
@@ -200,8 +202,8 @@ export class DiskStore implements FileStore {
       throw new ServiceError('busy', `Cannot create file ${file}: an earlier replica is being removed`);
     }
     if (this.#find(file) !== null) return;
-    if (this.#arriving.has(file)) {
-      this.#arriving.takeBackSoon(file, (cause) => this.#failure.set(cause));
+    if (this.#unfinishedPreserves.has(file)) {
+      this.#unfinishedPreserves.takeBackSoon(file, (cause) => this.#failure.set(cause));
       throw new ServiceError('busy', `Cannot create file ${file}: it is being created with contents`);
     }
     const replica = new ReplicaFile(

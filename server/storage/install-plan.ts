@@ -48,12 +48,12 @@ async function planDifference(
   );
   const puts: ObjectRow[] = [];
   const deletes: ObjectRow[] = [];
-  const dropped: ObjectRow[] = [];
+  const obsolete: ObjectRow[] = [];
   let lookups = 0;
   for (const [index, entry] of changes) {
     if (++lookups % LOOKUPS_PER_TICK === 0) await world.nextTurn();
     const local = rows.object(file, index);
-    if (local !== null) dropped.push(local);
+    if (local !== null) obsolete.push(local);
     if (entry === null) {
       if (local !== null) deletes.push(local);
       continue;
@@ -62,7 +62,7 @@ async function planDifference(
     assert(ready !== undefined && sameObject(ready, entry), `Object ${index} of the difference is staged`);
     puts.push(ready);
   }
-  return { puts, deletes, dropped };
+  return { puts, deletes, dropped: obsolete };
 }
 
 async function planWhole(
@@ -72,14 +72,14 @@ async function planWhole(
   const localRows = new Map<number, ObjectRow>();
   for await (const some of rowsOf(world, rows, file)) for (const row of some) localRows.set(row.index, row);
   const puts: ObjectRow[] = [];
-  const dropped: ObjectRow[] = [];
+  const obsolete: ObjectRow[] = [];
   for (const entry of objects) {
     const local = localRows.get(entry.index);
     const ready = staged.get(entry.index);
     localRows.delete(entry.index);
     if (ready !== undefined && sameObject(ready, entry)) {
       puts.push(ready);
-      if (local !== undefined) dropped.push(local);
+      if (local !== undefined) obsolete.push(local);
     } else {
       assert(
         local !== undefined && sameObject(local, entry),
@@ -88,6 +88,6 @@ async function planWhole(
     }
   }
   const deletes = [...localRows.values()];
-  dropped.push(...deletes);
-  return { puts, deletes, dropped };
+  obsolete.push(...deletes);
+  return { puts, deletes, dropped: obsolete };
 }

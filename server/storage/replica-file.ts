@@ -358,7 +358,7 @@ export class ReplicaFile {
     operation: Extract<FileOperation, { kind: 'preserve' }>,
   ): Promise<void> {
     this.#assertInstalled(item);
-    const { index, containers, start, isHere, arriving } = this.#parts;
+    const { index, containers, start, isHere, arriving: unfinishedPreserves } = this.#parts;
     const next = fileStateApply(this.state, item.seq, operation, item.sessions);
     const preserved = fileStatePreserved(this.state, operation, this.id, start);
     const { as } = operation;
@@ -366,16 +366,16 @@ export class ReplicaFile {
       await this.#commitChange(next, [], () => undefined);
       return;
     }
-    arriving.begin(as, this.id);
+    unfinishedPreserves.begin(as, this.id);
     await this.#syncOrFail(containers.flush(this.id));
     try {
       await this.#lendAll(as);
       await this.#commitChange(next, [], () => index.lent.putBorrower(as, preserved));
     } catch (error) {
-      await arriving.failed(as);
+      await unfinishedPreserves.failed(as);
       throw error;
     }
-    arriving.end(as);
+    unfinishedPreserves.end(as);
     await this.#syncOrFail(index.flush());
   }
 

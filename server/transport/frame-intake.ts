@@ -207,7 +207,7 @@ export class FrameIntake {
   }
 }
 
-/** Allocates a payload's memory. A large one is usually a direct write: its contents begin at a page (decision 0061). */
+/** Allocates memory for a payload. Contents of a large one, usually a direct write, begin at a page (decision 0061). */
 function memoryOfLarge(length: number): Buffer<ArrayBuffer> {
   const isPages =
     length >= PAGES_BYTES_MIN && length <= PAGE_MEMORY_BYTES_MAX - PAGE_BYTES + WRITE_HEAD_BYTES;
