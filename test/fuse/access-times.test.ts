@@ -1,6 +1,6 @@
 /**
- * Goal: what is read here has the access time that the rule of the mount gives it, at once for whoever looks here, and some seconds later at the
- * cluster; and nobody waits for that, nor hears of it when it fails.
+ * Goal: a read sets the access time that the mount's rule demands. This mount shows it at once; the cluster has it
+ * some seconds later. No call waits for the request, and none fails if the request fails.
  * Method: the mount's calls over a cluster in memory, with a clock that the test moves.
  */
 import assert from 'node:assert/strict';
@@ -24,7 +24,7 @@ const DAY_MS = 86_400_000;
 const WORLD = { ...systemWorld, nowMs: () => Date.now() - START_MS + 1_000 };
 const RELATIME: AccessRule = { times: 'relatime', directories: true };
 
-/** Moves all clocks, and lets what is due happen. */
+/** Moves both clocks, and runs the timers that are due and what follows from them. */
 function clockOf(t: TestContext) {
   t.mock.timers.enable({ apis: ['setTimeout', 'Date'], now: START_MS });
   const turns = async (): Promise<void> => {
@@ -40,12 +40,12 @@ function clockOf(t: TestContext) {
   };
 }
 
-/** A mount with a file and a directory, of which nothing was read since they were changed. */
+/** A mount with a file and a directory, both changed and not read since. */
 async function started(t: TestContext, rule = RELATIME, ageMaxMs = 1_000) {
   const clock = clockOf(t);
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
-  /** Reads that are on their way arrive after this. */
+  /** Requests of access times wait for this before the cluster executes them. */
   const way = { open: Promise.resolve() };
   const state = births.state(WORLD, ageMaxMs);
   const backend = {
@@ -96,7 +96,7 @@ async function started(t: TestContext, rule = RELATIME, ageMaxMs = 1_000) {
   return { clock, memory, way, fileSystem, file, directory, ...calls };
 }
 
-test('what is read has the present as its access time at once, and at the cluster some seconds later', async (t) => {
+test('a read sets the access time at once on this mount, and some seconds later at the cluster', async (t) => {
   const { clock, memory, file, read, accessed, stored } = await started(t);
   const before = await stored(file);
   const readNs = clock.nowNs();
@@ -107,17 +107,17 @@ test('what is read has the present as its access time at once, and at the cluste
   assert.equal(await accessed(file), readNs);
   await clock.pass(1);
   assert.equal(await stored(file), readNs);
-  assert.equal(await accessed(file), readNs, 'also where what is remembered is older');
+  assert.equal(await accessed(file), readNs, 'also if the cached attributes are older');
   assert.equal(memory.calls.noteAccesses, 1);
 });
 
-test('with relatime it is another one where nothing was read since a change, or for a day', async (t) => {
+test('with relatime a read sets the access time only after a change, or a day after the last one', async (t) => {
   const { clock, file, read, write, accessed, fileSystem } = await started(t);
   await read(file);
   const first = await accessed(file);
   await clock.pass(1_000);
   await read(file);
-  assert.equal(await accessed(file), first, 'It was read since it changed');
+  assert.equal(await accessed(file), first, 'The file was read since its last change');
   await write(file, 'others');
   await clock.pass(1_000);
   await read(file);
@@ -130,13 +130,13 @@ test('with relatime it is another one where nothing was read since a change, or 
   const last = await accessed(file);
   await clock.pass(DAY_MS - 1);
   await read(file);
-  assert.equal(await accessed(file), last, 'Not a day ago');
+  assert.equal(await accessed(file), last, 'Less than a day after the last access');
   await clock.pass(1);
   await read(file);
-  assert.equal(await accessed(file), clock.nowNs(), 'a day ago');
+  assert.equal(await accessed(file), clock.nowNs(), 'a day after the last access');
 });
 
-test('with strictatime each read counts, with noatime none', async (t) => {
+test('with strictatime each read sets the access time, with noatime none does', async (t) => {
   const strict = await started(t, { times: 'strictatime', directories: true });
   for (let turn = 0; turn < 3; turn++) {
     await strict.clock.pass(1_000);
@@ -154,7 +154,7 @@ test('with strictatime each read counts, with noatime none', async (t) => {
   assert.equal(never.memory.calls.noteAccesses, undefined);
 });
 
-test('listing a directory and reading a symbolic link are reads, to look something up is none', async (t) => {
+test('listing a directory and reading a symbolic link set the access time, a look-up does not', async (t) => {
   const { clock, directory, fileSystem, list, accessed } = await started(t);
   const { inode: link } = await fileSystem.symlink(ROOT, 's', 'f', USER);
   await clock.pass(1_000);
@@ -167,7 +167,7 @@ test('listing a directory and reading a symbolic link are reads, to look somethi
   assert.deepEqual([await accessed(directory), await accessed(link)], [clock.nowNs(), clock.nowNs()]);
 });
 
-test('with nodiratime directories keep theirs', async (t) => {
+test('with nodiratime reads set no access time of directories', async (t) => {
   const { clock, directory, file, list, read, accessed } = await started(t, {
     ...RELATIME,
     directories: false,
@@ -178,7 +178,7 @@ test('with nodiratime directories keep theirs', async (t) => {
   assert.deepEqual([await accessed(directory), await accessed(file)], [before, clock.nowNs()]);
 });
 
-test('what is opened with O_NOATIME, written, or opened and closed is not read', async (t) => {
+test('an open with O_NOATIME, a write, and an open without a read set no access time', async (t) => {
   const { clock, memory, directory, file, fileSystem, read, write, open, close, accessed } = await started(t);
   const [before, listed] = [await accessed(file), await accessed(directory)];
   await read(file, constants.O_RDONLY | constants.O_NOATIME);
@@ -192,7 +192,7 @@ test('what is opened with O_NOATIME, written, or opened and closed is not read',
   assert.equal(memory.calls.noteAccesses, undefined);
 });
 
-test('whoever opens a file of which the kernel keeps its pages, to read it, has read it when it is closed', async (t) => {
+test('if the kernel keeps the pages of a file, the close of a read-only open counts as a read', async (t) => {
   const { clock, file, fileSystem, open, close, accessed } = await started(t);
   const dropped: number[] = [];
   fileSystem.mounted({
@@ -209,12 +209,12 @@ test('whoever opens a file of which the kernel keeps its pages, to read it, has 
   assert.deepEqual([await accessed(file), dropped], [before, []]);
   const handle = await open(file);
   fileSystem.keptPages(handle);
-  assert.equal(await accessed(file), before, 'It may be read still');
+  assert.equal(await accessed(file), before, 'Its program may still read');
   await close(handle);
   assert.deepEqual([await accessed(file), dropped], [clock.nowNs(), [file]]);
 });
 
-test('many reads are one request, and a file that was removed meanwhile is not in it', async (t) => {
+test('many reads are one request, without files that were removed since', async (t) => {
   const { clock, memory, directory, fileSystem, close, read } = await started(t);
   const files: number[] = [];
   for (let count = 0; count < 20; count++) {
@@ -224,7 +224,7 @@ test('many reads are one request, and a file that was removed meanwhile is not i
     files.push(made.attributes.inode);
   }
   await clock.pass(GATHER_MS);
-  assert.equal(memory.calls.noteAccesses, undefined, 'What is only made is not read');
+  assert.equal(memory.calls.noteAccesses, undefined, 'A file that was only created has not been read');
   for (const file of files) await read(file);
   for (let count = 0; count < 10; count++) await fileSystem.unlink(directory, `f${count}`);
   await clock.pass(GATHER_MS);
@@ -235,7 +235,7 @@ test('many reads are one request, and a file that was removed meanwhile is not i
   );
 });
 
-test('what is made, read and removed within the time costs nothing', async (t) => {
+test('a file that is created, read and removed before the next request costs no request', async (t) => {
   const { clock, memory, directory, fileSystem, close, read } = await started(t);
   const made = await fileSystem.create(directory, 'g', 0o644, constants.O_RDWR, USER);
   await fileSystem.write(made.handle, 0, Buffer.from('x'), USER);
@@ -249,14 +249,14 @@ test('what is made, read and removed within the time costs nothing', async (t) =
   assert.equal(memory.calls.noteAccesses, undefined);
 });
 
-test('an access time that is set by hand stays, whatever was read before it', async (t) => {
+test('an access time that a program sets stays, also if reads before it are sent later', async (t) => {
   const { clock, way, file, fileSystem, read, accessed, stored } = await started(t);
   await read(file);
   await fileSystem.setAttributes(file, { accessed: { kind: 'time', ns: 5n } });
   assert.equal(await accessed(file), '5');
   await clock.pass(GATHER_MS);
   assert.deepEqual([await accessed(file), await stored(file)], ['5', '5']);
-  // Also the one that it has had: as of a program that gives back what it has changed by reading.
+  // Also if the program sets the time from before its own read, as backup programs do.
   await read(file);
   const request = Promise.withResolvers<void>();
   way.open = request.promise;
@@ -269,7 +269,7 @@ test('an access time that is set by hand stays, whatever was read before it', as
   assert.deepEqual([await accessed(file), await stored(file)], ['5', '5']);
 });
 
-test('a time that another mount has set is shown, and stays', async (t) => {
+test('an access time that another mount sets is shown, and stays', async (t) => {
   const { clock, memory, file, read, accessed, stored } = await started(t);
   await read(file);
   await memory.setAttributes(file, { accessedNs: '5' });
@@ -279,7 +279,7 @@ test('a time that another mount has set is shown, and stays', async (t) => {
   assert.deepEqual([await accessed(file), await stored(file)], ['5', '5']);
 });
 
-test('other changes of a file leave the read in force', async (t) => {
+test('other changes of a file keep the access time of the read', async (t) => {
   const { clock, file, fileSystem, read, accessed, stored } = await started(t);
   await read(file);
   const readNs = await accessed(file);
@@ -291,16 +291,16 @@ test('other changes of a file leave the read in force', async (t) => {
   assert.deepEqual([await accessed(file), await stored(file)], [readNs, readNs]);
 });
 
-test('a listing with attributes shows what was read here', async (t) => {
+test('a listing with attributes shows access times of reads on this mount', async (t) => {
   const { clock, file, fileSystem, list, read } = await started(t);
   await read(file);
   await list(ROOT);
   assert.equal(fileSystem.listed(ROOT, 'f')?.accessedNs, clock.nowNs());
   const shown = fileSystem.listed(ROOT, 'f');
-  assert.ok(shown !== undefined && fileSystem.ttlPolicy.validMs(shown) > 0, 'and the kernel may believe it');
+  assert.ok(shown !== undefined && fileSystem.ttlPolicy.validMs(shown) > 0, 'and the kernel may cache it');
 });
 
-test('the sync of the root, and the end of the mount, tell the cluster at once', async (t) => {
+test('fsync of the root and the end of the mount send access times at once', async (t) => {
   const { clock, file, directory, fileSystem, read, list, accessed, stored } = await started(t);
   await read(file);
   await fileSystem.persistDirectory(directory);
@@ -312,7 +312,7 @@ test('the sync of the root, and the end of the mount, tell the cluster at once',
   assert.equal(await stored(directory), clock.nowNs());
 });
 
-/** The bookkeeping alone, with a cluster that answers what the test says. */
+/** The class alone, over a cluster whose answers the test sets. */
 function alone(t: TestContext) {
   const clock = clockOf(t);
   const asked: (readonly RecordedAccess[])[] = [];
@@ -336,7 +336,7 @@ function attributesOf(inode: number, ns = '5'): Attributes {
   };
 }
 
-test('a cluster that does not know of reads is asked once, and again after a while', async (t) => {
+test('a cluster that does not know access times gets one request, and the next one ten minutes later', async (t) => {
   const { clock, asked, answers, logged, times } = alone(t);
   answers.push(async () => {
     throw new ServiceError('bad-request', 'There is no such command');
@@ -345,7 +345,11 @@ test('a cluster that does not know of reads is asked once, and again after a whi
   await clock.pass(GATHER_MS);
   assert.equal(asked.length, 1);
   assert.deepEqual(logged, ['warn: the cluster refuses access times: none are recorded for now']);
-  assert.equal(times.shown(attributesOf(1)).accessedNs, '5', 'Nothing is shown that nobody keeps');
+  assert.equal(
+    times.shown(attributesOf(1)).accessedNs,
+    '5',
+    'An access time that will not be stored is not shown',
+  );
   assert.equal(times.read(attributesOf(2)), false);
   await clock.pass(10 * 60_000);
   assert.equal(asked.length, 1);
@@ -354,7 +358,7 @@ test('a cluster that does not know of reads is asked once, and again after a whi
   assert.equal(asked.length, 2);
 });
 
-test('what could not be told is told later, and shown meanwhile', async (t) => {
+test('access times whose request failed are shown, and sent again later', async (t) => {
   const { clock, asked, answers, logged, times } = alone(t);
   answers.push(async () => {
     throw new ServiceError('no-majority', 'Not now');
@@ -366,14 +370,14 @@ test('what could not be told is told later, and shown meanwhile', async (t) => {
   assert.equal(times.shown(attributesOf(1)).accessedNs, readNs);
   times.read(attributesOf(2));
   await clock.pass(2 * GATHER_MS);
-  assert.equal(asked.length, 1, 'Not with each read that follows');
+  assert.equal(asked.length, 1, 'Reads meanwhile cause no request');
   await clock.pass(60_000);
   assert.deepEqual(asked[1]?.map(({ inode }) => inode).sort(), [1, 2]);
   assert.ok(asked[1]?.some((noted) => noted.accessedNs === readNs));
   assert.equal(times.count, 0);
 });
 
-test('whoever syncs while the cluster is being asked in vain does not ask it once more', async (t) => {
+test('a flush during a request that fails sends no further request', async (t) => {
   const { clock, asked, answers, times } = alone(t);
   const { promise: inVain, reject: giveUp } = Promise.withResolvers<void>();
   answers.push(() => inVain);
@@ -385,11 +389,11 @@ test('whoever syncs while the cluster is being asked in vain does not ask it onc
   await synced;
   assert.equal(asked.length, 1);
   await times.flush({ kind: 'all' });
-  assert.equal(asked.length, 2, 'Whoever syncs later asks');
+  assert.equal(asked.length, 2, 'A later flush sends one');
   assert.equal(times.count, 0);
 });
 
-test('what is read again while the cluster is being told counts as well', async (t) => {
+test('a read of the same file during a request is sent by the next one', async (t) => {
   const { clock, asked, answers, times } = alone(t);
   const request = Promise.withResolvers<void>();
   answers.push(() => request.promise);
@@ -408,27 +412,27 @@ test('what is read again while the cluster is being told counts as well', async 
   );
 });
 
-test('a clock that is behind that of the servers counts no read as before the change that was read', async (t) => {
+test('if the mount’s clock is behind, a read gets a time after the change of the file', async (t) => {
   const { clock, times } = alone(t);
   const ahead = String(BigInt(clock.nowNs()) + 3_000_000_000n);
   assert.equal(times.read(attributesOf(1, ahead)), true);
   assert.equal(times.shown(attributesOf(1, ahead)).accessedNs, String(BigInt(ahead) + 1n));
-  assert.equal(times.read(attributesOf(1, ahead)), false, 'It was read since it changed');
+  assert.equal(times.read(attributesOf(1, ahead)), false, 'The file was read since its last change');
 });
 
-test('reads of many files are told of in time, and those of too many are not noted', async (t) => {
+test('many read files are sent before the time, in requests of at most 500, and reads beyond 20,000 files are not recorded', async (t) => {
   const { clock, asked, answers, times } = alone(t);
   const request = Promise.withResolvers<void>();
   answers.push(() => request.promise);
   for (let inode = 1; inode <= 30_000; inode++) times.read(attributesOf(inode));
   assert.equal(times.count, 20_000);
   await clock.pass(0);
-  assert.equal(asked.length, 1, 'as soon as there are many');
+  assert.equal(asked.length, 1, 'Many files make a request due at once');
   for (let turn = 0; turn < 10; turn++) {
     times.read(attributesOf(30_001 + turn));
     await clock.pass(10);
   }
-  assert.equal(asked.length, 1, 'one request after the other');
+  assert.equal(asked.length, 1, 'One request at a time');
   request.resolve();
   await clock.turns();
   await times.flush({ kind: 'all' });

@@ -22,7 +22,7 @@ interface Seen extends LockRequest {
   readonly waits: boolean;
 }
 
-/** A file system that notes what it is asked, and lets those who wait wait until they are told otherwise. */
+/** A file system that records its lock requests. One that waits fails with EINTR when its signal aborts. */
 function noting(holder: LockRequest | null = null) {
   const seen: Seen[] = [];
   const locks = new BindingLocks(systemWorld, {
@@ -37,7 +37,7 @@ function noting(holder: LockRequest | null = null) {
   return { locks, seen };
 }
 
-test('ranges end with their last byte, and those without a length never', async () => {
+test('a range has its last byte as its end, and a range of length 0 has no end', async () => {
   const { locks, seen } = noting();
   await locks.posix(1, F_SETLK, ASKED, null);
   await locks.posix(1, F_SETLK, { ...ASKED, length: 0, type: UNLOCK }, null);
@@ -52,7 +52,7 @@ test('ranges end with their last byte, and those without a length never', async 
   );
 });
 
-test('who is in the way is told as the kernel has it', async () => {
+test('F_GETLK returns the holder as a range with a length, and UNLOCK if there is none', async () => {
   const held = { kind: 'posix', type: 'shared', start: 3n, end: 12n, owner: 0n, pid: 7 } as const;
   const told = await noting(held).locks.posix(1, F_GETLK, ASKED, null);
   assert.deepEqual(told, { type: 0, whence: 0, start: 3n, length: 10n, pid: 7 });
@@ -61,7 +61,7 @@ test('who is in the way is told as the kernel has it', async () => {
   assert.equal((await noting().locks.posix(1, F_GETLK, ASKED, null)).type, UNLOCK);
 });
 
-test('operations of flock are whole files', async () => {
+test('flock locks and unlocks whole files', async () => {
   const { locks, seen } = noting();
   await locks.flock(1, LOCK_SH | LOCK_NB, null);
   await locks.flock(1, LOCK_UN, null);
@@ -74,9 +74,9 @@ test('operations of flock are whole files', async () => {
   );
 });
 
-test('those who wait leave workers for whoever gives the lock back, and go when a signal waits for them', async (t) => {
+test('waiting lock calls leave threads for unlocks, and end when their program has a pending signal', async (t) => {
   const { locks, seen } = noting();
-  // A stopped program keeps its signals pending, as one in the midst of a call does.
+  // A stopped program keeps its signals pending, as a program within a call does.
   const program = spawn('sleep', ['1000'], { stdio: 'ignore' });
   t.after(() => program.kill('SIGKILL'));
   await once(program, 'spawn');
@@ -99,6 +99,6 @@ test('those who wait leave workers for whoever gives the lock back, and go when 
   await assert.rejects(
     locks.flock(1, LOCK_SH, { pid, fileInfo: null }),
     (error: ErrnoError) => error.errno === 'EINTR',
-    'There is room again',
+    'There are free waiters again',
   );
 });

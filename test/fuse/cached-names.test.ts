@@ -9,21 +9,21 @@ const AGE_MS = 1_000;
 const A = { parent: 1, name: 'a' };
 const B = { parent: 1, name: 'b' };
 
-/** @returns names that are kept, and the clock */
+/** The names, and the clock that decides how long each counts. */
 function started() {
   const clock = { nowMs: 0 };
   const world = { ...systemWorld, nowMs: () => clock.nowMs };
   return { names: new CachedNames(world), clock };
 }
 
-test('an inode has all names that the kernel was told, until the kernel has forgotten each', () => {
+test('an inode has each name that the kernel was answered, until the kernel no longer caches it', () => {
   const { names, clock } = started();
   names.answered(A, 7, AGE_MS);
   clock.nowMs = 500;
   names.answered(B, 7, AGE_MS);
   assert.deepEqual(names.of(7), [A, B], 'Another mount may have renamed it');
   clock.nowMs = AGE_MS + UPTAKE_MS_MAX;
-  assert.deepEqual(names.of(7), [A, B], 'The kernel counts from when it takes up what it is told');
+  assert.deepEqual(names.of(7), [A, B], 'The kernel counts from when it processes the answer');
   clock.nowMs++;
   assert.deepEqual(names.of(7), [B]);
   clock.nowMs += AGE_MS;
@@ -33,7 +33,7 @@ test('an inode has all names that the kernel was told, until the kernel has forg
   assert.deepEqual(names.of(8), []);
 });
 
-test('what the kernel was told of a name before it may be about to open', () => {
+test('an earlier answer for a name counts a while longer, as an open by it may be on its way', () => {
   const { names, clock } = started();
   names.answered(A, 7, AGE_MS);
   names.answered(B, 9, AGE_MS);
@@ -50,19 +50,19 @@ test('what the kernel was told of a name before it may be about to open', () => 
   assert.equal(names.isOnly(9, undefined), true);
 });
 
-test('the kernel asks for what it believes where somebody has to know', () => {
+test('a name is cached only if the latest answer allowed it, and shorter than the kernel caches it', () => {
   const { names, clock } = started();
   names.answered(A, 7, AGE_MS);
   names.answered(B, 8, 0);
   assert.deepEqual([names.isCached(A), names.isCached(B)], [true, false]);
   clock.nowMs = AGE_MS;
-  assert.equal(names.isCached(A), false, 'It counts from when it hears, and rounds');
+  assert.equal(names.isCached(A), false, 'The kernel counts from when it processes the answer, and rounds');
   names.answered(A, 7, AGE_MS);
   names.notCached(A);
   assert.equal(names.isCached(A), false);
 });
 
-test('a name moves with what is renamed here, and goes with what is removed', () => {
+test('a rename on this mount moves a name, and a removal removes it', () => {
   const { names } = started();
   names.answered(A, 8, AGE_MS);
   names.answered(B, 7, AGE_MS);
@@ -74,17 +74,17 @@ test('a name moves with what is renamed here, and goes with what is removed', ()
   assert.deepEqual(names.of(7), []);
 });
 
-test('a name is one, however often it was told, and is kept for the longest time for which it was', () => {
+test('several answers for one name and inode are one name, which lasts as long as the longest of them', () => {
   const { names, clock } = started();
   names.answered(A, 7, AGE_MS);
   clock.nowMs = 10;
   names.answered(A, 7, 0);
   assert.deepEqual(names.of(7), [A]);
   clock.nowMs = AGE_MS;
-  assert.deepEqual(names.of(7), [A], 'The kernel may have taken up the earlier answer last');
+  assert.deepEqual(names.of(7), [A], 'The kernel may have processed the earlier answer last');
 });
 
-test('what a name stands for now stays when what it stood for before is forgotten', () => {
+test('the end of an earlier answer for a name leaves the later inode of that name', () => {
   const { names, clock } = started();
   names.answered(A, 7, AGE_MS);
   names.answered(A, 8, 10 * AGE_MS);

@@ -1,6 +1,6 @@
 /**
- * Goal: calls have the lesser effects that Linux gives them, and refuse what it refuses. `test/posix` plays all of these rules on mounts; here
- * it is what answers the kernel, over a cluster in memory.
+ * Goal: calls have the side effects that they have on Linux, and refuse what Linux refuses. `test/posix` checks the
+ * same rules on mounts; here the calls run without a kernel, over a cluster in memory.
  */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
@@ -16,10 +16,10 @@ const USER = { uid: 7, gid: 8 };
 const OTHER = { uid: 9, gid: 8 };
 const SUPERUSER = { uid: 0, gid: 0 };
 const FALLOC_FL_KEEP_SIZE = 1;
-/** Long ago: whatever changes a time makes it another one. */
+/** In the past: each call that changes a time sets a later one. */
 const OLD_NS = 1n;
 
-/** @param mode of a file that has contents */
+/** A mount with one file that has contents. @param mode of that file */
 async function started(t: TestContext, mode = 0o644) {
   const backend = new MemoryBackend();
   await backend.start();
@@ -32,7 +32,7 @@ async function started(t: TestContext, mode = 0o644) {
   return { backend, fileSystem, inode, open };
 }
 
-test('a file that is opened with O_TRUNC is emptied, also where it is opened for reading', async (t) => {
+test('an open with O_TRUNC empties the file, also an open for reading', async (t) => {
   for (const flags of [constants.O_RDONLY, constants.O_WRONLY]) {
     const { backend, fileSystem, inode, open } = await started(t);
     const handle = await open(flags | constants.O_TRUNC);
@@ -45,7 +45,7 @@ test('a file that is opened with O_TRUNC is emptied, also where it is opened for
   }
 });
 
-test('a file that is created without a name gets one while it is open, and then further ones', async (t) => {
+test('a file of O_TMPFILE gets a name by the first link, and further names by the next ones', async (t) => {
   const { backend, fileSystem } = await started(t);
   const { mode, gid } = await backend.setAttributes(ROOT, { mode: 0o2777, gid: 12 });
   assert.equal(mode & 0o2000, 0o2000);
@@ -64,7 +64,7 @@ test('a file that is created without a name gets one while it is open, and then 
   assert.deepEqual([backend.calls.nameFile, backend.calls.link], [1, 1]);
 });
 
-test('a name that is another mount’s pipe or socket by now is not opened as a file', async (t) => {
+test('an open of a name that is now a pipe or a socket of another mount fails with ENXIO', async (t) => {
   const { backend, fileSystem } = await started(t);
   for (const type of ['fifo', 'socket'] as const) {
     const { inode } = await backend.makeNode(ROOT, type, type, 0, 0o644, USER);
@@ -73,11 +73,11 @@ test('a name that is another mount’s pipe or socket by now is not opened as a 
   }
 });
 
-test('a change of nothing is one of status, and takes the set-id bits of a program away where it is the owner’s or root’s', async (t) => {
+test('chmod, chown or utimes without a change sets ctime, and clears set-id bits if the caller is the owner or root', async (t) => {
   for (const [caller, mode] of [
     [USER, 0o755],
     [SUPERUSER, 0o755],
-    // The kernel says so before each write; what is written takes them away itself.
+    // The kernel clears the bits before each write by such a call; the write itself clears them anyway.
     [OTHER, 0o6755],
   ] as const) {
     const { fileSystem, inode } = await started(t, 0o6755);
@@ -89,10 +89,14 @@ test('a change of nothing is one of status, and takes the set-id bits of a progr
   }
   const { fileSystem } = await started(t);
   const { inode } = await fileSystem.makeDirectory(ROOT, 'd', 0o2755, USER);
-  assert.equal((await fileSystem.touchStatus(inode, USER)).mode, 0o2755, 'What is made in it has its group');
+  assert.equal(
+    (await fileSystem.touchStatus(inode, USER)).mode,
+    0o2755,
+    'The set-group-id bit of a directory stays',
+  );
 });
 
-test('to allocate what is there already, or beyond a size that is kept, changes the times and nothing else', async (t) => {
+test('fallocate of existing bytes, or beyond the end with KEEP_SIZE, changes the times only', async (t) => {
   const { backend, fileSystem, inode, open } = await started(t);
   const handle = await open(constants.O_RDWR);
   for (const [mode, length] of [
@@ -111,26 +115,26 @@ test('to allocate what is there already, or beyond a size that is kept, changes 
   await fileSystem.release(handle);
 });
 
-test('what is written to survive a loss of power is counted, although its memory is given back when it is there', async (t) => {
+test('a write with O_SYNC returns its length, although its memory is released before it returns', async (t) => {
   for (const flag of [constants.O_SYNC, constants.O_DSYNC]) {
     const { backend, fileSystem, open } = await started(t);
     const handle = await open(constants.O_WRONLY | flag);
     const bytes = releasableMemory(100_000).fill('x');
     assert.equal(await fileSystem.write(handle, 0, bytes, USER), 100_000);
-    assert.equal(bytes.length, 0, 'The kernel’s next request has the memory');
+    assert.equal(bytes.length, 0, 'The memory is released for the next request of the kernel');
     assert.equal(backend.textAt(ROOT, 'f'), 'x'.repeat(100_000));
     await fileSystem.release(handle);
   }
 });
 
-test('names of trusted attributes are root’s to see', async (t) => {
+test('only root sees the names of trusted attributes', async (t) => {
   const { fileSystem, inode } = await started(t);
   for (const name of ['user.own', 'trusted.own']) await fileSystem.setXattr(inode, name, Buffer.from('x'), 0);
   assert.deepEqual(await fileSystem.xattrs(inode, SUPERUSER), ['user.own', 'trusted.own']);
   assert.deepEqual(await fileSystem.xattrs(inode, USER), ['user.own']);
 });
 
-test('a write that goes past the pages of the kernel removes a capability, and no other attribute', async (t) => {
+test('a write past the kernel’s page cache removes security.capability, and no other attribute', async (t) => {
   const { fileSystem, inode, open } = await started(t);
   const handle = await open(constants.O_WRONLY | constants.O_APPEND);
   const set = (name: string) => fileSystem.setXattr(inode, name, Buffer.from('x'), 0);
@@ -143,7 +147,7 @@ test('a write that goes past the pages of the kernel removes a capability, and n
   await fileSystem.release(handle);
 });
 
-test('a namespace of attributes is no attribute', async (t) => {
+test('a namespace without a name is no valid attribute', async (t) => {
   const { fileSystem, inode } = await started(t);
   for (const name of ['user.', 'trusted.']) {
     const einval = { errno: 'EINVAL' };

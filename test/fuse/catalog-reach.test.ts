@@ -1,4 +1,7 @@
-/** How long questions may take once one of them has been asked in vain for as long as it may take. */
+/**
+ * Goal: after one catalog request has timed out, the next ones have a short time limit until the catalog answers
+ * again.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -10,7 +13,7 @@ import { systemWorld } from '../../world/system-world.ts';
 const SILENCE = new ServiceError('no-majority', 'Nobody answers');
 const REFUSAL = new ServiceError('not-found', 'There is no such name');
 
-/** Looks that are answered by the test, and questions that are, too. */
+/** A `CatalogReach` whose probes and requests the test answers. */
 function started(world: World = systemWorld) {
   const looks: PromiseWithResolvers<unknown>[] = [];
   const reach = new CatalogReach(world, () => {
@@ -35,7 +38,7 @@ function started(world: World = systemWorld) {
   return { reach, looks, ask, inVain };
 }
 
-test('questions take as long as they usually may until one was asked in vain, then no longer than a moment', async () => {
+test('catalog requests have no special time limit until one times out, then at most a second', async () => {
   const { reach, looks, ask, inVain } = started();
   const before = ask();
   assert.deepEqual(before.limits, {});
@@ -46,11 +49,11 @@ test('questions take as long as they usually may until one was asked in vain, th
   assert.ok((limits.timeoutMs ?? Number.POSITIVE_INFINITY) <= 1_000);
   reject(SILENCE);
   await assert.rejects(answer, SILENCE);
-  assert.equal(looks.length, 1, 'One looks for all');
+  assert.equal(looks.length, 1, 'One probe at a time');
   reach.close();
 });
 
-test('whoever was asked before is believed: the catalog is back with the first answer, also with a refusal', async () => {
+test('the first answer ends the outage: of an earlier request or of a probe, a value or a refusal', async () => {
   for (const answered of ['value', 'refusal', 'look', 'look refused'] as const) {
     const { reach, looks, ask, inVain } = started();
     const before = ask();
@@ -68,7 +71,7 @@ test('whoever was asked before is believed: the catalog is back with the first a
   }
 });
 
-test('what was asked before somebody was answered says nothing of the time since', async () => {
+test('a timeout starts no outage if the catalog answered another request after that one began', async () => {
   const { reach, ask } = started();
   const [old, other] = [ask(), ask()];
   other.resolve('there');
@@ -78,7 +81,7 @@ test('what was asked before somebody was answered says nothing of the time since
   assert.equal(reach.isAway, false);
 });
 
-test('it is looked for until it is back, or the mount ends', async () => {
+test('probes continue until the catalog answers or the mount ends', async () => {
   let pause = Promise.withResolvers<void>();
   const sleep = (): Promise<void> => {
     pause = Promise.withResolvers();

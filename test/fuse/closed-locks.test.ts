@@ -1,7 +1,8 @@
 /**
- * Goal: whoever closed the last descriptor of an open file finds its locks of `flock` and of F_OFD_SETLK gone, although the kernel says only afterwards
- * that the file is closed; and a descriptor that was copied ends no lock.
- * Method: the calls of the kernel, over a cluster that gives locks back when the test lets it.
+ * Goal: after the close of the last descriptor of an open file, its locks of `flock` and F_OFD_SETLK conflict with no
+ * other lock, although the kernel reports the release of the file only later. The close of a copied descriptor ends no
+ * lock.
+ * Method: the calls of the kernel, over a cluster that executes unlocks when the test lets it.
  */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
@@ -17,13 +18,13 @@ import { overTransports } from './mounted.ts';
 const ROOT = 1;
 const USER = { uid: 1000, gid: 1000 };
 const EXCLUSIVE = { type: 'exclusive', start: 0n, end: LOCK_END, pid: 1 } as const;
-/** Of an open file; a program's own is another. */
+/** The owner of the locks of an open file description; a program's own locks have another. */
 const OFD = 7n;
 const PROGRAM = 8n;
-/** More than what is waited for the word that a close was the last one. */
+/** More than a refused lock waits for the kernel's report of the last close. */
 const LONG_MS = 300;
 
-/** A cluster that keeps who gives locks back waiting. */
+/** A cluster that executes an unlock only after `allowed` resolves. */
 class SlowUnlocks extends MemoryBackend {
   allowed: Promise<void> = Promise.resolve();
 
@@ -45,7 +46,7 @@ class SlowUnlocks extends MemoryBackend {
   }
 }
 
-/** Two handles of one file, of which the first has a lock. */
+/** Two handles of one file; the first has a lock. */
 async function started(t: TestContext, kind: LockRequest['kind']) {
   const backend = new SlowUnlocks();
   const fileSystem = fileSystemOf(systemWorld, backend, ROOT, 5_000, () => undefined);
@@ -64,24 +65,24 @@ async function started(t: TestContext, kind: LockRequest['kind']) {
 }
 
 for (const kind of ['flock', 'posix'] as const) {
-  test(`a lock of ${kind} that goes with a closed file is in nobody's way, however long that takes`, async (t) => {
+  test(`a ${kind} lock of a closed file conflicts with no other lock, however long its unlock takes`, async (t) => {
     const { backend, fileSystem, unlocks, first, second, lock } = await started(t, kind);
     await fileSystem.flush(first, PROGRAM);
     backend.allowed = unlocks.promise;
     const asked = lock(second, OFD + 1n);
     const found = fileSystem.lockHolder(second, { ...EXCLUSIVE, kind, owner: OFD + 2n });
-    // Refused, and told of a holder, they wait for the word of the kernel.
+    // The lock was refused, and the query found a holder: both wait for the kernel's report.
     while ((backend.calls.lock ?? 0) < 2 || (backend.calls.holder ?? 0) < 1) await delay(1);
     const released = fileSystem.release(first);
     assert.equal(await Promise.race([asked, found, delay(LONG_MS, 'waiting')]), 'waiting');
     unlocks.resolve();
     await Promise.all([asked, released]);
     const held = await found;
-    assert.ok(held === null || held.pid === EXCLUSIVE.pid, 'Nobody, or who has it now');
+    assert.ok(held === null || held.pid === EXCLUSIVE.pid, 'No holder, or the second handle');
   });
 }
 
-test('a copied descriptor that was closed ends no lock, and its holder is told of soon', async (t) => {
+test('the close of a copied descriptor ends no lock, and a conflicting lock is soon refused', async (t) => {
   const { fileSystem, first, second, lock } = await started(t, 'flock');
   await fileSystem.flush(first, PROGRAM);
   await assert.rejects(lock(second, PROGRAM), { code: 'locked' });
@@ -89,13 +90,13 @@ test('a copied descriptor that was closed ends no lock, and its holder is told o
   await assert.rejects(lock(second, PROGRAM), { code: 'locked' });
 });
 
-test('whoever locks through a handle has it open: nobody waits for its last close', async (t) => {
+test('a lock through a handle after a close shows that it is still open: a conflicting lock is refused without a wait', async (t) => {
   const { backend, fileSystem, first, second, lock } = await started(t, 'flock');
   await fileSystem.flush(first, PROGRAM);
   await lock(first, OFD);
   const { lock: before = 0 } = backend.calls;
   await assert.rejects(lock(second, PROGRAM), { code: 'locked' });
-  assert.equal(backend.calls.lock, before + 1, 'Asked once');
+  assert.equal(backend.calls.lock, before + 1, 'One request');
 });
 
 const SCRIPT = `

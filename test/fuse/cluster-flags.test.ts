@@ -1,6 +1,7 @@
 /**
- * Goal: flags that the cluster cannot keep yet are refused as not supported, and the mount gives the reason.
- * Method: the client library over a server that answers as one of an earlier release, and as one that knows of such a member.
+ * Goal: flags that the cluster cannot store yet fail with EOPNOTSUPP and the cluster's reason.
+ * Method: the client library over servers that answer as an earlier release, and as a release that knows of a member
+ * of an earlier release.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -15,10 +16,10 @@ const REFUSALS: readonly (readonly [what: string, code: ErrorCode, extra: object
   ['a primary of an earlier release', 'bad-request', {}, 'EOPNOTSUPP'],
   ['a member of an earlier release', 'precondition-failed', { outdated: ['s2'] }, 'EOPNOTSUPP'],
   ['another precondition', 'precondition-failed', {}, 'EBUSY'],
-  ['a file that is gone', 'not-found', {}, 'ENOENT'],
+  ['a file that was removed', 'not-found', {}, 'ENOENT'],
 ];
 
-test('flags are not supported while a server of the catalog does not know them', async (t) => {
+test('setting flags fails with EOPNOTSUPP while a catalog server does not know them', async (t) => {
   const cluster = await FakeCluster.start(1);
   const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   t.after(async () => {

@@ -1,4 +1,7 @@
-/** Goal: `fsync` of a file has the catalog flush what this mount has changed by names. Method: a client that counts. */
+/**
+ * Goal: `fsync` flushes the catalog after this mount's changes of names and attributes. Method: a client that counts
+ * flushes.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
@@ -20,7 +23,7 @@ const CHANGES: Readonly<Record<string, (backend: FileSystemBackend) => Promise<u
   'remove-xattr': (backend) => backend.removeXattr(7, 'user.a'),
 };
 
-test('fsync of a file has the catalog flushed once after each change of a name or of attributes', async () => {
+test('fsync of a file flushes the catalog once after each change of a name or of attributes', async () => {
   const commands: string[] = [];
   let flushes = 0;
   const client = {

@@ -1,4 +1,7 @@
-/** Goal: a mount finds by its number what is in its volume, and nothing else. Method: a client that answers as the test says. */
+/**
+ * Goal: a mount finds by inode number what is in its volume, and nothing else. Method: a client whose answers the test
+ * sets.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
@@ -15,7 +18,7 @@ const client = {
   resolve: async (volume: string, path: string) => ({ volume, path }),
 } as unknown as ClusterClient;
 
-test('an inode is found by its number on a mount of its volume, and not where a part of it is mounted', async () => {
+test('a mount of a whole volume finds an inode of it by number; a mount of a part or a snapshot refuses', async () => {
   const [whole, other] = ['v', 'w'].map((name) => clusterBackend(client, name));
   assert.equal((await whole?.byNumber(7, 'self'))?.inode, 7);
   assert.deepEqual(await whole?.byNumber(7, 'parent'), { volume: 'v', path: '/d' });

@@ -1,6 +1,7 @@
 /**
- * Goal: what a mount removes ahead of the cluster goes together, under the fence by which it was acknowledged; nothing else is removed.
- * Method: the client library over a server that answers as the test says.
+ * Goal: asynchronous unlinks are sent together, with the fence under which the mount returned them; nothing else is
+ * removed.
+ * Method: the client library over servers whose answers the test sets.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -17,7 +18,7 @@ const NAMES = ['a', 'b', 'c'].map((name, index) => ({
 }));
 const { signal } = new AbortController();
 
-/** @param react to commands; a text is the code of a problem */
+/** @param react returns the answer to a command, or the code of an error */
 async function started(t: TestContext, react: (command: Command) => object | ErrorCode) {
   const cluster = await FakeCluster.start(1);
   const commands: Command[] = [];
@@ -42,7 +43,7 @@ async function started(t: TestContext, react: (command: Command) => object | Err
   return { births, commands, owners };
 }
 
-test('names go together, each with the inode that is meant, and who removes them', async (t) => {
+test('unlinks of several files are one command, with the inode and version of each, the fence and the user', async (t) => {
   const told = {
     files: [0, { code: 'precondition-failed', message: 'b' }, { code: 'storage', message: 'c' }],
   };
@@ -67,7 +68,7 @@ test('names go together, each with the inode that is meant, and who removes them
   assert.match(command.by ?? '', /, by uid 12345$/);
 });
 
-test('where the fence is lost nothing is asked for once more', async (t) => {
+test('after `fence-lost` the unlinks are not sent again', async (t) => {
   const { births, commands } = await started(t, () => 'fence-lost');
   await assert.rejects(births.unlink(NAMES, { uid: undefined, signal }), { code: 'fence-lost' });
   assert.equal(commands.length, 1);

@@ -1,4 +1,7 @@
-/** Goal: `df` and `fallocate` promise no room that the servers would refuse to fill. Method: the client library over servers that answer as the test says. */
+/**
+ * Goal: `df` and `fallocate` report no space that the servers would refuse to fill.
+ * Method: the client library over servers whose answers the test sets.
+ */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
@@ -9,15 +12,15 @@ import { systemWorld } from '../../world/system-world.ts';
 import { FakeCluster } from '../client/fake-cluster.ts';
 
 const MIB = 2 ** 20;
-/** What a server keeps for itself of a disk that is not small, and of a small one. */
+/** What a server reserves: bytes of a large disk, a share of a small one. */
 const [RESERVE_BYTES, RESERVE_SHARE] = [64 * MIB, 1 / 8];
 
 type Disk = Pick<ServerInfo, 'totalBytes' | 'freeBytes'>;
 
 /**
- * @param heard what servers say of their disks now
- * @param listed what the catalog knows of these, and of others, in this order
- * @returns what there is for a volume of two copies
+ * @param heard the disks that the servers report now
+ * @param listed what the catalog has recorded of these and further servers, in this order
+ * @returns the space of a volume with two copies
  */
 async function spaceOf(t: TestContext, heard: readonly Disk[], listed: readonly Partial<ServerInfo>[]) {
   const cluster = await FakeCluster.start(heard.length);
@@ -35,7 +38,7 @@ async function spaceOf(t: TestContext, heard: readonly Disk[], listed: readonly 
   return clusterBackend(client, 'v').space();
 }
 
-test('what servers keep for themselves is no room, on a small disk neither, and a disk that is full takes none from others', async (t) => {
+test('free space excludes what servers reserve, and a full disk reduces no other', async (t) => {
   const large = { totalBytes: 10_000 * MIB, freeBytes: 1_064 * MIB };
   const small = { totalBytes: 80 * MIB, freeBytes: 30 * MIB };
   const full = { totalBytes: 1_000 * MIB, freeBytes: 10 * MIB };
@@ -45,7 +48,7 @@ test('what servers keep for themselves is no room, on a small disk neither, and 
   assert.equal(totalBytes, (2 * large.totalBytes + small.totalBytes + full.totalBytes) / 2);
 });
 
-test('a server that is silent counts with what it said last, and one that is out does not', async (t) => {
+test('a silent server counts with its last report, and one in state out does not count', async (t) => {
   const disk = { totalBytes: 1_000 * MIB, freeBytes: 264 * MIB };
   const silent = { totalBytes: 1_000 * MIB, freeBytes: 464 * MIB };
   const listed = [{ ...disk, freeBytes: 0 }, silent, { ...silent, state: 'out' as const }];
@@ -53,7 +56,10 @@ test('a server that is silent counts with what it said last, and one that is out
   assert.deepEqual([totalBytes, freeBytes], [1_000 * MIB, 200 * MIB]);
 });
 
-/** Disks, by what is on each and how many servers store there; what fits of three copies, of which two are waited for. */
+/**
+ * Disks, as bytes and number of servers on each; and the bytes that fit if there are three copies and a write waits
+ * for two.
+ */
 const ROOM: readonly (readonly [
   disks: readonly (readonly [bytes: number, servers: number])[],
   bytes: number,
@@ -77,7 +83,7 @@ const ROOM: readonly (readonly [
     ],
     90,
   ],
-  // A replica that has no room lags.
+  // A replica without free space lags.
   [
     [
       [100, 1],
@@ -112,7 +118,7 @@ const ROOM: readonly (readonly [
     ],
     166,
   ],
-  // The largest has one copy of all, and what is more is of no use.
+  // The largest disk has one copy of everything; its other bytes are of no use.
   [
     [
       [900, 1],
@@ -141,15 +147,19 @@ const ROOM: readonly (readonly [
   ],
 ];
 
-test('room is what all copies have, or as many as a write waits for', () => {
+test('the capacity is what all copies can store, or as many as a write waits for', () => {
   for (const [disks, bytes] of ROOM) {
     const given = disks.map(([size, servers]) => ({ bytes: size, servers }));
     assert.equal(replicatedCapacity(given, 3, 2), bytes, JSON.stringify(disks));
-    // In whatever order.
+    // The order of disks does not matter.
     assert.equal(replicatedCapacity(given.toReversed(), 3, 2), bytes, JSON.stringify(disks));
   }
   const disks = [100, 100, 10].map((bytes) => ({ bytes, servers: 1 }));
-  assert.equal(replicatedCapacity(disks, 3, 3), 10, 'Where all are waited for, the smallest decides');
+  assert.equal(
+    replicatedCapacity(disks, 3, 3),
+    10,
+    'If a write waits for all copies, the smallest disk decides',
+  );
   assert.equal(replicatedCapacity(disks, 2, 2), 105);
   assert.equal(replicatedCapacity(disks, 1, 1), 210);
 });

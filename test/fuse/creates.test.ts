@@ -1,7 +1,7 @@
 /**
- * Goal: a file that is made here first is what any file is, to programs here and, once it is closed, to everybody; whatever happens to the
- * request in which it travels.
- * Method: the mount's calls over a cluster in memory, which tells what it was asked.
+ * Goal: a file that this mount creates with contents behaves as any file: for programs of this mount at once, for all
+ * clients after its close. This holds whatever happens to the request that creates it.
+ * Method: the mount's calls over a cluster in memory that counts its requests.
  */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
@@ -22,7 +22,7 @@ const LIMIT_MS = 5_000;
 const USER = { uid: 7, gid: 8 };
 const FLAGS = constants.O_RDWR | constants.O_CREAT;
 
-/** A mount, and a directory in it that it has made and in which it has made a file at the cluster. */
+/** A mount, and a delegated directory that it has created, with one file that the cluster has. */
 async function started(t: TestContext, flushBehind = false, takesNamed = false) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
@@ -52,7 +52,7 @@ async function started(t: TestContext, flushBehind = false, takesNamed = false) 
     await close(handle);
   };
   const textAt = (name: string) => memory.textAt(directory, name);
-  /** Opens a new file, writes its name to it, and has that taken over. */
+  /** Opens a new file, writes its name to it, and waits until the write has been processed. */
   const open = async (name: string) => {
     const created = await create(name);
     await write(created.handle, name);
@@ -63,7 +63,7 @@ async function started(t: TestContext, flushBehind = false, takesNamed = false) 
   return { memory, births, backend, fileSystem, directory, create, write, open, close, file, textAt };
 }
 
-test('a small file is one request, and whole when its close returns', async (t) => {
+test('a small file is created with its contents by one request, which the close waits for', async (t) => {
   const { memory, births, file, textAt } = await started(t);
   const before = { ...memory.calls };
   await file('a', 'contents');
@@ -75,7 +75,7 @@ test('a small file is one request, and whole when its close returns', async (t) 
     assert.equal(others[call], before[call], call);
 });
 
-test('files that are closed while a request is under way share the next one', async (t) => {
+test('files that are closed during a request share the next one', async (t) => {
   const { births, file, textAt } = await started(t);
   const names = Array.from({ length: 8 }, (_, number) => `f${number}`);
   await Promise.all(names.map((name) => file(name, name)));
@@ -83,7 +83,7 @@ test('files that are closed while a request is under way share the next one', as
   assert.deepEqual(names.map(textAt), names);
 });
 
-test('many bytes do not wait until another request is answered', async (t) => {
+test('many bytes are sent without waiting for the answer to an earlier request', async (t) => {
   const { births, file, textAt } = await started(t);
   const answered = Promise.withResolvers<void>();
   births.held = answered.promise;
@@ -92,13 +92,13 @@ test('many bytes do not wait until another request is answered', async (t) => {
   while (births.requests.length === 0) await delay(1);
   closing.push(file('b', small), file('c', large));
   while (births.requests.length === 1) await delay(1);
-  assert.deepEqual(births.requests, [1, 2], 'They take along who waits');
+  assert.deepEqual(births.requests, [1, 2], 'The second request includes the waiting file');
   answered.resolve();
   await Promise.all(closing);
   assert.deepEqual(['a', 'b', 'c'].map(textAt), [small, small, large]);
 });
 
-test('what was set before the close is part of it', async (t) => {
+test('attributes that are set before the close are part of the request', async (t) => {
   const { fileSystem, births, memory, directory, create, write, close } = await started(t);
   const { handle, attributes } = await create('a');
   await write(handle, 'text');
@@ -106,7 +106,7 @@ test('what was set before the close is part of it', async (t) => {
   await fileSystem.setAttributes(attributes.inode, { mode: 0o4751, uid: 70 });
   await fileSystem.setAttributes(attributes.inode, { mode: 0o751, modified: { kind: 'time', ns: 5_000n } });
   const told = await fileSystem.attributes(attributes.inode);
-  assert.deepEqual(memory.calls, calls, 'Nobody is asked');
+  assert.deepEqual(memory.calls, calls, 'No request is sent');
   await close(handle);
   const found = await memory.lookup(directory, 'a');
   assert.deepEqual([found.mode, found.uid, found.modifiedNs, found.sizeBytes], [0o751, 70, '5000', 4]);
@@ -117,10 +117,10 @@ test('what was set before the close is part of it', async (t) => {
   assert.deepEqual(births.requests, [1]);
 });
 
-test('programs here find the file before the cluster does', async (t) => {
+test('an uncommitted file is visible to programs of this mount', async (t) => {
   const { backend, fileSystem, directory, create, write, close, textAt } = await started(t);
   const { handle, attributes } = await create('b');
-  assert.ok(backend.isChanging(directory), 'Its times are about to be others');
+  assert.ok(backend.isChanging(directory), 'The times of the directory are about to change');
   await write(handle, 'some text');
   await write(handle, 'TEXT', 5);
   await fileSystem.truncate(attributes.inode, 8, USER);
@@ -143,10 +143,10 @@ test('programs here find the file before the cluster does', async (t) => {
   assert.equal(backend.isChanging(directory), false);
 });
 
-test('a file that has nothing in it yet is borne empty at its first close, and written to from then on', async (t) => {
+test('an empty file is created at its first close, and later writes go to that file', async (t) => {
   const { create, write, close, textAt, births } = await started(t);
   const { handle } = await create('a');
-  // A shell closes the copy from which it made the standard output.
+  // A shell closes the descriptor that it has copied to the standard output.
   await close((await create('a')).handle);
   assert.equal(textAt('a'), '');
   await write(handle, 'later');
@@ -155,7 +155,7 @@ test('a file that has nothing in it yet is borne empty at its first close, and w
   assert.deepEqual(births.requests, [1]);
 });
 
-test('a file that grows beyond what can be borne is written in the ordinary way', async (t) => {
+test('a file that grows too large is created empty, and written by ordinary requests', async (t) => {
   const { create, write, close, textAt, births } = await started(t);
   const { handle } = await create('a');
   const piece = 'x'.repeat(100_000);
@@ -165,7 +165,7 @@ test('a file that grows beyond what can be borne is written in the ordinary way'
   assert.deepEqual(births.requests, []);
 });
 
-test('what is copied to a new file is borne with it, as it was then; more than can be borne is copied by the servers', async (t) => {
+test('a copy to a new file reads the bytes at once and is created with them; a large copy is made by the servers', async (t) => {
   const { fileSystem, directory, memory, births, create, write, close, file, textAt } = await started(t);
   await file('source', 'copied to the end');
   const { inode } = await fileSystem.lookup(directory, 'source');
@@ -181,7 +181,7 @@ test('what is copied to a new file is borne with it, as it was then; more than c
   await close(small.handle);
   assert.deepEqual([textAt('small'), textAt('source')], ['[to the end', 'COPIED TO THE END']);
   assert.deepEqual(births.requests, [1, 1]);
-  assert.equal(memory.calls.copyFrom, undefined, 'Nobody else was asked to copy');
+  assert.equal(memory.calls.copyFrom, undefined, 'No server was asked to copy');
 
   await fileSystem.truncate(inode, 300 * 1024, USER);
   const large = await create('large');
@@ -192,7 +192,7 @@ test('what is copied to a new file is borne with it, as it was then; more than c
   await close(source.handle);
 });
 
-test('what is copied to a new file is no part of what others read', async (t) => {
+test('bytes that are copied to a new file are copied from buffers of other readers', async (t) => {
   const { backend, fileSystem, directory, create, close, file, textAt } = await started(t);
   const contents = 'abc'.repeat(64 * 1024);
   await file('source', contents);
@@ -203,7 +203,7 @@ test('what is copied to a new file is no part of what others read', async (t) =>
     if (opened !== inode) return there;
     const read = async (offset: number, length: number): Promise<Uint8Array> => {
       const bytes = Uint8Array.from(await there.read(offset, length));
-      // Whoever reads it last gives it back.
+      // The last reader releases the memory.
       makeReleasable(bytes);
       return bytes;
     };
@@ -214,14 +214,14 @@ test('what is copied to a new file is no part of what others read', async (t) =>
   const target = await create('target');
   const length = contents.length;
   assert.equal(await fileSystem.copyRange(source.handle, 0, target.handle, 0, length, USER), length);
-  // Blocks that were read as a whole give their memory back.
+  // Whole blocks release their memory after the read.
   await turn();
   await close(target.handle);
   assert.equal(textAt('target'), contents);
   await close(source.handle);
 });
 
-test('a file that stays open is there for others a moment later', async (t) => {
+test('a file that stays open is created at the cluster after a while', async (t) => {
   const { create, write, close, textAt } = await started(t);
   const { handle } = await create('a');
   await write(handle, 'one');
@@ -233,7 +233,7 @@ test('a file that stays open is there for others a moment later', async (t) => {
   assert.equal(textAt('a'), 'onetwo');
 });
 
-test('before a directory is given back all of it is at the cluster', async (t) => {
+test('a recall of a directory waits until the cluster has its uncommitted files', async (t) => {
   const { births, directory, open, close, file, textAt } = await started(t);
   const { handle } = await open('a');
   await births.recall(directory);
@@ -242,10 +242,10 @@ test('before a directory is given back all of it is at the cluster', async (t) =
   await close(handle);
   await file('b', 'afterwards');
   assert.equal(textAt('b'), 'afterwards');
-  assert.deepEqual(births.requests, [1], 'In the ordinary way');
+  assert.deepEqual(births.requests, [1], 'By an ordinary request');
 });
 
-test('when all delegations are over, files go to the cluster; where another client has the name, its file stays and the close fails', async (t) => {
+test('when the cache session ends, files are created at the cluster; if another client has the name, the close fails', async (t) => {
   const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
   const [a, b] = [await create('a'), await create('b', FLAGS | constants.O_APPEND)];
   await write(a.handle, 'mine');
@@ -259,7 +259,7 @@ test('when all delegations are over, files go to the cluster; where another clie
   await close(a.handle);
   await assert.rejects(fileSystem.flush(b.handle), { code: 'exists' });
   assert.deepEqual([textAt('a'), textAt('b')], ['mine', 'their log']);
-  // The name is theirs, also on this mount, while the refused file is open.
+  // The name is the other client's, also on this mount, while the refused file is open.
   assert.equal(Buffer.from(await fileSystem.read(b.handle, 0, 100)).toString(), 'mine');
   assert.equal((await fileSystem.lookup(directory, 'b')).inode, theirs.attributes.inode);
   await fileSystem.rename({ parent: directory, name: 'b' }, { parent: directory, name: 'c' }, 0);
@@ -269,7 +269,7 @@ test('when all delegations are over, files go to the cluster; where another clie
   assert.equal(textAt('b'), null);
 });
 
-test('a name whose file was refused is free again while that file is open', async (t) => {
+test('the name of a refused file is free while the file is still open', async (t) => {
   const { births, fileSystem, directory, create, write, close, file, textAt } = await started(t);
   births.fate = 'refused';
   const { handle } = await create('a');
@@ -284,7 +284,7 @@ test('a name whose file was refused is free again while that file is open', asyn
   assert.equal((await fileSystem.lookup(directory, 'a')).sizeBytes, 7);
 });
 
-test('a refused creation fails its own file, and no operation that gives or removes its name', async (t) => {
+test('a refused creation fails its own file only, and no operation that replaces or removes its name', async (t) => {
   const operations = [
     { operation: 'rename', code: null, text: 'other' },
     { operation: 'link', code: null, text: 'at the cluster' },
@@ -310,7 +310,7 @@ test('a refused creation fails its own file, and no operation that gives or remo
   }
 });
 
-test('a name is not taken from a creation of which nothing is known', async (t) => {
+test('a rename does not replace a name whose creation has an unknown outcome', async (t) => {
   const { births, fileSystem, directory, create, write, close, file, textAt } = await started(t);
   await file('other', 'other');
   const { handle } = await create('a');
@@ -326,7 +326,7 @@ test('a name is not taken from a creation of which nothing is known', async (t) 
   assert.deepEqual([textAt('a'), textAt('other')], ['mine', 'other']);
 });
 
-test('while no attempt succeeds and the delegation is over, the cluster says what has the name', async (t) => {
+test('after the end of the cache session the cluster decides what has a name, while all creations fail', async (t) => {
   const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
   const { handle, attributes } = await create('a');
   await write(handle, 'mine');
@@ -344,7 +344,7 @@ test('while no attempt succeeds and the delegation is over, the cluster says wha
   assert.equal(textAt('a'), 'mine');
 });
 
-test('what a close has acknowledged ahead is not written to a file that has got the name since, and fsync says so', async (t) => {
+test('contents of a close that did not wait are not written to another client’s file of that name, and fsync returns an error', async (t) => {
   const { births, memory, fileSystem, directory, create, write, textAt } = await started(t, true);
   const opened = await fileSystem.openDirectory(directory);
   const { handle } = await create('b');
@@ -363,7 +363,7 @@ test('what a close has acknowledged ahead is not written to a file that has got 
   assert.equal(textAt('b'), '');
 });
 
-test('contents of an exclusive create are not written over what another client has written since (paused, then synced there)', async (t) => {
+test('contents of an exclusive create do not overwrite what another client has written since', async (t) => {
   for (const isClosed of [true, false]) {
     const { births, memory, backend, fileSystem, directory, create, write, textAt } = await started(
       t,
@@ -374,11 +374,11 @@ test('contents of an exclusive create are not written over what another client h
     await write(handle, 'mine, and long');
     await fileSystem.attributes(attributes.inode);
     await memory.openFile(attributes.inode).write(0, [Buffer.from('theirs')]);
-    // The server has a replica already, or the session is over.
+    // Either the server has a replica already, or the cache session has ended.
     if (!isClosed) births.end();
     await assert.rejects(fileSystem.flush(handle), { errno: 'EIO' });
     assert.equal(textAt('a'), 'theirs');
-    // While it is still open.
+    // The attributes and contents of the other client are visible while the file is still open.
     assert.equal((await backend.lookup(directory, 'a')).sizeBytes, 6);
     assert.equal((await backend.attributes(attributes.inode)).sizeBytes, 6);
     const there = backend.openFile(attributes.inode, [], attributes.contents);
@@ -387,7 +387,7 @@ test('contents of an exclusive create are not written over what another client h
   }
 });
 
-test('an exclusive create is answered when the cluster has the name, also in a directory that is delegated', async (t) => {
+test('an exclusive create returns when the cluster has the name, also in a delegated directory', async (t) => {
   const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
   const { handle } = await create('a', FLAGS | constants.O_EXCL);
   assert.deepEqual([textAt('a'), births.requests], ['', []]);
@@ -396,12 +396,12 @@ test('an exclusive create is answered when the cluster has the name, also in a d
   assert.equal(textAt('a'), 'contents');
   await fileSystem.makeNode(directory, 'node', constants.S_IFREG | 0o600, 0, USER);
   assert.equal(textAt('node'), '');
-  // The session was over, and the mount has not learned that yet.
+  // The cache session has ended, and the mount does not know that yet.
   await memory.createFile(directory, 'lock', 0o600, USER, true);
   await assert.rejects(create('lock', FLAGS | constants.O_EXCL), { code: 'exists' });
 });
 
-test('a file that was created exclusively gets its contents in one request, whole', async (t) => {
+test('a file that was created exclusively gets its contents by one request', async (t) => {
   const { memory, births, fileSystem, create, write, close, textAt } = await started(t, false, true);
   const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
   await assert.rejects(create('a', FLAGS | constants.O_EXCL), { code: 'exists' });
@@ -415,7 +415,7 @@ test('a file that was created exclusively gets its contents in one request, whol
     assert.equal(memory.calls[call], calls[call], call);
 });
 
-/** A file that was created exclusively, with contents, mode, owner and times that a program has set since. */
+/** A file that was created exclusively; a program has set its contents, mode, owner and times since. */
 async function changedNamed(t: TestContext) {
   const mount = await started(t, false, true);
   const { fileSystem, create, write, memory } = mount;
@@ -437,7 +437,7 @@ async function changedNamed(t: TestContext) {
 
 const CHANGED = { mode: 0o755, uid: 9, gid: 10, accessedNs: '5', modifiedNs: '6' };
 
-test('what programs set of a file that was created exclusively is sent once, before its contents', async (t) => {
+test('attributes that programs set on an exclusively created file are sent once, before its contents', async (t) => {
   const { memory, births, fileSystem, inode, handle, close, textAt, seen } = await changedNamed(t);
   const { mode, uid, gid } = await fileSystem.attributes(inode);
   assert.deepEqual({ mode, uid, gid }, { mode: 0o755, uid: 9, gid: 10 });
@@ -455,7 +455,7 @@ test('what programs set of a file that was created exclusively is sent once, bef
   assert.equal(known.changedNs, (await memory.attributes(inode)).changedNs);
 });
 
-test('what programs set of a file that was created exclusively does not undo what another client has set', async (t) => {
+test('attributes that programs set on an exclusively created file do not overwrite those of another client', async (t) => {
   const { memory, backend, inode, handle, close, textAt, fileSystem, directory } = await changedNamed(t);
   await memory.setAttributes(inode, { mode: 0o600 });
   await assert.rejects(close(handle), { errno: 'EIO' });
@@ -464,7 +464,7 @@ test('what programs set of a file that was created exclusively does not undo wha
   assert.equal((await fileSystem.lookup(directory, 'a')).mode, 0o600);
 });
 
-test('what programs set after a refused attempt is sent by the next one', async (t) => {
+test('attributes that are set after a refused request are sent by the next one', async (t) => {
   const { births, memory, fileSystem, create, write, close, textAt } = await started(t, false, true);
   const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
   await write(handle, 'text');
@@ -476,25 +476,25 @@ test('what programs set after a refused attempt is sent by the next one', async 
   assert.deepEqual([(await memory.attributes(attributes.inode)).mode, textAt('a')], [0o600, 'text']);
 });
 
-test('what other clients must not see late of a file that has a name is set at the cluster at once', async (t) => {
+test('a set-user-id bit and a time in the future are set at the cluster at once', async (t) => {
   const { memory, fileSystem, create, write, close } = await started(t, false, true);
   const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
   const { inode } = attributes;
   await write(handle, 'text');
-  // Another client may write the file before a set-user-id bit arrives late.
+  // A late set-user-id bit could reach contents that another client has written meanwhile.
   await fileSystem.setAttributes(inode, { mode: 0o4755 });
   assert.equal((await memory.attributes(inode)).mode, 0o4755);
   await close(handle);
   const other = await create('b', FLAGS | constants.O_EXCL);
   await write(other.handle, 'text');
-  // Contents with this time would put ctime into the future.
+  // If the contents were sent with this time, ctime would be in the future.
   const ns = BigInt(Date.now() + 3_600_000) * 1_000_000n;
   await fileSystem.setAttributes(other.attributes.inode, { modified: { kind: 'time', ns } });
   assert.equal((await memory.attributes(other.attributes.inode)).modifiedNs, String(ns));
   await close(other.handle);
 });
 
-test('attributes that a failed request has left out are sent again while the file is open', async (t) => {
+test('attributes that a failed request did not set are sent again while the file is open', async (t) => {
   const { births, memory, fileSystem, inode, handle } = await changedNamed(t);
   births.changesFail = true;
   await assert.rejects(fileSystem.persist(handle), { code: 'unknown' });
@@ -505,13 +505,13 @@ test('attributes that a failed request has left out are sent again while the fil
   await fileSystem.release(handle);
 });
 
-test('the handle of a new file leads to what programs have set', async (t) => {
+test('a look-up by the inode of a new file shows the attributes that programs have set', async (t) => {
   const { fileSystem, inode, handle, close } = await changedNamed(t);
   assert.equal((await fileSystem.lookup(inode, '.')).mode, 0o755);
   await close(handle);
 });
 
-test('after another client’s change programs see its attributes, also while the file is open', async (t) => {
+test('after a change by another client programs see its attributes, also while the file is open', async (t) => {
   const { memory, inode, handle, fileSystem } = await changedNamed(t);
   await memory.setAttributes(inode, { mode: 0o600 });
   await assert.rejects(fileSystem.persist(handle), { errno: 'EIO' });
@@ -519,7 +519,7 @@ test('after another client’s change programs see its attributes, also while th
   await fileSystem.release(handle);
 });
 
-test('after the session’s end attributes are set at the cluster, before the mount learns of that end', async (t) => {
+test('attributes are set at the cluster if the cache session has ended, also before the mount knows that', async (t) => {
   const { births, memory, fileSystem, create, write, close } = await started(t, false, true);
   const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
   await write(handle, 'text');
@@ -529,7 +529,7 @@ test('after the session’s end attributes are set at the cluster, before the mo
   await close(handle);
 });
 
-test('attributes that were set by a request without an answer are not another client’s', async (t) => {
+test('attributes of a request whose answer was lost are recognized as this mount’s', async (t) => {
   const { births, fileSystem, handle, close, textAt, seen } = await changedNamed(t);
   births.changesLost = true;
   await assert.rejects(fileSystem.persist(handle), { code: 'unknown' });
@@ -537,7 +537,7 @@ test('attributes that were set by a request without an answer are not another cl
   assert.deepEqual([await seen(), textAt('a')], [CHANGED, 'contents']);
 });
 
-test('attributes of a file that was created exclusively are there when its directory is recalled', async (t) => {
+test('a recall of the directory sends the attributes of an exclusively created file', async (t) => {
   const { births, directory, handle, close, textAt, seen } = await changedNamed(t);
   await births.recall(directory);
   assert.deepEqual([await seen(), textAt('a')], [CHANGED, 'contents']);
@@ -553,7 +553,7 @@ test('attributes are set at once if changes by other clients do not recall the d
   await close(handle);
 });
 
-test('where the catalog compares nothing, attributes are set there at once', async (t) => {
+test('if the catalog does not support conditional changes, attributes are set at the cluster at once', async (t) => {
   const { births, memory, fileSystem, create, write, close, textAt } = await started(t, false, true);
   births.isConditional = false;
   const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
@@ -566,7 +566,7 @@ test('where the catalog compares nothing, attributes are set there at once', asy
 for (const fate of ['born', 'unborn', 'lost-before', 'lost-after'] as const) {
   for (const isWritten of [false, true]) {
     const by = isWritten ? 'written by another mount meanwhile' : 'alone';
-    test(`a file that was created exclusively has its contents, or those of others (${fate}, ${by})`, async (t) => {
+    test(`a file that was created exclusively has its contents, or those of other clients (${fate}, ${by})`, async (t) => {
       const { memory, births, create, write, close, textAt } = await started(t, false, true);
       births.fate = fate;
       const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
@@ -590,7 +590,7 @@ for (const fate of ['born', 'unborn', 'lost-before', 'lost-after'] as const) {
   }
 }
 
-test('what another mount has written since a birth of which no answer came stays', async (t) => {
+test('after a creation whose answer was lost, what another mount has written since stays', async (t) => {
   const { births, memory, create, write, close, textAt } = await started(t);
   births.fate = 'lost-after';
   const { handle, attributes } = await create('a');
@@ -605,7 +605,7 @@ test('what another mount has written since a birth of which no answer came stays
 });
 
 for (const fate of ['unborn', 'lost-before', 'lost-after'] as const) {
-  test(`a file whose request came to nothing, or whose answer was lost, is made nevertheless (${fate})`, async (t) => {
+  test(`a file whose request failed, or whose answer was lost, is created by the next request (${fate})`, async (t) => {
     const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
     births.fate = fate;
     const { handle, attributes } = await create('a');
@@ -618,7 +618,7 @@ for (const fate of ['unborn', 'lost-before', 'lost-after'] as const) {
   });
 }
 
-test('a refusal is told by fsync and by close, and the name is free', async (t) => {
+test('fsync and close return a refusal, and the name is free', async (t) => {
   const { births, fileSystem, directory, create, write, close, file, textAt } = await started(t);
   births.fate = 'refused';
   const { handle } = await create('a');
@@ -633,7 +633,7 @@ test('a refusal is told by fsync and by close, and the name is free', async (t) 
   assert.equal(textAt('a'), 'another');
 });
 
-test('fsync, and whatever needs the file at the cluster, brings it there', async (t) => {
+test('fsync and operations that need the file at the cluster create it there first', async (t) => {
   const { fileSystem, memory, directory, open, close, textAt } = await started(t);
   const synced = await open('synced');
   await fileSystem.persist(synced.handle);
@@ -656,7 +656,7 @@ test('fsync, and whatever needs the file at the cluster, brings it there', async
   for (const { handle } of [synced, linked, moved, removed, marked, within]) await close(handle);
 });
 
-test('fsync of a directory brings what was made in it, that of the root all; it tells what failed', async (t) => {
+test('fsync of a directory creates the files in it, fsync of the root all files; each returns what failed', async (t) => {
   const { births, fileSystem, directory, open, write, close, textAt } = await started(t, true);
   const named = await open('named');
   await fileSystem.persistDirectory(directory);
@@ -675,7 +675,7 @@ test('fsync of a directory brings what was made in it, that of the root all; it 
   await close(named.handle);
 });
 
-test('a name that was given away, or given back, is not taken for what it was', async (t) => {
+test('a name that was renamed or removed can be used again for a new file', async (t) => {
   const { fileSystem, directory, file, textAt } = await started(t);
   const at = (name: string) => ({ parent: directory, name });
   await file('a', 'a');
@@ -690,7 +690,7 @@ test('a name that was given away, or given back, is not taken for what it was', 
   assert.deepEqual([textAt('a'), textAt('b')], ['again', 'again, too']);
 });
 
-test('a directory in which several programs make files all the time is asked for between two of them', async (t) => {
+test('a directory in which several programs create files all the time gets delegated', async (t) => {
   const { births, memory, directory, file, textAt } = await started(t);
   births.end();
   memory.disturb({ delayMs: 5 });
@@ -699,12 +699,12 @@ test('a directory in which several programs make files all the time is asked for
   });
   await Promise.all(programs);
   assert.deepEqual(births.asked, { count: 1, delegated: 1 });
-  assert.ok(births.requests.length > 0, 'Most of them were borne');
+  assert.ok(births.requests.length > 0, 'Most files are created with contents');
   assert.equal(textAt('p3-9'), 'text');
   assert.equal((await memory.list(directory, '', 100)).entries.length, 41);
 });
 
-test('a close that waits for nothing leaves the file to be borne, and what it says to fsync', async (t) => {
+test('with flush_behind a close leaves the creation to a later request, and its error to fsync', async (t) => {
   const { births, fileSystem, create, write, textAt } = await started(t, true);
   const { promise, resolve } = Promise.withResolvers<void>();
   births.held = promise;
@@ -727,7 +727,7 @@ test('a close that waits for nothing leaves the file to be borne, and what it sa
   await fileSystem.release(refused.handle);
 });
 
-test('where numbers are refused, they are not asked for with each file', async () => {
+test('if the cluster refuses to reserve numbers, it is not asked for each file', async () => {
   let asked = 0;
   const failures: unknown[] = [];
   const refused = new Error('a server of an earlier release');
@@ -747,7 +747,7 @@ test('where numbers are refused, they are not asked for with each file', async (
   assert.deepEqual([asked, failures], [1, [refused]]);
 });
 
-test('numbers whose servers took no file are not used further, and better ones replace those of a server that is away', async () => {
+test('reserved numbers whose server created no file are dropped, and a server can have numbers replaced', async () => {
   let reserved = 0;
   let outcome: CreateOutcome = { kind: 'not-created' };
   const backend = {
@@ -774,14 +774,14 @@ test('numbers whose servers took no file are not used further, and better ones r
   assert.deepEqual([first, second, third], [1_000, 1_001, 2_000]);
   const born = { kind: 'created', attributes: {} as Attributes, namedNs: '1' } as const;
   await bear(second, { ...born, renew: true });
-  assert.equal(await next(), 2_001, 'What is said of numbers that are replaced says nothing of these');
+  assert.equal(await next(), 2_001, 'A request to renew earlier numbers does not concern these');
   await bear(third, born);
   assert.equal(await next(), 2_002);
   await bear(third, { ...born, renew: true });
   assert.equal(await next(), 3_000);
 });
 
-test('a directory that nobody else changes is listed again from memory, with what is changed in it here', async (t) => {
+test('a delegated directory is listed from memory, with the changes of this mount', async (t) => {
   const { fileSystem, births, memory, directory, file } = await started(t);
   const { calls } = memory;
   const shows = async (names: readonly string[], what: string, questions = 0): Promise<void> => {
@@ -802,44 +802,48 @@ test('a directory that nobody else changes is listed again from memory, with wha
   };
   const at = (name: string) => ({ parent: directory, name });
   await file('a', 'text');
-  await shows(['a', 'first'], 'for the first time', 1);
-  await shows(['a', 'first'], 'once more');
+  await shows(['a', 'first'], 'first listing', 1);
+  await shows(['a', 'first'], 'second listing');
   await file('b', 'text');
   await shows(['a', 'b', 'first'], 'a new file');
   await fileSystem.unlink(directory, 'a');
   await shows(['b', 'first'], 'a removal');
   await fileSystem.rename(at('b'), at('zz'), 0);
-  await shows(['first', 'zz'], 'another name');
+  await shows(['first', 'zz'], 'after a rename');
   await fileSystem.makeDirectory(directory, 'e', 0o755, USER);
   await fileSystem.symlink(directory, 'link', 'zz', USER);
   await fileSystem.makeNode(directory, 'fifo', constants.S_IFIFO | 0o600, 0, USER);
   await shows(['e', 'fifo', 'first', 'link', 'zz'], 'all kinds');
   await fileSystem.removeDirectory(directory, 'e');
   await fileSystem.rename(at('link'), at('fifo'), 0);
-  await shows(['fifo', 'first', 'zz'], 'a name over another one');
+  await shows(['fifo', 'first', 'zz'], 'after a rename over another name');
   const { inode } = await fileSystem.lookup(directory, 'zz');
   await fileSystem.link(inode, directory, 'y');
-  await shows(['fifo', 'first', 'y', 'zz'], 'a second name');
+  await shows(['fifo', 'first', 'y', 'zz'], 'after a link');
   await fileSystem.rename(at('y'), at('zz'), 0);
-  await shows(['fifo', 'first', 'y', 'zz'], 'of two names of one file none is gone', 1);
+  await shows(
+    ['fifo', 'first', 'y', 'zz'],
+    'after a rename between two names of one file, which changes nothing',
+    1,
+  );
   await fileSystem.rename(at('fifo'), at('first'), 2);
-  await shows(['fifo', 'first', 'y', 'zz'], 'names are exchanged', 1);
+  await shows(['fifo', 'first', 'y', 'zz'], 'after an exchange of names', 1);
   await assert.rejects(fileSystem.removeDirectory(directory, 'first'));
-  await shows(['fifo', 'first', 'y', 'zz'], 'what has failed', 1);
+  await shows(['fifo', 'first', 'y', 'zz'], 'after a removal that failed', 1);
   births.fate = 'refused';
   const requests = births.requests.length;
   await assert.rejects(file('refused', 'text'));
-  // It is tried once more behind the close.
+  // The mount sends it once more after the close.
   while (births.requests.length < requests + 2) await turn();
   await turn();
   births.fate = 'born';
-  await shows(['fifo', 'first', 'y', 'zz'], 'what was refused', 1);
+  await shows(['fifo', 'first', 'y', 'zz'], 'after a refused creation', 1);
   await births.recall(directory);
   await memory.unlink(directory, 'zz');
-  await shows(['fifo', 'first', 'y'], 'others may change it now', 1);
+  await shows(['fifo', 'first', 'y'], 'after the recall other clients may change it', 1);
 });
 
-test('a directory that was given back, and had again, is listed as others have left it', async (t) => {
+test('a directory that is delegated again is listed with the changes of other clients', async (t) => {
   const { fileSystem, births, memory, directory, file } = await started(t);
   const names = async (): Promise<string[]> => {
     const handle = await fileSystem.openDirectory(directory);
@@ -849,7 +853,7 @@ test('a directory that was given back, and had again, is listed as others have l
   };
   await file('a', 'text');
   assert.deepEqual(await names(), ['a', 'first']);
-  // The session was over: nobody was called back.
+  // The cache session has ended: there was no recall.
   births.end();
   await memory.unlink(directory, 'a');
   const { delegated } = births.asked;

@@ -1,8 +1,8 @@
 /**
- * Goal: what a mount has cached of the names of a delegated directory is what is there, whatever it changes itself meanwhile, and
- * however requests and answers overtake each other.
- * Method: a directory that is a map; changes, requests and recalls begin, are executed and are answered in an order that is drawn,
- * and after each step every cached name and the listing are compared with the map.
+ * Goal: what a mount has cached of the names of a delegated directory is what the cluster has, whatever the mount
+ * changes meanwhile and in whatever order requests and answers arrive.
+ * Method: a map stands for the directory. A seed decides when changes, requests and recalls begin, are executed and
+ * are answered. After each step the test compares each cached name and the cached listing with the map.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -55,7 +55,7 @@ interface Change {
   readonly over: Promise<unknown>;
 }
 
-/** A request, and what the cluster has answered: of a delegation, of all names, or of one. */
+/** A request, and the cluster's answer once it has been executed: of a delegation, of all names, or of one name. */
 interface Question {
   readonly what: 'delegation' | 'names' | string;
   readonly requestedAt: number;
@@ -64,7 +64,7 @@ interface Question {
 }
 
 for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
-  test(`a cached name is what the cluster has (SEED=${seed})`, async () => {
+  test(`a cached name is the cluster's (SEED=${seed})`, async () => {
     const prng = new Prng(seed);
     let isDelegated = false;
     let isGranted = false;
@@ -75,7 +75,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
     const seen = { names: 0, free: 0, listings: 0 };
     let inodeLast = 100;
     const begin = (): void => {
-      // Two at a time are rare: the kernel has them one after the other.
+      // Two changes at a time are rare: the kernel sends them one by one.
       if (!prng.chance(changes.length > 0 ? 0.05 : 0.3)) return;
       const name = prng.pick(NAMES);
       const inode = prng.chance(0.6) ? ++inodeLast : null;
@@ -127,7 +127,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
         const change = changes.length === 0 ? undefined : prng.pick(changes);
         if (change === undefined) return;
         if (!change.happened) {
-          // It may have had no effect, where its outcome is unknown.
+          // A change with an unknown outcome may have had no effect.
           if (!change.fails || prng.chance(0.5)) execute(change);
         }
         changes.splice(changes.indexOf(change), 1);
@@ -137,7 +137,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
       () => ask(prng.pick(['delegation', 'names', ...NAMES])),
       () => ask('delegation'),
       () => {
-        // Most listings meet no change.
+        // Most listings overlap with no change.
         ask('names');
         const one = questions.find(({ what }) => what === 'names');
         if (one !== undefined && prng.chance(0.5)) answered(one, new Map(names));
@@ -182,11 +182,14 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
         pageOf(names).entries.map(({ name, attributes }) => `${name}=${attributes.inode}`),
       );
     }
-    assert.ok(Math.min(...Object.values(seen)) > STEPS / 40, `Something is cached: ${JSON.stringify(seen)}`);
+    assert.ok(
+      Math.min(...Object.values(seen)) > STEPS / 40,
+      `Names are cached often enough: ${JSON.stringify(seen)}`,
+    );
   });
 }
 
-test('of two changes of a name at a time it is unknown which one the cluster has made first', async () => {
+test('after two changes of a name at a time its inode is unknown until a request answers it', async () => {
   const delegations = begun(new Map([['a', 1]]));
   const place = { parent: DIRECTORY, name: 'a' };
   const answers = [2, 3].map((inode) => {
@@ -205,7 +208,7 @@ test('of two changes of a name at a time it is unknown which one the cluster has
   }
 });
 
-test('a listing is cached as long as attributes are, whatever is changed in it here', async () => {
+test('a listing expires when its attributes do, also if this mount changes the directory meanwhile', async () => {
   const clock = { nowMs: 0 };
   const delegations = begun(new Map([['a', 1]]), DIRECTORY, { ...systemWorld, nowMs: () => clock.nowMs });
   clock.nowMs = TTL_MS / 2;
@@ -215,13 +218,13 @@ test('a listing is cached as long as attributes are, whatever is changed in it h
   assert.equal(listed(delegations), undefined);
 });
 
-test('a listing with more names than are wanted is not cached', () => {
+test('a listing with more names than the caller wants is not used', () => {
   const delegations = begun(new Map(NAMES.map((name, index) => [name, index])));
   assert.equal(delegations.listing(DIRECTORY, NAMES.length - 1), null);
   assert.equal(delegations.listing(DIRECTORY, NAMES.length)?.length, NAMES.length);
 });
 
-test('what is moved to another directory is there, and in that one alone', async () => {
+test('a rename to another directory moves the cached name there', async () => {
   const delegations = begun(new Map([['a', 7]]), 1);
   begin(delegations, new Map([['b', 8]]), 2);
   const places = [1, 2].map((parent) => ({ parent, name: 'a' }));

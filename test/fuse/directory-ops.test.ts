@@ -1,7 +1,7 @@
 /**
- * Goal: what is made or removed here before the cluster hears of it is what the cluster would have made of it, in the order in which programs did it,
- * whoever else has a part in the directory.
- * Method: the calls of a mount's backend over a cluster in memory, in which any call can be held.
+ * Goal: what a mount creates or removes before it sends the request has the result that the cluster would have given,
+ * in the order of the programs' calls, also if other clients use the directory.
+ * Method: the calls of a mount's backend over a cluster in memory, in which the test can hold any call.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -21,7 +21,7 @@ const ROW_MS = 100;
 
 type Call = (...argv: never[]) => Promise<unknown>;
 
-/** All that the event loop has to do at the moment, and that comes of it. */
+/** Runs the event loop until all work that is due, and what follows from it, has ended. */
 async function settled(): Promise<void> {
   for (let turns = 0; turns < 20; turns++) await turn();
 }
@@ -36,7 +36,9 @@ async function hasEnded(work: Promise<unknown>): Promise<boolean> {
   return ended;
 }
 
-/** A mount's backend whose time stands still, and a directory that is delegated to it, in which it has made a file at the cluster. */
+/**
+ * A mount's backend with a clock that the test moves, and a delegated directory with one file that the cluster has.
+ */
 async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 'quorum' as const } = {}) {
   const clock = { nowMs: 0 };
   t.mock.timers.enable({ apis: ['setTimeout'] });
@@ -49,7 +51,10 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
   Object.assign(memory, { policy });
   const births = new MemoryBirths(memory);
   const holds: (() => void)[] = [];
-  /** The next call is carried out and answered when the function is called that is returned; with `isAnswerHeld` it is carried out at once. */
+  /**
+   * Holds the next call of `name` until the caller calls the returned function: before its execution, or with
+   * `isAnswerHeld` after it.
+   */
   const hold = (
     of: object,
     name: keyof FileSystemBackend | keyof MemoryBirths,
@@ -82,7 +87,7 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
   const make = (name: string, owner = {}, at = directory) =>
     backend.createFile(at, name, 0o666, { ...USER, ...owner }, false);
   const file = ({ inode, replicas, contents }: Attributes) => backend.openFile(inode, replicas, contents);
-  /** Makes files that the cluster has. */
+  /** Creates files at the cluster. */
   const made = async (...names: string[]): Promise<number[]> => {
     const inodes: number[] = [];
     for (const name of names) {
@@ -93,7 +98,7 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
     return inodes;
   };
   const unlink = (name: string) => backend.unlink(directory, name);
-  /** Two removals at the cluster: those that follow are a row. */
+  /** Two unlinks at the cluster: those that follow are a streak. */
   const row = async (): Promise<void> => {
     await made('row 1', 'row 2');
     for (const name of ['row 1', 'row 2']) await unlink(name);
@@ -110,9 +115,9 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
 
 const isNotFound = { code: 'not-found' };
 
-// What a new file is.
+// Attributes of new files.
 
-test('a new file has the mode that its maker’s mask leaves, and its directory’s group where that is to be so', async (t) => {
+test('a new file has its mode reduced by the umask, and the group of a set-group-id directory', async (t) => {
   const { make, memory, file, directory } = await started(t, { mode: 0o2775, gid: 50 });
   const { attributes, uncommitted } = await make('f', { umask: 0o027 });
   assert.deepEqual(
@@ -124,14 +129,14 @@ test('a new file has the mode that its maker’s mask leaves, and its directory�
   assert.deepEqual([mode, uid, gid], [0o640, USER.uid, 50]);
 });
 
-test('the group of a new file that has its directory’s is changed at the cluster, which decides about that', async (t) => {
+test('a change of an inherited group goes to the cluster, which decides about the set-group-id bit', async (t) => {
   const { make, memory, backend, directory } = await started(t, { mode: 0o2775, gid: 50 });
   const { attributes } = await make('f');
   assert.equal((await backend.setAttributes(attributes.inode, { gid: 60 })).gid, 60);
   assert.equal((await memory.lookup(directory, 'f')).gid, 60);
 });
 
-test('who gives a new file to another user takes away what it may do for its owner', async (t) => {
+test('a change of the owner of a new file clears its set-user-id and set-group-id bits', async (t) => {
   const { make, memory, backend, file, directory } = await started(t);
   const { attributes } = await make('f');
   await backend.setAttributes(attributes.inode, { mode: 0o6755 });
@@ -140,7 +145,7 @@ test('who gives a new file to another user takes away what it may do for its own
   assert.equal((await memory.lookup(directory, 'f')).mode, 0o755);
 });
 
-test('a time of access that was set on a new file stays, however the cluster hears of it', async (t) => {
+test('an access time that is set on a new file is stored, also if the creation with contents fails', async (t) => {
   const { make, memory, births, backend, file, directory } = await started(t);
   for (const [name, fate] of [
     ['f', 'born'],
@@ -154,11 +159,11 @@ test('a time of access that was set on a new file stays, however the cluster hea
   }
 });
 
-test('where a directory has attributes that its files inherit, and in volumes whose files cannot be borne, they are made at the cluster', async (t) => {
+test('files are created at the cluster if the directory has a default ACL, or the volume an update policy without create with contents', async (t) => {
   const inheriting = await started(t);
   const { backend, directory, isDelegated } = inheriting;
   await backend.setXattr(directory, 'system.posix_acl_default', Buffer.from('x'), 'set');
-  // It is asked for once more when the next ones are made.
+  // The delegation is requested again when the next files are created.
   for (const name of ['a', 'b']) assert.equal((await inheriting.make(name)).uncommitted, undefined);
   await settled();
   assert.ok(isDelegated(directory));
@@ -168,7 +173,7 @@ test('where a directory has attributes that its files inherit, and in volumes wh
   for (const name of ['a', 'b']) assert.equal((await sealing.make(name)).uncommitted, undefined);
 });
 
-test('the times of a directory are told as others find them, once what was made or removed in it is at the cluster', async (t) => {
+test('the kernel’s times of a directory are updated once creations and unlinks in it are at the cluster', async (t) => {
   const { make, memory, births, file, directory, row, made, unlink, cache } = await started(t);
   const told: (string | null)[] = [];
   t.mock.method(cache, 'named', (of: number, atNs: string | null) => {
@@ -183,10 +188,10 @@ test('the times of a directory are told as others find them, once what was made 
   told.length = 0;
   await unlink('g');
   await settled();
-  assert.deepEqual(told, [null], 'What was told of them is not so');
+  assert.deepEqual(told, [null], 'The times that were shown for the unlink do not hold');
 });
 
-test('whoever asks for extended attributes of a new file, or takes one away, asks the cluster, which has it then', async (t) => {
+test('a query of extended attributes of a new file, or a removal of one, creates the file at the cluster first', async (t) => {
   const { make, backend, isThere } = await started(t);
   for (const [name, work] of [
     ['a', (inode: number) => backend.xattrs(inode)],
@@ -200,7 +205,7 @@ test('whoever asks for extended attributes of a new file, or takes one away, ask
   }
 });
 
-test('a new file has no capability, which the mount answers without the cluster', async (t) => {
+test('a query of security.capability of a new file is answered without the cluster', async (t) => {
   const { make, backend, isThere } = await started(t);
   const { attributes } = await make('a');
   await assert.rejects(backend.xattr(attributes.inode, 'security.capability'), { code: 'no-attribute' });
@@ -209,7 +214,7 @@ test('a new file has no capability, which the mount answers without the cluster'
 
 // Listings.
 
-test('a page of a directory has the new files that belong to it, each once, and those of no other directory', async (t) => {
+test('a page of a directory has each uncommitted file of that directory once', async (t) => {
   const { make, made, births, cluster, backend, directory, hold, file } = await started(t);
   await made('b', 'd', 'f');
   const { inode: other } = await backend.makeDirectory(ROOT, 'other', 0o755, USER);
@@ -223,8 +228,8 @@ test('a page of a directory has the new files that belong to it, each once, and 
     after = page.entries.at(-1)?.name ?? '';
   }
   assert.deepEqual(names.flat(), ['a', 'b', 'c', 'd', 'e', 'f', 'first', 'g']);
-  assert.equal(births.requests.length, 3, 'The cluster has heard of none of them');
-  // What arrives while the directory is asked for is in the answer already.
+  assert.equal(births.requests.length, 3, 'The cluster has none of them');
+  // A file that is created during the request is in the answer already.
   const { attributes } = await make('late');
   const answer = hold(cluster, 'list');
   const listed = backend.list(directory, 'g', 10);
@@ -236,9 +241,9 @@ test('a page of a directory has the new files that belong to it, each once, and 
   );
 });
 
-// When the cluster hears of it.
+// When uncommitted files are sent.
 
-test('each file that stays open is there for others a moment after it was made', async (t) => {
+test('each file that stays open is created at the cluster a fixed time after its creation here', async (t) => {
   const { make, isThere, pass } = await started(t);
   await make('a');
   pass(100);
@@ -251,7 +256,7 @@ test('each file that stays open is there for others a moment after it was made',
   assert.ok(isThere('b'));
 });
 
-test('when delegations are over, and when the mount ends, new files go to the cluster', async (t) => {
+test('the end of the cache session, and of the mount, sends uncommitted files to the cluster', async (t) => {
   const { make, births, backend, isThere } = await started(t);
   await make('a');
   births.end();
@@ -265,25 +270,25 @@ test('when delegations are over, and when the mount ends, new files go to the cl
   assert.ok(isThere('d'));
 });
 
-test('who makes more files than are kept here waits until there are fewer, unless he makes them at the cluster', async (t) => {
+test('a creation waits while there are too many uncommitted files, unless it is one at the cluster', async (t) => {
   const { make, memory, file, directory } = await started(t);
   const kept: Attributes[] = [];
   const fill = async (prefix: string): Promise<boolean> => {
     const { attributes, uncommitted } = await make(`${prefix}${kept.length}`);
     kept.push(attributes);
-    // Numbers are asked for in between.
+    // Reserved numbers arrive meanwhile.
     await turn();
     return uncommitted === true;
   };
   while (kept.length < 2_000) assert.ok(await fill('f'));
   const waiting = make('more');
   assert.equal(await hasEnded(waiting), false);
-  assert.equal((await make('elsewhere', {}, ROOT)).uncommitted, undefined, 'Nobody holds the root');
+  assert.equal((await make('elsewhere', {}, ROOT)).uncommitted, undefined, 'The root is not delegated');
   const [first] = kept as [Attributes];
   await file(first).settle();
   assert.equal((await waiting).uncommitted, true);
   await Promise.all(kept.map((one) => file(one).settle()));
-  // The same of their contents.
+  // The same for too many bytes of uncommitted files.
   const bytes = new Uint8Array(256 * 1024);
   for (let count = 0; count < 64; count++) {
     const { attributes } = await make(`large ${count}`);
@@ -298,9 +303,9 @@ test('who makes more files than are kept here waits until there are fewer, unles
   await last;
 });
 
-// What others have a part in.
+// Changes by other clients.
 
-test('what a directory had before it was called back, or the session was over, is not believed when it is had again', async (t) => {
+test('names that were cached before a recall or the end of the cache session are not used after the next delegation', async (t) => {
   const { make, memory, births, cluster, backend, directory, hold, pass, isDelegated } = await started(t);
   for (const [name, end] of [
     ['called back', () => births.recall(directory)],
@@ -308,7 +313,7 @@ test('what a directory had before it was called back, or the session was over, i
   ] as const) {
     await end();
     await memory.createFile(directory, name, 0o600, USER, true);
-    // It is not asked for at once: somebody else makes names in it.
+    // The delegation is not requested at once: another client creates names in the directory.
     pass(60_000);
     await make(`${name} 1`);
     const answer = hold(cluster, 'attributes');
@@ -322,7 +327,7 @@ test('what a directory had before it was called back, or the session was over, i
   }
 });
 
-test('a directory that somebody else wanted is left to him for a while', async (t) => {
+test('after a recall a directory is not requested for five seconds', async (t) => {
   const { make, births, directory, pass } = await started(t);
   await births.recall(directory);
   const { count } = births.asked;
@@ -335,7 +340,7 @@ test('a directory that somebody else wanted is left to him for a while', async (
   assert.equal(births.asked.count, count + 1);
 });
 
-test('while the catalog is out of reach no directory is asked for', async (t) => {
+test('while the catalog is out of reach no delegation is requested', async (t) => {
   const { make, births, cluster } = await started(t);
   let isAway = true;
   Object.assign(cluster, { isCatalogAway: () => isAway });
@@ -350,11 +355,11 @@ test('while the catalog is out of reach no directory is asked for', async (t) =>
   assert.equal(births.asked.count, count + 1);
 });
 
-test('what was asked for before a name was given away is not known of it afterwards', async (t) => {
+test('the answer of a look-up that began before a rename is not cached after it', async (t) => {
   const { make, made, cluster, backend, directory, hold } = await started(t);
   await made('f');
   const at = (name: string) => ({ parent: directory, name });
-  // Of a file that has two names nobody knows here what has become of the one that was renamed.
+  // If a file has two names, the mount does not know what a rename of one did.
   await backend.link((await backend.lookup(directory, 'f')).inode, directory, 'other');
   await backend.rename(at('f'), at('g'), 'replace');
   const answer = hold(cluster, 'lookup', true);
@@ -366,7 +371,7 @@ test('what was asked for before a name was given away is not known of it afterwa
   assert.equal((await backend.lookup(directory, 'f')).inode, attributes.inode);
 });
 
-test('a change of a directory counts for what is made in it meanwhile and afterwards, and what was made before is there before', async (t) => {
+test('a change of a directory applies to files created meanwhile and later; files created before are sent first', async (t) => {
   const { make, memory, cluster, backend, file, directory, hold, isDelegated } = await started(t);
   const { attributes } = await make('before');
   await backend.setAttributes(directory, { modifiedNs: '5000' });
@@ -385,12 +390,12 @@ test('a change of a directory counts for what is made in it meanwhile and afterw
   await file((await making).attributes).settle();
   await file((await make('afterwards')).attributes).settle();
   assert.equal((await memory.lookup(directory, 'afterwards')).gid, 50);
-  assert.equal((await making).uncommitted, undefined, 'Who decides about it is the cluster');
+  assert.equal((await making).uncommitted, undefined, 'The cluster decides about its attributes');
 });
 
 // Unlinks.
 
-test('a name that was removed is gone for all who look, also when delegations are over before the cluster has heard of it', async (t) => {
+test('an unlinked name is gone on this mount at once, also after the cache session ended before the request was sent', async (t) => {
   const { made, births, backend, directory, hold, row, unlink, isThere } = await started(t);
   await made('a', 'b');
   await row();
@@ -402,12 +407,12 @@ test('a name that was removed is gone for all who look, also when delegations ar
   await assert.rejects(backend.lookup(directory, 'a'), isNotFound);
   assert.ok(isThere('a'));
   answer();
-  // The first one was dropped: its delegation is over.
+  // The first unlink was dropped: its delegation has ended.
   assert.equal((await again).behind, undefined);
   assert.equal(isThere('a'), false);
 });
 
-test('a mount with leases answers for a directory with pending unlinks itself, as long as it is delegated', async (t) => {
+test('a mount with leases estimates the times of a directory with pending unlinks while it is delegated', async (t) => {
   const { made, row, hold, births, cluster, memory, backend, unlink, directory } = await started(t);
   Object.assign(cluster, { caches: true });
   await made('a', 'b');
@@ -421,13 +426,13 @@ test('a mount with leases answers for a directory with pending unlinks itself, a
   assert.equal(estimated.changedNs, estimated.modifiedNs);
   births.end();
   const waiting = backend.attributes(directory);
-  assert.equal(await hasEnded(waiting), false, 'Others may have seen it since');
+  assert.equal(await hasEnded(waiting), false, 'Other clients may have seen the directory since');
   remove();
   assert.deepEqual(await waiting, await memory.attributes(directory));
   assert.equal(backend.isChanging(directory), false);
 });
 
-test('the kernel caches a delegated directory as it is after the latest unlink', async (t) => {
+test('the kernel caches a delegated directory with the times after its latest unlink', async (t) => {
   const { made, row, hold, births, cluster, memory, backend, directory, unlink } = await started(t);
   await made('a', 'b');
   await row();
@@ -437,16 +442,16 @@ test('the kernel caches a delegated directory as it is after the latest unlink',
   await unlink('a');
   const after = await backend.attributes(directory);
   assert.ok(backend.delegatedAttributesMs(after) > 0);
-  assert.equal(backend.delegatedAttributesMs(granted), 0, 'It is of before the unlink');
+  assert.equal(backend.delegatedAttributesMs(granted), 0, 'These times are from before the unlink');
   Object.assign(cluster, { grantedAttributes: () => undefined });
-  assert.equal(backend.delegatedAttributesMs(after), 0, 'What it is now is not known');
+  assert.equal(backend.delegatedAttributesMs(after), 0, 'The current attributes are not known');
   Object.assign(cluster, { grantedAttributes: () => granted });
   births.end();
-  assert.equal(backend.delegatedAttributesMs(after), 0, 'Others may change it');
+  assert.equal(backend.delegatedAttributesMs(after), 0, 'Other clients may change the directory');
   remove();
 });
 
-test('a mount with leases answers nothing by grant of a file whose unlink is pending', async (t) => {
+test('a mount with leases uses no grant of a file whose unlink is pending', async (t) => {
   const { made, row, hold, births, cluster, memory, backend, directory, unlink } = await started(t);
   await made('a', 'b');
   await row();
@@ -456,22 +461,22 @@ test('a mount with leases answers nothing by grant of a file whose unlink is pen
   assert.deepEqual(backend.grantedAttributes(inode), granted);
   const remove = hold(births, 'unlink');
   await unlink('a');
-  assert.equal(backend.grantedAttributes(inode), undefined, 'It has no name any more');
+  assert.equal(backend.grantedAttributes(inode), undefined, 'The file has no name now');
   const waiting = backend.attributes(inode);
   assert.equal(await hasEnded(waiting), false);
   remove();
   assert.equal((await waiting).links, 0);
-  assert.deepEqual(backend.grantedAttributes(inode), granted, 'The client library has forgotten it by then');
+  assert.deepEqual(backend.grantedAttributes(inode), granted, 'The client library drops the grant by itself');
 });
 
-test('a name that was removed in the ordinary way can be given to a new file at once', async (t) => {
+test('a name that was unlinked synchronously is free for a new file at once', async (t) => {
   const { make, made, unlink } = await started(t);
   await made('a');
   assert.equal((await unlink('a')).behind, undefined);
   assert.equal((await make('a')).uncommitted, true);
 });
 
-test('who removes a file long after others removes it for itself', async (t) => {
+test('an unlink long after the last one is synchronous', async (t) => {
   const { made, row, unlink, pass } = await started(t);
   await made('a', 'b', 'c');
   await row();
@@ -481,7 +486,7 @@ test('who removes a file long after others removes it for itself', async (t) => 
   assert.equal((await unlink('c')).behind, undefined);
 });
 
-test('nothing more is told as removed while the cluster has not answered for long', async (t) => {
+test('unlinks are synchronous while the cluster has not answered one for long', async (t) => {
   const { made, births, hold, row, unlink, pass } = await started(t);
   const names = Array.from({ length: 14 }, (_, number) => `f${number}`);
   await made(...names);
@@ -496,7 +501,7 @@ test('nothing more is told as removed while the cluster has not answered for lon
   await settled();
 });
 
-test('what was removed once cannot be removed again', async (t) => {
+test('a second unlink of a name fails', async (t) => {
   const { made, row, unlink } = await started(t);
   await made('a', 'b');
   await row();
@@ -505,17 +510,17 @@ test('what was removed once cannot be removed again', async (t) => {
   await assert.rejects(unlink('a'), isNotFound);
 });
 
-test('in a directory with the sticky bit the cluster says who may remove what', async (t) => {
+test('in a directory with the sticky bit unlinks are synchronous, as the cluster decides who may remove what', async (t) => {
   const { made, row, unlink } = await started(t, { mode: 0o1777 });
   await made('a');
   await row();
   assert.equal((await unlink('a')).behind, undefined);
 });
 
-test('whatever comes behind removals is done when they are: what the file is asked for, what needs a quota, and the removal of the directory', async (t) => {
+test('operations that depend on pending unlinks wait for them: of the file, of its directory, and those that exceed a quota', async (t) => {
   const { made, make, births, cluster, backend, directory, hold, row, unlink, isThere } = await started(t);
   const inodes = await made('a', 'b', 'c', 'd', 'e');
-  /** What is begun after a removal, and may be done when that is. */
+  /** Begins work after an asynchronous unlink of `name`, and checks that it waits for the unlink's answer. */
   const behind = async (name: string, begin: () => Promise<unknown>): Promise<unknown> => {
     await row();
     const answer = hold(births, 'unlink');
@@ -544,7 +549,7 @@ test('whatever comes behind removals is done when they are: what the file is ask
   await behind('d', () => backend.removeDirectory(ROOT, 'd'));
 });
 
-test('fsync of a directory tells what was not removed from it, and from no other one', async (t) => {
+test('fsync of a directory returns the error of an unlink in it, and fsync of another directory does not', async (t) => {
   const { births, backend, directory, made, row, unlink, pending } = await started(t);
   await made('a');
   await row();
@@ -556,7 +561,7 @@ test('fsync of a directory tells what was not removed from it, and from no other
   assert.match(String(pending.errors.checkAndAdvance(directory, 0)?.error), /Refused by intent/);
 });
 
-test('a directory is asked for anew when what was removed from it before is gone', async (t) => {
+test('a directory is delegated again only after its earlier unlinks have been answered', async (t) => {
   const { births, make, made, hold, row, unlink, directory, isDelegated } = await started(t);
   await made('a');
   await row();

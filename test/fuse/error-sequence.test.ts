@@ -1,6 +1,7 @@
 /**
- * Goal: a descriptor learns once of each error of its file, directory or volume, as Linux has it of `errseq_t`: Documentation/core-api/errseq.rst,
- * "Handling errors during writeback" of Documentation/filesystems/vfs.rst, fsync(2) and syncfs(2).
+ * Goal: a descriptor returns each error of its file, directory or volume once, as Linux does with `errseq_t`:
+ * Documentation/core-api/errseq.rst, "Handling errors during writeback" of Documentation/filesystems/vfs.rst, fsync(2)
+ * and syncfs(2).
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -36,7 +37,7 @@ test('of several errors since the last fsync the latest is returned', () => {
   assert.equal(descriptor.checkAndAdvance(), undefined);
 });
 
-test('an error that no program has learned of is returned by a descriptor that is opened later, and one that was seen is not', () => {
+test('a descriptor returns an earlier error only if no other descriptor has returned it', () => {
   const errors = new ErrorSequence();
   errors.set(failed(), LOST);
   assert.equal(new ErrorCursor(errors, FILE).checkAndAdvance(), LOST);
@@ -50,12 +51,16 @@ test('write and close return an error until fsync has, and none from before the 
   const later = new ErrorCursor(errors, FILE);
   assert.equal(later.check(), undefined);
   for (let call = 0; call < 2; call++) assert.equal(descriptor.check(), LOST);
-  assert.equal(new ErrorCursor(errors, FILE).checkAndAdvance(), undefined, 'A program has learned of it');
+  assert.equal(
+    new ErrorCursor(errors, FILE).checkAndAdvance(),
+    undefined,
+    'Another descriptor has returned it',
+  );
   assert.equal(descriptor.checkAndAdvance(), LOST);
   assert.equal(descriptor.check(), undefined);
 });
 
-test('what is only looked at stays unseen', () => {
+test('a peek does not count as returning the error', () => {
   const errors = new ErrorSequence();
   const descriptor = new ErrorCursor(errors, FILE);
   errors.set(failed(), LOST);
@@ -87,7 +92,7 @@ test('an error of the volume is returned by fsync of each file and directory, bu
   assert.equal(new ErrorCursor(errors, FILE).checkAndAdvance(), undefined);
 });
 
-test('what failed in several directories a sync of all returns, and that of one of them its own', () => {
+test('after errors in several directories fsync of the volume returns the latest, and fsync of a directory its own', () => {
   const errors = new ErrorSequence();
   const volume = new ErrorCursor(errors, 'volume');
   const second = new ErrorCursor(errors, 2);
@@ -99,7 +104,7 @@ test('what failed in several directories a sync of all returns, and that of one 
     assert.equal(new ErrorCursor(errors, scope).checkAndAdvance(), undefined);
 });
 
-test('of very many directories the errors of the first count for every directory, those of files for the volume only', () => {
+test('with too many directories their errors count for each directory, and those of files for the volume only', () => {
   const errors = new ErrorSequence();
   const volume = new ErrorCursor(errors, 'volume');
   errors.set(failed(), LOST);

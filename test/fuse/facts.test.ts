@@ -1,6 +1,6 @@
 /**
- * Goal: what the cluster knows of a file is shown to whoever looks for it, and does not get in the way of programs that copy all attributes.
- * Method: the mount's calls over a cluster in memory, asked by a thread that has the name of one program or another.
+ * Goal: virtual attributes are listed for programs that show them, and not for programs that copy all attributes.
+ * Method: the mount's calls over a cluster in memory; the calling thread has the name of one program or another.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -14,7 +14,7 @@ import { MemoryBirths } from './memory-births.ts';
 const ROOT = 1;
 const USER = { uid: 7, gid: 8 };
 const OWN = 'user.own';
-/** More than the system has. */
+/** A thread id beyond the system's largest. */
 const ENDED = 2 ** 30;
 
 async function started(t: TestContext, listing: VirtualListing) {
@@ -22,7 +22,7 @@ async function started(t: TestContext, listing: VirtualListing) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   const facts = async (inode: number, name: string) => (name === 'primary' ? `primary of ${inode}` : null);
-  // As a mount has them.
+  // In the order in which a mount wraps them.
   const state = births.state(systemWorld);
   const backend = withPendingNames(
     systemWorld,
@@ -40,13 +40,13 @@ async function started(t: TestContext, listing: VirtualListing) {
   const { attributes } = await memory.createFile(ROOT, 'f', 0o644, USER, true);
   const { inode } = attributes;
   await memory.setXattr(inode, OWN, Buffer.from('x'), 'set');
-  /** @returns whether facts were among what was listed */
+  /** @returns whether virtual attributes were listed */
   const isShown = async (thread: number): Promise<boolean> => {
     const names = await fileSystem.xattrs(inode, { ...USER, thread });
     assert.ok(names.includes(OWN), names.join());
     return names.includes('leasehold.primary');
   };
-  /** As a program of that name asks. */
+  /** Asks as a program of that name. */
   const isShownTo = (program: string): Promise<boolean> => {
     process.title = program;
     return isShown(process.pid);
@@ -54,15 +54,14 @@ async function started(t: TestContext, listing: VirtualListing) {
   return { fileSystem, inode, isShown, isShownTo };
 }
 
-test('facts are in the list for the program that shows them, and for no other', async (t) => {
+test('virtual attributes are listed for getfattr, and for no other program', async (t) => {
   const { isShown, isShownTo } = await started(t, 'auto');
   assert.equal(await isShownTo('getfattr'), true);
   for (const program of ['rsync', 'cp', 'getfattrs', 'node']) assert.equal(await isShownTo(program), false);
-  for (const thread of [0, ENDED])
-    assert.equal(await isShown(thread), false, 'Nobody knows which program that is');
+  for (const thread of [0, ENDED]) assert.equal(await isShown(thread), false, 'The program is not known');
 });
 
-test('facts are in the list for all, or for nobody, where that was asked for', async (t) => {
+test('virtual attributes are listed for all programs or for none if an option says so', async (t) => {
   const listed = await started(t, 'listed');
   const hidden = await started(t, 'hidden');
   for (const program of ['getfattr', 'rsync']) {
@@ -71,10 +70,10 @@ test('facts are in the list for all, or for nobody, where that was asked for', a
   }
   assert.equal(await listed.isShown(0), true);
   const shown = await hidden.fileSystem.xattr(hidden.inode, 'leasehold.primary');
-  assert.equal(String(shown), `primary of ${hidden.inode}`, 'By its name each can be asked for');
+  assert.equal(String(shown), `primary of ${hidden.inode}`, 'Each can be read by its name');
 });
 
-test('each kind of inode has facts of its own in the list', async (t) => {
+test('each kind of inode has virtual attributes of its own', async (t) => {
   const { fileSystem, inode } = await started(t, 'listed');
   const list = async (of: number) =>
     (await fileSystem.xattrs(of, USER)).filter((name) => name !== OWN).map((name) => name.split('.')[1]);
@@ -86,7 +85,7 @@ test('each kind of inode has facts of its own in the list', async (t) => {
   assert.deepEqual(await list(link), ['volume', 'inode']);
 });
 
-test('facts are neither set nor removed, and those that an inode has not are absent', async (t) => {
+test('virtual attributes cannot be set or removed, and those that a kind of inode does not have are absent', async (t) => {
   const { fileSystem, inode } = await started(t, 'auto');
   const unsupported = { errno: 'EOPNOTSUPP' };
   const fact = 'leasehold.primary';

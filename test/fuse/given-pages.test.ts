@@ -10,22 +10,22 @@ import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
 /**
- * The kernel takes what it is given for the truth: over what a program has written, and over what it was told of a change
- * meanwhile. So these cases hold a fetch, or the kernel itself, at the worst moment.
+ * The kernel trusts the pages that a mount stores in its cache: they replace what a program has written, and what the
+ * kernel has dropped after a change. So these tests hold a fetch, or the kernel itself, at the worst moment.
  */
 
 const ROOT = 1;
 const USER = { uid: 0, gid: 0 };
 const PAGE = 4096;
-/** Of the event loop: in so many all that can happen has happened. */
+/** Ticks of the event loop after which all that can happen has happened. */
 const TURNS = 200;
-/** More than it takes for a block to be fetched, whatever was measured. */
+/** More reads than are needed until a block is fetched, whatever times were measured. */
 const MISSES_MAX = 500;
 
-/** What can be held up, and goes on at a word. */
+/** Holds its callers while it is closed. */
 class Gate {
   #open: PromiseWithResolvers<void> | null = null;
-  /** How many wait. */
+  /** The number of callers that wait. */
   waiting = 0;
 
   close(): void {
@@ -44,10 +44,12 @@ class Gate {
   }
 }
 
-/** A cluster whose answers to reads of whole blocks can be held: they are of the moment at which they were asked for. */
+/**
+ * A cluster whose answers to reads of whole blocks can be held; an answer has the bytes of the time of the request.
+ */
 class GatedBackend extends MemoryBackend {
   readonly blocks = new Gate();
-  /** For the read that begins here. */
+  /** Holds the read at `singleAt`. */
   readonly single = new Gate();
   singleAt = -1;
 
@@ -65,7 +67,7 @@ class GatedBackend extends MemoryBackend {
   }
 }
 
-/** A mount of one file of `blocks` blocks that is open for reading, and a kernel that takes pages when it is let. */
+/** A mount with a file that is open for reading, and a kernel that stores pages while its gate is open. */
 async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES, ageMaxMs?: number) {
   const backend = new GatedBackend();
   await backend.start();
@@ -76,7 +78,7 @@ async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES, ageMaxMs?: num
   const given: { offset: number; bytes: Buffer }[] = [];
   const kernel = new Gate();
   fileSystem.mounted({
-    // What is written here is not read from here: it would never be fetched.
+    // The kernel does not ask before reads: otherwise the mount would never fetch blocks of its own files.
     asksBeforeReads: false,
     invalidateInode: async () => undefined,
     dropAttributes: async () => undefined,
@@ -92,12 +94,12 @@ async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES, ageMaxMs?: num
   await backend.openFile(inode).write(0, [Buffer.alloc(sizeBytes, 'a')]);
   const { handle } = await fileSystem.open(inode, constants.O_RDONLY, USER);
   let count = 0;
-  /** Reads here and there in the first block, as a program does that looks things up, until it is enough. */
+  /** Reads pages of the first block in a scattered order, as a search does, until `isEnough`. */
   const readAround = async (isEnough: () => boolean): Promise<void> => {
     for (const countMax = count + MISSES_MAX; !isEnough(); count++) {
-      assert.ok(count < countMax, 'It is never enough');
+      assert.ok(count < countMax, 'The reads had the effect in time');
       const reading = fileSystem.read(handle, ((count * 7) % 31) * 2 * PAGE, PAGE);
-      // One that is held up is waited for by whoever lets it go on.
+      // A read that is held ends after its gate is opened.
       while (!isEnough() && !(await settled(reading))) await turn();
     }
   };
@@ -109,7 +111,7 @@ async function until(isTrue: () => boolean): Promise<void> {
   while (!isTrue()) await turn();
 }
 
-/** @returns whether it is settled in the turns in which what can happen happens */
+/** @returns whether the promise settles within the ticks in which all that can happen happens */
 async function settled(promise: Promise<unknown>): Promise<boolean> {
   let isSettled = false;
   promise.then(
@@ -124,7 +126,7 @@ async function settled(promise: Promise<unknown>): Promise<boolean> {
   return isSettled;
 }
 
-test('what is read here and there is given to the kernel with its neighbourhood', async (t) => {
+test('scattered reads have the whole block stored in the kernel’s cache', async (t) => {
   const { given, readAround, isGiven } = await setUp(t);
   await readAround(isGiven);
   assert.deepEqual(
@@ -133,13 +135,13 @@ test('what is read here and there is given to the kernel with its neighbourhood'
   );
 });
 
-test('the kernel is given whole pages, and nothing beyond the size that it knows', async (t) => {
+test('the kernel stores whole pages only, none beyond the file size that it knows', async (t) => {
   const { given, readAround, isGiven } = await setUp(t, BLOCK_BYTES / 2 + 1_000);
   await readAround(isGiven);
   assert.equal(given[0]?.bytes.length, BLOCK_BYTES / 2);
 });
 
-test('nothing is given where a program may write', async (t) => {
+test('no pages are stored while a program may write the file', async (t) => {
   const { given, readAround, isGiven, fileSystem, inode } = await setUp(t);
   const writer = await fileSystem.open(inode, constants.O_RDWR, USER);
   let left = 200;
@@ -149,7 +151,7 @@ test('nothing is given where a program may write', async (t) => {
   await readAround(isGiven);
 });
 
-test('what was fetched before a write is not given after it', async (t) => {
+test('pages that were fetched before a write are not stored after it', async (t) => {
   const { backend, given, readAround, isGiven, fileSystem, inode } = await setUp(t);
   backend.blocks.close();
   await readAround(() => backend.blocks.waiting > 0);
@@ -161,11 +163,11 @@ test('what was fetched before a write is not given after it', async (t) => {
   await readAround(isGiven);
   assert.ok(
     given.every(({ bytes }) => bytes[0] === 'b'.charCodeAt(0)),
-    'Only what was fetched after the write is given',
+    'Only pages that were fetched after the write are stored',
   );
 });
 
-test('a program is let write once what is on its way to the kernel has arrived', async (t) => {
+test('an open for writing and a truncate wait until pages on their way to the kernel are stored', async (t) => {
   const { kernel, given, readAround, fileSystem, inode } = await setUp(t);
   kernel.close();
   await readAround(() => kernel.waiting > 0);
@@ -178,7 +180,7 @@ test('a program is let write once what is on its way to the kernel has arrived',
   assert.equal(given.length, 1);
 });
 
-test('a block is not given where somebody was answered past it, perhaps with what is newer', async (t) => {
+test('a block is not stored if a read meanwhile was answered by the cluster, perhaps with newer bytes', async (t) => {
   const { backend, given, readAround, fileSystem, inode } = await setUp(t);
   const { handle } = await fileSystem.open(inode, constants.O_RDONLY, USER);
   backend.singleAt = 99 * PAGE;
@@ -195,7 +197,7 @@ test('a block is not given where somebody was answered past it, perhaps with wha
   assert.equal(given.length, 0);
 });
 
-test('what was fetched before a truncate is not given after it', async (t) => {
+test('pages that were fetched before a truncate are not stored after it', async (t) => {
   const { backend, given, readAround, isGiven, fileSystem, inode } = await setUp(t);
   backend.blocks.close();
   await readAround(() => backend.blocks.waiting > 0);
@@ -205,11 +207,11 @@ test('what was fetched before a truncate is not given after it', async (t) => {
   await readAround(isGiven);
   assert.ok(
     given.every(({ bytes }) => bytes[PAGE] === 0),
-    'What was cut off is zeros',
+    'Bytes beyond the cut are zeros',
   );
 });
 
-test('a recall during a fetch has nothing given, and one during a gift waits for it', async (t) => {
+test('a recall during a fetch prevents that its pages are stored, and a recall during a store waits for it', async (t) => {
   const { backend, kernel, given, readAround, fileSystem, inode } = await setUp(t);
   backend.blocks.close();
   await readAround(() => backend.blocks.waiting > 0);
@@ -226,8 +228,8 @@ test('a recall during a fetch has nothing given, and one during a gift waits for
   await recalled;
 });
 
-test('the kernel hears of a change elsewhere after what was fetched before it', async (t) => {
-  // Nothing is believed that was heard before.
+test('the kernel learns of a change by another client after pages that were fetched before it', async (t) => {
+  // Attributes are not cached.
   const { backend, kernel, given, readAround, fileSystem, inode } = await setUp(t, undefined, 0);
   kernel.close();
   await readAround(() => kernel.waiting > 0);
@@ -235,16 +237,16 @@ test('the kernel hears of a change elsewhere after what was fetched before it', 
   const attributes = fileSystem.attributes(inode);
   assert.equal(await settled(attributes), false);
   const opened = fileSystem.open(inode, constants.O_RDONLY, USER);
-  assert.equal(await settled(opened), false, 'What the other call has found out holds for this one, too');
+  assert.equal(await settled(opened), false, 'The open depends on what the other call has found');
   kernel.open();
   assert.equal((await attributes).sizeBytes, 3);
   await opened;
   assert.equal(given.length, 1);
 });
 
-test('the last to close a file leaves nothing on its way to the kernel', async (t) => {
+test('the last close of a file waits for pages on their way to the kernel', async (t) => {
   const { backend, kernel, given, readAround, fileSystem, inode, handle } = await setUp(t);
-  // That somebody else closes it has no effect.
+  // The close of another descriptor has no effect.
   backend.blocks.close();
   await readAround(() => backend.blocks.waiting > 0);
   const other = await fileSystem.open(inode, constants.O_RDONLY, USER);
@@ -259,7 +261,7 @@ test('the last to close a file leaves nothing on its way to the kernel', async (
   assert.equal(given.length, 1);
 });
 
-test('a fetch that ends after the last close gives nothing to the kernel', async (t) => {
+test('a fetch that ends after the last close stores no pages', async (t) => {
   const { backend, given, readAround, fileSystem, inode, handle } = await setUp(t);
   backend.blocks.close();
   await readAround(() => backend.blocks.waiting > 0);

@@ -6,17 +6,18 @@ import { overTransports, type TestMount } from './mounted.ts';
 const runProgram = promisify(execFile);
 
 /**
- * Goal: holes, searches for data and copies are to programs what they are on a local disk.
- * Method: programs of the system and calls of Python's `os`, on a mount of a volume in memory whose objects have 1 MiB.
+ * Goal: holes, searches for data and copies work as on a local disk.
+ * Method: programs of the system and calls of Python's `os`, on a mount of a volume in memory whose objects have 1
+ * MiB.
  */
-/** Runs a program in Python with the mount as its directory, and demands that it ends well. */
+/** Runs a Python program in the directory of the mount, and asserts that it exits with 0. */
 async function python(mount: TestMount, program: string): Promise<string> {
   const { stdout, stderr, code } = await mount.shell(`python3 -c '${program}'`);
   assert.equal(code, 0, stderr);
   return stdout.trim();
 }
 
-overTransports('a punched hole reads as zeros, keeps the size, and is found', async (start) => {
+overTransports('a punched hole reads as zeros, keeps the size, and SEEK_HOLE finds it', async (start) => {
   const mount = await start();
   const said = await python(
     mount,
@@ -41,7 +42,7 @@ for how in (os.SEEK_DATA, os.SEEK_HOLE):
 });
 
 overTransports(
-  'the blocks of a file are those of its data, and never none while data is on its way',
+  'the blocks of a file are those of its data, and never 0 while data is being sent',
   async (start) => {
     const mount = await start();
     await python(
@@ -101,7 +102,7 @@ print(os.lseek(fd, 0, os.SEEK_DATA))
 });
 
 overTransports(
-  'ranges are zeroed with and without a change of the size, and other modes are refused',
+  'fallocate zeroes ranges with and without a change of the size, and refuses other modes',
   async (start) => {
     const mount = await start();
     await python(
@@ -162,7 +163,7 @@ assert os.copy_file_range(source, target, 100, 20 * M, 0) == 0
   assert.ok((calls.copyFrom ?? 0) > 0, 'The servers were asked to copy');
 });
 
-overTransports('cp copies files with holes, in every way it can', async (start) => {
+overTransports('cp copies files with holes in each of its modes', async (start) => {
   const mount = await start();
   const { code, stderr } = await mount.shell(`
     truncate -s 20M f && printf begin | dd of=f conv=notrunc 2>/dev/null &&

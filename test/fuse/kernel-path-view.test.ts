@@ -17,40 +17,40 @@ function version(seq: number, inode = 7): string {
   return contentsName(inode, { epoch: 1, seq });
 }
 
-test('what the kernel was told of other contents is outdated, and what it was told of these, or not at all, is not', () => {
+test('an open is refused if the kernel was answered other contents for its path, and not otherwise', () => {
   const view = new PathView(systemWorld, LONG_MS);
   view.answered('/f', file(5), ONE);
   view.answered('/other', file(1, 8), ONE);
   assert.equal(view.refuses('/f', version(5), ONE), false);
   assert.equal(view.refuses('/f', version(6), ONE), true);
-  assert.equal(view.refuses('/f', version(5, 9), TWO), true, 'The name is another file’s');
+  assert.equal(view.refuses('/f', version(5, 9), TWO), true, 'The path now has another file');
   assert.equal(view.refuses('/never', version(6), ONE), false);
   view.answered('/f', file(6), ONE);
-  assert.equal(view.refuses('/f', version(6), ONE), false, 'What it was told last counts');
+  assert.equal(view.refuses('/f', version(6), ONE), false, 'The latest answer counts');
 });
 
-test('nobody is refused twice in a row, whatever others do meanwhile', () => {
+test('a thread is not refused twice for one open, whatever changes meanwhile', () => {
   const view = new PathView(systemWorld, LONG_MS);
   view.answered('/f', file(5), ONE);
   assert.equal(view.refuses('/f', version(6), ONE), true);
   assert.equal(view.refuses('/f', version(6), TWO), true);
   view.answered('/f', file(6), ONE);
-  assert.equal(view.refuses('/f', version(7), ONE), false, 'It changed while it was looked up');
+  assert.equal(view.refuses('/f', version(7), ONE), false, 'The file changed during the look-up');
   assert.equal(view.refuses('/f', version(7), TWO), false);
-  assert.equal(view.refuses('/f', version(8), ONE), true, 'The next open is another one');
+  assert.equal(view.refuses('/f', version(8), ONE), true, 'The next open is a separate one');
   view.answered('/g', file(1, 8), ONE);
-  assert.equal(view.refuses('/g', version(2, 8), ONE), true, 'So is one of another path');
-  // Those who have no number are many.
+  assert.equal(view.refuses('/g', version(2, 8), ONE), true, 'An open of another path is a separate one');
+  // Several threads may have the number 0.
   assert.equal(view.refuses('/f', version(8), 0), true);
   assert.equal(view.refuses('/f', version(8), 0), false);
   assert.equal(view.refuses('/f', version(8), 0), false);
 });
 
-test('what the kernel believes no more is not outdated; where it believes nothing, nothing is', async () => {
+test('an answer that the kernel caches no longer causes no refusal, and neither does one that it never cached', async () => {
   const view = new PathView(systemWorld, 10);
   view.answered('/f', file(5), ONE);
   await delay(20);
-  assert.equal(view.refuses('/f', version(6), ONE), true, 'It may have heard of it later');
+  assert.equal(view.refuses('/f', version(6), ONE), true, 'The kernel may have processed the answer later');
   await delay(220);
   assert.equal(view.refuses('/f', version(6), TWO), false);
   const strict = new PathView(systemWorld, 0);
@@ -58,14 +58,18 @@ test('what the kernel believes no more is not outdated; where it believes nothin
   assert.equal(strict.refuses('/f', version(6), ONE), false);
 });
 
-test('what others were told of other contents at the same time may be what the kernel believes', () => {
+test('after answers with different contents to several threads the kernel may have either', () => {
   const view = new PathView(systemWorld, LONG_MS);
   view.answered('/f', file(5), ONE);
   view.answered('/f', file(6), ONE);
-  assert.equal(view.refuses('/f', version(6), ONE), false, 'It has asked one after the other');
+  assert.equal(
+    view.refuses('/f', version(6), ONE),
+    false,
+    'One thread has asked twice, so the latest answer counts',
+  );
   view.answered('/f', file(7), TWO);
   assert.equal(view.refuses('/f', version(7), TWO), true);
   view.answered('/f', file(7), TWO);
-  assert.equal(view.refuses('/f', version(7), TWO), false, 'It was looked up once more');
+  assert.equal(view.refuses('/f', version(7), TWO), false, 'The path was looked up once more');
   assert.equal(view.refuses('/f', version(7), ONE), true);
 });

@@ -31,25 +31,25 @@ function knownOf(attributes: Attributes): KnownContents {
   return new KnownContents(systemWorld, attributes, pages, source);
 }
 
-test('a file has blocks as soon as bytes of it are on their way', async () => {
+test('a file has blocks as soon as bytes of it are being written', async () => {
   const known = knownOf(SPARSE);
   assert.equal(sectorCount(await known.present(SPARSE, CLEAN)), 0);
   known.writing();
   assert.equal(sectorCount(await known.present(SPARSE, { dirty: true, dirtyEnd: 10 })), 1);
 });
 
-test('holes from before a change are not those from after it, and the cluster is asked', async () => {
+test('after a change the holes are unknown until the cluster has answered', async () => {
   const known = knownOf(SPARSE);
   known.changed({ sizeBytes: 51_200, modifiedNs: '2', contents: NEXT, before: VERSION });
   assert.equal(known.areHolesUnknown, true);
   assert.equal(sectorCount(await known.present(SPARSE, CLEAN)), 100);
-  assert.equal(known.applyOwnWrites(SPARSE), null, 'What was cached before is not valid');
+  assert.equal(known.applyOwnWrites(SPARSE), null, 'Attributes from before are not valid');
   const asked = { ...SPARSE, contents: NEXT, holeBytes: 1_024 };
   assert.equal(sectorCount(await known.present(asked, CLEAN)), 98);
   assert.equal(known.areHolesUnknown, false);
 });
 
-test('of a file without holes the cluster is asked only after a change that may leave one', () => {
+test('after a change of a file without holes they are unknown only if the change may leave one', () => {
   const { holeBytes: _, ...dense } = SPARSE;
   const known = knownOf(dense);
   const change = { sizeBytes: 60_000, modifiedNs: '2', contents: NEXT, before: VERSION };

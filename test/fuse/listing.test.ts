@@ -5,7 +5,7 @@ import { LIST_COUNT, Listing } from '../../fuse/metadata/listing.ts';
 
 const PAGE = 128;
 
-/** A directory that is a set of names, and how often it was listed. */
+/** A directory that is a set of names, and counts its requests. */
 class Names {
   readonly names: Set<string>;
   asked = 0;
@@ -33,7 +33,7 @@ function entryOf(name: string): ListedName {
   return { name, inode: Number(name.replace(/\D/g, '')) + 10, kind: 'file' };
 }
 
-/** Reads on from a position to the end; `between` comes between two pages. */
+/** Reads from a position to the end; calls `between` between two pages. */
 async function readOn(
   listing: Listing,
   position: number,
@@ -50,7 +50,7 @@ async function readOn(
   }
 }
 
-test('every name is told once, in order, by one question for each stretch', async () => {
+test('each name is listed once, in order, with one request per stretch', async () => {
   const directory = new Names(5 * LIST_COUNT + 1);
   const told = await readOn(directory.listing(), 0);
   assert.deepEqual(told, [...directory.names]);
@@ -61,12 +61,12 @@ test('an empty directory has no entries', async () => {
   assert.deepEqual(await readOn(new Names(0).listing(), 0), []);
 });
 
-test('a directory whose entries fill a stretch has no more', async () => {
+test('a directory that fills one stretch exactly has no more entries', async () => {
   const directory = new Names(LIST_COUNT);
   assert.equal((await readOn(directory.listing(), 0)).length, LIST_COUNT);
 });
 
-test('names that stay are told once while others come and go', async () => {
+test('names that stay are listed once while others are added and removed', async () => {
   const directory = new Names(20_000);
   const stays = [...directory.names].filter((_, index) => index % 3 !== 0);
   const goes = [...directory.names].filter((_, index) => index % 3 === 0).reverse();
@@ -75,7 +75,7 @@ test('names that stay are told once while others come and go', async () => {
     for (const name of goes.splice(0, 40)) directory.names.delete(name);
     for (let count = 0; count < 40; count++) directory.names.add(`n${String(comes++).padStart(6, '0')}x`);
   });
-  assert.equal(new Set(told).size, told.length, 'No name is told twice');
+  assert.equal(new Set(told).size, told.length, 'No name is listed twice');
   const wanted = new Set(stays);
   assert.deepEqual(
     told.filter((name) => wanted.has(name)),
@@ -83,7 +83,7 @@ test('names that stay are told once while others come and go', async () => {
   );
 });
 
-test('a position is found again, also where names before and after it came and went', async () => {
+test('a position is found again, also after names before and behind it were added and removed', async () => {
   const directory = new Names(20_000);
   const listing = directory.listing();
   const all = await readOn(listing, 0);
@@ -96,11 +96,11 @@ test('a position is found again, also where names before and after it came and w
   for (const position of [2000, 7501, 12_345]) {
     const told = await readOn(listing, position);
     const left = all.slice(position).filter((name) => directory.names.has(name));
-    assert.deepEqual(told, left, `what was after position ${position} and is left`);
+    assert.deepEqual(told, left, `the remaining names after position ${position}`);
   }
 });
 
-test('a stretch of which nothing is left is passed over', async () => {
+test('a stretch whose names were all removed is skipped', async () => {
   const directory = new Names(3 * LIST_COUNT);
   const listing = directory.listing();
   await readOn(listing, 0);
@@ -112,7 +112,7 @@ test('a stretch of which nothing is left is passed over', async () => {
   assert.equal(entry?.name, nameOf(2 * LIST_COUNT));
 });
 
-test('a listing that failed is asked for again', async () => {
+test('a listing that failed is requested again', async () => {
   let fails = true;
   const listing = new Listing(1, async () => {
     if (!fails) return { entries: [entryOf('a1')], more: false };

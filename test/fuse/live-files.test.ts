@@ -9,9 +9,8 @@ import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
 /**
- * Of a file that is written, and of one that was closed a moment ago, the catalog knows size and times as they were
- * before. What the kernel is told of it must not be that, whichever call it is told by: it believes a size that is too small
- * until its time is up, and programs read no further.
+ * The catalog has an outdated size and outdated times of a file that is being written, or was closed a moment ago. No
+ * call may answer the kernel with these: programs would read only up to the outdated size while the kernel caches it.
  */
 
 const ROOT = 1;
@@ -29,7 +28,7 @@ async function liveFile(t: TestContext, backend = new MemoryBackend()) {
   return { backend, fileSystem, inode: attributes.inode };
 }
 
-/** Every call that answers attributes of a file that is there. */
+/** Each call that answers attributes of an existing file. */
 const CALLS: Record<string, (fileSystem: FileSystem, inode: number) => Promise<Answered>> = {
   lookup: (fileSystem) => fileSystem.lookup(ROOT, 'f'),
   getattr: (fileSystem, inode) => fileSystem.attributes(inode),
@@ -46,7 +45,7 @@ const CALLS: Record<string, (fileSystem: FileSystem, inode: number) => Promise<A
 
 for (const [name, call] of Object.entries(CALLS)) {
   for (const isOpen of [false, true]) {
-    test(`${name} answers the size of a live file${isOpen ? ' that is open' : ''}`, async (t) => {
+    test(`${name} answers the current size of a live file${isOpen ? ' that is open' : ''}`, async (t) => {
       const { backend, fileSystem, inode } = await liveFile(t);
       if (isOpen) await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
       const { validity: _, ...answered } = await call(fileSystem, inode);
@@ -56,7 +55,7 @@ for (const [name, call] of Object.entries(CALLS)) {
   }
 }
 
-test('a time that is set on an open file leaves it the size of what was written to it here', async (t) => {
+test('setting a time of an open file keeps the size that this mount has written', async (t) => {
   const { fileSystem, inode } = await liveFile(t);
   const { handle } = await fileSystem.open(inode, constants.O_RDWR, ROOT_USER);
   await fileSystem.write(handle, TEXT.length, Buffer.from(' and more'), ROOT_USER);
@@ -74,7 +73,7 @@ test('a time that is set on an open file leaves it the size of what was written 
   assert.equal((await fileSystem.attributes(inode)).sizeBytes, sizeBytes);
 });
 
-test('a file is sealed when it is closed, also where a time was set on it before', async (t) => {
+test('a file is sealed at its last close, also if a time was set before', async (t) => {
   const backend = new MemoryBackend();
   backend.policy = 'read-only';
   const { fileSystem, inode } = await liveFile(t, backend);
@@ -86,7 +85,7 @@ test('a file is sealed when it is closed, also where a time was set on it before
   assert.equal(backend.calls.seal, 1);
 });
 
-test('a listing whose primaries did not answer is not believed of live files', async (t) => {
+test('a listing without answers of primaries does not set the cached size of live files', async (t) => {
   const backend = new MemoryBackend();
   const { fileSystem, inode } = await liveFile(t, backend);
   const list = backend.list.bind(backend);
@@ -106,11 +105,11 @@ test('a listing whose primaries did not answer is not believed of live files', a
   assert.equal((await fileSystem.lookup(ROOT, 'f')).sizeBytes, TEXT.length);
 });
 
-test('what the kernel asks for again within its time is told from memory, until it changes here', async (t) => {
+test('attributes are answered from the cache until this mount changes the file', async (t) => {
   const { backend, fileSystem, inode } = await liveFile(t);
   const { handle } = await fileSystem.open(inode, constants.O_RDWR, ROOT_USER);
   const asked = backend.calls.attributes ?? 0;
-  // Every read makes it ask, for the time of the access.
+  // After each read the kernel queries them, for the access time.
   await fileSystem.read(handle, 0, 1);
   assert.equal((await fileSystem.attributes(inode)).sizeBytes, TEXT.length);
   assert.equal(backend.calls.attributes, asked);
@@ -121,11 +120,11 @@ test('what the kernel asks for again within its time is told from memory, until 
   await fileSystem.release(handle);
   backend.writeFromElsewhere('f', '');
   const again = await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
-  assert.equal((await fileSystem.attributes(inode)).sizeBytes, 0, 'Whoever opens it asks');
+  assert.equal((await fileSystem.attributes(inode)).sizeBytes, 0, 'An open queries the cluster');
   await fileSystem.release(again.handle);
 });
 
-test('what was written and closed here is told from memory, for as long as what was heard before', async (t) => {
+test('attributes of a closed file are answered from the cache, with the writes of this mount', async (t) => {
   const { backend, fileSystem, inode } = await liveFile(t);
   const write = async (text: string): Promise<void> => {
     const { handle } = await fileSystem.open(inode, constants.O_RDWR, ROOT_USER);
@@ -150,7 +149,7 @@ test('what was written and closed here is told from memory, for as long as what 
   );
   backend.writeFromElsewhere('f', TEXT);
   const { handle, version } = await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
-  assert.notEqual(version, contentsName(inode, contents), 'Whoever opens it asks');
+  assert.notEqual(version, contentsName(inode, contents), 'An open queries the cluster');
   assert.equal((await fileSystem.attributes(inode)).sizeBytes, TEXT.length);
   await fileSystem.release(handle);
   const { sizeBytes: cut } = await fileSystem.truncate(inode, 3, ROOT_USER);
@@ -160,26 +159,23 @@ test('what was written and closed here is told from memory, for as long as what 
   backend.disturb({ writesFail: null });
   const before = backend.calls.attributes ?? 0;
   assert.equal((await fileSystem.attributes(inode)).sizeBytes, 3);
-  assert.ok(
-    (backend.calls.attributes ?? 0) > before,
-    'What became of it is asked for where something failed',
-  );
+  assert.ok((backend.calls.attributes ?? 0) > before, 'After a failed write the attributes are queried');
 });
 
-test('attributes that were changed here are told from memory, and never those of before', async (t) => {
+test('attributes that this mount has changed are answered from the cache, and never an earlier answer', async (t) => {
   const { backend, fileSystem, inode } = await liveFile(t);
   const modes = async (): Promise<number> => (await fileSystem.attributes(inode)).mode & 0o777;
   const questions = (): number => backend.calls.attributes ?? 0;
   await fileSystem.setAttributes(inode, { mode: 0o604 });
   let asked = questions();
   assert.equal(await modes(), 0o604);
-  assert.equal(questions(), asked + 1, 'Of a live file the catalog does not know all');
+  assert.equal(questions(), asked + 1, 'Of a live file the catalog does not know all attributes');
   await backend.openFile(inode).settle();
   await fileSystem.setAttributes(inode, { mode: 0o640 });
   asked = questions();
   assert.equal(await modes(), 0o640);
   assert.equal(questions(), asked);
-  // Answers of two changes that pass each other: the last one to be told is not the last one that was made.
+  // Two changes whose answers arrive in the opposite order.
   const change = backend.setAttributes.bind(backend);
   const held = Promise.withResolvers<void>();
   backend.setAttributes = async (...argv) => {
@@ -196,7 +192,7 @@ test('attributes that were changed here are told from memory, and never those of
   assert.equal(await modes(), 0o660);
 });
 
-test('where nothing is believed, neither is what a change was answered', async (t) => {
+test('without caching an open queries the cluster also after a change', async (t) => {
   const { backend, inode } = await liveFile(t);
   await backend.openFile(inode).settle();
   const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, {
@@ -206,11 +202,11 @@ test('where nothing is believed, neither is what a change was answered', async (
   await fileSystem.setAttributes(inode, { mode: 0o640 });
   const asked = backend.calls.attributes ?? 0;
   const { handle } = await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
-  assert.equal(backend.calls.attributes, asked + 1, 'Whoever opens it asks');
+  assert.equal(backend.calls.attributes, asked + 1, 'An open queries the cluster');
   await fileSystem.release(handle);
 });
 
-test('an answer that was overtaken by a newer one does not bring old contents back', async (t) => {
+test('a late answer does not replace the attributes of a newer one', async (t) => {
   const { backend, fileSystem, inode } = await liveFile(t);
   await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
   const ask = backend.attributes.bind(backend);
@@ -229,7 +225,7 @@ test('an answer that was overtaken by a newer one does not bring old contents ba
   assert.equal((await overtaken).sizeBytes, newer.sizeBytes);
 });
 
-test('a listing that was asked for before a file was written does not tell its size after it was closed', async (t) => {
+test('a listing that began before a write does not set the size of the file after its close', async (t) => {
   const backend = new MemoryBackend();
   await backend.start();
   const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
@@ -238,7 +234,7 @@ test('a listing that was asked for before a file was written does not tell its s
   const { inode } = attributes;
   await backend.openFile(inode).settle();
   const list = backend.list.bind(backend);
-  // The second is asked for when the kernel's bytes are here, and not yet at the servers.
+  // The second listing begins when the mount has the kernel's bytes, and the servers have not.
   const [before, during] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const holds = [before, during];
   backend.list = async (...argv) => {

@@ -1,7 +1,7 @@
 /**
- * Goal: who walks through a directory asks the cluster for few pages and not for each name, who jumps about pays little
- * for the attempt, and nobody is shown what is older than the time that was chosen.
- * Method: names looked up over a cluster in memory that counts what it is asked.
+ * Goal: a walk through a directory queries few pages instead of each name, random look-ups query few pages in vain,
+ * and no answer is older than the chosen time.
+ * Method: look-ups over a cluster in memory that counts its requests.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -18,7 +18,7 @@ const AGE_MS = 1_000;
 const time = { nowMs: 0 };
 const WORLD = { ...systemWorld, nowMs: () => time.nowMs };
 
-/** A directory with files of another mount's making. */
+/** A directory with links that another mount has created. */
 async function directoryOf(t: TestContext, names: readonly string[], heardMs = AGE_MS) {
   const backend = new MemoryBackend();
   const fileSystem = fileSystemOf(WORLD, backend, 1, 5_000, () => undefined, {
@@ -48,28 +48,28 @@ const orders: readonly [string, (names: string[]) => string[]][] = [
   ['as they were numbered without zeros', (names) => names.map((name) => `f${Number(name.slice(1))}`)],
 ];
 for (const [title, order] of orders) {
-  test(`names that are looked up ${title} are asked for together`, async (t) => {
+  test(`names that are looked up ${title} are queried in pages`, async (t) => {
     const names = order(numbered(500));
     const { isThere, asked } = await directoryOf(t, names);
     for (const name of names) assert.equal(await isThere(name), true, name);
-    assert.ok(asked() < 60, `${asked()} questions`);
+    assert.ok(asked() < 60, `${asked()} requests`);
   });
 }
 
-test('so are those of a directory that is too large to be asked for as a whole', async (t) => {
+test('names of a directory that is too large for one page are queried in pages', async (t) => {
   const names = numbered(5_000);
   const { isThere, asked } = await directoryOf(t, names);
   for (const name of names.slice(1_000, 3_000)) assert.equal(await isThere(name), true, name);
-  assert.ok(asked() < 30, `${asked()} questions`);
+  assert.ok(asked() < 30, `${asked()} requests`);
 });
 
-test('names that are not there are asked for each time, and nothing is looked ahead for them', async (t) => {
+test('absent names are queried each time, and no page is queried for them', async (t) => {
   const { isThere, backend } = await directoryOf(t, numbered(100));
   for (let round = 0; round < 50; round++) assert.equal(await isThere(`new-${round}`), false);
   assert.deepEqual([backend.calls.lookup, backend.calls.list ?? 0], [50, 0]);
 });
 
-test('who jumps about asks for each name, and for few pages in vain', async (t) => {
+test('random look-ups query each name, and few pages', async (t) => {
   const names = Array.from({ length: 200 }, (_, index) => String.fromCodePoint(0x4e00 + index).repeat(3));
   const crowd = names.flatMap((name) => numbered(40).map((other) => name.slice(0, 2) + other));
   const { isThere, backend } = await directoryOf(t, [...names, ...crowd]);
@@ -77,7 +77,7 @@ test('who jumps about asks for each name, and for few pages in vain', async (t) 
   assert.ok((backend.calls.list ?? 0) < 12, `${backend.calls.list} pages`);
 });
 
-test('look-ups that are far apart, and mounts that believe nothing, ask for each name', async (t) => {
+test('look-ups far apart in time, and mounts without caching, query each name', async (t) => {
   const names = numbered(50);
   const slow = await directoryOf(t, names);
   for (const name of names) {
@@ -89,7 +89,7 @@ test('look-ups that are far apart, and mounts that believe nothing, ask for each
   assert.deepEqual([slow.backend.calls.list ?? 0, strict.backend.calls.list ?? 0], [0, 0]);
 });
 
-test('those who wait for the same page ask for it once', async () => {
+test('several look-ups that wait for the same page query it once', async () => {
   const pages: PromiseWithResolvers<{ count: number; more: boolean }>[] = [];
   const ahead = new LookAhead(
     systemWorld,
@@ -108,5 +108,5 @@ test('those who wait for the same page ask for it once', async () => {
   assert.equal(await ahead.prefetch(2, 'other'), false, 'Another directory');
   assert.equal(pages.length, 1);
   pages[0]?.reject(new Error('The cluster is away'));
-  assert.deepEqual(await Promise.all(reached), [true, true, true], 'Each asks by itself then');
+  assert.deepEqual(await Promise.all(reached), [true, true, true], 'Each queries its name then');
 });

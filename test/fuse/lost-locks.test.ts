@@ -1,8 +1,8 @@
 /**
- * Goal: what was written under a lock and is not at the cluster when the lock is lost is not sent any more, and the program learns of that: others
- * may have the lock, and what they write is based on what is at the cluster.
- * Method: the calls of the kernel, over a cluster whose locks are lost when the test says so; and the client library on a machine that sleeps for
- * longer than a lock's lease.
+ * Goal: when a lock is lost, bytes that were written under it and are not at the cluster are dropped, and the program
+ * gets an error. Another client may have the lock, and writes what follows from the cluster's contents.
+ * Method: the calls of the kernel, over a cluster that loses locks when the test says so; and the client library on a
+ * machine that sleeps longer than the lease of a lock.
  */
 
 import assert from 'node:assert/strict';
@@ -54,7 +54,7 @@ class LosingLocks extends MemoryBackend {
   }
 }
 
-/** A file with contents, open once, that is locked, and then written without being sent. */
+/** A file with contents, opened once and locked, with a write that has not been sent. */
 async function written(t: TestContext) {
   const backend = new LosingLocks();
   const fileSystem = fileSystemOf(systemWorld, backend, ROOT, 5_000, () => undefined);
@@ -70,7 +70,7 @@ async function written(t: TestContext) {
   return { backend, fileSystem, handle, lock, contents };
 }
 
-test('bytes that were written under a lost lock and not sent are dropped, and fsync reports it once', async (t) => {
+test('unsent bytes that were written under a lost lock are dropped, and fsync returns an error once', async (t) => {
   const { backend, fileSystem, handle, lock, contents } = await written(t);
   backend.lose();
   await assert.rejects(fileSystem.persist(handle), EIO);
@@ -84,7 +84,7 @@ test('bytes that were written under a lost lock and not sent are dropped, and fs
   assert.equal(await contents(), 'ours!!');
 });
 
-test('a program that does not sync learns of it when it gives the lock back, and when it closes the file', async (t) => {
+test('without fsync the unlock and the close return the error of a lost lock', async (t) => {
   const { backend, fileSystem, handle, lock, contents } = await written(t);
   backend.lose();
   await assert.rejects(lock('unlock'), EIO);
@@ -92,7 +92,7 @@ test('a program that does not sync learns of it when it gives the lock back, and
   assert.equal(await contents(), 'theirs');
 });
 
-test('a lock that is lost while nothing is under way fails no sync', async (t) => {
+test('a lock that is lost while no bytes are unsent fails no fsync', async (t) => {
   const { backend, fileSystem, handle, lock, contents } = await written(t);
   await fileSystem.persist(handle);
   backend.lose();
@@ -102,18 +102,21 @@ test('a lock that is lost while nothing is under way fails no sync', async (t) =
   assert.equal(await contents(), 'lost!!');
 });
 
-/** No timer of a lock fires before it. */
+/** Longer than the test, so that no timer of a lock fires. */
 const LEASE_MS = 60_000;
 const FILE = 7;
 
-/** @returns the addresses of a write's attempts, at a server that lets the lease of its lock pass and then answers the first one so */
+/**
+ * A server lets the lease of the lock pass during the first attempt, and then answers it with `answer`. @returns the
+ * addresses of the write's attempts
+ */
 async function attemptsOfWrite(
   t: TestContext,
   answer: (response: ServerResponse) => void,
 ): Promise<string[]> {
   const attempts: string[] = [];
   let sleptMs = 0;
-  // A machine that sleeps: its clock runs on, and no timer fires meanwhile.
+  // On a machine that sleeps the clock continues, and no timer fires.
   const world = { ...systemWorld, bootMs: () => systemWorld.bootMs() + sleptMs };
   const server = createServer((request, response) => {
     request.resume();
@@ -142,7 +145,7 @@ async function attemptsOfWrite(
   await assert.rejects(file.write(0, [Buffer.from('late')]), EIO);
   assert.deepEqual(lost, [HELD]);
   assert.equal(locks.isLost('posix', HELD.owner), true);
-  // What is written after the program has given the lock back is another write.
+  // A write after the program has released the lock is a new write.
   await locks.unlock(HELD);
   await file.write(0, [Buffer.from('new')]);
   assert.doesNotMatch(attempts.pop() ?? '', /under/);
@@ -154,15 +157,15 @@ function stored(response: ServerResponse): void {
   response.end(JSON.stringify(state));
 }
 
-test('a write whose answer arrives after the loss of a lock has failed', async (t) => {
+test('a write whose answer arrives after the loss of its lock fails', async (t) => {
   assert.equal((await attemptsOfWrite(t, stored)).length, 1);
 });
 
-test('a write is not sent again after the loss of a lock', async (t) => {
+test('a write is not sent again after the loss of its lock', async (t) => {
   assert.equal((await attemptsOfWrite(t, (response) => response.destroy())).length, 1);
 });
 
-test('a write names the locks under which it is made, so that servers refuse it once these are lost', async (t) => {
+test('a write names its locks, so that servers refuse it once they are lost', async (t) => {
   const [url = ''] = await attemptsOfWrite(t, stored);
   assert.match(url, /&under=[1-9]\d*-[1-9]\d*$/);
 });

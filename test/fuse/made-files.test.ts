@@ -6,7 +6,10 @@ import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
-/** Every path is looked up from the root on: what a mount knows of a directory must outlive the files that it makes there. */
+/**
+ * Each path is looked up from the root: cached attributes of a directory must stay valid while files are created in
+ * it.
+ */
 
 const ROOT = 1;
 const LIMIT_MS = 5_000;
@@ -22,7 +25,7 @@ class CountingBackend extends MemoryBackend {
   }
 }
 
-/** A mount that believes what it heard for long, and the inode of a directory `d` in it. */
+/** A mount that caches for a minute, and the inode of a directory `d` in it. */
 async function started(t: TestContext) {
   const backend = new CountingBackend();
   await backend.start();
@@ -34,7 +37,7 @@ async function started(t: TestContext) {
   return { backend, fileSystem, inode };
 }
 
-test('a directory is looked up once for many files that are made in it, and has their times', async (t) => {
+test('a directory is looked up once for many files that are created in it, and has their times', async (t) => {
   const { backend, fileSystem, inode } = await started(t);
   for (const name of ['a', 'b', 'c']) {
     const directory = await fileSystem.lookup(ROOT, 'd');
@@ -47,7 +50,7 @@ test('a directory is looked up once for many files that are made in it, and has 
   assert.deepEqual(backend.lookups, ['d']);
 });
 
-test('a directory in which a name was not made, or had been taken, is asked for again', async (t) => {
+test('a directory is looked up again after a creation that failed, or found the name', async (t) => {
   const { backend, fileSystem, inode } = await started(t);
   await backend.createFile(inode, 'f', 0o644, ROOT_USER, true);
   await fileSystem.lookup(ROOT, 'd');
@@ -59,7 +62,7 @@ test('a directory in which a name was not made, or had been taken, is asked for 
   assert.deepEqual(backend.lookups, ['d', 'd', 'd']);
 });
 
-test('a file that is made to be read is not written by its handle, and the catalog is told of it at the end', async (t) => {
+test('a file that is created for reading is not writable by its handle, and is settled at its close', async (t) => {
   const { backend, fileSystem, inode } = await started(t);
   const flags = constants.O_RDONLY | constants.O_CREAT;
   const { handle, attributes } = await fileSystem.create(inode, 'f', 0o644, flags, ROOT_USER);

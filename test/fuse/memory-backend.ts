@@ -38,7 +38,7 @@ interface Inode {
   sizeBytes: number;
   contents: ContentVersion;
   live: boolean;
-  /** What the catalog was told of the contents last; of a live file its primary knows more. */
+  /** The contents' state that was last reported to the catalog; of a live file its primary knows more. */
   settled: FileState;
   readonly blocks: Map<number, Buffer>;
   readonly children: Map<string, number>;
@@ -46,24 +46,27 @@ interface Inode {
   flags: readonly InodeFlag[];
 }
 
-/** What a test does to the backend, from the outside of its process. */
+/** What a test changes in the backend, which runs in another process. */
 export interface Disturbance {
-  /** Calls get no answer until this is taken back. */
+  /** Calls get no answer until this is false again. */
   readonly stalled?: boolean;
   readonly delayMs?: number;
   /** Writes of contents fail with this code. */
   readonly writesFail?: ErrorCode | null;
-  /** What is found by this name is replaced by a copy, once, right after it was found: as another mount's rename does it. */
+  /**
+   * The file that a look-up finds by this name is replaced by a copy right after it, once, as by another mount's
+   * rename.
+   */
   readonly replaced?: string | null;
 }
 
-/** One cluster in memory, with the semantics of the catalog and of the files' primaries. */
+/** A cluster in memory, with the semantics of the catalog and of the files' primaries. */
 export class MemoryBackend implements FileSystemBackend {
   readonly #inodes = new Map<number, Inode>();
   readonly calls: Record<string, number> = {};
-  /** What was told of as read. */
+  /** The recorded access times, by request. */
   readonly noted: (readonly RecordedAccess[])[] = [];
-  /** Of all files. */
+  /** The update policy of all files. */
   policy: 'quorum' | 'read-only' = 'quorum';
   readonly #locks = new Map<number, LockTable>();
   #last = 1;
@@ -143,7 +146,7 @@ export class MemoryBackend implements FileSystemBackend {
   #replace(parent: number, name: string): void {
     this.#disturbance = { ...this.#disturbance, replaced: null };
     const before = this.#child(parent, name);
-    // A file that has lost its name stays for whoever has found it.
+    // A file without names stays for handles.
     if (before.kind === 'file') this.#inodes.set(before.inode, { ...before, links: 0 });
     else this.#inodes.delete(before.inode);
     const inode = ++this.#last;
@@ -301,7 +304,7 @@ export class MemoryBackend implements FileSystemBackend {
     owner: Owner,
   ): Promise<{ replaced: number | null; atNs?: string }> {
     const renamed = await this.rename(from, to, mode);
-    // Two names of one file stay.
+    // A rename between two names of one file changes nothing.
     if (!this.#directory(from.parent).children.has(from.name))
       this.#makeAt(from.parent, from.name, 'character', 0, owner, '', 0);
     return renamed;
@@ -456,7 +459,7 @@ export class MemoryBackend implements FileSystemBackend {
     };
   }
 
-  /** All locks are this mount's own, and die with it. */
+  /** All locks belong to this mount. */
   #locksOf(inode: number): BackendLocks {
     const table = this.#locks.get(inode) ?? new LockTable();
     this.#locks.set(inode, table);
@@ -487,13 +490,13 @@ export class MemoryBackend implements FileSystemBackend {
     };
   }
 
-  /** Numbers that no inode gets by itself. @returns the first */
+  /** Reserves numbers that no other inode gets. @returns the first */
   reserve(count: number): number {
     this.#last += count;
     return this.#last - count + 1;
   }
 
-  /** A file of a number that was reserved, with or without its contents. */
+  /** Creates a file with a reserved number, with its contents or empty. */
   async makeNumbered(file: NewFile, isWhole: boolean): Promise<Attributes> {
     await this.#reach(isWhole ? 'bear' : 'makeNumbered');
     const { parent, name, inode, mode, uid, gid } = file;
@@ -518,7 +521,7 @@ export class MemoryBackend implements FileSystemBackend {
     }
   }
 
-  /** Contents of a file that was created without any; null where somebody has written it since. */
+  /** Fills a file that was created empty. @returns null if another client has written it since */
   async fillNumbered({ inode, contents, modifiedNs }: NewFile): Promise<Attributes | null> {
     await this.#reach('bear');
     const file = this.#get(inode);
@@ -531,7 +534,7 @@ export class MemoryBackend implements FileSystemBackend {
     return this.#attributes(file);
   }
 
-  /** Contents of a file by its place, whatever a mount has of it. */
+  /** @returns the cluster's contents of a file, whatever a mount has cached */
   textAt(parent: number, name: string): string | null {
     const inode = this.#directory(parent).children.get(name);
     if (inode === undefined) return null;
@@ -539,26 +542,26 @@ export class MemoryBackend implements FileSystemBackend {
     return Buffer.from(this.#read(file, 0, file.sizeBytes)).toString();
   }
 
-  /** What has a name, whatever a mount makes of it. */
+  /** @returns the inode that has the name at the cluster, whatever a mount has cached */
   inodeAt(parent: number, name: string): number | undefined {
     return this.#inodes.get(parent)?.children.get(name);
   }
 
-  /** Sizes of what is in the root, by name. */
+  /** @returns the sizes of files in the root, by name */
   sizes(): Record<string, number> {
     return Object.fromEntries(
       [...this.#get(1).children].map(([name, inode]) => [name, this.#get(inode).sizeBytes]),
     );
   }
 
-  /** As another mount would: contents of a file in the root change. */
+  /** Replaces the contents of a file in the root, as another mount would. */
   writeFromElsewhere(name: string, text: string): void {
     const inode = this.#child(1, name);
     this.#truncate(inode, 0);
     this.#write(inode, 0, Buffer.from(text));
   }
 
-  /** As another mount would: a new file takes the place of one in the root. */
+  /** Replaces a file in the root by a new one, as another mount would. */
   replaceFromElsewhere(name: string, text: string): void {
     const before = this.#child(1, name);
     before.links--;
@@ -567,7 +570,7 @@ export class MemoryBackend implements FileSystemBackend {
     this.#write(made, 0, Buffer.from(text));
   }
 
-  /** As another mount would: a file in the root has another name. */
+  /** Renames a file in the root, as another mount would. */
   renameFromElsewhere(name: string, to: string): void {
     const { children } = this.#directory(1);
     children.set(to, this.#child(1, name).inode);
@@ -732,19 +735,19 @@ export class MemoryBackend implements FileSystemBackend {
     return atNs;
   }
 
-  /** Every change has a later time than the one before. */
+  /** Each change has a later time than the one before. */
   #nowNs(): bigint {
     const ns = BigInt(Date.now()) * 1_000_000n;
     this.#lastNs = ns > this.#lastNs ? ns : this.#lastNs + 1n;
     return this.#lastNs;
   }
 
-  /** As a command is answered: of a live file its primary is not asked. */
+  /** The attributes in the answer to a command: of a live file as the catalog has them. */
   #catalogAttributes(inode: Inode): Attributes {
     return inode.live ? { ...this.#attributes(inode), ...inode.settled } : this.#attributes(inode);
   }
 
-  /** As a question is answered. */
+  /** The attributes in the answer to a query. */
   #attributes(inode: Inode): Attributes {
     const { kind, mode, uid, gid, links, target, device, sizeBytes, contents, live } = inode;
     return {
@@ -772,7 +775,7 @@ export class MemoryBackend implements FileSystemBackend {
   }
 }
 
-/** Blocks that are not there, and the rest of the last one. */
+/** The absent blocks, and the unused end of the last one. */
 function holesOf({ kind, sizeBytes, blocks }: Inode): { readonly holeBytes?: number } {
   if (kind !== 'file') return {};
   const holeBytes = [...blocks.keys()].reduce(

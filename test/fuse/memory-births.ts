@@ -17,13 +17,16 @@ import { PendingOps } from '../../fuse/pending/pending-ops.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { MemoryBackend } from './memory-backend.ts';
 
-/** What becomes of the files of a request. */
+/** The outcome of a request that creates files with contents. */
 export type Fate = 'born' | 'refused' | 'unborn' | 'lost-before' | 'lost-after';
 
-/** What is left of the session at any time. */
+/** How long each delegation is still valid, at any time. */
 const DELEGATED_MS = 5_000;
 
-/** New files and delegated directories of a cluster in memory: whatever is asked for is delegated, until a test calls it back. */
+/**
+ * Creation with contents and delegations of a cluster in memory: each requested directory is delegated until the test
+ * recalls it.
+ */
 export class MemoryBirths implements DelegationBackend {
   readonly #backend: MemoryBackend;
   readonly #delegated = new Set<number>();
@@ -32,37 +35,40 @@ export class MemoryBirths implements DelegationBackend {
     ended: () => undefined,
     flushed: async () => undefined,
   };
-  /** As the cluster has it: a directory that is recalled is delegated until it is returned. */
+  /**
+   * The cluster's generation of each delegation: a recalled directory stays delegated until the client has returned
+   * it.
+   */
   readonly #fenced = new Map<number, number>();
   #generation = 0;
-  /** Calls that change names, under way: while there are any, nothing is delegated. */
+  /** The number of calls that change names: meanwhile nothing is delegated. */
   #changing = 0;
-  /** How often a directory was asked for, and delegated. */
+  /** The number of requests for delegations, and of delegations. */
   readonly asked = { count: 0, delegated: 0 };
-  /** Files of each request. */
+  /** The number of files in each request that creates with contents. */
   readonly requests: number[] = [];
   fate: Fate = 'born';
-  /** Names of each request that removes. */
+  /** The names in each request of unlinks. */
   readonly removals: string[][] = [];
-  /** What becomes of such a request; of the next one by itself. */
+  /** The outcome of requests of unlinks; the `lost` ones apply to the next request only. */
   removalFate: 'removed' | 'refused' | 'lost-before' | 'lost-after' = 'removed';
-  /** Contents of files that were created by these numbers are taken, too. */
+  /** Contents of files that were created exclusively are accepted, too. */
   takesNamed = false;
   isConditional = true;
   /** Changes of a new file by other clients recall its directory. */
   isWatched = true;
-  /** The next change of attributes is made, and not answered. */
+  /** The next change of attributes is executed and not answered. */
   changesLost = false;
-  /** Changes of attributes do not arrive. */
+  /** Changes of attributes fail before they are executed. */
   changesFail = false;
-  /** A request is not answered before this. */
+  /** Requests are executed after this. */
   held: Promise<void> = Promise.resolve();
 
   constructor(backend: MemoryBackend) {
     this.#backend = backend;
   }
 
-  /** The memory's own calls, as a value that others can build upon, where what is made is delegated. */
+  /** The memory's own calls, as an object that others can extend; new directories are delegated at once. */
   get backend(): FileSystemBackend {
     const memory = this.#backend;
     const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
@@ -92,7 +98,7 @@ export class MemoryBirths implements DelegationBackend {
     };
   }
 
-  /** @returns what pending operations share with the file system above them */
+  /** @returns the state that pending operations share with the file system above them */
   state(world: World, ttlMs?: number): PendingState {
     const cache = new MetadataCache(world, ttlMs, (directory) => this.isDelegated(directory));
     return { cache, pending: new PendingOps(world) };
@@ -104,7 +110,7 @@ export class MemoryBirths implements DelegationBackend {
     this.#fenced.delete(directory);
   }
 
-  /** The session is over; its timer has not fired yet. */
+  /** The cache session has ended, and its timer has not fired yet. */
   expire(): void {
     this.#delegated.clear();
   }

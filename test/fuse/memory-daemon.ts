@@ -5,14 +5,14 @@ import { type TransportName, transportNamed } from '../../fuse/transports.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type Disturbance, MemoryBackend } from './memory-backend.ts';
 
-/** What the test's process sends; each is answered. */
+/** Messages of the test's process; each is answered with a report. */
 export type Order =
   | { readonly kind: 'disturb'; readonly disturbance: Disturbance }
   | { readonly kind: 'write-from-elsewhere'; readonly name: string; readonly text: string }
   | { readonly kind: 'replace-from-elsewhere'; readonly name: string; readonly text: string }
   | { readonly kind: 'rename-from-elsewhere'; readonly name: string; readonly to: string }
   | { readonly kind: 'report' }
-  /** The process ends as at an error that nobody foresaw. Not answered. */
+  /** Ends the process as an unexpected error does. Not answered. */
   | { readonly kind: 'crash'; readonly exitCode: number };
 
 export interface Report {
@@ -25,12 +25,15 @@ export interface Report {
 export interface DaemonOptions {
   readonly limitMs: number;
   readonly transport: TransportName;
-  /** For how long what is heard is believed. */
+  /** How long attributes and names are cached. */
   readonly ageMaxMs?: number;
   readonly flushBehind?: boolean;
 }
 
-/** A mount as users have it, over a cluster in memory. Arguments: the word by which it is known for a mount's process, `DaemonOptions`, the directory. */
+/**
+ * A mount in a process of its own, over a cluster in memory. Arguments: a word that marks the process of a mount,
+ * `DaemonOptions`, the directory.
+ */
 const [, optionsText, directory] = process.argv.slice(2);
 if (optionsText === undefined || directory === undefined)
   throw new Error('Options and a directory are needed');

@@ -13,7 +13,7 @@ function file(inode: number, sizeBytes = 0): Attributes {
   return { inode, kind: 'file', sizeBytes } as Attributes;
 }
 
-test('what was asked for before a change of names or modes is not kept, of whatever it is', () => {
+test('answers to requests from before a change of names or modes are not cached, of no inode', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
   cache.attributes.forget(7);
@@ -23,7 +23,7 @@ test('what was asked for before a change of names or modes is not kept, of whate
   assert.deepEqual(plain(cache.entry(1, 'a')), file(8));
 });
 
-test('what was asked for before a change of contents is kept of all other files', () => {
+test('answers to requests from before a change of contents are cached, except those of that file', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
   cache.attributes.drop(7);
@@ -33,7 +33,7 @@ test('what was asked for before a change of contents is kept of all other files'
   assert.deepEqual(plain(cache.entry(1, '7')), file(7, 5));
 });
 
-test('however many files are written, no old answer about one of them is kept', () => {
+test('however many files are written, no earlier answer of one of them is cached', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
   for (let inode = 1; inode <= 30_000; inode++) cache.attributes.drop(inode);
@@ -59,18 +59,18 @@ function made(inode: number, changedNs: string): Attributes {
   return { inode, kind: 'file', sizeBytes: 0, modifiedNs: changedNs, changedNs } as Attributes;
 }
 
-test('a directory stays known while files are made in it, with the times that they give it', () => {
+test('a directory stays cached while files are created in it, with the times of their creations', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   const mark = cache.request();
   cache.made(2, 'first', made(3, '3000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
-  // Answered late: the directory had what came after it by then.
+  // A late answer: the directory has a later time already.
   cache.made(2, 'second', made(4, '2000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
 });
 
-test('a directory counts those that are made and removed in it, unless it was heard of meanwhile', () => {
+test('the link count of a cached directory follows directories that are created and removed in it, unless an answer arrived meanwhile', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => ++nowMs };
   const cache = new MetadataCache(world, AGE_MAX_MS);
@@ -79,7 +79,7 @@ test('a directory counts those that are made and removed in it, unless it was he
   const mark = cache.request();
   cache.made(2, 'sub', directory(3, '3000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), counted('3000', 3));
-  // Another one, which was answered late.
+  // Another directory, whose answer arrives late.
   cache.made(2, 'other', directory(4, '2000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), counted('3000', 4));
   const later = cache.request();
@@ -87,14 +87,10 @@ test('a directory counts those that are made and removed in it, unless it was he
   assert.deepEqual(plain(cache.entry(1, 'd')), counted('4000', 3));
   cache.learnEntry(1, 'd', counted('5000', 3), cache.request());
   cache.removedDirectory(2, 'other', 4, '5000', later);
-  assert.equal(
-    plain(cache.entry(1, 'd')),
-    undefined,
-    'What was heard may count the one that was removed, or not',
-  );
+  assert.equal(plain(cache.entry(1, 'd')), undefined, 'The answer may count the removed directory or not');
 });
 
-test('what got another name is what it was, for as long as it would have been, but for the time of its change', () => {
+test('a renamed inode stays cached under its new name until it expires, with a new ctime', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
   const cache = new MetadataCache(world, 1_000);
@@ -123,9 +119,9 @@ test('what got another name is what it was, for as long as it would have been, b
   assert.equal(plain(cache.entry(5, 'b')), undefined);
 
   for (const [why, change] of [
-    ['its new name was changed beside it', () => cache.changingName(to.parent, to.name)],
-    ['its old name was changed beside it', () => cache.changingName(from.parent, from.name)],
-    ['it was changed beside it', () => cache.attributes.changing(3)],
+    ['another call changed the new name meanwhile', () => cache.changingName(to.parent, to.name)],
+    ['another call changed the old name meanwhile', () => cache.changingName(from.parent, from.name)],
+    ['another call changed the inode meanwhile', () => cache.attributes.changing(3)],
   ] as const) {
     cache.learnEntry(2, 'a', made(3, '1000'), cache.request(), SERVED);
     const since = begin();
@@ -135,7 +131,7 @@ test('what got another name is what it was, for as long as it would have been, b
   }
 });
 
-test('what was asked for before a file was made is not kept of its name and its directory, but of all others', () => {
+test('answers to requests from before a creation are not cached of its name and its directory, but of all others', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
   cache.learnEntry(2, 'f', file(9), mark, SERVED);
@@ -150,7 +146,7 @@ test('what was asked for before a file was made is not kept of its name and its 
   );
 });
 
-test('a directory stays known while files are removed from it, with the times that this gives it', () => {
+test('a directory stays cached while files are removed from it, with the times of the removals', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   for (const name of ['a', 'b']) cache.learnEntry(2, name, file(3), cache.request(), SERVED);
@@ -158,18 +154,18 @@ test('a directory stays known while files are removed from it, with the times th
   cache.changingName(2, 'a');
   assert.equal(plain(cache.entry(2, 'a')), undefined);
   cache.learnEntry(2, 'a', file(3), mark, SERVED);
-  assert.equal(plain(cache.entry(2, 'a')), undefined, 'It was asked for before');
+  assert.equal(plain(cache.entry(2, 'a')), undefined, 'The request began before');
   cache.learnEntry(2, 'a', file(3), cache.request(), SERVED);
   cache.removed(2, 'a', 3, '3000');
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
-  // It has a name less than was heard by its other one.
+  // The link count that is cached under the other name is too large.
   assert.deepEqual([plain(cache.entry(2, 'a')), plain(cache.entry(2, 'b'))], [undefined, undefined]);
   cache.learnEntry(2, 'b', file(3), mark, SERVED);
   cache.learnEntry(1, 'd', directory(2, '1000'), mark);
   assert.deepEqual([plain(cache.entry(2, 'b')), plain(cache.entry(1, 'd'))], [undefined, undefined]);
 });
 
-test('a directory is asked for again where it is not known when a file was removed from it', () => {
+test('a directory is not cached after a removal that returned no time', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   cache.changingName(2, 'a');
@@ -177,7 +173,7 @@ test('a directory is asked for again where it is not known when a file was remov
   assert.equal(plain(cache.entry(1, 'd')), undefined);
 });
 
-test('nothing is believed for longer because files are made', () => {
+test('creations in a directory do not extend its time in the cache', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
   const cache = new MetadataCache(world, 1_000);
@@ -189,7 +185,7 @@ test('nothing is believed for longer because files are made', () => {
   assert.equal(plain(cache.entry(1, 'd')), undefined);
 });
 
-test('a directory that nobody else changes is believed for as long as that is so, if it was asked for since', () => {
+test('a delegated directory does not expire while it is delegated, if it was requested since', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
   const held = new Set([1, 2]);
@@ -198,7 +194,7 @@ test('a directory that nobody else changes is believed for as long as that is so
   for (const inode of held) cache.delegated(directory(inode, '1000'), NO_NAMES);
   cache.learnEntry(1, 'd', directory(2, '1000'), mark);
   nowMs = 1_100;
-  assert.equal(plain(cache.entry(1, 'd')), undefined, 'It was asked for before');
+  assert.equal(plain(cache.entry(1, 'd')), undefined, 'The request began before the delegation');
   cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   cache.learnEntry(1, 'f', file(3), cache.request(), SERVED);
   nowMs = 9_000;
@@ -206,14 +202,14 @@ test('a directory that nobody else changes is believed for as long as that is so
   assert.deepEqual(plain(known), directory(2, '1000'));
   assert.equal(known && cache.attributes.leftMs(known), 1_000);
   assert.equal(cache.entryLeftMs(1, 'd', 2), 1_000);
-  assert.equal(plain(cache.entry(1, 'f')), undefined, 'Others may write to it');
+  assert.equal(plain(cache.entry(1, 'f')), undefined, 'Other clients may write it');
   cache.named(2, '2000');
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '2000'));
   held.delete(2);
   assert.equal(plain(cache.entry(1, 'd')), undefined);
 });
 
-test('what was heard before a write is for whoever writes, and for nobody who opens', () => {
+test('attributes from before a write are used by the writer, and by no open', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'a', file(7), cache.request(), SERVED);
   const mark = cache.request();
@@ -227,7 +223,7 @@ test('what was heard before a write is for whoever writes, and for nobody who op
   assert.equal(
     plain(cache.attributes.latest(7)),
     undefined,
-    'It was asked for before the write, and may be newer',
+    'The request began before the write, and the answer may be newer',
   );
   cache.attributes.learn(file(7, 5), cache.request());
   cache.attributes.written(7);
@@ -235,7 +231,7 @@ test('what was heard before a write is for whoever writes, and for nobody who op
   assert.equal(plain(cache.attributes.latest(7)), undefined);
 });
 
-test('answers overtake each other: what was asked for later counts', () => {
+test('of answers in any order that of the latest request is cached', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const [early, late] = [cache.request(), cache.request()];
   cache.learnEntry(1, 'a', file(7, 5), late, SERVED);
@@ -247,18 +243,18 @@ test('answers overtake each other: what was asked for later counts', () => {
   assert.deepEqual(plain(cache.attributes.of(7)), file(7, 6));
 });
 
-test('what is heard is as old as its question', () => {
+test('an answer is as old as its request', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
   const cache = new MetadataCache(world, 100);
   const mark = cache.request();
   nowMs = 60;
   cache.learnEntry(1, 'a', file(7), mark, SERVED);
-  assert.equal(cache.attributes.leftMs(file(7)), 0, 'Another answer is not known');
+  assert.equal(cache.attributes.leftMs(file(7)), 0, 'No other answer is known');
   assert.ok(cache.attributes.leftMs(cache.entry(1, 'a') as Answered) < 50);
   nowMs = 110;
   assert.equal(plain(cache.entry(1, 'a')), undefined);
-  // For the open that follows a look-up it counts when that was answered.
+  // For an open after a look-up the time of the answer counts.
   const asked = cache.request();
   nowMs = 170;
   cache.learnEntry(1, 'b', file(8), asked);
@@ -268,17 +264,17 @@ test('what is heard is as old as its question', () => {
 const NO_NAMES = { entries: [], more: false };
 const PLACES = { a: { parent: 1, name: 'a' }, b: { parent: 1, name: 'b' } };
 
-test('the kernel keeps no name of a file that has several', () => {
+test('the kernel caches no name of a file with several links', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'a', { ...file(7), links: 2 }, cache.request(), SERVED);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
-  assert.equal(cache.isNameCached(7), true, 'It is opened at once, and nobody has asked for the name');
+  assert.equal(cache.isNameCached(7), true, 'An open at once needs a query, as the name was not requested');
   cache.learnEntry(1, 'b', { ...file(8), links: 2 }, cache.request());
   assert.equal(cache.entryLeftMs(1, 'b', 8), 0);
-  assert.equal(cache.isNameCached(8), false, 'It was asked for just now');
+  assert.equal(cache.isNameCached(8), false, 'The name was requested just now');
 });
 
-test('what was asked for a moment ago, and is told from memory since, an open has to ask for', () => {
+test('an open needs a query after a name that was answered from the cache', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'a', file(7), cache.request());
   cache.attributes.changed(file(7), cache.attributes.changing(7));
@@ -287,7 +283,7 @@ test('what was asked for a moment ago, and is told from memory since, an open ha
   assert.equal(cache.isNameCached(7), true);
 });
 
-test('a name is certain that was asked for since nobody else changes its directory, and for as long as that is so', () => {
+test('a name is certain if it was requested since the delegation of its directory, and while that lasts', () => {
   let isHeld = true;
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS, () => isHeld);
   cache.learnEntry(1, 'a', file(7), cache.request(), SERVED);
@@ -299,7 +295,7 @@ test('a name is certain that was asked for since nobody else changes its directo
   assert.deepEqual(certain(), [false, false]);
 });
 
-test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed', () => {
+test('a name that the kernel caches moves with a rename, and ends with a removal', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const keep = (name: string, inode: number): number => {
     cache.learnEntry(1, name, { ...file(inode), links: 1 }, cache.request(), SERVED);
@@ -316,14 +312,14 @@ test('a name that the kernel keeps moves with what is renamed here, and is over 
   assert.equal(place(8), undefined);
 });
 
-/** A cache, and the clock. */
+/** A cache, and its clock. */
 function timed(ageMaxMs = AGE_MAX_MS) {
   const clock = { nowMs: 1 };
   const world = { ...systemWorld, nowMs: () => clock.nowMs };
   return { cache: new MetadataCache(world, ageMaxMs), clock };
 }
 
-test('no open is served by what a listing tells of a file that is being written, nor by a name that was asked for long ago', () => {
+test('an open is not answered by the listing of a live file, or by a name that was requested long ago', () => {
   const { cache, clock } = timed();
   const live = { ...file(7), live: true };
   cache.learnPage(1, { entries: [{ name: 'a', attributes: live }], more: false }, cache.request());
@@ -334,26 +330,26 @@ test('no open is served by what a listing tells of a file that is being written,
   assert.deepEqual(plain(cache.lookedUpAt(1, 'b')), file(8));
   clock.nowMs += 60;
   cache.attributes.learn(file(8), cache.request());
-  assert.equal(plain(cache.lookedUpAt(1, 'b')), undefined, 'The inode was asked for, and not its name');
+  assert.equal(plain(cache.lookedUpAt(1, 'b')), undefined, 'The inode was queried, and not its name');
 });
 
-test('the kernel is told to keep no name for an inode that it does not stand for any more, nor what was answered long before', () => {
+test('the kernel may not cache a name that has another inode now, or that was answered long ago', () => {
   const { cache, clock } = timed();
   cache.learnEntry(1, 'a', file(8), cache.request(), SERVED);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
   cache.learnEntry(1, 'b', file(9), cache.request());
   clock.nowMs += 60;
   cache.entryLeftMs(1, 'b', 9);
-  assert.equal(cache.isNameCached(9), true, 'An open has to ask');
+  assert.equal(cache.isNameCached(9), true, 'An open needs a query');
 });
 
-test('whoever is refused an inode may have come to it by the name for which he has just asked', () => {
+test('a name that was just looked up is among the names of its inode', () => {
   const { cache } = timed();
   cache.learnEntry(1, 'a', file(7), cache.request());
   assert.deepEqual(cache.namesOf(7), [placeKey(PLACES.a)]);
 });
 
-test('what is made of older attributes is not believed as long as newer ones', () => {
+test('attributes that derive from older ones are valid for the kernel no longer than these', () => {
   const { cache } = timed();
   const older = cache.attributes.learn(file(7, 1), cache.request(), SERVED);
   const newer = cache.attributes.learn(file(7, 2), cache.request(), SERVED);
@@ -365,7 +361,7 @@ test('what is made of older attributes is not believed as long as newer ones', (
   assert.ok(cache.attributes.leftMs(ofNewer) > 0);
 });
 
-test('what was asked for during a change is not believed after it, of a file that is being written neither', () => {
+test('an answer to a request during a change is not cached after it, also of a live file', () => {
   const { cache } = timed();
   const changing = cache.attributes.changing(7);
   const mark = cache.request();
@@ -374,18 +370,18 @@ test('what was asked for during a change is not believed after it, of a file tha
   assert.equal(plain(cache.attributes.of(7)), undefined);
 });
 
-test('a directory’s times do not go back, whatever answers come late', () => {
+test('the times of a directory never go back, also after late answers', () => {
   const { cache } = timed();
   cache.learnEntry(1, 'd', directory(2, '5000'), cache.request());
   cache.named(2, '4000');
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '5000'));
   cache.removed(2, 'a', 3, '4000', true);
-  assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '5001'), 'Something has been removed since');
+  assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '5001'), 'A file was removed since');
   cache.removed(2, 'b', 4, '7000', true);
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '7000'));
 });
 
-test('a name that was lost is not told again because its inode is heard of', () => {
+test('a stale name that was dropped is not cached again by an answer of its inode', () => {
   const { cache } = timed();
   cache.learnEntry(1, 'a', file(7), cache.request(), SERVED);
   cache.dropStaleName(PLACES.a, 7);
@@ -393,7 +389,7 @@ test('a name that was lost is not told again because its inode is heard of', () 
   assert.deepEqual([plain(cache.entry(1, 'a')), plain(cache.entry(1, 'b'))], [undefined, file(7)]);
 });
 
-test('what was asked for before a name was changed, or before nobody knows what was, is not believed', () => {
+test('answers to requests from before a change of a name, or from before voidPendingAnswers, are not cached', () => {
   const { cache } = timed();
   let mark = cache.request();
   cache.forgetEntry(1, 'a');
@@ -405,7 +401,7 @@ test('what was asked for before a name was changed, or before nobody knows what 
   assert.equal(plain(cache.entry(1, 'b')), undefined);
 });
 
-test('however many files are written, what was asked for before a change of names is not believed', () => {
+test('however many files are written, no answer from before a change of names is cached', () => {
   const { cache } = timed();
   for (let inode = 1; inode <= 20_000; inode++) cache.attributes.drop(inode);
   const mark = cache.request();
@@ -415,7 +411,7 @@ test('however many files are written, what was asked for before a change of name
   assert.equal(plain(cache.entry(1, 'a')), undefined);
 });
 
-test('that there are no extended attributes is believed for its time, and no longer', () => {
+test('the absence of extended attributes expires as the attributes do', () => {
   const { cache, clock } = timed();
   cache.attributes.learn({ ...file(7), xattrs: 0 }, cache.request());
   assert.equal(cache.attributes.hasNoXattrs(7), true);
@@ -423,7 +419,7 @@ test('that there are no extended attributes is believed for its time, and no lon
   assert.equal(cache.attributes.hasNoXattrs(7), false);
 });
 
-test('where nothing is believed, that there is no list of rights is for whoever was just told of the file', () => {
+test('without caching the absence of ACLs holds for a moment after the answer, and that of all attributes does not', () => {
   const { cache, clock } = timed(0);
   cache.attributes.learn({ ...file(7), xattrs: 0 }, cache.request());
   assert.deepEqual([cache.attributes.hasNoAcls(7), cache.attributes.hasNoXattrs(7)], [true, false]);

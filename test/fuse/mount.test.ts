@@ -31,11 +31,11 @@ import { noMount, overTransports, TestMount } from './mounted.ts';
 
 const run = promisify(execFile);
 
-/** What the kernel's caches may remember of a file that is open, in milliseconds. */
+/** How long the kernel caches attributes of an open file, in milliseconds. */
 const KERNEL_CACHE_MS = 1100;
-/** Many times what one reply lists. */
+/** Many times more than one reply lists. */
 const NAMES = isLong ? 3_000 : 1_000;
-/** Programs over the transport `kernel`, above a cluster. */
+/** Runs programs over the transport `kernel`, on a cluster. */
 const EVERYDAY = 'test/programs/everyday.test.ts';
 
 function code(expected: string): (error: unknown) => boolean {
@@ -62,7 +62,7 @@ overTransports('files, directories and links behave as on a local disk', async (
     assert.equal(await readFile(at('a'), 'utf8'), 'hi');
   });
 
-  await t.test('names that are missing, taken, too long or no names', async () => {
+  await t.test('names that are missing, taken, too long or invalid', async () => {
     await assert.rejects(readFile(at('nowhere')), code('ENOENT'));
     await assert.rejects(readFile(at('a', 'b')), code('ENOTDIR'));
     await assert.rejects(writeFile(at('x'.repeat(256)), ''), code('ENAMETOOLONG'));
@@ -87,14 +87,14 @@ overTransports('files, directories and links behave as on a local disk', async (
     await assert.rejects(stat(at('d')), code('ENOENT'));
   });
 
-  await t.test(`a directory of ${NAMES} names is listed whole`, async () => {
+  await t.test(`a directory of ${NAMES} names is listed completely`, async () => {
     await mkdir(at('many'));
     await mount.shell(`cd many && seq -f "n%05g" ${NAMES} | xargs touch`);
     assert.equal((await readdir(at('many'))).length, NAMES);
     assert.equal((await mount.shell('rm -r many')).code, 0);
   });
 
-  // Few enough that even a slow machine has asked for all of them before the list is too old to be believed.
+  // Few enough that a slow machine reads all of them before the cached listing expires.
   await t.test('attributes come with the list', async () => {
     await mkdir(at('some'));
     await mount.shell('cd some && seq -f "n%05g" 200 | xargs touch');
@@ -107,7 +107,7 @@ overTransports('files, directories and links behave as on a local disk', async (
     assert.equal((await mount.shell('rm -r some')).code, 0);
   });
 
-  await t.test('append goes to the end wherever that is', async () => {
+  await t.test('appends go to the end of the file, from several programs', async () => {
     await writeFile(at('log'), 'one\n');
     await appendFile(at('log'), 'two\n');
     await mount.shell('for i in 1 2 3; do (for j in $(seq 20); do echo "$i-$j" >> log; done) & done; wait');
@@ -175,7 +175,7 @@ overTransports('files, directories and links behave as on a local disk', async (
     assert.equal(await readFile(at('x2'), 'utf8'), '2');
   });
 
-  await t.test('an unlinked file lives on for those who have it open, and leaves no name', async () => {
+  await t.test('an unlinked file stays usable while it is open, and leaves no name', async () => {
     await mkdir(at('gone'));
     const file = await open(at('gone', 'f'), 'w+');
     await file.write('still here', 0);
@@ -204,7 +204,7 @@ overTransports('files, directories and links behave as on a local disk', async (
     await mount.shell('touch -m -d "2001-02-03 04:05:06.123456789 UTC" p');
     const times = await stat(at('p'), { bigint: true });
     assert.equal(times.mtimeNs, 981_173_106_123_456_789n);
-    assert.ok(times.atimeNs > 1_500_000_000_000_000_000n, 'The access time was left as it was');
+    assert.ok(times.atimeNs > 1_500_000_000_000_000_000n, 'The access time stays the same');
     await mount.shell('touch -d @-5.5 p');
     assert.equal((await stat(at('p'), { bigint: true })).mtimeNs, -5_500_000_000n);
     await symlink('nowhere', at('ps'));
@@ -216,7 +216,7 @@ overTransports('files, directories and links behave as on a local disk', async (
     assert.equal((await lstat(at('node'))).rdev, 0x103);
   });
 
-  await t.test('a time set while the file is written holds after it is closed', async () => {
+  await t.test('a time that is set while the file is open stays after its close', async () => {
     const file = await open(at('timed'), 'w');
     await file.write('contents');
     await file.utimes(1000, 2000);
@@ -240,8 +240,7 @@ overTransports('files, directories and links behave as on a local disk', async (
         except OSError as e: assert e.errno == errno, e
       try: os.setxattr(p, "user.a", b"", os.XATTR_CREATE); sys.exit("created")
       except OSError as e: assert e.errno == 17, e`.replaceAll(/^ {6}/gm, '');
-    if ((await mount.shell('python3 -c ""')).code !== 0)
-      return t.skip('there is no python3 to set them with');
+    if ((await mount.shell('python3 -c ""')).code !== 0) return t.skip('python3 is not installed');
     const before = (await mount.report()).calls;
     const { code: exit, stderr } = await mount.shell(`python3 -c '${script}' a`);
     assert.equal(exit, 0, stderr);
@@ -259,7 +258,7 @@ overTransports('files, directories and links behave as on a local disk', async (
     assert.equal(bavail * bsize, 1 << 29);
   });
 
-  await t.test('another user owns what he makes', async () => {
+  await t.test('a new file belongs to the user who creates it', async () => {
     await mkdir(at('shared'));
     await chmod(at('shared'), 0o2777);
     await chown(at('shared'), 0, 77);
@@ -275,12 +274,12 @@ overTransports('files, directories and links behave as on a local disk', async (
     assert.equal(
       (await stat(at('shared', 'f'))).mode & 0o7777,
       0o766,
-      'A write by another takes the bit away',
+      'A write by another user clears the set-user-id bit',
     );
   });
 });
 
-overTransports('a name that is being replaced elsewhere is always there', async (start) => {
+overTransports('a name that another mount replaces never vanishes', async (start) => {
   const mount = await start();
   const at = (...parts: string[]) => mount.path(...parts);
   await mount.shell('mkdir d; echo contents > d/file; ln -s file d/link; umask 0; chmod 0777 d/file');
@@ -298,7 +297,7 @@ overTransports('a name that is being replaced elsewhere is always there', async 
   assert.equal(await readFile(at('d', 'link'), 'utf8'), 'contents\n');
 });
 
-overTransports('a file that changed elsewhere is read anew', async (start) => {
+overTransports('a file that another mount has changed is read again', async (start) => {
   const mount = await start();
   await writeFile(mount.path('r'), 'a');
   for (const text of ['longer than before', 'short', 'x'.repeat(300_000)]) {
@@ -347,7 +346,7 @@ overTransports(
     assert.equal(exit, 0, stderr);
     assert.match(stdout, /done$/m);
     const { residentBytes } = await mount.report();
-    t.diagnostic(`resident: ${Math.round(residentBytes / 1e6)} MB, of which the volume in memory is a part`);
+    t.diagnostic(`resident: ${Math.round(residentBytes / 1e6)} MB, including the volume in memory`);
   },
   EVERYDAY,
 );
@@ -357,7 +356,7 @@ overTransports(
   async (start) => {
     const mount = await start();
     const { default: Database } = await import('better-sqlite3');
-    // The calls of the database are synchronous: they would block only this process, not the daemon.
+    // Calls of the database are synchronous; they block this process only, and not that of the mount.
     const database = new Database(mount.path('db'));
     database.pragma('journal_mode = DELETE');
     database.exec('create table t (a integer primary key, b text)');
@@ -376,66 +375,69 @@ overTransports(
   EVERYDAY,
 );
 
-overTransports('a cluster that does not answer is an error within the limit, never a hang', async (start) => {
-  const limitMs = 1000;
-  const mount = await start(limitMs);
-  await writeFile(mount.path('f'), 'x'.repeat(100_000));
-  await statfs(mount.directory);
-  const file = await open(mount.path('f'), 'r+');
-  // What the kernel knows of it, it tells without asking.
-  await delay(KERNEL_CACHE_MS);
-  await mount.disturb({ stalled: true });
-  const within = async (
-    what: string,
-    limits: number,
-    call: Promise<unknown>,
-    errno?: string,
-  ): Promise<void> => {
-    const startMs = performance.now();
-    // On a machine that stands still a timer here comes late, too.
-    const due = delay(limits * limitMs, undefined, { ref: false }).then(() => performance.now());
-    if (errno === undefined) await call;
-    else await assert.rejects(call, code(errno), what);
-    const endMs = performance.now();
-    if (endMs - startMs < limits * limitMs) return;
-    const lateMs = Math.round(endMs - (await due));
-    assert.ok(lateMs < 0.9 * limitMs, `${what} came ${lateMs} ms after its limit`);
-  };
-  await within('stat', 1, stat(mount.path('f')), 'ETIMEDOUT');
-  await within('open', 1, readFile(mount.path('f')), 'ETIMEDOUT');
-  await within('create', 1, writeFile(mount.path('g'), ''), 'ETIMEDOUT');
-  await within('mkdir', 1, mkdir(mount.path('h')), 'ETIMEDOUT');
-  await within('list', 1, readdir(mount.directory), 'ETIMEDOUT');
-  await within('df', 1, statfs(mount.directory));
-  await within('read', 1, file.read(Buffer.alloc(10), 0, 10, 50_000), 'ETIMEDOUT');
-  await within('ls', 4, mount.shell('ls -l .; ls -l ..'));
-  await file.write('lost?', 0);
-  await within('fsync', 1, file.sync(), 'ETIMEDOUT');
-  await mount.disturb({ stalled: false });
-  await file.close();
-  // What took too long a moment ago is answered the same for a moment: that is what keeps a call within one limit.
-  const again = async (): Promise<string> => {
-    await writeFile(mount.path('g'), 'again');
-    return readFile(mount.path('g'), 'utf8');
-  };
-  let read: string | null = null;
-  while (read === null) {
-    read = await again().catch((error: NodeJS.ErrnoException) => {
-      assert.equal(error.code, 'ETIMEDOUT');
-      return null;
-    });
-  }
-  assert.equal(read, 'again');
-});
+overTransports(
+  'a cluster that does not answer is an error within the time limit, never a hang',
+  async (start) => {
+    const limitMs = 1000;
+    const mount = await start(limitMs);
+    await writeFile(mount.path('f'), 'x'.repeat(100_000));
+    await statfs(mount.directory);
+    const file = await open(mount.path('f'), 'r+');
+    // Until then the kernel answers from its cache.
+    await delay(KERNEL_CACHE_MS);
+    await mount.disturb({ stalled: true });
+    const within = async (
+      what: string,
+      limits: number,
+      call: Promise<unknown>,
+      errno?: string,
+    ): Promise<void> => {
+      const startMs = performance.now();
+      // On a machine that is stopped meanwhile this timer fires late, too.
+      const due = delay(limits * limitMs, undefined, { ref: false }).then(() => performance.now());
+      if (errno === undefined) await call;
+      else await assert.rejects(call, code(errno), what);
+      const endMs = performance.now();
+      if (endMs - startMs < limits * limitMs) return;
+      const lateMs = Math.round(endMs - (await due));
+      assert.ok(lateMs < 0.9 * limitMs, `${what} ended ${lateMs} ms after its limit`);
+    };
+    await within('stat', 1, stat(mount.path('f')), 'ETIMEDOUT');
+    await within('open', 1, readFile(mount.path('f')), 'ETIMEDOUT');
+    await within('create', 1, writeFile(mount.path('g'), ''), 'ETIMEDOUT');
+    await within('mkdir', 1, mkdir(mount.path('h')), 'ETIMEDOUT');
+    await within('list', 1, readdir(mount.directory), 'ETIMEDOUT');
+    await within('df', 1, statfs(mount.directory));
+    await within('read', 1, file.read(Buffer.alloc(10), 0, 10, 50_000), 'ETIMEDOUT');
+    await within('ls', 4, mount.shell('ls -l .; ls -l ..'));
+    await file.write('lost?', 0);
+    await within('fsync', 1, file.sync(), 'ETIMEDOUT');
+    await mount.disturb({ stalled: false });
+    await file.close();
+    // After a timeout the same call fails at once for a moment, which keeps a call of a program within one limit.
+    const again = async (): Promise<string> => {
+      await writeFile(mount.path('g'), 'again');
+      return readFile(mount.path('g'), 'utf8');
+    };
+    let read: string | null = null;
+    while (read === null) {
+      read = await again().catch((error: NodeJS.ErrnoException) => {
+        assert.equal(error.code, 'ETIMEDOUT');
+        return null;
+      });
+    }
+    assert.equal(read, 'again');
+  },
+);
 
-overTransports('a write that fails is told at fsync, at close and to the next write', async (start) => {
+overTransports('a write that fails is reported by fsync, by close and by the next write', async (start) => {
   const mount = await start();
   await mount.disturb({ writesFail: 'no-space' });
   const synced = await open(mount.path('synced'), 'w');
   await synced.write('lost');
   await assert.rejects(synced.sync(), code('ENOSPC'));
   await synced.close();
-  // From then on nothing is gathered: each write tells by itself.
+  // From then on each write is sent by itself, and returns its own error.
   const other = await start();
   await other.disturb({ writesFail: 'no-space' });
   const closed = await open(other.path('closed'), 'w');
@@ -449,51 +451,51 @@ overTransports('a write that fails is told at fsync, at close and to the next wr
   assert.equal(await readFile(mount.path('synced'), 'utf8'), 'found');
 });
 
-overTransports(
-  'a write of any size that survives a loss of power tells how much of it was written',
-  async (start) => {
-    const mount = await start();
-    const { code: exit, stderr } = await mount.shell(`
+overTransports('a write with O_SYNC or O_DSYNC returns its length, whatever its size', async (start) => {
+  const mount = await start();
+  const { code: exit, stderr } = await mount.shell(`
     for bytes in 1 20000 1M; do
       for flag in sync dsync; do dd if=/dev/zero of=$flag.$bytes bs=$bytes count=3 oflag=$flag || exit 1; done
     done`);
-    assert.equal(exit, 0, stderr);
-    assert.equal((await stat(mount.path('sync.20000'))).size, 60_000);
+  assert.equal(exit, 0, stderr);
+  assert.equal((await stat(mount.path('sync.20000'))).size, 60_000);
+});
+
+overTransports(
+  'bytes arrive in the order of the writes, although several requests are sent at a time',
+  async (start) => {
+    const mount = await start();
+    await mount.disturb({ delayMs: 3 });
+    const file = await open(mount.path('f'), 'w+');
+    const reference = Buffer.alloc(3_000_000);
+    let seed = 7;
+    const random = (below: number): number => {
+      seed = (Math.imul(seed, 1_103_515_245) + 12_345) & 0x7fff_ffff;
+      return seed % below;
+    };
+    for (let step = 0; step < 400; step++) {
+      const offset = random(reference.length - 200_000);
+      const bytes = Buffer.alloc(1 + random(step % 10 === 0 ? 200_000 : 5000), step);
+      await file.write(bytes, 0, bytes.length, offset);
+      bytes.copy(reference, offset);
+      if (step % 50 === 0) {
+        const { buffer, bytesRead } = await file.read(Buffer.alloc(1000), 0, 1000, offset);
+        assert.deepEqual(buffer.subarray(0, bytesRead), reference.subarray(offset, offset + bytesRead));
+      }
+    }
+    const { size } = await file.stat();
+    await file.close();
+    const read = await readFile(mount.path('f'));
+    assert.equal(read.length, size);
+    assert.equal(hash(read), hash(reference.subarray(0, size)));
   },
 );
-
-overTransports('bytes arrive in the order of the writes although several travel at a time', async (start) => {
-  const mount = await start();
-  await mount.disturb({ delayMs: 3 });
-  const file = await open(mount.path('f'), 'w+');
-  const reference = Buffer.alloc(3_000_000);
-  let seed = 7;
-  const random = (below: number): number => {
-    seed = (Math.imul(seed, 1_103_515_245) + 12_345) & 0x7fff_ffff;
-    return seed % below;
-  };
-  for (let step = 0; step < 400; step++) {
-    const offset = random(reference.length - 200_000);
-    const bytes = Buffer.alloc(1 + random(step % 10 === 0 ? 200_000 : 5000), step);
-    await file.write(bytes, 0, bytes.length, offset);
-    bytes.copy(reference, offset);
-    if (step % 50 === 0) {
-      const { buffer, bytesRead } = await file.read(Buffer.alloc(1000), 0, 1000, offset);
-      assert.deepEqual(buffer.subarray(0, bytesRead), reference.subarray(offset, offset + bytesRead));
-    }
-  }
-  const { size } = await file.stat();
-  await file.close();
-  const read = await readFile(mount.path('f'));
-  assert.equal(read.length, size);
-  assert.equal(hash(read), hash(reference.subarray(0, size)));
-});
 
 function hash(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
 
-overTransports('a signal writes out what is under way and unmounts', async (start) => {
+overTransports('a signal has unsent bytes written, and unmounts', async (start) => {
   const mount = await start();
   await mount.disturb({ delayMs: 200 });
   const writing = mount.shell('exec 3>f; printf 0123456789 >&3; echo written >&2; exec sleep 3');
@@ -506,7 +508,7 @@ overTransports('a signal writes out what is under way and unmounts', async (star
   await writing;
 });
 
-overTransports('the daemon ends when the mount is removed from outside', async (start) => {
+overTransports('the mount’s process ends when the mount is unmounted from outside', async (start) => {
   const mount = await start();
   await writeFile(mount.path('f'), 'x');
   const { code: exit } = await mount.shell('cd / && fusermount3 -u "$0"');
@@ -519,14 +521,14 @@ async function goesAway(mount: TestMount): Promise<void> {
   assert.equal(await mount.isMounted(), false);
 }
 
-overTransports('a daemon that is killed leaves no mount behind', async (start) => {
+overTransports('a killed process leaves no mount', async (start) => {
   const mount = await start();
   mount.signal('SIGKILL');
   await mount.exited();
   await goesAway(mount);
 });
 
-test('nor where the helper of libfuse, which looks too early now and then, has gone', {
+test('a killed process leaves no mount, also if libfuse’s helper that unmounts has ended', {
   skip: noMount,
 }, async (context) => {
   const mount = await TestMount.start(context, undefined, 'native');

@@ -17,14 +17,14 @@ import type { DaemonOptions, Order, Report } from './memory-daemon.ts';
 const run = promisify(execFile);
 const DAEMON = fileURLToPath(new URL('memory-daemon.ts', import.meta.url));
 
-/** Why no mount can be made here; false where one can. */
+/** The reason why no mount is possible on this machine, or false. */
 export const noMount: string | false = await findObstacle();
 
 async function findObstacle(): Promise<string | false> {
   try {
     await access('/dev/fuse', constants.R_OK | constants.W_OK);
   } catch (error) {
-    return missing(error, '/dev/fuse is not there or not to be used');
+    return missing(error, '/dev/fuse is absent or not accessible');
   }
   try {
     await run('fusermount3', ['--version']);
@@ -34,27 +34,27 @@ async function findObstacle(): Promise<string | false> {
   return false;
 }
 
-/** Whatever else goes wrong is no reason to pass a test over. */
+/** Throws errors that are not a reason to skip a test. */
 function missing(error: unknown, obstacle: string): string {
   const { code } = error as NodeJS.ErrnoException;
   if (!['ENOENT', 'EACCES', 'EPERM', 'ENODEV'].includes(code ?? '')) throw error;
   return obstacle;
 }
 
-/** Every way to the kernel, and why it cannot be taken here, or false. */
+/** Each way to the kernel, and the reason why it is not possible on this machine, or false. */
 const transports: readonly { readonly transport: TransportName; readonly skip: string | false }[] = [
   { transport: 'native', skip: noMount },
   { transport: 'kernel', skip: kernelTransportObstacle() ?? false },
 ];
 
-/** A machine may be much slower than another; what hangs is killed all the same. */
+/** Enough for a slow machine; a test that hangs is killed. */
 const TEST_TIMEOUT_MS = 600_000;
 const SHELL_TIMEOUT_MS = 300_000;
 
 /**
- * One test, over every way to the kernel: what a program sees is the same.
+ * Runs one test over each way to the kernel: programs see the same.
  *
- * @param kernelShownBy a test that shows the same over the transport `kernel` in `npm test`
+ * @param kernelShownBy a test that checks the same over the transport `kernel` in `npm test`
  */
 export function overTransports(
   name: string,
@@ -86,14 +86,14 @@ export class TestMount {
     this.#daemon = daemon;
   }
 
-  /** The mount goes with the test, whatever happens in it. */
+  /** The mount ends with the test, whatever its outcome. */
   static async start(
     test: TestContext,
     limitMs = 20_000,
     transport: TransportName = 'auto',
     more: Pick<DaemonOptions, 'ageMaxMs' | 'flushBehind'> = {},
   ): Promise<TestMount> {
-    // In a directory of its own: whoever lists what is beside it must not wait for another test's mount.
+    // In a directory of its own: a program that lists its parent must not wait for another test's mount.
     const directory = join(await mkdtemp(join(tmpdir(), 'leasehold-mount-')), 'mount');
     await mkdir(directory);
     const mount = new TestMount(directory, spawnDaemon(directory, { limitMs, transport, ...more }));
@@ -102,7 +102,7 @@ export class TestMount {
     return mount;
   }
 
-  /** After its end: at the same directory, with a new volume. */
+  /** Starts it again after its end, at the same directory with a new volume. */
   async restart(limitMs: number, transport: TransportName): Promise<void> {
     this.#daemon = spawnDaemon(this.directory, { limitMs, transport });
     await this.#ready();
@@ -110,7 +110,7 @@ export class TestMount {
 
   async #ready(): Promise<void> {
     const ready = this.#daemon.stdio[3] as Readable;
-    // It closes what it is to speak through when it ends.
+    // The process closes the pipe when it ends.
     const [line = ''] = (await Promise.race([once(ready, 'data'), once(ready, 'close')])) as [Buffer?];
     if (line === '') throw new Error('The process of the mount has ended');
     const said = JSON.parse(String(line)) as { ready?: boolean };
@@ -127,9 +127,9 @@ export class TestMount {
     return pid;
   }
 
-  /** Runs a script of the shell in the mount; `code` is its exit code. */
+  /** Runs a shell script in the mount; `code` is its exit code. */
   async shell(script: string, timeoutMs = SHELL_TIMEOUT_MS): Promise<ShellResult> {
-    // The shell changes into the mount, not this process: a chdir here would be a synchronous call.
+    // The shell changes into the mount: a chdir of this process would be a synchronous call.
     const child = execFile('sh', ['-c', `cd "$0" && ${script}`, this.directory], { timeout: timeoutMs });
     const collect = async (stream: Readable | null): Promise<string> => {
       let text = '';
@@ -164,12 +164,12 @@ export class TestMount {
     return this.#order({ kind: 'report' });
   }
 
-  /** What the daemon reports when it ends. */
+  /** @returns the report that the process sends when it ends */
   async lastReport(): Promise<Report> {
     return ((await once(this.#daemon, 'message')) as [Report])[0];
   }
 
-  /** Ends the daemon from within, without a word to the kernel. */
+  /** Ends the process without an unmount. */
   crash(exitCode: number): void {
     this.#daemon.send({ kind: 'crash', exitCode } satisfies Order);
   }
@@ -178,7 +178,7 @@ export class TestMount {
     this.#daemon.kill(signal);
   }
 
-  /** @returns the daemon's exit code */
+  /** @returns the exit code of the process */
   async exited(): Promise<number | null> {
     if (this.#daemon.exitCode === null && this.#daemon.signalCode === null) await once(this.#daemon, 'exit');
     return this.#daemon.exitCode;
@@ -199,17 +199,17 @@ export class TestMount {
       this.#daemon.kill('SIGKILL');
       await once(this.#daemon, 'exit');
     }
-    // The kernel may still have the mount; that there is none any more is as well.
+    // The kernel may still have the mount, or none.
     await run('fusermount3', ['-uz', this.directory]).catch(() => undefined);
     await rmdir(this.directory);
     await rmdir(dirname(this.directory));
   }
 }
 
-/** By its arguments it is known for the process of the mount, as that of a cluster is. */
+/** Its arguments mark it as the process of a mount, as those of a mount of a cluster do. */
 function spawnDaemon(directory: string, options: DaemonOptions): ChildProcess {
   return fork(DAEMON, ['mount-daemon', JSON.stringify(options), directory], {
-    // Those of a process that plays tests would have the daemon play them, too.
+    // Without those of the test runner, which would have the process run tests.
     execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'pipe', 'ipc'],
   });

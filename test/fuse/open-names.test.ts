@@ -6,7 +6,7 @@ import { fileSystemOf } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
-/** A transport that opens by names opens what has the name now, whatever is remembered of it. */
+/** Goal: an open by a name opens the file that has the name now, whatever the mount has cached. */
 
 const ROOT = 1;
 const LIMIT_MS = 5_000;
@@ -14,7 +14,7 @@ const ROOT_USER = { uid: 0, gid: 0 };
 const THREAD = 100;
 const BY_THREAD = { ...ROOT_USER, thread: THREAD };
 
-/** @param names of files that were made on the mount, which remembers that */
+/** @param names of files that the mount has created, and whose names it has cached */
 function started(t: TestContext, ...names: string[]) {
   return startedIn(systemWorld, t, ...names);
 }
@@ -32,17 +32,17 @@ async function startedIn(world: World, t: TestContext, ...names: string[]) {
   return { backend, fileSystem, inodes };
 }
 
-test('what another mount has given the name to is opened, and not what is remembered', async (t) => {
+test('an open uses the file to which another mount has renamed, and not the cached one', async (t) => {
   const { backend, fileSystem, inodes } = await started(t, 'f', 'g');
   const [f, g] = inodes;
   await backend.rename({ parent: ROOT, name: 'f' }, { parent: ROOT, name: 'away' }, 'replace');
   await backend.rename({ parent: ROOT, name: 'g' }, { parent: ROOT, name: 'f' }, 'replace');
-  assert.equal((await fileSystem.lookup(ROOT, 'f')).inode, f, 'It is remembered');
+  assert.equal((await fileSystem.lookup(ROOT, 'f')).inode, f, 'It is cached');
   assert.equal((await fileSystem.lookupToOpen(ROOT, 'f')).inode, g);
   assert.equal((await fileSystem.lookup(ROOT, 'f')).inode, g);
 });
 
-test('where nothing has the name any more, the kernel looks it up once more, and hears so', async (t) => {
+test('if a name was removed by another mount, an open makes the kernel look it up again, which finds nothing', async (t) => {
   const { backend, fileSystem } = await started(t, 'f');
   await backend.unlink(ROOT, 'f');
   await fileSystem.lookup(ROOT, 'f');
@@ -50,7 +50,7 @@ test('where nothing has the name any more, the kernel looks it up once more, and
   await assert.rejects(fileSystem.lookup(ROOT, 'f'), { code: 'not-found' });
 });
 
-test('one question serves the look-up and the open that follows it', async (t) => {
+test('one request answers a look-up and the open after it', async (t) => {
   const { backend, fileSystem } = await started(t);
   await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
   const { inode } = await fileSystem.lookup(ROOT, 'f');
@@ -61,7 +61,7 @@ test('one question serves the look-up and the open that follows it', async (t) =
   await fileSystem.release(handle);
 });
 
-test('a name of several that is told from memory is not opened as the file that had it', async (t) => {
+test('a cached name of a file with several links is not opened as that file', async (t) => {
   const { backend, fileSystem, inodes } = await started(t, 'f');
   const [f = 0] = inodes;
   await backend.link(f, ROOT, 'other');
@@ -69,7 +69,7 @@ test('a name of several that is told from memory is not opened as the file that 
   await fileSystem.readDirectory(directory, 0, 10);
   await backend.unlink(ROOT, 'f');
   const { inode } = await fileSystem.lookup(ROOT, 'f', THREAD);
-  assert.equal(inode, f, 'It is remembered');
+  assert.equal(inode, f, 'It is cached');
   assert.equal(fileSystem.ttlPolicy.nameValidMs(ROOT, 'f', inode), 0);
   await assert.rejects(fileSystem.open(inode, constants.O_RDONLY, BY_THREAD), { errno: 'ESTALE' });
   await assert.rejects(fileSystem.lookup(ROOT, 'f', THREAD), { code: 'not-found' });
@@ -78,8 +78,8 @@ test('a name of several that is told from memory is not opened as the file that 
   await fileSystem.release(handle);
 });
 
-test('one look-up serves one open: the next one may come without any', async (t) => {
-  // The open comes right after the look-up, however busy the machine is.
+test('a look-up answers one open: the next open queries the cluster', async (t) => {
+  // The open follows the look-up at once, however busy the machine is.
   let nowMs = systemWorld.nowMs();
   const world = { ...systemWorld, nowMs: () => (nowMs += 0.001) };
   const { backend, fileSystem } = await startedIn(world, t);
@@ -93,7 +93,7 @@ test('one look-up serves one open: the next one may come without any', async (t)
   }
 });
 
-/** @returns a mount of which the kernel believes that `f` is the inode, which another mount has renamed to `away` since */
+/** @returns a mount whose kernel caches the name `f`, which another mount has renamed to `away` since */
 async function believed(t: TestContext) {
   const { backend, fileSystem, inodes } = await started(t, 'f');
   const directory = await fileSystem.openDirectory(ROOT);
@@ -104,12 +104,12 @@ async function believed(t: TestContext) {
   return { backend, fileSystem, inode };
 }
 
-test('what the kernel looks up although it believes it the cluster is asked for', async (t) => {
+test('a look-up of a name that the kernel could still cache queries the cluster', async (t) => {
   const { fileSystem } = await believed(t);
   await assert.rejects(fileSystem.lookup(ROOT, 'f', THREAD), { code: 'not-found' });
 });
 
-test('a second name is given to what has the first one now', async (t) => {
+test('a link is made to the file that has the name now', async (t) => {
   const { backend, fileSystem, inode } = await believed(t);
   await assert.rejects(fileSystem.link(inode, ROOT, 'second', THREAD), { errno: 'ESTALE' });
   const { attributes } = await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
@@ -118,7 +118,7 @@ test('a second name is given to what has the first one now', async (t) => {
   assert.equal((await fileSystem.link(attributes.inode, ROOT, 'second', THREAD)).inode, attributes.inode);
 });
 
-test('whoever comes back to a file that was replaced once more in between opens it without a name', async (t) => {
+test('after a second replacement of a name an open uses the inode without checking the name', async (t) => {
   const { backend, fileSystem, inode } = await believed(t);
   await assert.rejects(fileSystem.open(inode, constants.O_RDONLY, BY_THREAD), { errno: 'ESTALE' });
   const { attributes } = await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
@@ -129,7 +129,7 @@ test('whoever comes back to a file that was replaced once more in between opens 
   await fileSystem.release(handle);
 });
 
-test('a descriptor appends as it is at each write, where that is told', async (t) => {
+test('each write appends or not as the kernel says, not as the open did', async (t) => {
   const { fileSystem, inodes } = await started(t, 'f');
   const [f = 0] = inodes;
   const { handle } = await fileSystem.open(f, constants.O_RDWR, ROOT_USER);

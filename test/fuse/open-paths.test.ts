@@ -4,7 +4,7 @@ import { OpenPaths } from '../../fuse/native/open-paths.ts';
 
 const [ONE, TWO, THREE] = [1, 3, 5];
 
-test('several files are open by a path until all but one of them are closed', () => {
+test('several files are open by a path until only one of them is open', () => {
   const paths = new OpenPaths();
   assert.equal(paths.latest('/f'), undefined);
   paths.opened('/f', ONE, 7);
@@ -22,7 +22,7 @@ test('several files are open by a path until all but one of them are closed', ()
   assert.equal(paths.latest('/f'), undefined);
 });
 
-test('what is open moves with its path, and with a directory on the way', () => {
+test('open files move with their path, and with a directory in it', () => {
   const paths = new OpenPaths();
   paths.opened('/d/f', ONE, 7);
   paths.opened('/d2/f', TWO, 8);
@@ -43,10 +43,10 @@ test('what is open moves with its path, and with a directory on the way', () => 
   assert.equal(paths.latest('/d2/f'), undefined);
 });
 
-test('whether the kernel knows that a path is nobody’s is remembered while something is open by it', () => {
+test('that the kernel found no file by a path is noted while a file is open by it', () => {
   const paths = new OpenPaths();
   paths.lookedUp('/f', false);
-  assert.equal(paths.isAbsent('/f'), false, 'Nobody wants to know');
+  assert.equal(paths.isAbsent('/f'), false, 'No file is open by it');
   paths.opened('/f', ONE, 7);
   paths.lookedUp('/f', true);
   assert.equal(paths.isAbsent('/f'), false);

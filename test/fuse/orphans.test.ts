@@ -5,7 +5,7 @@ import type { Attributes } from '../../fuse/backend.ts';
 import { UnlinkedFiles } from '../../fuse/contents/unlinked-files.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
-test('an open file that lost its name on another mount is kept', async (t) => {
+test('an open file that another mount has unlinked is kept', async (t) => {
   const links = new Map([
     [1, 1],
     [2, 0],
@@ -39,21 +39,21 @@ test('an open file that lost its name on another mount is kept', async (t) => {
   assert.deepEqual(kept, [2]);
   assert.deepEqual(told, ['an unlinked open file was removed']);
 
-  await t.test('until it is closed', async () => {
+  await t.test('an unlinked file is not kept after its close', async () => {
     open.delete(2);
     orphans.delete(2);
     await orphans.keep();
     assert.deepEqual(kept, [2]);
   });
 
-  await t.test('and one that lost it here at once', async () => {
+  await t.test('an open file that this mount unlinks is kept at once', async () => {
     orphans.add(3);
     await orphans.keep();
     assert.deepEqual(kept, [2, 3]);
   });
 });
 
-test('an open file that was created without a name is kept, until it has one', async (t) => {
+test('an open file without a name is kept until it gets one', async (t) => {
   const kept: number[] = [];
   const backend = {
     attributes: (inode: number) =>

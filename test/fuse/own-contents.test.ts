@@ -1,7 +1,8 @@
 /**
- * Goal: what was written on a mount is read there without asking anybody, and never instead of what others have written since.
- * Method: the mount's calls over a cluster in memory that tells what it was asked, in which others write as well. The kernel asks for the
- * attributes before it reads, when its time for them is over.
+ * Goal: what a mount has written is read there without a request, and never instead of what other clients have written
+ * since.
+ * Method: the mount's calls over a cluster in memory that counts requests, and that others write, too. The kernel
+ * queries the attributes before a read if they have expired.
  */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
@@ -59,7 +60,7 @@ async function started(t: TestContext, { ageMaxMs = AGE_MS, asksBeforeReads = tr
   };
 }
 
-/** A file that the cluster has, open for reading and writing, to which `text` was written. */
+/** A file at the cluster with the contents `text`, open for reading and writing. */
 async function written(t: TestContext, text = 'text', options = {}) {
   const mount = await started(t, options);
   const { attributes, handle: first } = await mount.create('f');
@@ -72,7 +73,7 @@ async function written(t: TestContext, text = 'text', options = {}) {
   return { ...mount, inode, handle, isAsked };
 }
 
-test('what was written to a new file is read without asking, open or opened again', async (t) => {
+test('contents of a new file are read without a request, also after it is opened again', async (t) => {
   const { create, write, read, close, open, countOf } = await started(t);
   const { handle, attributes } = await create('f');
   await write(handle, 'some text');
@@ -89,7 +90,7 @@ test('what was written to a new file is read without asking, open or opened agai
   assert.equal(countOf('read'), 0);
 });
 
-test('what was written to a file that was made at the cluster is read without asking', async (t) => {
+test('contents of a file that was created at the cluster are read without a request', async (t) => {
   const { create, write, read, close, open, births, countOf } = await started(t);
   births.end();
   const { handle, attributes } = await create('f', ROOT);
@@ -101,7 +102,7 @@ test('what was written to a file that was made at the cluster is read without as
   assert.equal(countOf('read'), 0);
 });
 
-test('what others have changed is read as it is, by whoever opens the file then', async (t) => {
+test('an open after a change by another client reads the new contents', async (t) => {
   const { time, inode, handle, read, close, open, elsewhere, isAsked } = await written(t);
   await close(handle);
   await elsewhere(inode).write(0, [Buffer.from('T')]);
@@ -111,19 +112,23 @@ test('what others have changed is read as it is, by whoever opens the file then'
   assert.ok(isAsked());
 });
 
-test('what others change is seen when the time for which it is believed is over', async (t) => {
+test('changes by other clients are seen after the caching time', async (t) => {
   const { time, inode, handle, read, fileSystem, elsewhere, isAsked } = await written(t);
   time.nowMs += AGE_MS - 1;
   assert.equal(await read(handle), 'text');
   assert.ok(!isAsked());
   await elsewhere(inode).write(0, [Buffer.from('T')]);
   time.nowMs += 2;
-  assert.equal(await read(handle), 'Text', 'Where it is mapped nobody asks before');
+  assert.equal(
+    await read(handle),
+    'Text',
+    'A read of a mapped file queries the cluster, as no attributes were queried before',
+  );
   await fileSystem.attributes(inode);
   assert.equal(await read(handle), 'Text');
 });
 
-test('that nobody has changed it makes it believed for longer', async (t) => {
+test('an answer that the file is unchanged extends the time for which its contents are used', async (t) => {
   const { time, inode, handle, read, fileSystem, isAsked } = await written(t);
   for (let count = 0; count < 3; count++) {
     time.nowMs += AGE_MS + 1;
@@ -131,7 +136,7 @@ test('that nobody has changed it makes it believed for longer', async (t) => {
     assert.equal(await read(handle), 'text');
   }
   assert.ok(!isAsked());
-  // Attributes that were heard before make nothing newer.
+  // Cached attributes extend nothing.
   time.nowMs += AGE_MS - 100;
   await fileSystem.attributes(inode);
   time.nowMs += 200;
@@ -139,7 +144,7 @@ test('that nobody has changed it makes it believed for longer', async (t) => {
   assert.ok(isAsked());
 });
 
-test('that the cluster was told of a read makes nothing newer that was heard before', async (t) => {
+test('sending access times does not extend the time for which contents are used', async (t) => {
   const { time, memory, inode, handle, read, fileSystem, elsewhere, isAsked } = await written(t);
   assert.equal(await read(handle), 'text');
   time.nowMs += AGE_MS - 100;
@@ -152,18 +157,18 @@ test('that the cluster was told of a read makes nothing newer that was heard bef
   assert.ok(isAsked());
 });
 
-test('a change made elsewhere between two of ours is read', async (t) => {
+test('a change by another client between two writes of this mount is read', async (t) => {
   const { inode, handle, read, write, fileSystem, elsewhere } = await written(t);
   await elsewhere(inode).write(1, [Buffer.from('E')]);
   await write(handle, 'T', 3);
   await fileSystem.flush(handle);
-  assert.equal(await read(handle), 'tExT', 'Its answer tells that somebody was there before');
+  assert.equal(await read(handle), 'tExT', 'The answer to the write shows that the file changed before');
   await write(handle, 'X', 2);
   await fileSystem.flush(handle);
   assert.equal(await read(handle), 'tEXT');
 });
 
-test('what failed to be written is not read', async (t) => {
+test('bytes of a failed write are not read', async (t) => {
   const { inode, handle, read, write, memory, fileSystem, time } = await written(t);
   memory.disturb({ writesFail: 'no-space' });
   await write(handle, 'T');
@@ -181,7 +186,7 @@ for (const { what, options } of [
   { what: 'a kernel that does not ask before it reads', options: { asksBeforeReads: false } },
   { what: 'a handle that appends', options: {} },
 ]) {
-  test(`the cluster is asked for ${what}`, async (t) => {
+  test(`a read queries the cluster for ${what}`, async (t) => {
     const { inode, handle, read, open, elsewhere, isAsked } = await written(t, 'text', options);
     const { handle: appender } = await open(inode, constants.O_RDWR | constants.O_APPEND);
     await elsewhere(inode).write(0, [Buffer.from('T')]);
@@ -190,7 +195,7 @@ for (const { what, options } of [
   });
 }
 
-test('where nothing is believed, the answer to the question before the read is', async (t) => {
+test('without caching, the answer to the attributes query before a read decides', async (t) => {
   const { inode, handle, read, fileSystem, elsewhere, isAsked, time } = await written(t, 'text', {
     ageMaxMs: 0,
   });
@@ -203,7 +208,7 @@ test('where nothing is believed, the answer to the question before the read is',
   assert.equal(await read(handle), 'Text');
 });
 
-test('a file that is made longer has zeros there, and one that is cut nothing', async (t) => {
+test('after an extension the file has zeros there, and after a cut no bytes', async (t) => {
   const { inode, handle, read, write, fileSystem, isAsked } = await written(t);
   await fileSystem.truncate(inode, 6, USER);
   assert.equal(await read(handle), 'text\0\0');
@@ -217,7 +222,7 @@ test('a file that is made longer has zeros there, and one that is cut nothing', 
 });
 
 for (let seed = 1; seed <= 20; seed++) {
-  test(`whatever is done here and elsewhere, what is read is what there is (seed ${seed})`, async (t) => {
+  test(`reads return the current contents, whatever this mount and others change (seed ${seed})`, async (t) => {
     const prng = new Prng(seed);
     const { time, memory, fileSystem, directory, create, open, close, elsewhere, countOf } = await started(t);
     const sizeMax = 20_000;
@@ -248,7 +253,7 @@ for (let seed = 1; seed <= 20; seed++) {
         }
         case 6: {
           await close(handle);
-          // What is begun behind the close comes to its end.
+          // Work that the close has left ends.
           await elsewhere(inode).state();
           time.nowMs += prng.integer(0, 100);
           ({ handle } = await open(inode));
@@ -256,7 +261,7 @@ for (let seed = 1; seed <= 20; seed++) {
         }
         case 7: {
           await fileSystem.attributes(inode);
-          // By now the cluster has it.
+          // Now the cluster has the file.
           await fileSystem.persist(handle);
           const other = elsewhere(inode);
           await prng.pick([
@@ -280,6 +285,6 @@ for (let seed = 1; seed <= 20; seed++) {
         }
       }
     }
-    assert.ok(ownCount > 0, 'Some of it was read here');
+    assert.ok(ownCount > 0, 'Some reads needed no request');
   });
 }

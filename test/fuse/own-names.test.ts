@@ -1,7 +1,8 @@
 /**
- * Goal: what a mount tells of names, files and directories that it has changed itself is what the cluster has, and it does not ask for that.
- * Method: the mount's calls over a cluster in memory. Changes are drawn; after each of them some of what is there is asked for through the mount, and
- * compared.
+ * Goal: attributes and names that a mount has changed itself are answered as the cluster has them, and without a
+ * request.
+ * Method: the mount's calls over a cluster in memory. A seed draws changes; after each the test queries some names and
+ * attributes through the mount, and compares them.
  */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
@@ -24,7 +25,7 @@ const STEPS = 1_500;
 const AGE_MS = 600_000;
 const EXCHANGE = 2;
 
-/** @param bears directories are delegated to the mount, and files made here first */
+/** @param bears whether directories are delegated to the mount, so that it creates files with contents */
 function started(t: TestContext, bears: boolean) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
@@ -47,7 +48,7 @@ function started(t: TestContext, bears: boolean) {
   return { memory, births, fileSystem, file, arrived };
 }
 
-/** What programs see of it. */
+/** What programs see of an inode. */
 function seen({ inode, kind, mode, links, sizeBytes, modifiedNs, changedNs }: Attributes) {
   return { inode, kind, mode, links, sizeBytes, modifiedNs, changedNs };
 }
@@ -61,7 +62,7 @@ async function nullIfGone<Value>(answer: Promise<Value>): Promise<Value | null> 
 
 for (const seed of [1, 2, 3, 4, 5, 6]) {
   const bears = seed % 2 === 0;
-  test(`what is told is what is there (SEED=${seed}${bears ? ', delegated' : ''})`, async (t) => {
+  test(`answers equal the cluster’s state (SEED=${seed}${bears ? ', delegated' : ''})`, async (t) => {
     const { memory, fileSystem, file, arrived } = started(t, bears);
     const prng = new Prng(seed);
     const directories = [ROOT];
@@ -89,10 +90,10 @@ for (const seed of [1, 2, 3, 4, 5, 6]) {
       async () => {
         const [from, to] = [place(), place()];
         const flags = prng.chance(0.1) ? EXCHANGE : 0;
-        // A directory might come to be below itself, which the kernel refuses.
+        // A directory would be below itself, which the kernel refuses.
         const isFree = flags === 0 && !(await isDirectory(from));
         const target = isFree ? to : { ...to, parent: prng.pick([from.parent, ROOT]) };
-        // As the kernel does before.
+        // The kernel looks them up before.
         for (const name of [from, target]) await at(name);
         await fileSystem.rename(from, target, flags);
       },
@@ -113,7 +114,7 @@ for (const seed of [1, 2, 3, 4, 5, 6]) {
     let changed = 0;
     for (let step = 0; step < STEPS; step++) {
       const change = prng.pick(changes);
-      // What is refused changes nothing, and what is known stays true.
+      // A refused change changes nothing, and cached answers stay right.
       await change().then(
         () => changed++,
         (error: { code?: string }) => {
@@ -137,14 +138,14 @@ for (const seed of [1, 2, 3, 4, 5, 6]) {
   });
 }
 
-test('what was renamed, made and removed in a directory that nobody else changes is known without a question', async (t) => {
+test('after renames, creations and removals in a delegated directory look-ups need no request', async (t) => {
   const { memory, births, fileSystem, file } = started(t, true);
   const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
   await file(directory, 'first');
   await fileSystem.attributes(directory);
   const asked = () => {
     const { lookup = 0, attributes = 0, list = 0, bear = 0 } = memory.calls;
-    // The cluster in memory looks itself at what it bears.
+    // Each creation with contents at the cluster in memory counts a query of attributes.
     return { lookup, attributes: attributes - bear, list, delegated: births.asked.count };
   };
   const before = { ...asked(), borne: memory.calls.bear ?? 0 };
@@ -162,7 +163,7 @@ test('what was renamed, made and removed in a directory that nobody else changes
   assert.deepEqual({ ...asked(), borne: (memory.calls.bear ?? 0) - 3 }, before);
 });
 
-test('a directory that is moved is counted by the one that it comes to, and by the one that it leaves no more', async (t) => {
+test('a rename of a directory moves its link from the old to the new parent', async (t) => {
   const { fileSystem } = started(t, false);
   const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
   await fileSystem.makeDirectory(directory, 'sub', 0o755, USER);
@@ -174,7 +175,7 @@ test('a directory that is moved is counted by the one that it comes to, and by t
   assert.deepEqual(await links(), [4, 2]);
 });
 
-test('a name of a file that has another one here is not taken for free when it is renamed to that', async (t) => {
+test('a rename between two names of one file does not mark the old name as free', async (t) => {
   const { fileSystem, file } = started(t, true);
   const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
   await file(directory, 'first');
@@ -188,7 +189,7 @@ test('a name of a file that has another one here is not taken for free when it i
   });
 });
 
-test('attributes of what an operation of unknown outcome has renamed or removed are asked for', async (t) => {
+test('after a rename or an unlink with an unknown outcome the attributes are queried', async (t) => {
   const { memory, fileSystem, file } = started(t, false);
   const at = (name: string) => ({ parent: ROOT, name });
   for (const name of ['moved', 'linked']) await file(ROOT, name);

@@ -1,5 +1,5 @@
 /**
- * Goal: a copy that fails midway returns a short count where the rest was not copied, and an error where that is not known.
+ * Goal: a copy that fails midway returns a short count if the rest was not copied, and an error if that is unknown.
  * Method: `RangeCopies` over a file whose second piece fails.
  */
 import assert from 'node:assert/strict';
@@ -30,7 +30,7 @@ function failing(error: Error): { copy(): Promise<number>; readonly forgotten: n
 }
 
 for (const code of ['quota-exceeded', 'no-space', 'too-large'] satisfies ErrorCode[]) {
-  test(`a copy of which a later piece is refused with ${code} returns a short count`, async () => {
+  test(`a copy whose later piece is refused with ${code} returns a short count`, async () => {
     const { copy, forgotten } = failing(new ServiceError(code, 'planted'));
     assert.equal(await copy(), PIECE);
     assert.deepEqual(forgotten, [7]);
@@ -42,7 +42,7 @@ for (const error of [
   new ServiceError('storage', 'planted'),
   new ErrnoError('ETIMEDOUT', 'planted'),
 ]) {
-  test(`a copy of which a later piece may be done fails (${errnoName(error)}, ${error.name})`, async () => {
+  test(`a copy whose later piece may be done fails (${errnoName(error)}, ${error.name})`, async () => {
     const { copy, forgotten } = failing(error);
     await assert.rejects(copy(), error);
     assert.deepEqual(forgotten, [7]);

@@ -6,7 +6,7 @@ import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/contents/read-a
 import { ReadSource } from '../../fuse/contents/read-source.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
-/** No block becomes too old, however slow the machine is. */
+/** Its clock stands still, so that no block expires, however slow the machine is. */
 const world = { ...systemWorld, nowMs: () => 0 };
 
 function setUp(sizeBytes: number, blocksMax = 32) {
@@ -30,7 +30,7 @@ function setUp(sizeBytes: number, blocksMax = 32) {
   };
 }
 
-test('a reader in sequence is served in blocks, each fetched once', async () => {
+test('a sequential reader is answered from blocks, each fetched once', async () => {
   const { contents, reads, source, readAhead, position } = setUp(5 * BLOCK_BYTES + 1000);
   const parts: Uint8Array[] = [];
   for (let offset = 0; ; offset += 100_000) {
@@ -43,7 +43,7 @@ test('a reader in sequence is served in blocks, each fetched once', async () => 
   assert.deepEqual(blocks.sort(), [0, 1, 2, 3, 4, 5]);
 });
 
-test('requests of a kernel that reads ahead may come in any order', async () => {
+test('a kernel that reads ahead may send its requests in any order', async () => {
   const { contents, reads, source, readAhead, position } = setUp(8 * BLOCK_BYTES);
   const offsets = [0, 2, 1, 3, 5, 4, 7, 6].map((index) => (index * BLOCK_BYTES) / 2);
   for (const offset of offsets) {
@@ -53,7 +53,7 @@ test('requests of a kernel that reads ahead may come in any order', async () => 
   assert.ok(reads.length <= 9, `${reads.length} reads`);
 });
 
-test('readers that share little room fetch what they read, and hardly anything twice', async () => {
+test('sequential readers that share little memory fetch hardly any block twice', async () => {
   const { contents, reads, source, readAhead } = setUp(40 * BLOCK_BYTES, 4);
   const readers = [0, 10, 20, 30].map((first) => ({ first, position: new ReadPosition() }));
   for (let step = 0; step < 20; step++) {
@@ -63,12 +63,12 @@ test('readers that share little room fetch what they read, and hardly anything t
       assert.ok(contents.subarray(offset, offset + BLOCK_BYTES / 2).equals(part));
     }
   }
-  // Once each, where one began to fetch ahead before the others had begun to read.
+  // Once each, except where one reader fetched ahead before the others had begun.
   const fetched = reads.filter(([, length]) => length === BLOCK_BYTES).length;
   assert.ok(fetched <= 40 + readers.length, `${fetched} blocks fetched`);
 });
 
-test('no more blocks are kept than there is room for, whoever is slow to read them', async () => {
+test('no more blocks are kept than the memory allows, also for slow readers', async () => {
   const { reads, source, readAhead } = setUp(40 * BLOCK_BYTES, 2);
   const readers = [0, 10, 20, 30].map((first) => ({ first, position: new ReadPosition() }));
   const part = BLOCK_BYTES / 4;
@@ -81,21 +81,21 @@ test('no more blocks are kept than there is room for, whoever is slow to read th
   await step(1);
   const before = fetched();
   await step(2);
-  assert.ok(fetched() - before >= 2, `${fetched() - before} of four readers found their block gone`);
+  assert.ok(fetched() - before >= 2, `${fetched() - before} of four readers found their block dropped`);
 });
 
-test('a block that was read as a whole makes room for those ahead', async () => {
+test('a block that was read completely frees memory for the next ones', async () => {
   const { reads, source, readAhead, position } = setUp(16 * BLOCK_BYTES, 3);
   for (let index = 0; index < 8; index++) {
     await readAhead.read(source, position, index * BLOCK_BYTES, BLOCK_BYTES);
-    // The next two are there, or on their way, although there is room for three in all.
+    // The next two are fetched or being fetched, although three blocks fit in all.
     const ahead = Math.max(...reads.map(([offset]) => offset / BLOCK_BYTES));
     assert.ok(ahead >= index + 1 && ahead <= index + 2, `${ahead} of ${index}`);
     assert.equal(reads.length, ahead + 1);
   }
 });
 
-test('a block is kept until all of it was read, in whatever order', async () => {
+test('a block is kept until all of it was read, in any order', async () => {
   const { reads, source, readAhead, position } = setUp(BLOCK_BYTES);
   const part = BLOCK_BYTES / 8;
   for (const place of [0, 1, 7, 2, 4, 3, 6, 5]) await readAhead.read(source, position, place * part, part);
@@ -104,11 +104,11 @@ test('a block is kept until all of it was read, in whatever order', async () => 
   assert.equal(
     reads.filter(([, length]) => length === BLOCK_BYTES).length,
     2,
-    'Whoever reads it again gets what is there now',
+    'A second read fetches the current bytes',
   );
 });
 
-test('small reads at random fetch what was asked for and no more', async () => {
+test('small scattered reads fetch exactly what they need', async () => {
   const { reads, source, readAhead, position } = setUp(64 * BLOCK_BYTES);
   for (const offset of [5, 40, 3, 22, 61, 9].map((index) => index * BLOCK_BYTES)) {
     await readAhead.read(source, position, offset, 4096);
@@ -116,7 +116,7 @@ test('small reads at random fetch what was asked for and no more', async () => {
   assert.ok(reads.every(([, length]) => length === 4096));
 });
 
-test('contents that changed are fetched anew', async () => {
+test('changed contents are fetched again', async () => {
   const { contents, source, readAhead, position } = setUp(2 * BLOCK_BYTES);
   const read = async (offset: number): Promise<Uint8Array> =>
     Uint8Array.from(await readAhead.read(source, position, offset, 200_000));
@@ -144,7 +144,7 @@ test('a fetch that fails is not kept', async () => {
   assert.equal((await readAhead.read(source, position, 400_000, 200_000)).length, 100_000);
 });
 
-test('the memory of a block ends when all of it was read and taken by all who read it, and no sooner', async () => {
+test('the memory of a block is released once all of it was read and all its readers have released it', async () => {
   const blocks: Buffer[] = [];
   const source = new ReadSource(
     world,
@@ -165,18 +165,18 @@ test('the memory of a block ends when all of it was read and taken by all who re
   ]);
   readAhead.release(first);
   readAhead.release(second);
-  // Once more does no harm.
+  // A second release has no effect.
   readAhead.release(second);
   await turn();
-  assert.equal(beside.length, BLOCK_BYTES, 'somebody has it who has not been answered');
+  assert.equal(beside.length, BLOCK_BYTES, 'Another reader has not released it');
   assert.ok(beside.every((byte) => byte === 1));
   readAhead.release(beside);
   await turn();
   assert.equal(blocks[0]?.length, 0);
-  assert.equal(blocks[1]?.length, BLOCK_BYTES, 'the next was read ahead, and nobody has read it');
+  assert.equal(blocks[1]?.length, BLOCK_BYTES, 'The next block was fetched ahead and not read yet');
 
   const across = await readAhead.read(source, one, BLOCK_BYTES, BLOCK_BYTES + half);
   assert.equal(across.length, BLOCK_BYTES + half);
-  assert.equal(blocks[1]?.length, 0, 'what was put together is a copy');
-  assert.equal(blocks[2]?.length, BLOCK_BYTES, 'half of the last one was not read');
+  assert.equal(blocks[1]?.length, 0, 'A read across blocks is a copy');
+  assert.equal(blocks[2]?.length, BLOCK_BYTES, 'Half of the last block was not read');
 });

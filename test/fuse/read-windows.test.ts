@@ -8,7 +8,7 @@ import { systemWorld } from '../../world/system-world.ts';
 const BLOCKS = 40;
 const LONG_MS = 60_000;
 
-/** Contents of one byte, and windows on them that stay as they were when they were asked for. */
+/** Contents whose bytes all have one value, and ranges of the local server that keep the value of their start. */
 function setUp(validMs = LONG_MS) {
   const state = { value: 1, ranges: [] as number[], reads: 0, isLocal: true };
   const bytesOf = (value: number, offset: number, length: number): Uint8Array =>
@@ -37,21 +37,21 @@ function setUp(validMs = LONG_MS) {
   return { state, source, readAhead, read };
 }
 
-test('a reader in sequence asks for windows, and for no block', async () => {
+test('a sequential reader requests ranges, and no blocks', async () => {
   const { state, read } = setUp();
   for (let block = 0; block < BLOCKS; block++) assert.equal(await read(block), 1);
   assert.deepEqual(state.ranges, [0, 16, 32]);
   assert.equal(state.reads, 0);
 });
 
-test('where there are no windows every block is read', async () => {
+test('without local ranges each block is fetched', async () => {
   const { state, read } = setUp();
   state.isLocal = false;
   for (let block = 0; block < BLOCKS; block++) assert.equal(await read(block), 1);
   assert.equal(state.reads, BLOCKS);
 });
 
-test('after a change nothing is read of a window from before', async () => {
+test('after a change no bytes of an earlier range are read', async () => {
   const { state, source, read } = setUp();
   for (let block = 0; block < 4; block++) assert.equal(await read(block), 1);
   state.value = 2;
@@ -59,16 +59,16 @@ test('after a change nothing is read of a window from before', async () => {
   for (let block = 4; block < 10; block++) assert.equal(await read(block), 2);
 });
 
-test('a window that is about to end is asked for anew', async () => {
+test('a range that is about to end is requested again', async () => {
   const { state, read } = setUp(0);
   for (let block = 0; block < 8; block++) assert.equal(await read(block), 1);
-  assert.ok(state.ranges.length >= 8, `${state.ranges.length} windows`);
+  assert.ok(state.ranges.length >= 8, `${state.ranges.length} ranges`);
 });
 
-test('what is read after a single read is as new as that, although a window is older', async () => {
+test('a read after a single read is as new as that, although its range is older', async () => {
   const { state, source, readAhead, read } = setUp();
   for (let block = 0; block < 4; block++) assert.equal(await read(block), 1);
-  // Somebody else changes it, and nobody tells.
+  // Another client changes the contents, and this mount is not notified.
   state.value = 2;
   const elsewhere = new ReadPosition();
   const single = await readAhead.read(source, elsewhere, 12 * BLOCK_BYTES, 4096);

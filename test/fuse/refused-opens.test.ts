@@ -10,7 +10,10 @@ const NOTHING = 0;
 const [WAY, A, B] = ['way', 'a', 'b'].map((name) => ({ parent: 1, name })) as [Place, Place, Place];
 type Place = { readonly parent: number; readonly name: string };
 
-/** @returns those who were refused, and the clock; one was refused inode 7, which the kernel has kept as `a` */
+/**
+ * `refused` has one refused open, of inode 7, whose name `a` the kernel caches. @returns that, its clock, and `look`,
+ * which looks a name up
+ */
 function started({ thread = THREAD, isLink = false } = {}) {
   const clock = { nowMs: 0 };
   const world = { ...systemWorld, nowMs: () => clock.nowMs };
@@ -23,7 +26,7 @@ function started({ thread = THREAD, isLink = false } = {}) {
   return { refused, clock, look };
 }
 
-test('whoever was refused opens what it has looked up since, and only that, and once', () => {
+test('after a refusal a thread may open the inode that it has looked up since, only that, and once', () => {
   for (const [place, found, opened, isMeant] of [
     [A, 8, 8, true],
     [A, 8, 7, false],
@@ -32,24 +35,24 @@ test('whoever was refused opens what it has looked up since, and only that, and 
   ] as const) {
     const { refused, look } = started();
     look(WAY, 2, 'directory');
-    // The kernel asks for a second time where the first answer was another inode than it knew.
+    // The kernel looks up a second time if the first answer is another inode than it had.
     for (let round = 0; round < 2; round++) look(place, found);
     assert.equal(refused.isRepetition(THREAD, opened), isMeant, `${place.name} is ${found}`);
-    assert.equal(refused.isRepetition(THREAD, opened), false, 'Once');
+    assert.equal(refused.isRepetition(THREAD, opened), false, 'Only once');
   }
 });
 
-test('what has no name is opened when it comes back without a look-up, but not by those who have no number', () => {
+test('an open without a look-up is the repetition of a refused one, unless the thread has no number', () => {
   assert.equal(started().refused.isRepetition(THREAD, 7), true);
   assert.equal(started().refused.isRepetition(THREAD, 8), false);
   const unnumbered = started({ thread: 0 });
-  assert.equal(unnumbered.refused.isRepetition(0, 7), false, 'Another one may open by the same name');
+  assert.equal(unnumbered.refused.isRepetition(0, 7), false, 'Another thread may open by the same name');
   unnumbered.refused.refuse(0, 7, [placeKey(A)]);
   unnumbered.look(A, 8);
   assert.equal(unnumbered.refused.isRepetition(0, 8), true);
 });
 
-test('what is looked up and not opened ends it: whatever the thread opens later is another matter', () => {
+test('a look-up that no open follows ends the repetition: later opens are separate', () => {
   const directory = started();
   directory.look(A, 8, 'directory');
   assert.equal(directory.refused.repeatsLookup(THREAD, B), false);
@@ -58,11 +61,11 @@ test('what is looked up and not opened ends it: whatever the thread opens later 
   assert.equal(absent.refused.isRepetition(THREAD, 7), false);
   const forbidden = started();
   forbidden.look(A, 8);
-  assert.equal(forbidden.refused.repeatsLookup(THREAD, B), false, 'It has gone on to something else');
+  assert.equal(forbidden.refused.repeatsLookup(THREAD, B), false, 'The thread does something else');
   assert.equal(forbidden.refused.isRepetition(THREAD, 8), false);
 });
 
-test('a look-up that is not answered yet is none, and one that was answered long ago has been made use of', () => {
+test('an open before the answer to the look-up, or long after it, is no repetition', () => {
   const { refused, clock, look } = started();
   refused.repeatsLookup(THREAD, A);
   clock.nowMs = 60_000;
@@ -73,7 +76,7 @@ test('a look-up that is not answered yet is none, and one that was answered long
   assert.equal(refused.isRepetition(THREAD, 8), false);
 });
 
-test('a symbolic link in the place leads to what is opened', () => {
+test('after a look-up of a symbolic link the next names are part of the repetition', () => {
   const { refused, look } = started();
   look(A, 8, 'symlink');
   look(WAY, 2, 'directory');
@@ -81,26 +84,26 @@ test('a symbolic link in the place leads to what is opened', () => {
   assert.equal(refused.isRepetition(THREAD, 9), true);
 });
 
-test('behind the name of what is to get a second one that is looked up, and not there', () => {
+test('a look-up that finds no file for the second name of a link keeps the repetition', () => {
   const { refused, look } = started({ isLink: true });
   look(A, 8);
   look(B, NOTHING);
   assert.equal(refused.isRepetition(THREAD, 8), true);
 });
 
-test('another thread has no part in it', () => {
+test('other threads are not affected', () => {
   const { refused } = started();
   assert.deepEqual([refused.repeatsLookup(OTHER, A), refused.isRepetition(OTHER, 7)], [false, false]);
 });
 
-test('a symbolic link on the way says nothing of what is behind it', () => {
+test('after a symbolic link to a directory the next names are not part of the repetition', () => {
   const { refused, look } = started();
   look(WAY, 2, 'symlink');
   look(B, 8);
   assert.equal(refused.isRepetition(THREAD, 8), false);
 });
 
-test('whoever waits long for an answer is not forgotten for others meanwhile', () => {
+test('a refusal whose look-up is pending is not dropped, also if others are refused meanwhile', () => {
   const { refused, clock } = started();
   refused.repeatsLookup(THREAD, A);
   clock.nowMs = 60_000;

@@ -1,7 +1,7 @@
 /**
- * Goal: a directory that is open here and has lost its name has no links and no entries, and what is set of it is seen; one
- * that is not open is looked up once more.
- * Method: what answers the kernel, over a cluster in memory.
+ * Goal: an open directory that lost its name has no links and no entries, and shows attributes that are set on it; one
+ * that is not open is looked up again.
+ * Method: the calls of the kernel, over a cluster in memory.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -52,14 +52,14 @@ test('an open directory that another mount removes has no links and no entries, 
   await assertGone(fileSystem, inode, handle);
 });
 
-test('a directory that is removed here has no links and no entries, and can be changed', async (t) => {
+test('an open directory that this mount removes has no links and no entries, and can be changed', async (t) => {
   const { fileSystem, inode } = await started(t);
   const handle = await fileSystem.openDirectory(inode);
   await fileSystem.removeDirectory(ROOT, 'd');
   await assertGone(fileSystem, inode, handle);
 });
 
-test('a directory that another mount has renamed is shown as it is when its former name is removed', async (t) => {
+test('a directory that another mount has renamed keeps its entries when its earlier name is removed', async (t) => {
   const { backend, fileSystem, inode } = await started(t);
   await backend.rename({ parent: ROOT, name: 'd' }, { parent: ROOT, name: 'z' }, 'no-replace');
   await backend.makeDirectory(ROOT, 'd', 0o755, USER);
@@ -76,7 +76,7 @@ test('a directory that another mount has renamed is shown as it is when its form
   assert.equal((await backend.attributes(inode)).mode, 0o700);
 });
 
-test('a directory that another mount removes and that is not open is looked up once more', async (t) => {
+test('a directory that another mount removes and that is not open is looked up again', async (t) => {
   const { backend, fileSystem, inode } = await started(t);
   await backend.removeDirectory(ROOT, 'd');
   await assert.rejects(fileSystem.attributes(inode), { errno: 'ESTALE' });

@@ -11,7 +11,7 @@ import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
-/** Goal: where there may be no room, it is the write that says so, as most programs look at nothing else. */
+/** Goal: when space may be short, the write itself returns ENOSPC, as most programs check nothing else. */
 
 const ROOT = 1;
 const USER = { uid: 0, gid: 0 };
@@ -41,15 +41,15 @@ async function started(t: TestContext, freeBytes = 1024 * MIB) {
   const create = (name: string) => fileSystem.create(directory, name, 0o640, FLAGS, USER);
   const write = (handle: number) => fileSystem.write(handle, 0, BYTES, USER);
   const close = (handle: number) => fileSystem.flush(handle).finally(() => fileSystem.release(handle));
-  // In the ordinary way, which shows that files can be made here.
+  // The first file is created at the cluster, so that the directory gets delegated.
   const { handle } = await create('first');
   await close(handle);
-  // Until there are numbers for them.
+  // Reserved numbers arrive.
   await turn();
   return { memory, births, fileSystem, directory, create, write, close };
 }
 
-test('after a close was refused for want of room, the next write is', async (t) => {
+test('after a close was refused with ENOSPC, the next write is refused', async (t) => {
   const { memory, births, create, write, close } = await started(t);
   births.fate = 'unborn';
   memory.disturb({ writesFail: 'no-space' });
@@ -62,11 +62,11 @@ test('after a close was refused for want of room, the next write is', async (t) 
   const later = await create('later');
   const { write: before = 0 } = memory.calls;
   await write(later.handle);
-  assert.equal(memory.calls.write, before + 1, 'It is at the cluster when it is answered');
+  assert.equal(memory.calls.write, before + 1, 'The bytes are at the cluster when the write returns');
   await close(later.handle);
 });
 
-test('where no file can be had, nobody is told that one was made, or finds it', async (t) => {
+test('while files are refused, a create returns the error, and its name is free', async (t) => {
   const { births, fileSystem, directory, create, write, close } = await started(t);
   births.fate = 'refused';
   const gathered = await create('gathered');
@@ -78,31 +78,31 @@ test('where no file can be had, nobody is told that one was made, or finds it', 
   await close((await create('told')).handle);
 });
 
-test('what df would tell counts as well', async (t) => {
+test('free space that the cluster reports as 0 counts, too', async (t) => {
   const { births, fileSystem, create, close } = await started(t, 0);
   await fileSystem.space();
   const requests = births.requests.length;
   const { handle } = await create('f');
-  assert.equal(births.requests.length, requests + 1, 'It is at the cluster when it is made');
+  assert.equal(births.requests.length, requests + 1, 'The file is at the cluster when the create returns');
   await close(handle);
 });
 
-test('there is room again when that was said, and nobody was refused for a while', () => {
+test('space is no longer short when the cluster reports enough, and no write was refused for a while', () => {
   const room = new FreeSpace(systemWorld, async () => spaceOf(0), 0);
   room.update(spaceOf(MIB));
-  assert.equal(room.isShort, false, 'Little is enough for a mount that was not refused');
-  room.failed(new ServiceError('sealed', 'No matter of room'));
+  assert.equal(room.isShort, false, 'Little is enough for a mount without a refusal');
+  room.failed(new ServiceError('sealed', 'Not an error of space'));
   assert.equal(room.isShort, false);
   room.failed(refusal);
   assert.equal(room.isShort, true);
   room.update(spaceOf(MIB));
-  assert.equal(room.isShort, true, 'Too little for what may be gathered');
+  assert.equal(room.isShort, true, 'Too little for the bytes that the mount may buffer');
   room.update(spaceOf(0, { totalBytes: 0 }));
-  assert.equal(room.isShort, true, 'It is not known');
+  assert.equal(room.isShort, true, 'The free space is not known');
   room.update(spaceOf(100 * MIB));
   assert.equal(room.isShort, false);
   room.update(spaceOf(0, { totalBytes: 0 }));
-  assert.equal(room.isShort, false, 'It is not known');
+  assert.equal(room.isShort, false, 'The free space is not known');
   room.update(spaceOf(100 * MIB, { freeInodes: 0 }));
   assert.equal(room.isShort, true);
   room.update(spaceOf(2 * MIB, { totalBytes: 10 * MIB }));
@@ -110,10 +110,10 @@ test('there is room again when that was said, and nobody was refused for a while
   const held = new FreeSpace(systemWorld, async () => spaceOf(0));
   held.failed(refusal);
   held.update(spaceOf(100 * MIB));
-  assert.equal(held.isShort, true, 'Other servers may have the room than those of the next file');
+  assert.equal(held.isShort, true, 'Other servers may have the free space than those of the next file');
 });
 
-test('while there is none, whoever writes has it looked for, and not with each write', async () => {
+test('while space is short a write queries it, and not each write does', async () => {
   let asked = 0;
   const room = new FreeSpace(
     systemWorld,
@@ -134,7 +134,7 @@ test('while there is none, whoever writes has it looked for, and not with each w
   assert.equal(asked, 1);
 });
 
-test('while nobody says how much there is, what was heard last counts', async () => {
+test('while the query of space fails, the last known state stays', async () => {
   let asked = 0;
   const room = new FreeSpace(
     systemWorld,

@@ -1,4 +1,4 @@
-/** Goal: operations of a kind travel together as its row says, and all kinds count in one budget. */
+/** Goal: operations are sent in batches as their sender says, and all kinds count in one budget. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -12,7 +12,7 @@ interface Op {
   readonly bytes: number;
 }
 
-/** A queue of one kind, and its requests; each is answered once `answer` is called for it. */
+/** A queue of one kind, and its requests; each is answered when the test calls `answer`. */
 function started(row: Partial<Sender<Op>>) {
   const requests: { readonly batch: readonly Op[]; readonly answer: () => void }[] = [];
   const queue = new SendQueue<Op>({
@@ -25,7 +25,7 @@ function started(row: Partial<Sender<Op>>) {
   return { add, hurry, requests, sizes };
 }
 
-test('the first operation leaves at once, and the next ones gather until it is answered', async () => {
+test('the first operation is sent at once, and the next ones gather until it is answered', async () => {
   const { add, requests, sizes } = started({});
   for (const bytes of [1, 2, 3]) add(bytes);
   assert.deepEqual(sizes(), [[1]]);
@@ -34,7 +34,7 @@ test('the first operation leaves at once, and the next ones gather until it is a
   assert.deepEqual(sizes(), [[1], [2, 3]]);
 });
 
-test('a request leaves after a pause, unless many operations wait or a caller waits for one', async () => {
+test('a request is sent after a pause, unless many operations wait or a caller waits for one', async () => {
   let nowMs = 0;
   let due: { atMs: number; run: () => void } | null = null;
   const after = (delayMs: number, run: () => void) => {
@@ -55,7 +55,7 @@ test('a request leaves after a pause, unless many operations wait or a caller wa
     await turn();
   };
   add(1);
-  assert.deepEqual(sizes(), [[1]], 'Nothing was sent before');
+  assert.deepEqual(sizes(), [[1]], 'No request was sent before');
   add(2);
   await answered();
   assert.equal(sizes().length, 1);
@@ -65,20 +65,20 @@ test('a request leaves after a pause, unless many operations wait or a caller wa
   assert.deepEqual(sizes()[1], [2]);
   await answered();
   for (const bytes of [3, 4, 5]) add(bytes);
-  assert.deepEqual(sizes()[2], [3, 4, 5], 'They are many');
+  assert.deepEqual(sizes()[2], [3, 4, 5], 'Many operations wait');
   add(6);
   hurry();
   add(7);
   await answered();
-  assert.deepEqual(sizes()[3], [6, 7], 'The caller waits, whatever is added behind');
+  assert.deepEqual(sizes()[3], [6, 7], 'A caller waits, whatever is added later');
   add(8);
   await answered();
-  assert.equal(sizes().length, 4, 'Only for what was added before');
+  assert.equal(sizes().length, 4, 'Only for operations that were added before');
   advance(10);
   assert.deepEqual(sizes()[4], [8]);
 });
 
-test('operations of one tick travel together, and many bytes do not wait for a request under way', async () => {
+test('operations of one tick are one request, and many bytes do not wait for the answer to another', async () => {
   const { add, sizes } = started({ gathersTick: true, requestsMax: 2, gatheredBytes: 10 });
   for (const bytes of [1, 2]) add(bytes);
   assert.deepEqual(sizes(), []);
@@ -97,7 +97,7 @@ test('operations of one tick travel together, and many bytes do not wait for a r
   assert.equal(sizes().length, 2, 'No more requests at a time');
 });
 
-test('a request has no more operations, bytes and directories than it may, and only such as are alike', async () => {
+test('a request has at most so many operations, bytes and directories, and only operations that are alike', async () => {
   const isAlike = (one: Op, other: Op): boolean => one.bytes % 2 === other.bytes % 2;
   const { add, requests, sizes } = started({ countMax: 3, bytesMax: 10, isAlike });
   add(1);
@@ -115,7 +115,7 @@ test('a request has no more operations, bytes and directories than it may, and o
   assert.equal(wide.requests[1]?.batch.length, FORGETS_MAX);
 });
 
-test('a share counts in the whole budget, and what its release admits', async () => {
+test('the bytes of a share count in the whole budget, also those admitted after a release', async () => {
   const whole = new Budget(systemWorld, { bytesMax: 10 });
   const creates = whole.share({ countMax: 2, bytesMax: 8 });
   const writes = whole.share({ bytesMax: 10 });
@@ -132,13 +132,13 @@ test('a share counts in the whole budget, and what its release admits', async ()
   await Promise.all([waiting, released]);
   assert.deepEqual([writes.bytes, whole.bytes], [5, 5]);
   creates.add(2, 0);
-  assert.ok(creates.isFull, 'By its operations');
+  assert.ok(creates.isFull, 'By the number of operations');
   creates.release(0, 2);
   creates.add(0, 6);
-  assert.ok(creates.isFull, 'The whole is over its limit');
+  assert.ok(creates.isFull, 'The whole budget is over its limit');
 });
 
-test('bytes that are not admitted in time are given back', async () => {
+test('bytes that are not admitted in time are released again', async () => {
   const whole = new Budget(systemWorld, { bytesMax: 10 });
   const file = whole.share({ bytesMax: 10 });
   whole.add(0, 10);

@@ -4,7 +4,7 @@ import { SendWindow, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN } from '../../fuse/pendi
 
 const MEBIBYTE = 1024 * 1024;
 
-test('more travels at a time where answers come soon, up to a bound', () => {
+test('fast answers allow more bytes at a time, up to a maximum', () => {
   const window = new SendWindow();
   assert.equal(window.bytesMax, WINDOW_BYTES_MIN);
   window.answered(MEBIBYTE, 20);
@@ -13,7 +13,7 @@ test('more travels at a time where answers come soon, up to a bound', () => {
   assert.equal(window.bytesMax, WINDOW_BYTES_MAX);
 });
 
-test('answers that take long leave only what comes in time on a slow link', () => {
+test('slow answers halve the window, down to what a slow link can answer in time', () => {
   const window = new SendWindow();
   for (let count = 0; count < 100; count++) window.answered(MEBIBYTE, 20);
   window.answered(MEBIBYTE, 3_000);

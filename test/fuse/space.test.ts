@@ -4,10 +4,10 @@ import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
-/** Goal: df tells how much can be stored, where each byte takes room for each of its replicas. */
+/** Goal: df reports how much can be stored, where each byte needs space for each of its replicas. */
 
 const GIB = 2 ** 30;
-/** Of a disk of this size. */
+/** What a server reserves of a disk of this size. */
 const RESERVE = 64 * 2 ** 20;
 
 interface Server {
@@ -17,7 +17,7 @@ interface Server {
   readonly isSilent?: boolean;
 }
 
-/** @param rounds what the servers of each question say */
+/** @param rounds the servers' answers to each query */
 function spaces(...rounds: (readonly Server[])[]) {
   let round = -1;
   const now = () => rounds[round] ?? [];
@@ -28,7 +28,7 @@ function spaces(...rounds: (readonly Server[])[]) {
         volume: { replicas: 3, quotaBytes: 0, quotaInodes: 0, namedBytes: 0, namedInodes: 0, inodes: 0 },
       };
     }
-    // What the catalog was told, which may be older.
+    // What the servers reported last, which may be older.
     return {
       servers: now().map(({ id, freeBytes }) => ({ id, state: 'in', totalBytes: 30 * GIB, freeBytes })),
     };
@@ -46,7 +46,7 @@ function spaces(...rounds: (readonly Server[])[]) {
   };
 }
 
-test('servers with disks of their own have as much room as all of them for each replica', async () => {
+test('on servers with separate disks each replica has the space of one disk', async () => {
   const servers = ['s1', 's2', 's3'].map((id) => ({ id, freeBytes: 15 * GIB }));
   const alone = await spaces(servers)();
   assert.deepEqual(alone, [30 * GIB, 15 * GIB - RESERVE]);
@@ -54,12 +54,12 @@ test('servers with disks of their own have as much room as all of them for each 
   assert.deepEqual(said, alone);
 });
 
-test('the room of a disk that servers share is there once, also while one of them is silent', async () => {
+test('the space of a shared disk counts once, also while one of its servers is silent', async () => {
   const one = { id: 's1', freeBytes: 15 * GIB, disk: 'a' };
   const other = { id: 's2', freeBytes: 12 * GIB, disk: 'a' };
   const own = { id: 's3', freeBytes: 9 * GIB, disk: 'b' };
   const space = spaces([one, other, own], [one, { ...other, isSilent: true }, own]);
-  // Each byte is there twice on the one that two of them share.
+  // Each byte is stored twice on the shared disk.
   const both = [15 * GIB, (12 * GIB - RESERVE) / 2];
   assert.deepEqual(await space(), both);
   assert.deepEqual(await space(), both);

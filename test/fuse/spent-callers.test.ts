@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { TimedOutCallers } from '../../fuse/transport/spent-callers.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
-test('who has waited for the root for the whole time has none left, and nobody else is meant', () => {
+test('a caller that has waited for the root for its whole time limit is noted, and no other caller', () => {
   const limitMs = 60_000;
   const callers = new TimedOutCallers(systemWorld, limitMs);
   const longAgoMs = systemWorld.nowMs() - limitMs;

@@ -1,7 +1,7 @@
 /**
- * Goal: a new file that the cluster does not know of has the bytes that were written to it, tells of each change as any file does, and is a file as any
- * other from when the cluster has it, however that came about.
- * Method: one such file, over a cluster that answers as the test says; bytes are compared with those of an array.
+ * Goal: an uncommitted file has the bytes that were written to it, returns a state for each change as any file does,
+ * and behaves as any other file once the cluster has it, however that happened.
+ * Method: one such file, over a cluster whose answers the test sets; a byte array is the model of its contents.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -30,29 +30,29 @@ const BEFORE: Attributes = {
 
 type Outcome = CreateOutcome['kind'] | 'unknown';
 
-/** A new file, and what the cluster was told. */
+/** A new file, the cluster's calls, and the file's reports. */
 function started(isNamed = false) {
   const calls: string[] = [];
   const told = { keptBytes: 0, failed: 0, lost: 0, reported: [] as boolean[], doubted: 0, there: 0 };
   const cluster = {
-    /** What becomes of its birth. */
+    /** The outcome of a creation with contents. */
     outcome: 'created' as Outcome,
-    /** Bytes that a file made in the ordinary way has already. */
+    /** The size of a file that an ordinary creation finds. */
     foundBytes: 0,
-    /** Whether such a file is made by that request. */
+    /** Whether an ordinary creation creates the file, or finds it. */
     created: true,
-    /** The version of the contents that such a file has then. */
+    /** The version of the contents of a file that it finds. */
     foundVersion: null as ContentVersion | null,
     makeFails: null as Error | null,
     isFull: false,
     inheritsGroup: false,
     born: null as NewFile | null,
-    /** The contents have another version than a write expects. */
+    /** Whether the contents have another version than a write expects. */
     isWritten: false,
-    /** Which they have then. */
+    /** The version that they have then. */
     writtenVersion: { epoch: 2, seq: 7 } as ContentVersion,
     refusal: new Error('Refused by intent'),
-    /** Before a birth is answered. */
+    /** A creation with contents is answered after this. */
     answer: Promise.resolve(),
   };
   let seq = 1;
@@ -159,7 +159,7 @@ function started(isNamed = false) {
 const bytesOf = (text: string): Uint8Array => Buffer.from(text);
 
 for (const seed of [1, 2, 3]) {
-  test(`it has the bytes that were written to it, and is borne with them (SEED=${seed})`, async () => {
+  test(`a file has the bytes that were written to it, and is created with them (SEED=${seed})`, async () => {
     const prng = new Prng(seed);
     for (let round = 0; round < 50; round++) {
       const { file, cluster, calls, told } = started();
@@ -206,7 +206,7 @@ for (const seed of [1, 2, 3]) {
         const read = await file.read(offset, length);
         const expected = Buffer.from(model.subarray(offset, offset + length));
         const { sizeBytes, contents, before } = await prng.pick(steps)();
-        assert.deepEqual(Buffer.from(read), expected, 'What was read stays as it was');
+        assert.deepEqual(Buffer.from(read), expected, 'Bytes that were read do not change');
         assert.deepEqual(
           [sizeBytes, before, contents],
           [model.length, { epoch: 0, seq: changes }, { epoch: 0, seq: ++changes }],
@@ -227,7 +227,7 @@ for (const seed of [1, 2, 3]) {
   });
 }
 
-test('what is written to it after a time was set is newer than that', async () => {
+test('a write after a time was set has a later time', async () => {
   const { file } = started();
   file.setAttributes({ modifiedNs: '5' });
   await file.append(bytesOf('later'));
@@ -235,7 +235,7 @@ test('what is written to it after a time was set is newer than that', async () =
   assert.ok(BigInt(file.attributes.changedNs) > 5n);
 });
 
-test('what is too large, or is too much together with others, is written at the cluster', async () => {
+test('a file that is too large, or for which the budget is used up, is written at the cluster', async () => {
   for (const isFull of [false, true]) {
     const { file, cluster, calls } = started();
     await file.write(0, [bytesOf('small')]);
@@ -249,7 +249,7 @@ test('what is too large, or is too much together with others, is written at the 
   assert.deepEqual(calls, ['make', 'write on 0.0', 'append']);
 });
 
-test('while the cluster is told of it, and where it may know of it, nothing is changed here any more', async () => {
+test('during its creation, and after one with an unknown outcome, attributes are not set locally', async () => {
   const { file, cluster, calls } = started();
   const { promise, resolve } = Promise.withResolvers<void>();
   cluster.answer = promise;
@@ -257,28 +257,36 @@ test('while the cluster is told of it, and where it may know of it, nothing is c
   cluster.makeFails = new Error('Fails by intent');
   assert.ok(file.takes({ mode: 0o600 }) && file.staysUncommitted(1));
   const coming = assert.rejects(file.commit.start('with-contents'));
-  assert.deepEqual([file.takes({ mode: 0o600 }), file.staysUncommitted(1)], [false, false], 'On its way');
+  assert.deepEqual(
+    [file.takes({ mode: 0o600 }), file.staysUncommitted(1)],
+    [false, false],
+    'The request was sent',
+  );
   resolve();
   await coming;
   assert.deepEqual(
     [file.takes({ mode: 0o600 }), file.staysUncommitted(1)],
     [false, false],
-    'It may be there',
+    'The cluster may have the file',
   );
   cluster.makeFails = null;
   cluster.outcome = 'refused';
   await file.commit.start('with-contents');
-  assert.deepEqual(calls, ['bear', 'make', 'make'], 'It is not borne beside itself');
+  assert.deepEqual(
+    calls,
+    ['bear', 'make', 'make'],
+    'After an ordinary creation there is no creation with contents',
+  );
 });
 
-test('a group that is the directory’s is not changed here', () => {
+test('a group that the file inherits from its directory is not set locally', () => {
   const { file, cluster } = started();
   assert.ok(file.takes({ gid: 9 }));
   cluster.inheritsGroup = true;
   assert.deepEqual([file.takes({ gid: 9 }), file.takes({ mode: 0o600 })], [false, true]);
 });
 
-test('the catalog is told of what it was not borne with, and of nothing else', async () => {
+test('the catalog is settled only for changes after the creation with contents', async () => {
   const borne = started();
   await borne.file.settle();
   assert.deepEqual(borne.calls, ['bear']);
@@ -291,7 +299,7 @@ test('the catalog is told of what it was not borne with, and of nothing else', a
   assert.deepEqual(made.calls, ['bear', 'make', 'settle']);
 });
 
-test('what is not stored is a late error unless its creation, its sync or its close has failed', async () => {
+test('a refused creation is a late error unless its creation, its sync or its close has returned it', async () => {
   for (const [meanwhile, isReported] of [
     [(file: UncommittedFile) => file.commit.start('with-contents'), false],
     [(file: UncommittedFile) => file.arrive(), false],
@@ -308,7 +316,7 @@ test('what is not stored is a late error unless its creation, its sync or its cl
   }
 });
 
-test('what is given up takes no memory, and neither does what comes to the cluster after that', async () => {
+test('a refused file takes no memory in the budget, and neither does its later creation', async () => {
   const { file, cluster, told } = started();
   await file.append(bytesOf('text'));
   assert.ok(told.keptBytes > 0);
@@ -320,7 +328,7 @@ test('what is given up takes no memory, and neither does what comes to the clust
   assert.equal(told.keptBytes, 0);
 });
 
-test('where it is made in the ordinary way it has the times that programs have seen', async () => {
+test('after an ordinary creation a file gets the times that programs have seen', async () => {
   for (const [outcome, isTouched, text, expected] of [
     ['not-created', false, '', ['bear', 'make']],
     ['not-created', true, '', ['bear', 'make', 'times 5']],
@@ -334,7 +342,7 @@ test('where it is made in the ordinary way it has the times that programs have s
     assert.deepEqual(calls, expected);
     assert.equal(arrived?.modifiedNs, isTouched ? '5' : LATER_NS);
   }
-  // What follows sets them anyway.
+  // Further writes set the times anyway.
   const { file, cluster, calls } = started();
   await file.append(bytesOf('text'));
   cluster.isFull = true;
@@ -342,7 +350,7 @@ test('where it is made in the ordinary way it has the times that programs have s
   assert.deepEqual(calls, ['make', 'write on 0.0', 'append']);
 });
 
-test('nobody takes for its contents what a file of its number had before', async () => {
+test('the state of a file that was found with other contents is not returned', async () => {
   for (const text of ['', 'text']) {
     const { file, cluster } = started();
     cluster.outcome = 'unknown';
@@ -353,7 +361,7 @@ test('nobody takes for its contents what a file of its number had before', async
   }
 });
 
-test('a birth of unknown outcome is not repeated as a write: if the file is there it has had all of its contents', async () => {
+test('after a creation with an unknown outcome the contents are not written again if the file has them', async () => {
   for (const [foundVersion, isOwn] of [
     [{ epoch: 1, seq: 1 }, true],
     [{ epoch: 2, seq: 7 }, false],
@@ -372,7 +380,7 @@ for (const isNamed of [false, true]) {
     for (const isWritten of [false, true]) {
       const attempt = isFirst ? 'first attempt' : 'attempt after an unknown outcome';
       const since = isWritten ? 'written since' : 'not written since';
-      test(`contents are written to the file as it was created, or not at all (${isNamed ? 'named, ' : ''}${attempt}, ${since})`, async () => {
+      test(`contents are written to the empty file that was created, or not at all (${isNamed ? 'named, ' : ''}${attempt}, ${since})`, async () => {
         const { file, cluster, calls, told } = started(isNamed);
         await file.append(bytesOf('text'));
         cluster.outcome = 'not-created';
@@ -391,7 +399,7 @@ for (const isNamed of [false, true]) {
         const times = isWritten ? [] : [`times ${file.attributes.modifiedNs}`];
         assert.deepEqual(calls, ['bear', ...made, 'write on 0.0', ...times]);
         if (!isWritten) return;
-        // The refusal lasts; what is read is what the file has.
+        // The error stays; reads return what the cluster's file has.
         await assert.rejects(file.settle(), { errno: 'EIO' });
         await assert.rejects(file.append(bytesOf('more')), { errno: 'EIO' });
         assert.deepEqual(await file.read(0, 9), Uint8Array.of(1));
@@ -404,7 +412,7 @@ for (const isNamed of [false, true]) {
   }
 }
 
-test('contents that are found as those of the first epoch are its own', async () => {
+test('contents of the first epoch that a later attempt finds are those of the file itself', async () => {
   const { file, cluster } = started();
   await file.append(bytesOf('text'));
   cluster.outcome = 'unknown';
@@ -415,7 +423,7 @@ test('contents that are found as those of the first epoch are its own', async ()
   await file.arrive();
 });
 
-test('where another client has the name nothing is written to its file, and no attempt follows', async () => {
+test('if another client has the name, nothing is written to its file, and no further attempt follows', async () => {
   const taken = new ServiceError('exists', 'Taken by intent');
   for (const [outcome, expected] of [
     ['refused', ['bear']],
@@ -433,13 +441,17 @@ test('where another client has the name nothing is written to its file, and no a
     Object.assign(cluster, { outcome: 'created', makeFails: null });
     await assert.rejects(file.append(bytesOf('more')), taken);
     await assert.rejects(file.flush(), taken);
-    assert.deepEqual(Buffer.from(await file.read(0, 9)), bytesOf('text'), 'Its own programs read it still');
+    assert.deepEqual(
+      Buffer.from(await file.read(0, 9)),
+      bytesOf('text'),
+      'Programs that have it open still read their bytes',
+    );
     await assert.rejects(file.settle(), taken);
     assert.deepEqual([calls, told], [expected, { ...told, keptBytes: 0, failed: 1, lost: 1, there: 0 }]);
   }
 });
 
-test('what has a hole of a whole object is made at the cluster, which keeps it as one', async () => {
+test('a file with a hole of a whole object is created at the cluster, which stores the hole', async () => {
   const holed = started();
   await holed.file.append(bytesOf('text'));
   await holed.file.write(8_192, [bytesOf('far')]);
@@ -453,12 +465,12 @@ test('what has a hole of a whole object is made at the cluster, which keeps it a
   assert.deepEqual(near.calls, []);
 });
 
-test('once it is there it is a file as any other, also to whoever locks it', async () => {
+test('once the cluster has the file, it is used as any other, also for locks', async () => {
   const { file, calls } = started();
   assert.equal(await file.range(0, 9), null);
   const [unused, used] = [file.openLocks(() => undefined), file.openLocks(() => undefined)];
   await unused.close();
-  assert.deepEqual(calls, [], 'Nobody has locked it');
+  assert.deepEqual(calls, [], 'It was not locked');
   const { signal } = new AbortController();
   await used.lock({ kind: 'posix', type: 'shared', owner: 'o', start: 0n, end: 1n, pid: 1 }, false, signal);
   await used.close();
@@ -467,7 +479,7 @@ test('once it is there it is a file as any other, also to whoever locks it', asy
   assert.deepEqual(await file.read(0, 9), Uint8Array.of(1));
 });
 
-test('what can be done at the cluster alone has it there before', async () => {
+test('an operation that needs the cluster creates the file there first', async () => {
   for (const [work, expected] of [
     [(file: UncommittedFile) => file.flush(), ['bear', 'flush']],
     [(file: UncommittedFile) => file.seal(), ['bear', 'seal']],

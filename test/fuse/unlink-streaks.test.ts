@@ -1,6 +1,7 @@
 /**
- * Goal: removals are in a row by how long the program waits between two of them, not by how long the cluster takes for one.
- * Method: a clock that the test sets.
+ * Goal: the length of a streak depends on how long the program waits between two unlinks, not on how long the cluster
+ * takes.
+ * Method: a clock that the test moves.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -25,7 +26,7 @@ function started(streakMs = ROW_MS) {
   return { rows, pass, remove };
 }
 
-test('removals that take long are a row, and a program that waits long between two ends it', () => {
+test('slow unlinks are a streak, which ends when the program waits too long between two', () => {
   const { rows, pass, remove } = started();
   const counts = [5, 5_000, 5_000].map((takesMs) => {
     pass(ROW_MS - 1);
@@ -39,7 +40,7 @@ test('removals that take long are a row, and a program that waits long between t
   assert.equal(remove(5_000), 1);
 });
 
-test('what is removed at the same time is a row until the last is answered', () => {
+test('concurrent unlinks are a streak until the last one is answered', () => {
   const { rows, pass, remove } = started();
   rows.began(DIRECTORY);
   assert.equal(remove(500), 1);
@@ -49,7 +50,7 @@ test('what is removed at the same time is a row until the last is answered', () 
   assert.equal(rows.lengthOf(DIRECTORY), 0);
 });
 
-test('a row that has ended while removals were under way does not go on for ever', () => {
+test('a streak that ended during an unlink still ends after its pause', () => {
   const { rows, pass, remove } = started();
   rows.began(DIRECTORY);
   rows.end(DIRECTORY);
@@ -59,7 +60,7 @@ test('a row that has ended while removals were under way does not go on for ever
   assert.equal(rows.lengthOf(DIRECTORY), 0);
 });
 
-test('where others may not see what is a moment old, there is no row', () => {
+test('if other clients may see no outdated names, there is no streak', () => {
   const { rows, remove } = started(0);
   rows.began(DIRECTORY);
   assert.equal(remove(0), 1);

@@ -1,7 +1,7 @@
 /**
- * Goal: a file that was removed is gone for programs here at once, and for everybody before anything else becomes of its name; whatever happens to the
- * request in which its removal travels, nothing else is removed.
- * Method: the mount's calls over a cluster in memory, which tells what it was asked.
+ * Goal: an unlinked file is gone for programs of this mount at once, and for all clients before its name is used
+ * again. Whatever happens to the request, nothing else is removed.
+ * Method: the mount's calls over a cluster in memory that records its requests.
  */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
@@ -23,7 +23,10 @@ const LIMIT_MS = 5_000;
 const USER = { uid: 7, gid: 8 };
 const NEW = constants.O_RDWR | constants.O_CREAT;
 
-/** A mount, and a directory delegated to it, with files `f0` to `f<count>`, from which two more were removed at the cluster. */
+/**
+ * A mount, and a delegated directory with files `f0` to `f<count - 1>`, in which two further files were unlinked at
+ * the cluster.
+ */
 async function started(
   t: TestContext,
   { count = 3, streakMs = 3_600_000, waitMsMax = 60_000, world = systemWorld } = {},
@@ -54,7 +57,7 @@ async function started(
   for (let number = 0; number < count; number++) inodes.push(await make(`f${number}`));
   for (const name of ['first', 'second']) await make(name);
   for (const name of ['first', 'second']) await fileSystem.unlink(directory, name, USER.uid);
-  /** Requests that remove are not answered before the function is called. */
+  /** Holds requests of unlinks until the caller calls the returned function. */
   const hold = () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     births.held = promise;
@@ -87,7 +90,7 @@ async function names(fileSystem: FileSystem, directory: number): Promise<string[
   return entries.map(({ name }) => name);
 }
 
-/** Whether it has ended, when all has ended that waits for nothing. */
+/** @returns whether `work` has ended once all work that does not wait has ended */
 async function hasEnded(work: Promise<unknown>): Promise<boolean> {
   let ended = false;
   const note = (): void => {
@@ -98,7 +101,7 @@ async function hasEnded(work: Promise<unknown>): Promise<boolean> {
   return ended;
 }
 
-test('a removal is answered before the cluster hears of it, and those that gather meanwhile travel together', async (t) => {
+test('an asynchronous unlink returns before its request is sent, and unlinks during a request share the next one', async (t) => {
   const { births, memory, fileSystem, directory, hold, unlink, isThere, persist } = await started(t, {
     count: 8,
   });
@@ -109,7 +112,7 @@ test('a removal is answered before the cluster hears of it, and those that gathe
   assert.ok(isThere('f0') && isThere('f7'));
   assert.ok(BigInt((await fileSystem.attributes(directory)).changedNs) > BigInt(before));
   await assert.rejects(fileSystem.lookup(directory, 'f5'), { code: 'not-found' });
-  // The mount has counted nanoseconds for each removal: the cluster's clock is to be past them.
+  // The mount has added nanoseconds for each unlink: the cluster's clock must have passed them.
   await delay(2);
   release();
   await persist();
@@ -124,7 +127,7 @@ test('a removal is answered before the cluster hears of it, and those that gathe
   );
 });
 
-test('where others may not see the past, a removal is answered by the cluster', async (t) => {
+test('without a streak an unlink waits for the cluster', async (t) => {
   const { births, unlink, isThere } = await started(t, { streakMs: 0 });
   for (const name of ['f0', 'f1', 'f2']) {
     await unlink(name);
@@ -133,7 +136,7 @@ test('where others may not see the past, a removal is answered by the cluster', 
   assert.deepEqual(births.removals, []);
 });
 
-test('what is open, has a second name, is no file, or is in a directory with the sticky bit is removed in the ordinary way', async (t) => {
+test('unlinks of open files, of files with several links, of non-files, and in sticky directories are synchronous', async (t) => {
   const { births, memory, fileSystem, directory, inodes, unlink, isThere } = await started(t, { count: 4 });
   const { handle } = await fileSystem.open(inodes[0] ?? 0, constants.O_RDWR, USER);
   await unlink('f0');
@@ -151,7 +154,7 @@ test('what is open, has a second name, is no file, or is in a directory with the
   assert.deepEqual(births.removals, []);
 });
 
-test('a removal by itself, which may say something to others, is answered by the cluster, as are the first of a row', async (t) => {
+test('a single unlink, which other clients may watch for, is synchronous, and so are the first of a streak', async (t) => {
   const { births, fileSystem, directory, make, unlink, isThere } = await started(t, { count: 4 });
   await make('other');
   for (const name of ['f0', 'f1']) {
@@ -164,7 +167,7 @@ test('a removal by itself, which may say something to others, is answered by the
   assert.deepEqual(births.removals, []);
 });
 
-test('locks are taken and given back when what was removed before is gone', async (t) => {
+test('locks and unlocks wait until earlier unlinks are at the cluster', async (t) => {
   const { fileSystem, hold, unlink } = await started(t);
   const { handle } = await fileSystem.create(ROOT, 'database', 0o600, NEW, USER);
   const { signal } = new AbortController();
@@ -181,7 +184,7 @@ test('locks are taken and given back when what was removed before is gone', asyn
 });
 
 for (const fate of ['lost-before', 'lost-after'] as const) {
-  test(`a removal whose request, or whose answer, was lost is carried out once (${fate})`, async (t) => {
+  test(`an unlink whose request or answer was lost is executed once (${fate})`, async (t) => {
     const { births, hold, unlink, isThere, persist, lines } = await started(t);
     births.removalFate = fate;
     const release = hold();
@@ -195,7 +198,7 @@ for (const fate of ['lost-before', 'lost-after'] as const) {
   });
 }
 
-test('a removal that is refused is told once by fsync, the file is there again, and the next ones wait for the cluster', async (t) => {
+test('fsync returns the error of a refused unlink once, the file is there again, and the next unlinks are synchronous', async (t) => {
   const { births, fileSystem, directory, inodes, unlink, isThere, persist, lines } = await started(t, {
     count: 4,
   });
@@ -210,12 +213,12 @@ test('a removal that is refused is told once by fsync, the file is there again, 
     await unlink(name);
     assert.equal(isThere(name), false);
   }
-  assert.equal(births.removals.length, requests, 'In the ordinary way');
+  assert.equal(births.removals.length, requests, 'Synchronous');
   await unlink('f3');
   await assert.rejects(fileSystem.persistDirectory(ROOT), { errno: 'EIO' });
 });
 
-test('a directory is given back when all removals are at the cluster', async (t) => {
+test('a recall of a directory waits until its unlinks are at the cluster', async (t) => {
   const { births, directory, hold, unlink, isThere } = await started(t);
   const release = hold();
   await unlink('f0');
@@ -228,10 +231,10 @@ test('a directory is given back when all removals are at the cluster', async (t)
   assert.deepEqual([isThere('f0'), isThere('f1')], [false, false]);
   const requests = births.removals.length;
   await unlink('f2');
-  assert.equal(births.removals.length, requests, 'In the ordinary way');
+  assert.equal(births.removals.length, requests, 'Synchronous');
 });
 
-test('a name whose removal is under way is given away anew when it is gone', async (t) => {
+test('the name of a pending unlink is used again after the unlink', async (t) => {
   const { memory, fileSystem, directory, inodes, hold, unlink } = await started(t, { count: 4 });
   const release = hold();
   for (const name of ['f0', 'f1', 'f2']) await unlink(name);
@@ -252,10 +255,10 @@ test('a name whose removal is under way is given away anew when it is gone', asy
   assert.deepEqual(await names(fileSystem, directory), ['f0', 'f1', 'f2']);
   await unlink('f2');
   await fileSystem.persistDirectory(directory);
-  assert.equal(memory.inodeAt(directory, 'f2'), undefined, 'It is known which file was renamed');
+  assert.equal(memory.inodeAt(directory, 'f2'), undefined, 'The mount knows which file was renamed');
 });
 
-test('a listing, the times of the directory and its removal wait for what was removed in it', async (t) => {
+test('a listing, a change of the directory’s times and its removal wait for unlinks in it', async (t) => {
   const { memory, fileSystem, directory, hold, unlink } = await started(t);
   let release = hold();
   await unlink('f0');
@@ -275,7 +278,7 @@ test('a listing, the times of the directory and its removal wait for what was re
   await assert.rejects(fileSystem.lookup(ROOT, 'd'), { code: 'not-found' });
 });
 
-test('whoever asks for a file that was removed by its number is told of it when it is gone', async (t) => {
+test('a query of an unlinked file by number, and its open, wait until it is unlinked', async (t) => {
   const { fileSystem, inodes, hold, unlink } = await started(t);
   const release = hold();
   await unlink('f0');
@@ -287,7 +290,7 @@ test('whoever asks for a file that was removed by its number is told of it when 
   await assert.rejects(asked[1], { errno: 'ESTALE' });
 });
 
-test('what finds no quota is tried once more when what was removed before is gone', async (t) => {
+test('a write and a creation that exceed the quota are repeated after pending unlinks', async (t) => {
   const { memory, births, fileSystem, directory, make, hold, unlink } = await started(t);
   const { handle } = await fileSystem.create(ROOT, 'other', 0o600, NEW, USER);
   let release = hold();
@@ -311,8 +314,8 @@ test('what finds no quota is tried once more when what was removed before is gon
   assert.equal(memory.textAt(directory, 'new'), 'new');
 });
 
-test('no more than a bounded number is told as done', async (t) => {
-  // Its clock stands: no removal is under way for so long that the next ones are not acknowledged ahead of it.
+test('the number of pending unlinks is bounded', async (t) => {
+  // Its clock stands still: otherwise unlinks would be synchronous once one has been pending for long.
   const world = { ...systemWorld, nowMs: () => 1_000 };
   const { births, hold, unlink, isThere, persist } = await started(t, { count: 501, world });
   const release = hold();
@@ -329,7 +332,7 @@ test('no more than a bounded number is told as done', async (t) => {
   );
 });
 
-test('a directory of which many files are removed is asked for, and its names page by page', async (t) => {
+test('a directory in which many files are unlinked gets delegated, and its names are read page by page', async (t) => {
   const { births, memory, fileSystem, persist } = await started(t, { count: 0 });
   const { inode: old } = await memory.makeDirectory(ROOT, 'old', 0o755, USER);
   const count = 1_100;
@@ -356,11 +359,11 @@ test('a directory of which many files are removed is asked for, and its names pa
   assert.equal(births.asked.count, ask + 1);
   assert.deepEqual((await memory.list(old, '', 10)).entries, []);
   const behind = births.removals.flat().length;
-  assert.ok(behind > count - 50, `${behind} of ${count} followed behind`);
+  assert.ok(behind > count - 50, `${behind} of ${count} were asynchronous`);
   assert.equal((memory.calls.unlink ?? 0) - unlinks, count - 7);
 });
 
-test('a directory that was called back for a removal of this mount is asked for again', async (t) => {
+test('a directory that was recalled for a synchronous unlink of this mount is requested again', async (t) => {
   const { births, memory, directory, unlink } = await started(t, { count: 12 });
   births.end();
   memory.disturb({ stalled: true });
@@ -377,7 +380,7 @@ test('a directory that was called back for a removal of this mount is asked for 
   assert.equal(births.asked.count, count + 1);
 });
 
-test('a removal that fails ends the row', async (t) => {
+test('an unlink that fails ends the streak', async (t) => {
   const { births, unlink, isThere } = await started(t);
   await assert.rejects(unlink('nothing'), { code: 'not-found' });
   for (const name of ['f0', 'f1']) {
@@ -387,7 +390,7 @@ test('a removal that fails ends the row', async (t) => {
   assert.deepEqual(births.removals, []);
 });
 
-test('what the cluster has not answered stays gone here, and a call that needs to know fails in time', async (t) => {
+test('a pending unlink stays in effect on this mount, and a call that waits for it fails in time', async (t) => {
   const { births, directory, fileSystem, hold, unlink, persist, isThere, lines } = await started(t, {
     waitMsMax: 50,
   });
@@ -402,7 +405,7 @@ test('what the cluster has not answered stays gone here, and a call that needs t
   assert.deepEqual(lines, []);
 });
 
-test('what was acknowledged under a delegation that is over is dropped, and each descriptor of the directory reports it once', async (t) => {
+test('unlinks of an ended delegation are dropped, and each descriptor of the directory returns the error once', async (t) => {
   const { births, memory, fileSystem, directory, inodes, hold, unlink, isThere, lines } = await started(t);
   const before = await fileSystem.openDirectory(directory);
   const release = hold();
@@ -423,7 +426,7 @@ test('what was acknowledged under a delegation that is over is dropped, and each
   await fileSystem.persistDirectory(directory, await fileSystem.openDirectory(directory));
 });
 
-test('a file that another client has written since its removal was acknowledged keeps its name', async (t) => {
+test('a file that another client has written after its unlink returned keeps its name', async (t) => {
   const { memory, directory, inodes, hold, unlink, persist, isThere } = await started(t);
   const release = hold();
   await unlink('f0');
@@ -434,7 +437,7 @@ test('a file that another client has written since its removal was acknowledged 
   assert.deepEqual([isThere('f0'), memory.textAt(directory, 'f1')], [false, 'by another']);
 });
 
-test('a file that was written here is removed by the contents that it has since', async (t) => {
+test('a file that this mount has written is unlinked by its current version', async (t) => {
   const { births, fileSystem, inodes, unlink, isThere, persist, lines } = await started(t);
   const { handle } = await fileSystem.open(inodes[0] ?? 0, constants.O_RDWR, USER);
   await fileSystem.write(handle, 0, Buffer.from('more'), USER);
@@ -447,7 +450,7 @@ test('a file that was written here is removed by the contents that it has since'
   assert.deepEqual([births.removals, lines], [[['f0']], []]);
 });
 
-test('the end of a mount waits for removals as long as a call may, and drops the rest', async (t) => {
+test('the end of a mount waits for unlinks as long as a call may, and then drops them', async (t) => {
   const { backend, hold, unlink, isThere, lines } = await started(t, { waitMsMax: 50 });
   hold();
   await unlink('f0');
@@ -455,7 +458,7 @@ test('the end of a mount waits for removals as long as a call may, and drops the
   assert.deepEqual([isThere('f0'), lines], [true, ['an unlinked file still exists']]);
 });
 
-/** Unlinks, and what the cluster was asked; it answers once the function is called. */
+/** Unlinks without a mount, and their requests; these are answered once the test calls `answer`. */
 function begun(
   refused: readonly string[] = [],
   atNs: string | null = null,
@@ -487,7 +490,7 @@ function begun(
   return { removals, add, requests, answer };
 }
 
-test('a request has names of no more directories than a server takes, of one user and one session', async () => {
+test('a request has unlinks in at most so many directories, of one user and one session', async () => {
   const { removals, add, requests, answer } = begun();
   const directories = 3 * FORGETS_MAX;
   for (let parent = 1; parent <= directories; parent++)
@@ -503,7 +506,7 @@ test('a request has names of no more directories than a server takes, of one use
   assert.equal(requests.flatMap(({ names: removed }) => removed).length, 2 * directories);
 });
 
-test('what fails while removals are under way, and not for want of a quota, is not tried once more', async () => {
+test('a change that fails during unlinks, but not by a quota, is not repeated', async () => {
   const { removals, add, answer } = begun();
   add(1, 'a');
   let tried = 0;
@@ -517,7 +520,7 @@ test('what fails while removals are under way, and not for want of a quota, is n
   assert.equal(tried, 1);
 });
 
-test('the time of a removal is by the clock of whoever has answered before', async () => {
+test('the time of an unlink is no earlier than the cluster’s last answer', async () => {
   const aheadNs = BigInt(Date.now()) * 1_000_000n + 3_600_000_000_000n;
   const { removals, add, answer } = begun([], String(aheadNs));
   assert.ok(BigInt(add(1, 'a')) < aheadNs);
@@ -527,7 +530,7 @@ test('the time of a removal is by the clock of whoever has answered before', asy
   await removals.flush({ kind: 'all' });
 });
 
-test('callers that wait for unlinks are answered when the kernel has dropped the times of their directory', async () => {
+test('callers that wait for unlinks continue after the kernel has dropped the times of the directory', async () => {
   const { promise: dropped, resolve: drop } = Promise.withResolvers<void>();
   const told: (readonly number[])[] = [];
   const { removals, add, answer } = begun([], null, (directories) => {
@@ -547,7 +550,7 @@ test('callers that wait for unlinks are answered when the kernel has dropped the
     isLaterOver = true;
   });
   await turn();
-  assert.equal(isLaterOver, false, 'Nor who comes meanwhile');
+  assert.equal(isLaterOver, false, 'Later callers wait as well');
   drop();
   await Promise.all([flushed, later]);
 });

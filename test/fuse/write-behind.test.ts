@@ -14,16 +14,16 @@ import { systemWorld } from '../../world/system-world.ts';
 
 const STATE: FileState = { sizeBytes: 0, modifiedNs: '0', contents: { epoch: 0, seq: 0 } };
 const MEBIBYTE = 1024 * 1024;
-/** So many large chunks travel before the first is answered. */
+/** The number of large chunks that are sent before the first answer. */
 const AT_FIRST = WINDOW_BYTES_MIN / CHUNK_BYTES_MAX;
-/** So many are taken before a writer has to wait. */
+/** The number of chunks that are buffered before a writer has to wait. */
 const HELD = FILE_DIRTY_BYTES_MAX / CHUNK_BYTES_MAX;
 
 interface Sent {
   readonly offset: number;
   readonly length: number;
   readonly first: number;
-  /** Where its parts begin, and with which byte. */
+  /** The offset of each part, and its first byte. */
   readonly parts: readonly (readonly [number, number])[];
   resolve(): void;
   reject(error: unknown): void;
@@ -34,7 +34,7 @@ function setUp(
   options: { readonly limitMs?: number; readonly budget?: Budget; readonly world?: World } = {},
 ) {
   const sent: Sent[] = [];
-  /** What has arrived, in this order. */
+  /** All parts that have arrived, in order. */
   const arrived: { readonly offset: number; readonly bytes: Uint8Array }[] = [];
   const budget = options.budget ?? new Budget(systemWorld);
   const send = (parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[]) =>
@@ -67,7 +67,7 @@ function setUp(
   return { sent, arrived, writes, budget, answer };
 }
 
-test('neighbouring writes travel together, and chunks end at multiples of their largest size', async () => {
+test('adjacent writes are one request, and chunks end at multiples of their maximum size', async () => {
   const { sent, writes, answer } = setUp();
   for (let offset = CHUNK_BYTES_MAX - 8192; offset < CHUNK_BYTES_MAX + 8192; offset += 4096) {
     await writes.write(offset, Buffer.alloc(4096));
@@ -101,8 +101,8 @@ test('a write larger than a chunk is split at the boundaries', async () => {
   assert.deepEqual(lengths, [CHUNK_BYTES_MAX / 2, CHUNK_BYTES_MAX, CHUNK_BYTES_MAX / 2]);
 });
 
-test('few large chunks travel at a time, and one more for each that is answered soon', async () => {
-  // However slow the machine is, an answer comes soon.
+test('few large chunks are sent at a time, and one more after each fast answer', async () => {
+  // Its clock stands still: each answer is fast, however slow the machine is.
   const { sent, writes, answer } = setUp({ world: { ...systemWorld, nowMs: () => 0 } });
   for (let index = 0; index < HELD; index++) {
     await writes.write(index * CHUNK_BYTES_MAX, Buffer.alloc(CHUNK_BYTES_MAX));
@@ -115,7 +115,7 @@ test('few large chunks travel at a time, and one more for each that is answered 
   assert.equal(writes.dirty, false);
 });
 
-test('small chunks in any order travel together, those near each other first, while few are under way', async () => {
+test('small chunks are sent together, sorted by offset, while few requests are pending', async () => {
   const { sent, arrived, writes, answer } = setUp();
   const places = Array.from({ length: 1_000 }, (_, index) => ((index * 7919) % 4093) * 8192);
   for (const place of places) await writes.write(place, Buffer.alloc(4096));
@@ -131,13 +131,13 @@ test('small chunks in any order travel together, those near each other first, wh
   assert.ok(batches.length <= 4 && batches[0] === 256, `${batches}`);
   const blocks = sent[0]?.parts.map(([offset]) => Math.floor(offset / CHUNK_BYTES_MAX)) ?? [];
   const changes = blocks.filter((block, at) => block !== blocks[at - 1]).length;
-  assert.equal(changes, new Set(blocks).size, 'One block after the other');
+  assert.equal(changes, new Set(blocks).size, 'Sorted by block');
   await answer();
   await drained;
   assert.deepEqual(arrived.map(({ offset }) => offset).sort(), places.sort());
 });
 
-test('what overlaps leaves in one request, in its order, or behind what is under way', async () => {
+test('overlapping writes are sent in their order: in one request, or after a pending one', async () => {
   const { sent, writes, answer } = setUp();
   const half = CHUNK_BYTES_MAX / 2;
   for (let place = 0; place < 4; place++) await writes.write(place * half, Buffer.alloc(100, 9));
@@ -148,7 +148,7 @@ test('what overlaps leaves in one request, in its order, or behind what is under
   assert.equal(sent.length, 4);
   sent.splice(2, 1)[0]?.resolve();
   await turn();
-  assert.deepEqual(sent[3]?.parts, [[5000, 3]], 'What overlaps waits for what it overlaps with');
+  assert.deepEqual(sent[3]?.parts, [[5000, 3]], 'A write waits for the pending one that it overlaps');
   for (const one of sent.splice(0)) one.resolve();
   await turn();
   assert.deepEqual(
@@ -164,16 +164,16 @@ test('what overlaps leaves in one request, in its order, or behind what is under
   await drained;
 });
 
-test('bytes that continue a chunk on either side go with it while it waits', async () => {
+test('writes adjacent to a chunk on either side join it while it waits', async () => {
   const { sent, writes, answer } = setUp();
-  // What travels now keeps the rest waiting.
+  // Pending requests keep the rest waiting.
   await writes.write(0, Buffer.alloc(AT_FIRST * CHUNK_BYTES_MAX, 9));
   const at = 8 * MEBIBYTE;
   await writes.write(at + 4096, Buffer.alloc(4096, 2));
   await writes.write(at + 65536, Buffer.alloc(4096, 7));
   await writes.write(at, Buffer.alloc(4096, 1));
   await writes.write(at + 8192, Buffer.alloc(4096, 3));
-  // Next to it, but beyond the boundary that no chunk crosses.
+  // Adjacent, but beyond a boundary that no chunk crosses.
   await writes.write(at - 4096, Buffer.alloc(4096, 5));
   assert.equal(sent.length, AT_FIRST);
   const drained = writes.drain();
@@ -196,13 +196,13 @@ test('bytes that continue a chunk on either side go with it while it waits', asy
   await drained;
 });
 
-test('bytes do not join a chunk that a younger one overtakes there', async () => {
+test('a write does not join a chunk if a later chunk overlaps it there', async () => {
   const { sent, writes, answer } = setUp();
   await writes.write(0, Buffer.alloc(AT_FIRST * CHUNK_BYTES_MAX, 9));
   const at = 8 * MEBIBYTE;
   await writes.write(at, Buffer.alloc(4096, 1));
   await writes.write(at + 6000, Buffer.alloc(4096, 2));
-  // Continues the first, and replaces a part of the second: it has to arrive last.
+  // Continues the first chunk and overwrites a part of the second: it must arrive last.
   await writes.write(at + 4096, Buffer.alloc(4096, 3));
   const drained = writes.drain();
   for (const chunk of sent.splice(0)) chunk.resolve();
@@ -219,7 +219,7 @@ test('bytes do not join a chunk that a younger one overtakes there', async () =>
   await drained;
 });
 
-test('writes in any order end up as the program made them', async () => {
+test('writes in any order have the result that the program expects', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.tuple(fc.nat(60), fc.integer({ min: 1, max: 20 }), fc.nat(3)), { maxLength: 60 }),
@@ -231,7 +231,7 @@ test('writes in any order end up as the program made them', async () => {
           expected.fill(step + 1, offset, offset + length);
           await writes.write(base + offset, Buffer.alloc(length, step + 1));
           for (let left = answers; left > 0 && sent.length > 0; left--) {
-            // The last one sent first: the order of arrival is not the order of sending.
+            // The latest request is answered first: requests arrive in another order than they were sent.
             sent.pop()?.resolve();
             await turn();
           }
@@ -248,7 +248,7 @@ test('writes in any order end up as the program made them', async () => {
   );
 });
 
-test('a chunk waits for an older one that it overlaps, and only for that', async () => {
+test('a chunk waits only for an earlier one that it overlaps', async () => {
   const { sent, writes, answer } = setUp();
   await writes.write(0, Buffer.alloc(100, 1));
   void writes.drain();
@@ -268,7 +268,7 @@ test('a chunk waits for an older one that it overlaps, and only for that', async
   await answer();
 });
 
-test('a failure is told to those who had the file open, and what waits is given up', async () => {
+test('a failed write stops all sending, drops what waits, and is returned as the file’s failure', async () => {
   const { sent, writes, budget } = setUp();
   for (let index = 0; index < HELD; index++) {
     await writes.write(index * CHUNK_BYTES_MAX, Buffer.alloc(CHUNK_BYTES_MAX));
@@ -284,14 +284,14 @@ test('a failure is told to those who had the file open, and what waits is given 
   assert.equal(budget.bytes, 0);
 });
 
-test('a chunk that gets no answer is given up after the limit', async () => {
+test('a chunk without an answer fails after the time limit', async () => {
   const { writes } = setUp({ limitMs: 30 });
   await writes.write(0, Buffer.alloc(10));
   await writes.drain();
   assert.match(String(writes.failure?.error), /longer than 30 ms/);
 });
 
-test('a writer waits for room, and is told when there is none in time', async () => {
+test('a writer waits for free space in the budget, and fails if there is none in time', async () => {
   const budget = new Budget(systemWorld, { bytesMax: 2 * CHUNK_BYTES_MAX });
   const { sent, writes } = setUp({ budget, limitMs: 60_000 });
   const other = setUp({ budget, limitMs: 60_000 });
@@ -315,7 +315,7 @@ test('a writer waits for room, and is told when there is none in time', async ()
   assert.equal(budget.bytes, 0);
 });
 
-test('a writer whose room came from chunks that were given up is told of the failure', async () => {
+test('a writer that waits for the budget fails with the error of the dropped chunks', async () => {
   const { sent, writes, budget } = setUp();
   for (let index = 0; index < HELD; index++) {
     await writes.write(index * CHUNK_BYTES_MAX, Buffer.alloc(CHUNK_BYTES_MAX));
@@ -328,14 +328,14 @@ test('a writer whose room came from chunks that were given up is told of the fai
   assert.equal(budget.bytes, 0);
 });
 
-test('what was written gives its memory back once the cluster has it, unless it failed, or was cut in two', async () => {
+test('written memory is released once the cluster has it, unless the request failed or the write was split', async () => {
   const { sent, writes } = setUp();
   const [whole, failing, cut] = [MEBIBYTE, MEBIBYTE, MEBIBYTE].map((size) => releasableMemory(size).fill(5));
   assert.ok(whole !== undefined && failing !== undefined && cut !== undefined);
   await writes.write(0, whole.subarray(80));
   const drained = writes.drain();
   await turn();
-  assert.equal(whole.length, MEBIBYTE, 'it is on its way');
+  assert.equal(whole.length, MEBIBYTE, 'The request is pending');
   sent.shift()?.resolve();
   await drained;
   assert.equal(whole.length, 0);
@@ -347,12 +347,12 @@ test('what was written gives its memory back once the cluster has it, unless it 
   await turn();
   sent.shift()?.resolve();
   await drainedTwo;
-  assert.equal(cut[MEBIBYTE - 1], 5, 'its other half was under way when the first had arrived');
+  assert.equal(cut[MEBIBYTE - 1], 5, 'The other half was pending when the first had arrived');
 
   await writes.write(8 * CHUNK_BYTES_MAX, failing);
   const drainedThree = writes.drain();
   await turn();
   sent.shift()?.reject(new ServiceError('no-majority', 'for the test'));
   await drainedThree;
-  assert.equal(failing[0], 5, 'an attempt may still be sending it');
+  assert.equal(failing[0], 5, 'An attempt may still be sending it');
 });

@@ -8,7 +8,7 @@ import { fileSystemOf } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
-/** Writes that were answered and then did not arrive: who is told of it, and when. */
+/** Goal: errors of writes that have returned before: which calls of which descriptors return them. */
 
 const ROOT = 1;
 const LIMIT_MS = 5_000;
@@ -26,12 +26,12 @@ async function opened(t: TestContext, backend = new MemoryBackend(), flushBehind
   return { backend, fileSystem, open };
 }
 
-test('a copy of a descriptor that is closed takes no error away from whoever wrote', async (t) => {
+test('the close of a copied descriptor does not take the error from the writer', async (t) => {
   const { backend, fileSystem, open } = await opened(t);
   const handle = await open();
   backend.disturb({ writesFail: 'no-space' });
   await fileSystem.write(handle, 0, BYTES, USER);
-  // A child that is about to run another program closes all that it does not hand on.
+  // A child process closes its copies before it runs another program.
   await assert.rejects(fileSystem.flush(handle), noSpace);
   await assert.rejects(fileSystem.write(handle, 4, BYTES, USER), noSpace);
   await assert.rejects(fileSystem.flush(handle), noSpace);
@@ -42,7 +42,7 @@ test('a copy of a descriptor that is closed takes no error away from whoever wro
   await fileSystem.flush(handle);
 });
 
-test('what is opened afterwards knows nothing of it, and what was open does', async (t) => {
+test('a descriptor that is opened later returns no earlier error, and one that was open does', async (t) => {
   const { backend, fileSystem, open } = await opened(t);
   const [writer, other] = [await open(), await open()];
   backend.disturb({ writesFail: 'no-space' });
@@ -55,7 +55,7 @@ test('what is opened afterwards knows nothing of it, and what was open does', as
   await assert.rejects(fileSystem.flush(other), noSpace);
 });
 
-test('the cluster is told how new a file was when it was opened', async (t) => {
+test('an open passes the version of the file to the cluster’s file', async (t) => {
   const told: ContentVersion[] = [];
   class Watched extends MemoryBackend {
     override openFile(inode: number, _replicas?: readonly string[], contents?: ContentVersion) {
@@ -70,7 +70,7 @@ test('the cluster is told how new a file was when it was opened', async (t) => {
   assert.ok((told[0]?.seq ?? 0) > 0);
 });
 
-test('what a close that waits for nothing did not tell is told by the next fsync of the root, once', async (t) => {
+test('with flush_behind the next fsync of the root returns an error that no close returned, once', async (t) => {
   const { backend, fileSystem, open } = await opened(t, new MemoryBackend(), true);
   const handle = await open();
   backend.disturb({ writesFail: 'no-space' });
@@ -82,7 +82,7 @@ test('what a close that waits for nothing did not tell is told by the next fsync
   await fileSystem.persistDirectory(ROOT);
 });
 
-test('what a sync of all has told, whoever closes afterwards does not leave to the next one', async (t) => {
+test('an error that fsync of the root returns is not returned again because of a close meanwhile', async (t) => {
   const { backend, fileSystem, open } = await opened(t, new MemoryBackend(), true);
   const handle = await open();
   backend.disturb({ writesFail: 'no-space' });
@@ -95,7 +95,7 @@ test('what a sync of all has told, whoever closes afterwards does not leave to t
   await fileSystem.persistDirectory(ROOT);
 });
 
-test('what a sync of all has told is not left to the next one by whoever closes later', async (t) => {
+test('an error that fsync of the root returns is not returned again because of a later close', async (t) => {
   const { backend, fileSystem, open } = await opened(t, new MemoryBackend(), true);
   const handle = await open();
   backend.disturb({ writesFail: 'internal' });
@@ -105,7 +105,7 @@ test('what a sync of all has told is not left to the next one by whoever closes 
   await fileSystem.persistDirectory(ROOT);
 });
 
-test('an error of which no program has learned is returned by fsync of a descriptor that is opened later, once', async (t) => {
+test('an error that no program has seen is returned by fsync of a descriptor that is opened later, once', async (t) => {
   const { backend, fileSystem, open } = await opened(t, new MemoryBackend(), true);
   const handle = await open();
   backend.disturb({ writesFail: 'no-space' });
@@ -120,7 +120,7 @@ test('an error of which no program has learned is returned by fsync of a descrip
   await fileSystem.persist(await open());
 });
 
-test('a sync of all returns an error of a file to each descriptor of the root that was open, once', async (t) => {
+test('fsync of the root returns an error of a file to each descriptor of the root that was open, once', async (t) => {
   const { backend, fileSystem, open } = await opened(t);
   const [first, second] = [await fileSystem.openDirectory(ROOT), await fileSystem.openDirectory(ROOT)];
   const handle = await open();
@@ -135,7 +135,7 @@ test('a sync of all returns an error of a file to each descriptor of the root th
   await fileSystem.persistDirectory(ROOT, await fileSystem.openDirectory(ROOT));
 });
 
-test('a sync of a file that the cluster has lost fails as one of a disk', async (t) => {
+test('fsync of a file that the cluster has lost fails with EIO', async (t) => {
   class Losing extends MemoryBackend {
     override openFile(inode: number) {
       const file = super.openFile(inode);

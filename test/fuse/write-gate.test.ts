@@ -6,7 +6,7 @@ import { WriteGate } from '../../fuse/write-gate.ts';
 
 const READ_ONLY = { errno: 'EROFS' };
 
-/** @param answers of calls that are answered by hand, in their order; absent: all are answered at once */
+/** @param answers collects functions that answer the calls in order; absent: each call is answered at once */
 function callsOf(called: string[], answers?: (() => void)[]): FileSystemCalls {
   const call = (name: string) => () => {
     called.push(name);
@@ -20,7 +20,7 @@ function callsOf(called: string[], answers?: (() => void)[]): FileSystemCalls {
   return Object.fromEntries(names.map((name) => [name, call(name)])) as unknown as FileSystemCalls;
 }
 
-test('a closed gate refuses what begins a change, and lets all else pass', async () => {
+test('a closed gate refuses calls that begin a change, and passes all others', async () => {
   const called: string[] = [];
   const gate = new WriteGate();
   const calls = gate.over(callsOf(called));
@@ -44,7 +44,7 @@ test('a closed gate refuses what begins a change, and lets all else pass', async
   assert.equal(called.at(-1), 'unlink');
 });
 
-test('a gate is closed once what has passed it is answered', async () => {
+test('close resolves once the calls that have passed the gate are answered', async () => {
   const answers: (() => void)[] = [];
   const gate = new WriteGate();
   const calls = gate.over(callsOf([], answers));

@@ -1,6 +1,6 @@
 /**
- * Goal: what is read from the pages is what was written, or nothing; what is whole and fits is there.
- * Method: random writes, cuts and reads of a few files over too little memory, beside the same in plain arrays.
+ * Goal: a read of the pages returns what was written, or nothing; whole pages within the memory limit are kept.
+ * Method: random writes, cuts and reads of a few files with too little memory; byte arrays are the model.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -11,7 +11,7 @@ const PAGE = 4096;
 const FILE_BYTES_MAX = 6 * PAGE;
 const VERSION = { epoch: 1, seq: 1 };
 
-/** One file as it is, beside its pages. */
+/** The model of one file. */
 class Plain {
   bytes = Buffer.alloc(0);
 
@@ -28,7 +28,7 @@ class Plain {
 }
 
 for (let seed = 1; seed <= 30; seed++) {
-  test(`nothing is read that was not written (seed ${seed})`, () => {
+  test(`reads return only what was written (seed ${seed})`, () => {
     const prng = new Prng(seed);
     const all = new WrittenPages(10 * PAGE);
     const files = [1, 2, 3].map((inode) => ({ plain: new Plain(), pages: all.of(inode, VERSION) }));
@@ -59,20 +59,20 @@ for (let seed = 1; seed <= 30; seed++) {
         assert.deepEqual(Buffer.from(read), plain.bytes.subarray(from, from + length), `Step ${step}`);
       }
     }
-    assert.ok(readCount > 20, `Only ${readCount} reads found something`);
+    assert.ok(readCount > 20, `${readCount} of the reads were answered`);
   });
 }
 
-test('a file that is written from front to back is there to its end, and no further', () => {
+test('a file that is written from front to back can be read to its end, and not beyond', () => {
   const pages = new WrittenPages(100 * PAGE).of(1, VERSION);
   for (let at = 0; at < 3 * PAGE; at += 1_000) pages.put(at, Buffer.alloc(1_000, 'a'));
   const sizeBytes = 13_000;
   assert.deepEqual(pages.read(0, 64 * 1024, sizeBytes), Buffer.alloc(sizeBytes, 'a'));
-  assert.equal(pages.read(0, 64 * 1024, sizeBytes + 1), null, 'Somebody has made it longer');
+  assert.equal(pages.read(0, 64 * 1024, sizeBytes + 1), null, 'Another client has made it longer');
   assert.equal(pages.read(sizeBytes, 10, sizeBytes), null);
 });
 
-test('files that were used last stay', () => {
+test('the pages of the files that were used last stay', () => {
   const all = new WrittenPages(8 * PAGE);
   const [a, b, c] = [1, 2, 3].map((inode) => all.of(inode, VERSION));
   assert.ok(a !== undefined && b !== undefined && c !== undefined);
@@ -84,7 +84,7 @@ test('files that were used last stay', () => {
   assert.deepEqual(has, [true, false, true]);
 });
 
-test('pages of a closed file are those of whoever opens it with the same contents', () => {
+test('the pages of a closed file are used by an open of the same contents', () => {
   const all = new WrittenPages(8 * PAGE);
   const contents = { epoch: 3, seq: 9 };
   const write = (closedWith: typeof contents | null): void => {
@@ -98,12 +98,12 @@ test('pages of a closed file are those of whoever opens it with the same content
   assert.ok(openedWith({ ...contents }));
   write(contents);
   assert.ok(!openedWith({ epoch: 3, seq: 10 }));
-  assert.ok(!openedWith(contents), 'They are gone');
+  assert.ok(!openedWith(contents), 'The pages are gone');
   write(null);
   assert.ok(!openedWith(contents));
 });
 
-test('of a long file small writes alone are kept', () => {
+test('in a long file only small writes are kept', () => {
   const pages = new WrittenPages(1_000 * PAGE).of(1, VERSION);
   const mebibyte = 1024 * 1024;
   pages.put(mebibyte, Buffer.alloc(2 * PAGE, 'a'));

@@ -5,7 +5,7 @@ import { systemWorld } from '../../../world/system-world.ts';
 
 const HEADER = { opcode: 0, node: 7, uid: 0, gid: 0, pid: 4711 };
 
-test('the close of a program that was killed is given time, and is not waited for without end', (t) => {
+test('the close of a killed program gets two seconds, and is then answered with EINTR', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
@@ -32,7 +32,7 @@ test('the close of a program that was killed is given time, and is not waited fo
   calls.stop();
 });
 
-test('whoever was killed waits no longer for a lock, though what has become of it is not known yet; another one does', (t) => {
+test('a lock call of a killed program is answered at once, before its outcome is known; other calls with a signal wait', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   let pending: 'killed' | 'stopping' = 'stopping';
   const broken: number[] = [];
@@ -53,13 +53,13 @@ test('whoever was killed waits no longer for a lock, though what has become of i
   assert.deepEqual([stopped.aborted, broken], [true, []]);
   pending = 'killed';
   const killed = begin(4);
-  assert.deepEqual([killed.aborted, broken], [true, [4]], 'What was asked for is given back all the same');
+  assert.deepEqual([killed.aborted, broken], [true, [4]], 'The lock that it may get is released later');
   t.mock.timers.tick(100);
-  assert.deepEqual(broken, [4, 2], 'The kernel tells of the first signal alone');
+  assert.deepEqual(broken, [4, 2], 'The kernel reports only the first signal');
   calls.stop();
 });
 
-test('reads of a node are answered once each that was under way has its answer, however it ends', async (t) => {
+test('readsAnswered resolves once each earlier read of the node has ended, however it ends', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const calls = new PendingCalls(
     systemWorld,

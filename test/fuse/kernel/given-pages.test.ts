@@ -17,9 +17,12 @@ async function python(mount: TestMount, script: string): Promise<string> {
   return stdout.trim();
 }
 
-test('reads here and there are answered from pages that were given to the kernel', options, async (t) => {
-  const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
-  const script = `
+test(
+  'scattered reads are answered from pages that the mount has stored in the kernel’s cache',
+  options,
+  async (t) => {
+    const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
+    const script = `
 import os, random
 path, page, pages = os.environ["MOUNT"] + "/f", 4096, 1024
 with open(path, "wb") as file:
@@ -31,15 +34,19 @@ random.Random(1).shuffle(order)
 for number in order:
     assert os.pread(handle, page, number * page) == number.to_bytes(4, "little") * (page // 4), number
 print("read")`;
-  assert.equal(await python(mount, script), 'read');
-  const reads = (await mount.report()).calls.read ?? 0;
-  // How many it takes until a block is fetched is measured, and bounded.
-  assert.ok(reads < 512, `${reads} reads of 1,024 pages`);
-});
+    assert.equal(await python(mount, script), 'read');
+    const reads = (await mount.report()).calls.read ?? 0;
+    // How many it takes until a block is fetched is measured, and bounded.
+    assert.ok(reads < 512, `${reads} reads of 1,024 pages`);
+  },
+);
 
-test('what programs write is never replaced by pages that were fetched before', options, async (t) => {
-  const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
-  const script = `
+test(
+  'pages that were fetched before a write never replace what a program has written',
+  options,
+  async (t) => {
+    const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
+    const script = `
 import os, random, threading
 path, page, pages = os.environ["MOUNT"] + "/f", 4096, 512
 with open(path, "wb") as file: file.write(bytes(page * pages))
@@ -75,6 +82,7 @@ os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 for number in range(pages):
     if os.pread(handle, page, number * page) != written.get(number, 0).to_bytes(4, "little") * (page // 4): failed.append(("end", number))
 print(failed)`;
-  await mount.disturb({ delayMs: 2 });
-  assert.equal(await python(mount, script), '[]');
-});
+    await mount.disturb({ delayMs: 2 });
+    assert.equal(await python(mount, script), '[]');
+  },
+);

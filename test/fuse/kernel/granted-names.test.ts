@@ -9,7 +9,7 @@ const OTHER = 8;
 const LONG_MS = 60_000;
 const F = { parent: D, name: 'f' };
 
-/** Names in a world of their own, whose clock is moved by hand. */
+/** A view of granted names with a clock that the test moves. */
 function names(expired: (place: Place) => Promise<void> = async () => undefined) {
   let nowMs = 1_000;
   const sleepers: { readonly atMs: number; readonly wake: () => void }[] = [];
@@ -39,7 +39,7 @@ function names(expired: (place: Place) => Promise<void> = async () => undefined)
   return { view, granted, asked, pass };
 }
 
-/** @returns whether it has resolved, now or later */
+/** @returns whether `work` has resolved; updated later */
 function state(work: Promise<void>): { isOver: boolean } {
   const seen = { isOver: false };
   void work.then(() => {
@@ -48,7 +48,7 @@ function state(work: Promise<void>): { isOver: boolean } {
   return seen;
 }
 
-test('a name is cached no longer than its grant lasts, also where the kernel takes the answer up late', () => {
+test('a name is cached no longer than its grant lasts, also if the kernel processes the answer late', () => {
   const { view } = names();
   assert.equal(view.answered(F, LONG_MS, true), GRANTED_NAME_MS_MAX);
   assert.equal(view.answered(F, UPTAKE_MS_MAX + 300.5, true), 300);
@@ -56,19 +56,19 @@ test('a name is cached no longer than its grant lasts, also where the kernel tak
   assert.equal(view.answered(F, 0, true), 0);
 });
 
-test('a recall has the names of its directories expire, and no name is cached for a while', async () => {
+test('a recall expires the names of its directories, and none of them is cached for a while', async () => {
   const { view, asked, pass } = names();
   view.answered(F, LONG_MS, false);
   view.answered({ parent: OTHER, name: 'g' }, LONG_MS, false);
   await view.recalled([D]);
   assert.deepEqual(asked, [placeKey(F)]);
-  assert.equal(view.answered(F, LONG_MS, false), 0, 'Others change it');
+  assert.equal(view.answered(F, LONG_MS, false), 0, 'Other clients change the directory');
   assert.ok(view.answered({ parent: OTHER, name: 'g' }, LONG_MS, false) > 0);
   await pass(6_000);
   assert.ok(view.answered(F, LONG_MS, false) > 0);
 });
 
-test('a name expires after the answers to look-ups of it that are on their way', async () => {
+test('a name expires only after answers to look-ups of it have reached the kernel', async () => {
   const { view, asked, pass } = names();
   view.answered(F, LONG_MS, true);
   const recalled = state(view.recalled([D]));
@@ -78,29 +78,29 @@ test('a name expires after the answers to look-ups of it that are on their way',
   assert.deepEqual([asked, recalled.isOver], [[placeKey(F)], true]);
 });
 
-test('a recall waits for an expiry no longer than the name is valid', async () => {
+test('a recall waits for an expiry no longer than the kernel may cache the name', async () => {
   const { view, pass } = names(() => new Promise(() => undefined));
   view.answered(F, LONG_MS, false);
   const recalled = state(view.recalled([D]));
   await pass(GRANTED_NAME_MS_MAX);
-  assert.equal(recalled.isOver, false, 'The kernel counts from when it takes the answer up');
+  assert.equal(recalled.isOver, false, 'The kernel counts from when it processes the answer');
   await pass(UPTAKE_MS_MAX);
   assert.equal(recalled.isOver, true);
 });
 
-test('what the kernel has of a name it has of the new one after a rename', async () => {
+test('after a rename a recall expires the old and the new name', async () => {
   const { view, asked, pass } = names();
   const to = { parent: D, name: 'g' };
   view.answered(F, LONG_MS, true);
   await view.renaming(F, to, false);
   const recalled = state(view.recalled([D]));
   await pass(1);
-  assert.deepEqual(asked, [], 'The answer may count for the new name');
+  assert.deepEqual(asked, [], 'The answer may apply to the new name');
   await pass(UPTAKE_MS_MAX + 1);
   assert.deepEqual([asked.toSorted(), recalled.isOver], [[placeKey(F), placeKey(to)], true]);
 });
 
-test('a rename out of the granted directories waits until the kernel has the name no more', async () => {
+test('a rename out of the granted directories waits until the kernel no longer caches the name', async () => {
   const { view, granted, pass } = names();
   view.answered(F, LONG_MS, false);
   const renamed = state(view.renaming(F, { parent: OTHER, name: 'f' }, false));
@@ -113,7 +113,7 @@ test('a rename out of the granted directories waits until the kernel has the nam
   await view.renaming(F, { parent: OTHER, name: 'f' }, false);
 });
 
-test('a name that was answered too late expires', async () => {
+test('a name whose grant ended before its answer expires', async () => {
   const { view, asked, pass } = names();
   view.answered(F, LONG_MS, false);
   const expired = state(view.answeredLate(F));

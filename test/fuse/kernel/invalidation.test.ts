@@ -17,7 +17,7 @@ const FILE = 43;
 const BELOW = 44;
 const LONG_MS = 3_600_000;
 
-/** A file in a directory, of which everything may be kept for an hour unless it is called back. */
+/** A directory with one file, which the kernel may cache for an hour unless it is invalidated. */
 class OneFile {
   contents = 'old';
   readonly name = 'file';
@@ -46,7 +46,7 @@ class OneFile {
         return this.attributes(FILE);
       },
       attributes: async (inode) => {
-        // Of the root, others ask at any moment: whoever looks after all mounts of a machine.
+        // Attributes of the root are not counted: other programs query all mounts of a machine at any time.
         if (inode === FILE) count('attributes');
         return this.attributes(inode);
       },
@@ -59,13 +59,13 @@ class OneFile {
       keptPages: () => undefined,
       flush: async () => undefined,
       release: async () => undefined,
-      // They ask for that, too.
+      // Those programs query this, too.
       space: async () => ({ totalBytes: 4096, freeBytes: 0, inodes: 2 }),
     };
   }
 }
 
-test('the kernel asks once, and again when that is due', {
+test('the kernel queries an inode once, and again after it is invalidated', {
   skip: kernelTransportObstacle() ?? false,
 }, async (t) => {
   const file = new OneFile();
@@ -86,7 +86,7 @@ test('the kernel asks once, and again when that is due', {
     await rmdir(directory);
   });
   const path = join(directory, 'file');
-  await t.test('attributes are kept, and names are looked up', async () => {
+  await t.test('attributes are cached, and names are looked up each time', async () => {
     const asked = await opened(path, async (handle) => {
       assert.equal((await handle.stat()).size, 3);
       const before = { ...file.asked };
@@ -97,7 +97,7 @@ test('the kernel asks once, and again when that is due', {
     assert.equal((await stat(path)).size, 3);
     assert.deepEqual(file.asked, { ...asked, lookup: (asked.lookup ?? 0) + 1 });
   });
-  await t.test('an open file shows what has changed', async () => {
+  await t.test('an open file shows new contents after it is invalidated', async () => {
     await opened(path, async (handle) => {
       const read = async (): Promise<string> => {
         const { buffer, bytesRead } = await handle.read(Buffer.alloc(100), 0, 100, 0);
@@ -105,12 +105,12 @@ test('the kernel asks once, and again when that is due', {
       };
       assert.equal(await read(), 'old');
       file.contents = 'new and longer';
-      assert.equal(await read(), 'old', 'It is not asked for');
+      assert.equal(await read(), 'old', 'The kernel does not ask');
       await mounted.invalidateInode(FILE);
       assert.equal(await read(), 'new and longer');
     });
   });
-  await t.test('what is mounted below stays', async () => {
+  await t.test('a file system mounted below stays mounted', async () => {
     const below = join(directory, 'below');
     assert.ok((await stat(below)).isDirectory());
     const mountedAt = async (): Promise<number> => (await stat(below)).dev;
@@ -125,12 +125,12 @@ test('the kernel asks once, and again when that is due', {
     }
     assert.notEqual(await mountedAt(), device);
   });
-  await t.test('what the kernel was told of, and does not know any more, is not waited for', async () => {
+  await t.test('invalidating an inode that the kernel does not know returns at once', async () => {
     await mounted.invalidateInode(4711);
   });
 });
 
-test('the kernel looks up a granted name once, and again when it is recalled', {
+test('the kernel looks up a granted name once, and again after its recall', {
   skip: kernelTransportObstacle() ?? false,
 }, async (t) => {
   const file = new OneFile();
@@ -155,24 +155,24 @@ test('the kernel looks up a granted name once, and again when it is recalled', {
     await stat(path);
     return (file.asked.lookup ?? 0) - before;
   };
-  // On a busy machine the time of the name may be over between two calls.
+  // On a busy machine the grant of the name may end between two calls.
   const counted: number[] = [];
   while (counted.at(-1) !== 0 && counted.length < 20) counted.push(await lookups());
-  assert.equal(counted.at(-1), 0, 'The kernel has the name');
+  assert.equal(counted.at(-1), 0, 'The kernel caches the name');
   assert.ok((await stat(below)).isDirectory());
   await run('mount', ['-t', 'tmpfs', 'none', below]);
   try {
     const { dev: device } = await stat(below);
     await mounted.expireNames([ROOT]);
     assert.equal(await lookups(), 1);
-    assert.equal(await lookups(), 1, 'Others change the directory');
-    assert.equal((await stat(below)).dev, device, 'What is mounted below stays');
+    assert.equal(await lookups(), 1, 'Other clients change the directory');
+    assert.equal((await stat(below)).dev, device, 'The file system mounted below stays');
   } finally {
     await run('umount', [below]);
   }
 });
 
-/** Closes the file whatever happens: the mount could not end otherwise. */
+/** Closes the file also if `use` throws: the mount could not end otherwise. */
 async function opened<Result>(path: string, use: (handle: FileHandle) => Promise<Result>): Promise<Result> {
   const handle = await open(path, 'r');
   return use(handle).finally(() => handle.close());

@@ -13,7 +13,10 @@ const run = promisify(execFile);
 const options = { skip: kernelTransportObstacle() ?? false, timeout: 60_000 };
 const LIMIT_MS = 20_000;
 
-/** A program that makes calls in the mount, and whose end can be waited for. */
+/**
+ * Starts a program that makes calls in the mount. @returns its process, and what it printed with its exit code or
+ * signal
+ */
 function program(mount: TestMount, script: string): { child: ChildProcess; ended: Promise<string> } {
   const child = spawn('python3', ['-c', script], {
     cwd: '/',
@@ -36,15 +39,15 @@ async function waitsInMount(pid: number): Promise<void> {
   }
 }
 
-test('which kernels are new enough', () => {
+test('isLinuxSince compares kernel versions by number', () => {
   const since = (text: string): boolean => isLinuxSince(text, [5, 17]);
   assert.deepEqual(['5.10.0-30-amd64', '5.16.20', '4.19', 'x'].map(since), [false, false, false, false]);
   assert.deepEqual(['5.17.0', '5.17', '6.1.0-13-amd64', '10.0'].map(since), [true, true, true, true]);
 });
 
-test('requests of every size arrive, one behind the other', options, async (t) => {
+test('requests of each size arrive, in order', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
-  // By the ring, by a copy, by the memory that they were read into, and by several of these.
+  // Small ones by the ring; larger ones by a copy, by the memory into which they were read, or by several of these.
   const sizes = [4_096, 65_536, 131_072, 131_072, 300_001, 700_000, 1_048_576, 1_048_576, 5_000_000, 100_000];
   const file = await open(mount.path('file'), 'w');
   const written: Buffer[] = [];
@@ -65,7 +68,7 @@ test('requests of every size arrive, one behind the other', options, async (t) =
   await reader.close();
 });
 
-test('hard links are one inode, also to programs', options, async (t) => {
+test('hard links are one inode for programs', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   await writeFile(mount.path('a'), 'one');
   await link(mount.path('a'), mount.path('b'));
@@ -84,7 +87,7 @@ test('hard links are one inode, also to programs', options, async (t) => {
 });
 
 test(
-  'no moment without a name when an open file is replaced, and no name for a removed one',
+  'a rename over an open file leaves no moment without a name, and a removed file has no name',
   options,
   async (t) => {
     const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
@@ -101,7 +104,7 @@ test(
   },
 );
 
-test('a caller that is killed while its call waits ends at once', options, async (t) => {
+test('a call of a killed program ends at once', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   await writeFile(mount.path('f'), 'x');
   await mount.disturb({ stalled: true });
@@ -118,7 +121,7 @@ test('a caller that is killed while its call waits ends at once', options, async
   assert.equal(await readFile(mount.path('f'), 'utf8'), 'x');
 });
 
-test('so does one that asks for a lock', options, async (t) => {
+test('a lock call of a killed program ends at once', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   await writeFile(mount.path('f'), 'x');
   const script = `
@@ -140,7 +143,7 @@ fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)`;
   await mount.disturb({ stalled: false });
 });
 
-test('whoever waits for the end of a program that was killed gets its lock', options, async (t) => {
+test('a lock is free once the killed program that held it has ended', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   await writeFile(mount.path('f'), 'x');
   const script = `
@@ -170,10 +173,10 @@ os._exit(0)`;
   assert.equal(await ended, 'held\nlocked 0');
 });
 
-test('a caller that wants to stop gets EINTR; one whose timer rings goes on waiting', options, async (t) => {
+test('a call gets EINTR by SIGTERM, and continues after a timer signal', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   await writeFile(mount.path('f'), 'x');
-  // Past what makes a program of Python repeat a call by itself.
+  // The call is made by libc directly, as Python repeats calls after EINTR.
   const script = (signals: string): string => `
 import ctypes, os, signal
 ${signals}
@@ -196,12 +199,12 @@ os._exit(0)`;
   assert.equal(await ringing.ended, 'opened 0');
 });
 
-test('callers of a daemon that is killed fail, and none of them stays', options, async (t) => {
+test('calls in a mount whose process is killed fail, and none waits for ever', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   for (const name of ['f', 'g']) await writeFile(mount.path(name), 'x');
   const held = await open(mount.path('f'), 'r+');
   await mount.disturb({ stalled: true });
-  // None of which waits in the kernel for another one of them.
+  // None of them waits in the kernel for another of them.
   const callers = ['os.chmod(p + "/g", 0o600)', 'os.mkdir(p + "/d")', 'os.truncate(p + "/f", 1)'].map(
     (call) =>
       program(
@@ -216,11 +219,11 @@ except OSError as e: print(e.errno)`,
   for (const { ended } of callers) assert.match(await ended, /^(?:103|107) 0$/);
   await assert.rejects(held.read(Buffer.alloc(1), 0, 1, 0));
   await held.close().catch(() => undefined);
-  // The guard takes away what is left.
+  // The guard process unmounts the directory.
   while (await mount.isMounted()) await delay(20);
 });
 
-test('a mount with open files goes at a signal, and its users find it gone', options, async (t) => {
+test('a mount with open files ends by SIGTERM, and their users get errors', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   await writeFile(mount.path('f'), 'x');
   const { child, ended } = program(
@@ -240,7 +243,7 @@ while True:
   assert.match(await ended, /^open\s+(?:103|107) 0$/);
 });
 
-test('a mount taken away while it is in use ends with its last user', options, async (t) => {
+test('a mount that is unmounted lazily ends with the last close', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   await writeFile(mount.path('f'), 'x');
   const held = await open(mount.path('f'), 'r+');
@@ -254,18 +257,22 @@ test('a mount taken away while it is in use ends with its last user', options, a
   assert.equal(await mount.exited(), 0);
 });
 
-test('a daemon whose mount was taken away while it is in use ends at a signal', options, async (t) => {
-  const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
-  await writeFile(mount.path('f'), 'x');
-  const held = await open(mount.path('f'), 'r+');
-  await run('umount', ['-l', mount.directory]);
-  mount.signal('SIGTERM');
-  assert.equal(await mount.exited(), 0);
-  await assert.rejects(held.stat());
-  await held.close().catch(() => undefined);
-});
+test(
+  'a process whose mount was unmounted lazily ends by SIGTERM, also with open files',
+  options,
+  async (t) => {
+    const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
+    await writeFile(mount.path('f'), 'x');
+    const held = await open(mount.path('f'), 'r+');
+    await run('umount', ['-l', mount.directory]);
+    mount.signal('SIGTERM');
+    assert.equal(await mount.exited(), 0);
+    await assert.rejects(held.stat());
+    await held.close().catch(() => undefined);
+  },
+);
 
-test('a program that fails by an error of its own leaves no caller behind', options, async (t) => {
+test('calls fail if the mount’s process ends by an error of its own', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   await mount.disturb({ stalled: true });
   const { child, ended } = program(
@@ -280,9 +287,10 @@ except OSError as e: print(e.errno)`,
   assert.equal(await mount.exited(), 7);
 });
 
-test('a directory where a mount died is used again', options, async (t) => {
+test('a directory whose mount died can be mounted again', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
-  // Without its guard, as after a crash of both; the oldest, for what the guard is about to start has its name for a moment.
+  // Without its guard process, as after a crash of both. The oldest process: one that the guard is about to start has
+  // its name for a moment.
   const { stdout } = await run('pgrep', ['-o', '-f', `leasehold-mount-guard .* ${mount.directory}$`]);
   process.kill(Number(stdout), 'SIGKILL');
   mount.signal('SIGKILL');

@@ -36,7 +36,7 @@ function believing(leftMs: number, isGranted: ((directory: number) => boolean) |
   return { view, dropped, pass };
 }
 
-/** Every way by which the kernel is told attributes. */
+/** Each way by which the kernel receives attributes. */
 const WAYS: Record<string, (view: InodeView, stored: Attributes) => void> = {
   lookup: (view, stored) => view.answer(stored, () => true, ONE, PLACE),
   attributes: (view, stored) => view.answer(stored, () => true, ONE),
@@ -44,54 +44,54 @@ const WAYS: Record<string, (view: InodeView, stored: Attributes) => void> = {
 };
 
 for (const [way, tell] of Object.entries(WAYS)) {
-  test(`what the kernel was told of other contents is dropped before it hears of an open, also where it counts later (${way})`, async () => {
+  test(`attributes of other contents are dropped before an open returns, also if the kernel processes them late (${way})`, async () => {
     const { view, dropped, pass } = believing(LEFT_MS);
     tell(view, file(5));
     await view.opening(INODE, version(5));
-    assert.deepEqual(dropped, [], 'It is told the same');
-    // The answer may have lain there for a moment.
+    assert.deepEqual(dropped, [], 'The kernel has the same contents');
+    // The kernel may process the answer a moment later.
     pass(LEFT_MS);
     await view.opening(INODE, version(6));
     assert.deepEqual(dropped, [INODE]);
     await view.opening(INODE, version(7));
-    assert.deepEqual(dropped, [INODE], 'It believes nothing any more');
+    assert.deepEqual(dropped, [INODE], 'The kernel caches nothing any more');
     tell(view, file(7));
     pass(LEFT_MS + UPTAKE_MS_MAX);
     await view.opening(INODE, version(8));
-    assert.deepEqual(dropped, [INODE], 'Nor what it was told long ago');
+    assert.deepEqual(dropped, [INODE], 'It no longer caches an answer of long ago');
   });
 }
 
-test('what the kernel may not believe is not dropped', async () => {
+test('attributes that the kernel may not cache are not dropped', async () => {
   const { view, dropped } = believing(0);
   view.answer(file(5), () => true, ONE, PLACE);
   await view.opening(INODE, version(6));
   assert.deepEqual(dropped, []);
   view.answerChange(file(6), () => undefined, ONE);
   await view.opening(INODE, version(7));
-  assert.deepEqual(dropped, [INODE], 'The outcome of a change it believes');
+  assert.deepEqual(dropped, [INODE], 'The kernel caches the outcome of a change');
 });
 
-test('of two answers that are under way at a time the kernel may believe either', async () => {
+test('after two answers at a time the kernel may cache either', async () => {
   const { view, dropped } = believing(1000);
   const tell = (seq: number, caller: number): void => view.answer(file(seq), () => true, caller);
   tell(5, ONE);
   tell(6, ONE);
   await view.opening(INODE, version(6));
-  assert.deepEqual(dropped, [], 'It has asked one after the other');
+  assert.deepEqual(dropped, [], 'One thread has asked twice');
   tell(7, TWO);
   await view.opening(INODE, version(7));
   assert.deepEqual(dropped, [INODE]);
   await view.opening(INODE, version(7));
-  assert.deepEqual(dropped, [INODE], 'Once');
+  assert.deepEqual(dropped, [INODE], 'Only once');
   tell(7, ONE);
   tell(7, TWO);
   tell(8, TWO);
   await view.opening(INODE, version(8));
-  assert.deepEqual(dropped, [INODE, INODE], 'Who of several was told is not known');
+  assert.deepEqual(dropped, [INODE, INODE], 'It is not known which answer the kernel processed last');
 });
 
-test('a thread that changes a name has the kernel drop what another thread may not have taken up', async () => {
+test('a change of a name drops attributes that another thread may not have processed', async () => {
   const directory = { ...file(1), kind: 'directory' } as Attributes;
   for (const { what, isGranted, askers, isDropped } of [
     { what: 'no other thread', isGranted: () => true, askers: [ONE, ONE], isDropped: false },
@@ -107,11 +107,11 @@ test('a thread that changes a name has the kernel drop what another thread may n
     pass(UPTAKE_MS_MAX + 1);
     view.answer(directory, () => true, ONE);
     await view.changedName(INODE, ONE);
-    assert.deepEqual(dropped, isDropped ? [INODE] : [], 'The others have taken it up');
+    assert.deepEqual(dropped, isDropped ? [INODE] : [], 'The other threads have processed them');
   }
 });
 
-test('an entry of a listing is on its way for a moment, as an answer to a look-up is', () => {
+test('an entry of a listing is in flight for a while, as the answer to a look-up is', () => {
   const { view, pass } = believing(LEFT_MS);
   view.page(() => {
     view.listed(file(1), PLACE);
@@ -122,7 +122,7 @@ test('an entry of a listing is on its way for a moment, as an answer to a look-u
   assert.equal(view.isInFlight(INODE), false);
 });
 
-test('an inode is forgotten when the kernel has given back every entry that it has accepted', () => {
+test('an inode is forgotten when the kernel has forgotten each entry that it accepted', () => {
   const { view } = believing(LEFT_MS);
   const answer = (isAccepted: boolean, ...place: [(typeof PLACE | null)?]): void =>
     view.answer(file(1), () => isAccepted, ONE, ...place);
@@ -149,5 +149,5 @@ test('an inode is forgotten when the kernel has given back every entry that it h
   answer(true, PLACE);
   answer(true, PLACE);
   view.forget(INODE, 2);
-  assert.equal(view.isInFlight(INODE), false, 'All at once');
+  assert.equal(view.isInFlight(INODE), false, 'All entries at once');
 });

@@ -1,6 +1,6 @@
 /**
- * Goal: within the time that names are believed the kernel asks nobody, and nobody opens the past all the same.
- * Method: a mount over a cluster in memory, whose contents and names are changed as by another mount.
+ * Goal: while a name is cached the kernel sends no request for it, and still no open uses outdated names or contents.
+ * Method: a mount over a cluster in memory, whose contents and names the test changes as another mount would.
  */
 import assert from 'node:assert/strict';
 import {
@@ -26,7 +26,7 @@ const FILES = 300;
 const NAMES_KEPT_MS = 1_100;
 const LONG = { ageMaxMs: 3_600_000 };
 
-/** @param more for how long names are believed, where the test is not about the end of that time */
+/** @param more sets the time for which the mount caches, for tests that do not wait for its end */
 function overKernel(
   name: string,
   run: (mount: TestMount) => Promise<void>,
@@ -36,7 +36,7 @@ function overKernel(
   test(name, { skip, timeout: 120_000 }, async (t) => run(await start(t)));
 }
 
-/** How often the cluster is asked, by kind of call, while something is done. */
+/** @returns the number of requests that the cluster receives during `work`, by kind */
 async function asked(mount: TestMount, work: () => Promise<unknown>): Promise<Record<string, number>> {
   const before = (await mount.report()).calls;
   await work();
@@ -46,7 +46,7 @@ async function asked(mount: TestMount, work: () => Promise<unknown>): Promise<Re
 }
 
 overKernel(
-  'what is listed with its attributes is looked up by nobody',
+  'names that were listed with their attributes are not looked up',
   async (mount) => {
     const names = Array.from({ length: FILES }, (_, index) => `f${index}`);
     await mkdir(mount.path('d'));
@@ -62,7 +62,7 @@ overKernel(
 );
 
 overKernel(
-  'a name that was looked up is not asked for again within its time',
+  'a name that was looked up is not looked up again while it is cached',
   async (mount) => {
     await writeFile(mount.path('a'), 'contents');
     await mount.shell('sync');
@@ -78,7 +78,7 @@ overKernel(
   LONG,
 );
 
-overKernel('who opens a file sees all that was written elsewhere before', async (mount) => {
+overKernel('an open reads all that another mount has written before', async (mount) => {
   await writeFile(mount.path('a'), 'short');
   for (const text of ['a good deal longer than before', 'less', 'and longer once more']) {
     assert.ok((await stat(mount.path('a'))).size > 0);
@@ -88,20 +88,20 @@ overKernel('who opens a file sees all that was written elsewhere before', async 
   }
 });
 
-overKernel('who opens a name opens what has it now', async (mount) => {
+overKernel('an open uses the file that has the name now', async (mount) => {
   await writeFile(mount.path('a'), 'first');
   for (const text of ['the second', 'third']) {
     assert.ok((await stat(mount.path('a'))).size > 0);
     const handle = await open(mount.path('a'), 'r');
     await mount.replaceFromElsewhere('a', text);
-    // What is open here stays what it was, and the name is asked for anew where it is not.
+    // The open file stays the same; the name is looked up again by the next open.
     assert.equal((await handle.stat()).size > 0, true);
     await handle.close();
     assert.equal(await readFile(mount.path('a'), 'utf8'), text);
   }
 });
 
-overKernel('what was moved away elsewhere is not opened by the name that it had', async (mount) => {
+overKernel('a file that another mount has renamed is not opened by its earlier name', async (mount) => {
   await writeFile(mount.path('log'), 'old');
   await stat(mount.path('log'));
   await mount.renameFromElsewhere('log', 'log.1');
@@ -111,13 +111,13 @@ overKernel('what was moved away elsewhere is not opened by the name that it had'
   const handle = await open(mount.path('log'), 'r');
   await mount.renameFromElsewhere('log', 'log.2');
   const again = await open(`/proc/self/fd/${handle.fd}`, 'r');
-  assert.equal(await again.readFile('utf8'), 'new', 'What is open here can be opened again');
+  assert.equal(await again.readFile('utf8'), 'new', 'An open file can be opened again by its descriptor');
   await again.close();
   await handle.close();
 });
 
 overKernel(
-  'what got another name elsewhere is not written to by the name that it had, also where both are known',
+  'a file that another mount has renamed is not written by its earlier name, also if both names are cached',
   async (mount) => {
     const [log, old] = [mount.path('log'), mount.path('log.1')];
     for (const cut of [(path: string) => writeFile(path, 'new'), (path: string) => truncate(path, 0)]) {
@@ -135,7 +135,7 @@ overKernel(
   LONG,
 );
 
-overKernel('what is mounted on a directory stays when its name is looked up again', async (mount) => {
+overKernel('a file system stays mounted on a directory whose name is looked up again', async (mount) => {
   const below = mount.path('below');
   await mkdir(below);
   await mount.shell('mount -t tmpfs none below');
@@ -151,7 +151,7 @@ overKernel('what is mounted on a directory stays when its name is looked up agai
   assert.notEqual((await stat(below)).dev, dev);
 });
 
-overKernel('what is done here is seen here at once', async (mount) => {
+overKernel('programs see changes of the same mount at once', async (mount) => {
   await mkdir(mount.path('d'));
   const at = (name: string): string => mount.path('d', name);
   for (let round = 0; round < 20; round++) {

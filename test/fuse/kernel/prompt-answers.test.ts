@@ -9,7 +9,7 @@ import { systemWorld } from '../../../world/system-world.ts';
 const ENODATA = -61;
 const EOPNOTSUPP = -95;
 const LONG_MS = 60_000;
-/** As numbers of a later epoch of the catalog are. */
+/** Inode numbers of a later epoch of the catalog have upper halves. */
 const LARGE = 7 * 2 ** 32 + 5;
 
 function requestFor(name: string, node: number, opcode: number = OPCODE.getxattr): Buffer {
@@ -30,14 +30,14 @@ function errorOf(absent: InodesWithoutAcls, name: string, node: number): number 
   return reply.readInt32LE(4);
 }
 
-test('what is asked of a file without lists is answered on the spot, until that is old or forgotten', () => {
+test('a query of the ACLs of an inode without any is answered at once, until that expires or is forgotten', () => {
   const absent = new InodesWithoutAcls(InodesWithoutAcls.memory(), systemWorld.nowMs);
   const list = 'system.posix_acl_access';
   assert.equal(errorOf(absent, list, LARGE), null);
   absent.add(LARGE, LONG_MS);
   assert.equal(errorOf(absent, list, LARGE), ENODATA);
   assert.equal(errorOf(absent, 'system.posix_acl_default', LARGE), ENODATA);
-  // Of others nothing is known, also where they differ in the upper half of their numbers alone.
+  // Nothing is known of other inodes, also if only the upper half of their number differs.
   for (const other of [LARGE + 1, 5, LARGE + 2 ** 32]) assert.equal(errorOf(absent, list, other), null);
   absent.add(9, -1);
   assert.equal(errorOf(absent, list, 9), null);
@@ -47,7 +47,7 @@ test('what is asked of a file without lists is answered on the spot, until that 
   assert.equal(errorOf(absent, list, LARGE), ENODATA);
 });
 
-test('attributes that no file has are refused; those that one may have, and all other calls, are not for this', () => {
+test('attributes that no file has are refused at once; those that a file may have, and other calls, are not answered here', () => {
   const absent = new InodesWithoutAcls(InodesWithoutAcls.memory(), systemWorld.nowMs);
   absent.add(7, LONG_MS);
   assert.equal(errorOf(absent, 'security.selinux', 7), EOPNOTSUPP);
@@ -59,10 +59,10 @@ test('attributes that no file has are refused; those that one may have, and all 
   assert.equal(promptAnswer(Buffer.alloc(IN_HEADER_BYTES), absent), null);
 });
 
-test('a thread that looks while another writes never takes one inode for another', async () => {
+test('a thread that reads during a write of another thread never confuses two inodes', async () => {
   const memory = InodesWithoutAcls.memory();
   const absent = new InodesWithoutAcls(memory, systemWorld.nowMs);
-  // All have the same place; the last one is made of the halves of the others.
+  // All three have the same slot; the last one consists of halves of the others.
   const [here, other, never] = [5 + 2 ** 32, 5 + 2 ** 14 + 2 * 2 ** 32, 5 + 2 * 2 ** 32];
   const program = `
     const { parentPort, workerData } = require('node:worker_threads');

@@ -5,7 +5,7 @@ import { RequestRing } from '../../../fuse/kernel/request-ring.ts';
 
 const CAPACITY = 1024;
 
-test('what is put is taken in order, each whole, around the end of the memory too', () => {
+test('requests are taken in order and whole, also around the end of the memory', () => {
   fc.assert(
     fc.property(fc.array(fc.uint8Array({ minLength: 1, maxLength: 300 }), { maxLength: 60 }), (requests) => {
       const memory = RequestRing.memory(CAPACITY);
@@ -19,7 +19,7 @@ test('what is put is taken in order, each whole, around the end of the memory to
         bytes -= expected.length + 16;
       };
       for (const request of requests) {
-        // So much that there is room wherever the end of the memory is.
+        // Keeps enough free space for one request, wherever the end of the memory is.
         while (bytes + request.length > CAPACITY - 700) take();
         producer.put(request);
         waiting.push(request);
@@ -31,13 +31,13 @@ test('what is put is taken in order, each whole, around the end of the memory to
   );
 });
 
-test('whoever waits hears of the next request', async () => {
+test('a consumer that waits is notified of the next request', async () => {
   const memory = RequestRing.memory(CAPACITY);
   const [producer, consumer] = [new RequestRing(memory), new RequestRing(memory)];
   const more = consumer.more();
   assert.ok(more !== undefined);
   producer.put(Uint8Array.of(1));
   await more;
-  assert.equal(consumer.more(), undefined, 'There is one');
+  assert.equal(consumer.more(), undefined, 'There is a request');
   assert.deepEqual(Uint8Array.from(consumer.take() ?? []), Uint8Array.of(1));
 });

@@ -39,7 +39,7 @@ function decoded(bytes: Buffer): Request {
   return decodeRequest(header, bytes);
 }
 
-test('a lookup, byte by byte', () => {
+test('a lookup is decoded byte by byte', () => {
   const bytes = Buffer.from(
     '2c000000010000000800000000000000050000000000000000000000000000002a0000000000000061626300',
     'hex',
@@ -49,7 +49,7 @@ test('a lookup, byte by byte', () => {
   assert.deepEqual(decodeRequest(header, bytes), { kind: 'lookup', name: 'abc' });
 });
 
-test('each call with what belongs to it', () => {
+test('each call is decoded with its fields', () => {
   const cases: readonly (readonly [Buffer, Request])[] = [
     [request(OPCODE.forget, 9, longs(3)), { kind: 'forget', forgotten: [{ node: 9, lookups: 3 }] }],
     [
@@ -165,7 +165,7 @@ test('each call with what belongs to it', () => {
   }
 });
 
-test('attributes that are set, and those that are not', () => {
+test('set-attributes has the attributes whose bits are set, and no others', () => {
   const body = (valid: number): Buffer =>
     Buffer.concat([
       words(valid, 0),
@@ -199,7 +199,7 @@ test('attributes that are set, and those that are not', () => {
   });
 });
 
-test('a write keeps its bytes where they are', () => {
+test('a write refers to its bytes in the request', () => {
   const contents = Buffer.from('contents');
   const bytes = request(
     OPCODE.write,
@@ -217,7 +217,7 @@ test('a write keeps its bytes where they are', () => {
   assert.equal(write.bytes.buffer, bytes.buffer);
 });
 
-test('locks keep their places, also beyond 2^53', () => {
+test('lock ranges are exact, also beyond 2^53', () => {
   for (const start of [2n ** 53n - 1n, 2n ** 53n, 2n ** 53n + 1n, 2n ** 63n - 1n]) {
     const asked = decoded(request(OPCODE.setlk, 3, longs(11, 9, start, start), words(1, 77, 0, 0)));
     assert.ok(asked.kind === 'lock');
@@ -225,15 +225,15 @@ test('locks keep their places, also beyond 2^53', () => {
   }
 });
 
-test('names that are not UTF-8, and positions beyond what a file may have, are refused', () => {
+test('names that are not UTF-8, and offsets beyond the largest file, are refused', () => {
   assert.throws(() => decoded(request(OPCODE.lookup, 1, Buffer.from([0x61, 0xff, 0]))), { errno: 'EILSEQ' });
   const far = request(OPCODE.read, 3, longs(11, 2n ** 60n), words(1, 0), longs(0), words(0, 0));
   assert.throws(() => decoded(far), { errno: 'EFBIG' });
   const sought = request(OPCODE.lseek, 3, longs(11, 2n ** 60n), words(3, 0));
-  assert.throws(() => decoded(sought), { errno: 'ENXIO' }, 'Nothing follows where no file reaches as far');
+  assert.throws(() => decoded(sought), { errno: 'ENXIO' }, 'No data follows beyond the largest file');
 });
 
-test('whatever bytes come, they are a request or refused', () => {
+test('any bytes are decoded as a request or refused', () => {
   fc.assert(
     fc.property(
       fc.constantFrom(...Object.values(OPCODE)),

@@ -47,10 +47,10 @@ interface Answer {
   readonly body: Buffer;
 }
 
-/** Of the sessions that are made next. */
+/** The world of sessions that are created from now on. */
 let world: World = systemWorld;
 
-/** A session without a kernel: requests go in, replies come out. */
+/** A session without a kernel: the test sends requests and reads replies. */
 class Exchange {
   readonly answers: Answer[] = [];
   readonly dropped: number[] = [];
@@ -61,7 +61,7 @@ class Exchange {
 
   constructor(calls: Partial<FileSystemCalls>, times: Partial<KernelCache>, log: Log = () => undefined) {
     const { attributesMs = 0 } = times;
-    // An answer is cached for a little less: it may lie in the kernel for a moment.
+    // An answer is cached a little shorter, as the kernel may process it later.
     const cache = {
       attributesMs,
       validMs: () => attributesMs + UPTAKE_SLACK_MS,
@@ -90,7 +90,7 @@ class Exchange {
     });
   }
 
-  /** @returns the number that names the request */
+  /** @returns the unique number of the request */
   ask(opcode: number, node: number, body: Buffer, pid = 0): number {
     this.#unique += 2;
     const header = Buffer.alloc(IN_HEADER_BYTES);
@@ -103,7 +103,7 @@ class Exchange {
     return this.#unique;
   }
 
-  /** The kernel gives back entries of a node. */
+  /** The kernel drops `lookups` references to a node. */
   forget(node: number, lookups: number): void {
     const body = Buffer.alloc(8);
     body.writeBigUInt64LE(BigInt(lookups));
@@ -129,7 +129,7 @@ class Exchange {
 
 const STRICT = { attributesMs: 1500 };
 
-/** All that was resolved has been seen. */
+/** Waits until all resolved promises have been handled. */
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 function clock(t: TestContext): void {
@@ -146,7 +146,7 @@ function clock(t: TestContext): void {
   };
 }
 
-test('the first reply: version, sizes and locks', async () => {
+test('the first reply has the version, sizes and flags for locks', async () => {
   const exchange = new Exchange({}, STRICT);
   const answer = exchange.init(45);
   assert.deepEqual([answer.length, answer.readUInt32LE(0)], [64, 7]);
@@ -162,7 +162,7 @@ test('the first reply: version, sizes and locks', async () => {
   assert.equal(old.last().error, -71);
 });
 
-test('flags by ioctl: both forms, and what is not kept', async () => {
+test('ioctl reads and sets flags in both forms, and refuses flags that are not stored', async () => {
   const set: unknown[] = [];
   const exchange = new Exchange(
     {
@@ -198,7 +198,7 @@ test('flags by ioctl: both forms, and what is not kept', async () => {
   assert.equal(set.length, 3);
 });
 
-test('the time of creation, byte by byte, where it is known', async () => {
+test('statx returns the creation time if it is known, byte by byte', async () => {
   const created = { ...FILE, createdNs: '7000000009', device: 0x0123_45_67 };
   const exchange = new Exchange(
     { attributesWithCreation: async (inode) => (inode === 7 ? created : FILE) },
@@ -210,13 +210,13 @@ test('the time of creation, byte by byte, where it is known', async () => {
   assert.equal(
     body.toString('hex'),
     [
-      '01000000000000000065cd1d00000000', // how long it holds, flags
+      'validity, flags', // how long it holds, flags
       '00000000000000000000000000000000',
       'ff0f0000000010000000000000000000', // mask of what follows, size of blocks, attributes
       '030000000100000002000000a4810000', // links, owner, group, mode
       '070000000000000005000000020000000100000100000000', // inode, size, blocks
-      '0000000000000000', // attributes that are known
-      '01000000000000000200000000000000', // read, created, changed, modified
+      'supported attributes', // attributes that are known
+      'atime, btime, ctime, mtime', // read, created, changed, modified
       '07000000000000000900000000000000',
       '00000000000000000500000000000000',
       'faffffffffffffff0065cd1d00000000',
@@ -230,7 +230,7 @@ test('the time of creation, byte by byte, where it is known', async () => {
   assert.deepEqual([unknown.readUInt32LE(32), unknown.readBigUInt64LE(112)], [0x7ff, 0n]);
 });
 
-test('an entry, byte by byte; the root has the number 1', async () => {
+test('an entry is encoded byte by byte; the root has node 1', async () => {
   const exchange = new Exchange(
     { lookup: async (parent, name) => ({ ...FILE, inode: parent === ROOT && name === 'f' ? 7 : ROOT }) },
     STRICT,
@@ -242,8 +242,8 @@ test('an entry, byte by byte; the root has the number 1', async () => {
     body.toString('hex'),
     [
       '07000000000000000000000000000000', // node and generation
-      '00000000000000000100000000000000', // seconds that name and attributes hold
-      '000000000065cd1d', // and nanoseconds
+      'seconds of validity of name and attributes', // seconds that name and attributes hold
+      'and nanoseconds', // and nanoseconds
       '07000000000000000500000002000000', // inode, size
       '0100000100000000', // blocks
       '0100000000000000fafffffffffffff'.concat('f', '0000000000000000'), // times
@@ -257,7 +257,7 @@ test('an entry, byte by byte; the root has the number 1', async () => {
   assert.equal(Number(exchange.last().body.readBigUInt64LE(0)), 1);
 });
 
-test('a call that takes too long is answered, and what it opened is closed', async (t) => {
+test('a call that takes too long is answered with ETIMEDOUT, and the handle that it opens later is closed', async (t) => {
   clock(t);
   const opened = Promise.withResolvers<{
     handle: number;
@@ -287,15 +287,15 @@ test('a call that takes too long is answered, and what it opened is closed', asy
   );
   assert.equal(exchange.answers[0]?.unique, unique);
   exchange.ask(OPCODE.lookup, 1, Buffer.from('f\0'));
-  assert.equal(exchange.last().error, ETIMEDOUT, 'The repetition is answered at once');
+  assert.equal(exchange.last().error, ETIMEDOUT, 'The same call again is answered at once');
   opened.resolve({ handle: 11, directIo: false, linked: false, version: '1' });
   await settled();
   assert.deepEqual(released, [11]);
-  assert.equal(exchange.answers.length, 3, 'Nothing is answered twice');
+  assert.equal(exchange.answers.length, 3, 'No request is answered twice');
 });
 
-/** A request whose caller has no reply cannot be killed, and hangs all who look at mounts. */
-test('whatever fails while a request is answered, its caller gets EIO', async () => {
+/** A caller without a reply cannot be killed, and programs that query the mount hang. */
+test('a caller gets EIO, whatever fails while its request is handled', async () => {
   const thrown: unknown[] = [];
   const log: Log = () => {
     const error = new Error('The log is broken, too');
@@ -329,7 +329,7 @@ test('whatever fails while a request is answered, its caller gets EIO', async ()
       exchange.answers.map(({ unique: of, error }) => [of, error]),
       [[unique, EIO]],
     );
-    // Nothing of it is under way any more.
+    // No call is pending now.
     exchange.session.underWay.stop();
   }
   const cutShort = new Exchange({}, STRICT, log);
@@ -337,11 +337,11 @@ test('whatever fails while a request is answered, its caller gets EIO', async ()
   assert.equal(cutShort.last().error, EIO);
   process.removeAllListeners('unhandledRejection');
   for (const listener of others) process.on('unhandledRejection', listener);
-  assert.equal(thrown.length, 5, 'The log was asked each time');
-  assert.deepEqual(unhandled, thrown, 'What is wrong with the log is not kept secret');
+  assert.equal(thrown.length, 5, 'Each failure was logged');
+  assert.deepEqual(unhandled, thrown, 'Errors of the log are unhandled rejections');
 });
 
-test('pages are kept from one open to the next while the version is the same', async () => {
+test('the kernel keeps pages from one open to the next while the version is the same', async () => {
   let version = 'one';
   const exchange = new Exchange(
     { open: async () => ({ handle: 11, directIo: version === 'direct', linked: true, version }) },
@@ -361,7 +361,7 @@ test('pages are kept from one open to the next while the version is the same', a
   assert.equal(await flags(), 1);
 });
 
-test('an interrupted wait for a lock is told so; other calls go by the signal', async () => {
+test('an interrupted wait for a lock aborts its signal; other calls are answered with EINTR if that does no harm', async () => {
   const signals: AbortSignal[] = [];
   const exchange = new Exchange(
     {
@@ -383,18 +383,18 @@ test('an interrupted wait for a lock is told so; other calls go by the signal', 
   interrupt(exchange.ask(OPCODE.setlkw, 7, Buffer.alloc(48)));
   await settled();
   assert.equal(signals[0]?.aborted, true);
-  assert.equal(exchange.answers.length, 1, 'What the file system says of it is the answer');
-  // Nothing is known of the caller, so that its wish is granted where that does no harm.
+  assert.equal(exchange.answers.length, 1, 'The answer is that of the file system');
+  // The signals of the caller are unknown: the call is interrupted if that does no harm.
   const asked = exchange.ask(OPCODE.getattr, 7, Buffer.alloc(16));
   interrupt(asked);
   assert.deepEqual([exchange.last().unique, exchange.last().error], [asked, EINTR]);
   interrupt(exchange.ask(OPCODE.write, 7, Buffer.alloc(40)));
-  assert.equal(exchange.answers.length, 2, 'A write goes on');
+  assert.equal(exchange.answers.length, 2, 'A write continues');
   interrupt(4711);
   exchange.session.underWay.stop();
 });
 
-test('what pending signals mean', () => {
+test('pendingIn tells a fatal signal from one that is caught and one that is blocked', () => {
   const status = (pending: number, caught = 0, blocked = 0): string =>
     ['Name:\tx', `SigPnd:\t${hex(pending)}`, `ShdPnd:\t${hex(0)}`, `SigBlk:\t${hex(blocked)}`]
       .concat(`SigIgn:\t${hex(0)}`, `SigCgt:\t${hex(caught)}`)
@@ -411,7 +411,7 @@ function hex(mask: number): string {
   return mask.toString(16).padStart(16, '0');
 }
 
-test('attributes are kept for as long as they are believed as they are, and names are not', async () => {
+test('attributes are cached only if they are the latest, and names are not cached', async () => {
   let believed: Attributes = FILE;
   const cache = {
     attributesMs: 0,
@@ -429,21 +429,25 @@ test('attributes are kept for as long as they are believed as they are, and name
   const attributes = () => told(OPCODE.getattr, Buffer.alloc(16), [0, 8]);
   assert.equal(exchange.session.view.isInFlight(7), false);
   const [entry = -1, kept = 0] = await lookup();
-  assert.equal(entry, 0, 'A name that is dropped takes mounts below it away');
-  assert.ok(kept > 4.9 && kept < 5, 'A little less, for an answer may lie in the kernel for a moment');
+  assert.equal(entry, 0, 'An expired name would unmount file systems below it');
+  assert.ok(kept > 4.9 && kept < 5, 'A little less, as the kernel may process the answer later');
   await lookup();
   exchange.forget(7, 1);
-  assert.equal(exchange.session.view.isInFlight(7), true, 'The caller of the second may not run yet');
+  assert.equal(
+    exchange.session.view.isInFlight(7),
+    true,
+    'The caller of the second look-up may not have run yet',
+  );
   exchange.forget(7, 1);
   assert.equal(exchange.session.view.isInFlight(7), false);
   assert.ok(((await attributes())[0] ?? 0) > 4.9);
-  // The kernel does not compare the outcome of a change with what it was told to drop meanwhile.
+  // The kernel does not compare the outcome of a change with invalidations meanwhile.
   assert.deepEqual(await told(OPCODE.setattr, Buffer.alloc(88), [0, 8]), [0]);
   believed = { ...FILE };
-  assert.deepEqual([await lookup(), await attributes()], [[0, 0], [0]], 'Others were heard meanwhile');
+  assert.deepEqual([await lookup(), await attributes()], [[0, 0], [0]], 'Other attributes arrived meanwhile');
 });
 
-test('a request that sets nothing, as of chown with neither an owner nor a group, is a change of status', async () => {
+test('a set-attributes request without attributes, as of chown(-1, -1), touches the status', async () => {
   const called: unknown[] = [];
   const exchange = new Exchange(
     {
@@ -471,7 +475,7 @@ test('a request that sets nothing, as of chown with neither an owner nor a group
   ]);
 });
 
-test('a page of a directory has what a look-up of each name would tell, where that is known', async () => {
+test('a page of a directory has entries as a look-up returns them, where they are known', async () => {
   const entries = [
     { name: '.', kind: 'directory', inode: ROOT, position: 0 },
     { name: 'known', kind: 'file', inode: 7, position: 2 },
@@ -512,10 +516,14 @@ test('a page of a directory has what a look-up of each name would tell, where th
     ['unknown', 9, 5, 0, 0, 0],
   ]);
   const nameless = new Exchange({ listed: () => undefined }, { attributesMs: 0, validMs: () => 5000 });
-  assert.equal(nameless.init(45).readUInt32LE(12) & plus, 0, 'Attributes alone would be asked for again');
+  assert.equal(
+    nameless.init(45).readUInt32LE(12) & plus,
+    0,
+    'Attributes without names would be looked up again',
+  );
 });
 
-test('the kernel gives back an entry for each look-up, creation and listed name', async () => {
+test('the kernel references an inode for each look-up, creation and listed name', async () => {
   const opened = { handle: 11, directIo: false, linked: false, version: null };
   const [found, created] = [async () => FILE, async () => ({ ...opened, attributes: FILE })];
   const entries = [{ name: 'f', kind: 'file', inode: 7, position: 0 }] as const;
@@ -561,7 +569,7 @@ test('the kernel gives back an entry for each look-up, creation and listed name'
   }
 });
 
-test('of what the kernel may believe it is noted that there are no lists, until one is set', async () => {
+test('the absence of ACLs is noted for cached inodes, until one is set', async () => {
   const set = Promise.withResolvers<void>();
   const exchange = new Exchange(
     {
@@ -583,7 +591,7 @@ test('of what the kernel may believe it is noted that there are no lists, until 
   body.writeUInt32LE(1, 0);
   body.write('system.posix_acl_access', 16);
   const unique = exchange.ask(OPCODE.setxattr, 7, body);
-  // Also what is heard while it is under way.
+  // Also an answer during the request.
   await lookUp();
   set.resolve();
   await settled();
@@ -591,7 +599,7 @@ test('of what the kernel may believe it is noted that there are no lists, until 
   assert.equal(exchange.absentLists.has(7), false);
 });
 
-test('what is opened with other contents than the kernel was told is taken back first', async () => {
+test('an open of other contents than the kernel was answered drops its attributes first', async () => {
   const opened = { handle: 11, directIo: false, linked: false, version: '7:1:2' };
   const calls = { lookup: async () => FILE, open: async () => opened };
   const exchange = new Exchange(calls, {
@@ -604,18 +612,18 @@ test('what is opened with other contents than the kernel was told is taken back 
     await settled();
     return exchange.dropped;
   };
-  assert.deepEqual(await open(), [], 'Nothing was told');
+  assert.deepEqual(await open(), [], 'The kernel was answered nothing');
   exchange.ask(OPCODE.lookup, 1, Buffer.from('f\0'));
   await settled();
   assert.deepEqual(await open(), [7]);
-  assert.deepEqual(await open(), [7], 'It has nothing any more');
+  assert.deepEqual(await open(), [7], 'The kernel has nothing any more');
   opened.version = '7:1:1';
   exchange.ask(OPCODE.lookup, 1, Buffer.from('f\0'));
   await settled();
-  assert.deepEqual(await open(), [7], 'It has the same');
+  assert.deepEqual(await open(), [7], 'The kernel has the same contents');
 });
 
-test('what is said too late, by a process that was stopped, is taken back', async (t) => {
+test('answers that a stopped process sends too late are dropped from the kernel', async (t) => {
   clock(t);
   let stoppedMs = 0;
   const validMs = () => {
@@ -637,7 +645,7 @@ test('what is said too late, by a process that was stopped, is taken back', asyn
   assert.deepEqual(exchange.dropped, [7, 7]);
 });
 
-test('the kernel says whether it knew what it is to drop', async () => {
+test('invalidateInode returns whether the kernel knew the inode', async () => {
   const codes = [null, 'ENOENT', 'ENODEV', 'EIO'];
   const notifier = new Notifier((_notice, done) => {
     const code = codes.shift() ?? null;
@@ -645,11 +653,11 @@ test('the kernel says whether it knew what it is to drop', async () => {
   });
   assert.equal(await notifier.invalidateInode(7), true);
   assert.equal(await notifier.invalidateInode(7), false);
-  assert.equal(await notifier.invalidateInode(7), true, 'Nothing is kept by a mount that is gone');
+  assert.equal(await notifier.invalidateInode(7), true, 'An unmounted mount caches nothing');
   await assert.rejects(notifier.invalidateInode(7), /EIO/);
 });
 
-test('the kernel does by itself what it asks for in vain', () => {
+test('an unknown request is answered with ENOSYS, so that the kernel does the call by itself', () => {
   const exchange = new Exchange({}, STRICT);
   exchange.ask(9999, 7, Buffer.alloc(64));
   assert.equal(exchange.last().error, ENOSYS);
