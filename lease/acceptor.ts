@@ -130,7 +130,7 @@ export class Acceptor {
     const [accepted, reply] = registerWrite(register, ballot, kept);
     if (accepted !== register) this.#table.setRegister(row, accepted);
     if (reply.kind === 'ack-write') return { kind: 'ack-write', cell, view, ballot };
-    return { kind: 'nack-write', cell, view, ballot, standing: reply.standing };
+    return { kind: 'nack-write', cell, view, ballot, largestBallot: reply.largestBallot };
   }
 
   #replace(row: number, change: (register: Register) => Register): void {

@@ -79,13 +79,13 @@ export class BallotSequence {
     this.#parameters = parameters;
   }
 
-  /** Returns a ballot larger than every previous one. The interval never decreases, even if the clock did. */
-  next(nowMs: number, standing: Ballot = BALLOT_ZERO): Ballot {
+  /** Returns a ballot larger than every previous one, and usually than `known`. The interval never decreases. */
+  next(nowMs: number, known: Ballot = BALLOT_ZERO): Ballot {
     const interval = Math.max(this.#interval, ballotInterval(nowMs, this.#parameters));
     if (interval > this.#interval) this.#round = 0;
     this.#interval = interval;
-    // After the interval is set: `overtake` compares `standing` with the present interval.
-    this.overtake(standing);
+    // After the interval is set: `overtake` compares `known` with the present interval.
+    this.overtake(known);
     this.#round++;
     if (this.#round === ROUNDS_MAX) {
       // Acceptors refuse it as future until its interval begins, which only costs time.
@@ -103,16 +103,16 @@ export class BallotSequence {
   }
 
   /**
-   * Makes the next ballot larger than `standing` if that is of the same interval. Flease does not adopt a later
+   * Makes the next ballot larger than `known` if that is of the same interval. Flease does not adopt a later
    * interval: it comes from another clock, and this one catches up. In PaxosLease intervals have no meaning, so they
    * are adopted.
    */
-  overtake(standing: Ballot): void {
-    if (standing.round >= ROUNDS_MAX - 1) return;
-    if (standing.interval === this.#interval) this.#round = Math.max(this.#round, standing.round);
-    if (this.#parameters.algorithm === 'flease' || standing.interval <= this.#interval) return;
-    if (!ballotIsSane(standing)) return;
-    this.#interval = standing.interval;
-    this.#round = standing.round;
+  overtake(known: Ballot): void {
+    if (known.round >= ROUNDS_MAX - 1) return;
+    if (known.interval === this.#interval) this.#round = Math.max(this.#round, known.round);
+    if (this.#parameters.algorithm === 'flease' || known.interval <= this.#interval) return;
+    if (!ballotIsSane(known)) return;
+    this.#interval = known.interval;
+    this.#round = known.round;
   }
 }

@@ -160,7 +160,7 @@ function messageWrite(writer: ByteWriter, incarnations: FrameIncarnations, messa
       break;
     case 'nack-read':
     case 'nack-write':
-      ballotWrite(writer, incarnations, message.standing);
+      ballotWrite(writer, incarnations, message.largestBallot);
       break;
     case 'refused-read':
     case 'refused-write':
@@ -203,7 +203,7 @@ function messageRead(reader: ByteReader, incarnations: readonly ServerIncarnatio
     }
     case 'nack-read':
     case 'nack-write':
-      return { kind, cell, view, ballot, standing: ballotRead(reader, incarnations) };
+      return { kind, cell, view, ballot, largestBallot: ballotRead(reader, incarnations) };
     case 'refused-read':
     case 'refused-write': {
       const reason = REASONS[reader.uint8()];

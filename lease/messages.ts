@@ -43,11 +43,11 @@ export interface AckWriteMessage extends OfCell {
   readonly ballot: Ballot;
 }
 
-/** The acceptor promised or accepted a larger ballot, `standing`. */
+/** The acceptor's largest promised or accepted ballot is larger than the request's; for a READ it may be equal. */
 export interface NackMessage extends OfCell {
   readonly kind: 'nack-read' | 'nack-write';
   readonly ballot: Ballot;
-  readonly standing: Ballot;
+  readonly largestBallot: Ballot;
 }
 
 /** The ballot or lease is too old or from the future, or the lease to be replaced is still valid here. */

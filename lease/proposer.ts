@@ -289,7 +289,7 @@ export class Proposer {
     const phase = message.kind === 'nack-read' || message.kind === 'refused-read' ? 'reading' : 'writing';
     if (phase !== attempt.phase) return;
     if (message.kind === 'nack-read' || message.kind === 'nack-write') {
-      this.#context.ballots.overtake(message.standing);
+      this.#context.ballots.overtake(message.largestBallot);
     }
     const group = this.#cursor.group;
     const tally = tallyAdd(attempt.tally, group, from, 'nack');

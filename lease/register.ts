@@ -20,11 +20,11 @@ export type ReadReply =
       readonly written: Ballot;
       readonly lease: Lease | null;
     }
-  | { readonly kind: 'nack-read'; readonly ballot: Ballot; readonly standing: Ballot };
+  | { readonly kind: 'nack-read'; readonly ballot: Ballot; readonly largestBallot: Ballot };
 
 export type WriteReply =
   | { readonly kind: 'ack-write'; readonly ballot: Ballot }
-  | { readonly kind: 'nack-write'; readonly ballot: Ballot; readonly standing: Ballot };
+  | { readonly kind: 'nack-write'; readonly ballot: Ballot; readonly largestBallot: Ballot };
 
 export function registerBallotMax(register: Register): Ballot {
   return ballotMax(register.readBallot, register.writeBallot);
@@ -43,8 +43,9 @@ export function registerRead(register: Register, k: Ballot): [Register, ReadRepl
   const { readBallot, writeBallot, lease } = register;
   const repeated = ballotCompare(k, readBallot) === 0 && ballotCompare(writeBallot, k) < 0;
   if (repeated) return [register, { kind: 'ack-read', ballot: k, written: writeBallot, lease }];
-  const standing = registerBallotMax(register);
-  if (ballotCompare(standing, k) >= 0) return [register, { kind: 'nack-read', ballot: k, standing }];
+  const largestBallot = registerBallotMax(register);
+  if (ballotCompare(largestBallot, k) >= 0)
+    return [register, { kind: 'nack-read', ballot: k, largestBallot }];
   const next = { readBallot: k, writeBallot, lease };
   return [next, { kind: 'ack-read', ballot: k, written: writeBallot, lease }];
 }
@@ -55,10 +56,11 @@ export function registerRead(register: Register, k: Ballot): [Register, ReadRepl
  */
 export function registerWrite(register: Register, k: Ballot, lease: Lease): [Register, WriteReply] {
   assert(ballotCompare(k, BALLOT_ZERO) > 0, 'The codec lets no zero ballot in');
-  const standing = registerBallotMax(register);
+  const largestBallot = registerBallotMax(register);
   // > and not ≥: the proposer that read with k writes with the same k. R3 as printed would forbid that (k'' ≤ k); we
   // follow Alg. 1 and [Register].
-  if (ballotCompare(standing, k) > 0) return [register, { kind: 'nack-write', ballot: k, standing }];
+  if (ballotCompare(largestBallot, k) > 0)
+    return [register, { kind: 'nack-write', ballot: k, largestBallot }];
   // A repeated WRITE does not undo a RELEASE that came in between.
   const again = ballotCompare(register.writeBallot, k) === 0;
   if (again) return [register, { kind: 'ack-write', ballot: k }];

@@ -23,7 +23,7 @@ export type ReplicaEvent =
    * the catalog has its name. All operations up to this position are committed, none follows, and the process may
    * resume the epoch. Sent once per end.
    */
-  | { readonly kind: 'ended'; readonly place: Position }
+  | { readonly kind: 'ended'; readonly position: Position }
   /** After the first message of a peer's new incarnation, none of an earlier one is delivered. */
   | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
   /** The transport reached `peer` again: what may be lost is sent again. */

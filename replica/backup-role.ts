@@ -12,7 +12,7 @@ const PATIENT_HEARTBEATS = 2;
 
 /** An epoch that this process ended with nothing under way. `isEverywhere`: all replicas had all of it. */
 export interface EndedEpoch {
-  readonly place: Position;
+  readonly position: Position;
   readonly isEverywhere: boolean;
 }
 
@@ -31,16 +31,16 @@ export class BackupRole extends ReplicaRole {
     if (this.#ended === null || lease.isHeld) return null;
     // A primary that applies last keeps a transaction open for what it orders, and holds the lease for that.
     if (config.appliesAtPrimary === 'last') return null;
-    const { place } = this.#ended;
-    return candidacy.votes && mayBeResumed(place, standing) ? place : null;
+    const { position } = this.#ended;
+    return candidacy.votes && mayBeResumed(position, standing) ? position : null;
   }
 
-  /** Remembers that this process may resume the epoch at `place`: all up to there is committed (event `ended`). */
-  override ended(place: Position): void {
+  /** Remembers that this process may resume the epoch at `position`: all up to there is committed (event `ended`). */
+  override ended(position: Position): void {
     const { standing, backup } = this.parts;
-    if (!mayBeResumed(place, standing)) return;
-    this.#ended = { place, isEverywhere: false };
-    backup.wasPrimaryUntil(place.seq);
+    if (!mayBeResumed(position, standing)) return;
+    this.#ended = { position, isEverywhere: false };
+    backup.wasPrimaryUntil(position.seq);
   }
 
   /** Decision 0074. */

@@ -51,7 +51,7 @@ export class EventHandler {
         this.#created();
         return;
       case 'ended':
-        current.ended(event.place);
+        current.ended(event.position);
         return;
       case 'connected':
         current.peerConnected(event.peer, nowMs);

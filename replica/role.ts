@@ -72,7 +72,7 @@ export abstract class ReplicaRole {
 
   leaseExtended(_nowMs: number): void {}
 
-  ended(_place: Position): void {}
+  ended(_position: Position): void {}
 
   resume(_nowMs: number): void {}
 

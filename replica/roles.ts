@@ -79,8 +79,8 @@ export class Roles implements Transitions {
   }
 
   endInOrder(order: WriteOrder): void {
-    const place = order.isIdle ? { epoch: order.epoch, seq: order.lastSeq } : null;
-    this.#stepDown(place === null ? null : { place, isEverywhere: order.isQuiet });
+    const position = order.isIdle ? { epoch: order.epoch, seq: order.lastSeq } : null;
+    this.#stepDown(position === null ? null : { position, isEverywhere: order.isQuiet });
   }
 
   stop(): void {

@@ -170,8 +170,8 @@ export class ReplicaHost {
     this.#drivers.set(file, driver);
     this.#objectBytes.set(file, this.#parts.store.attributes(file).objectBytes);
     // Once: an epoch must not be resumed twice from the same position.
-    const place = this.#ended.get(file);
-    if (place !== undefined && this.#ended.delete(file)) driver.step({ kind: 'ended', place });
+    const position = this.#ended.get(file);
+    if (position !== undefined && this.#ended.delete(file)) driver.step({ kind: 'ended', position });
     return driver;
   }
 
@@ -225,10 +225,10 @@ export class ReplicaHost {
   directoryEntryCreated(file: FileId): void {
     const { store, self, incarnation } = this.#parts;
     if (store.record(file) === null) return;
-    const place = { epoch: firstEpoch(self, incarnation), seq: CREATION_OPERATIONS };
+    const position = { epoch: firstEpoch(self, incarnation), seq: CREATION_OPERATIONS };
     const driver = this.#drivers.get(file);
-    if (driver === undefined) this.#ended.set(file, place);
-    else driver.step({ kind: 'ended', place });
+    if (driver === undefined) this.#ended.set(file, position);
+    else driver.step({ kind: 'ended', position });
   }
 
   /** Whether changes of an unloaded file may be ordered here at once, as far as is known without loading it. */
@@ -275,8 +275,8 @@ export class ReplicaHost {
   /** Unloads a replica. Keeps for the next one where its epoch ended, and until when its promises bind. */
   unload(driver: ReplicaDriver): void {
     if (this.#drivers.get(driver.file) === driver) {
-      const place = driver.resumable;
-      if (place !== null) this.#ended.set(driver.file, place);
+      const position = driver.resumable;
+      if (position !== null) this.#ended.set(driver.file, position);
       this.#drivers.delete(driver.file);
       this.#objectBytes.delete(driver.file);
       if (this.#damaged.get(driver.file)?.size === 0) this.#damaged.delete(driver.file);

@@ -55,7 +55,7 @@ function message(kind: LeaseMessage['kind']): fc.Arbitrary<LeaseMessage> {
       );
     case 'nack-read':
     case 'nack-write':
-      return record({ kind: fc.constant(kind), ...base, ballot, standing });
+      return record({ kind: fc.constant(kind), ...base, ballot, largestBallot: standing });
     case 'refused-read':
     case 'refused-write': {
       const reason = fc.constantFrom('old' as const, 'future' as const, 'still-valid' as const);

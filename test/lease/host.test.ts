@@ -100,7 +100,7 @@ function messagePrint(message: LeaseMessage): string {
       return `ack-read ${ballotPrint(message.ballot)} written=${ballotPrint(message.written)} lease=${leasePrint(message.lease)}${view}`;
     case 'nack-read':
     case 'nack-write':
-      return `${message.kind} ${ballotPrint(message.ballot)} standing=${ballotPrint(message.standing)}${view}`;
+      return `${message.kind} ${ballotPrint(message.ballot)} standing=${ballotPrint(message.largestBallot)}${view}`;
     case 'refused-read':
     case 'refused-write':
       return `${message.kind} ${ballotPrint(message.ballot)} ${message.reason}${view}`;
@@ -170,7 +170,7 @@ function messageParse(cell: CellId, words: readonly string[]): LeaseMessage {
       return { kind, cell, view, ballot, lease, written: ballotParse(given.get('written') ?? '⊥') };
     case 'nack-read':
     case 'nack-write':
-      return { kind, cell, view, ballot, standing: ballotParse(given.get('standing') ?? '') };
+      return { kind, cell, view, ballot, largestBallot: ballotParse(given.get('standing') ?? '') };
     case 'refused-read':
     case 'refused-write':
       return { kind, cell, view, ballot, reason: 'still-valid' };

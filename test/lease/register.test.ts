@@ -41,7 +41,7 @@ function start(): Handler {
       case 'read': {
         const [next, reply] = registerRead(register, k);
         register = next;
-        if (reply.kind === 'nack-read') return `nack-read standing=${ballotPrint(reply.standing)}`;
+        if (reply.kind === 'nack-read') return `nack-read standing=${ballotPrint(reply.largestBallot)}`;
         return `ack-read lease=${leasePrint(reply.lease)} written=${ballotPrint(reply.written)}`;
       }
       case 'write':
@@ -60,7 +60,7 @@ function start(): Handler {
         register = next;
         return reply.kind === 'ack-write'
           ? 'ack-write'
-          : `nack-write standing=${ballotPrint(reply.standing)}`;
+          : `nack-write standing=${ballotPrint(reply.largestBallot)}`;
       }
       case 'release':
         register = registerRelease(register, k);

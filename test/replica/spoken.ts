@@ -209,7 +209,7 @@ function event(verb: string, args: readonly string[], options: Options, usual: U
     case 'read-wanted':
       return { kind: verb };
     case 'ended':
-      return { kind: 'ended', place: position(args[0]) };
+      return { kind: 'ended', position: position(args[0]) };
     case 'connected':
       return { kind: 'connected', peer: args[0] as ServerId };
     case 'submit':

@@ -10,7 +10,7 @@ export function leaseMessageText(message: LeaseMessage): string {
     message.view === 1 ? '' : `view ${message.view}`,
     'lease' in message ? leaseText(message.lease) : '',
     'written' in message ? `written ${ballotText(message.written)}` : '',
-    'standing' in message ? `${ballotText(message.standing)} stands` : '',
+    'largestBallot' in message ? `${ballotText(message.largestBallot)} stands` : '',
     'reason' in message ? message.reason : '',
   ];
   const ballot = ballotText(message.kind === 'release' ? message.uid : message.ballot);

@@ -209,9 +209,9 @@ export class ReplicaServer implements Process<GroupMessage> {
     if (this.disk === undefined && view !== null) this.group.createDisk(this.id, view);
     if (this.disk === undefined) return;
     this.replica = this.#newReplica(this.#boundUntilMs);
-    const place = this.#ended;
+    const position = this.#ended;
     this.#ended = null;
-    if (place !== null) this.step({ kind: 'ended', place });
+    if (position !== null) this.step({ kind: 'ended', position });
   }
 
   #newReplica(boundUntilMs: number): Replica {
@@ -220,10 +220,10 @@ export class ReplicaServer implements Process<GroupMessage> {
     return new Replica({ ...this.#config, startGuardUntilMs }, FILE, record, trust, this.processMs);
   }
 
-  /** This process has ended an epoch at `place`, with all before it committed. */
-  ended(place: Position): void {
-    if (this.replica === null) this.#ended = place;
-    else this.step({ kind: 'ended', place });
+  /** This process has ended an epoch at `position`, with all before it committed. */
+  ended(position: Position): void {
+    if (this.replica === null) this.#ended = position;
+    else this.step({ kind: 'ended', position });
   }
 
   /** The replica is about to be removed. @returns whether that is possible: it is unused, and nothing is under way */
