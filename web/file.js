@@ -24,7 +24,7 @@ export class FileView {
   #rim;
   #epoch;
   #holder;
-  #left;
+  #remaining;
   #sentence;
   #add;
   #addSelect;
@@ -39,7 +39,7 @@ export class FileView {
     this.#rim = svg('circle', { class: 'rim', cx: 90, cy: 90, r: RADIUS, transform: 'rotate(-90 90 90)' });
     this.#epoch = svg('text', { class: 'epoch', x: 90, y: 62 });
     this.#holder = svg('text', { class: 'holder', x: 90, y: 99 });
-    this.#left = svg('text', { class: 'left', x: 90, y: 126 });
+    this.#remaining = svg('text', { class: 'left', x: 90, y: 126 });
     const seal = svg(
       'svg',
       { class: 'seal', viewBox: '0 0 180 180', 'aria-hidden': 'true', focusable: 'false' },
@@ -47,7 +47,7 @@ export class FileView {
       this.#rim,
       this.#epoch,
       this.#holder,
-      this.#left,
+      this.#remaining,
     );
     this.#sentence = h('p', { id: 'file-sentence', class: 'sentence' });
     const replicas = h('ul', { class: 'replicas', 'aria-label': 'Replicas' });
@@ -115,20 +115,20 @@ export class FileView {
     const since = isStill ? 0 : performance.now() - this.#atMs;
     const remainingMs = Math.max(0, lease.remainingMs - since);
     const share = Math.min(1, remainingMs / this.#timing.leaseMs);
-    const held = lease.holder !== null && remainingMs > 0;
+    const hasHolder = lease.holder !== null && remainingMs > 0;
     const texts = [
       this.#file?.epoch > 0 ? `epoch ${this.#file.epoch}` : '',
-      held ? lease.holder : 'no lease',
-      held ? formatSeconds(remainingMs) : '',
+      hasHolder ? lease.holder : 'no lease',
+      hasHolder ? formatSeconds(remainingMs) : '',
     ];
     clearTimeout(this.#shrinks);
-    if (held && !isStill) this.#shrinks = setTimeout(() => this.#drawSoon(), SHRINK_MS);
+    if (hasHolder && !isStill) this.#shrinks = setTimeout(() => this.#drawSoon(), SHRINK_MS);
     const drawn = `${share.toFixed(3)} ${texts} ${this.#file?.primary}`;
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;
     this.#rim.setAttribute('stroke-dasharray', `${(share * RIM).toFixed(1)} ${RIM.toFixed(1)}`);
     setAttribute(this.#rim, 'class', this.#file?.primary === null ? 'rim orphan' : 'rim');
-    [this.#epoch, this.#holder, this.#left].forEach((element, place) => {
+    [this.#epoch, this.#holder, this.#remaining].forEach((element, place) => {
       setText(element, texts[place]);
     });
   }
@@ -156,12 +156,12 @@ export class FileView {
       remove,
     );
     const update = (replica) => {
-      const [mark, word] = STATES[replica.state] ?? ['?', replica.state];
+      const [mark, label] = STATES[replica.state] ?? ['?', replica.state];
       const isPrimary = replica.role === 'primary';
       setText(sign, isPrimary ? '◆' : mark);
       setText(
         what,
-        isPrimary ? 'primary' : replica.role === 'learner' ? `learning, ${word}` : `backup, ${word}`,
+        isPrimary ? 'primary' : replica.role === 'learner' ? `learning, ${label}` : `backup, ${label}`,
       );
       setText(version, replica.version === null ? 'version not known' : `version ${replica.version}`);
       setText(lag, lagText(replica));

@@ -82,13 +82,13 @@ export class ServersView {
       buttons,
     );
     const update = (server) => {
-      const [shape, word, mood] = STATES[server.state] ?? ['?', server.state, 'neutral'];
+      const [shape, label, mood] = STATES[server.state] ?? ['?', server.state, 'neutral'];
       const process = this.#processes.get(id);
       const run = RUNS[process] ?? '';
       setText(sign, shape);
       setText(
         state,
-        [run === '' ? word : run, membershipText(server), server.diskFull ? 'disk full' : '']
+        [run === '' ? label : run, membershipText(server), server.diskFull ? 'disk full' : '']
           .filter(Boolean)
           .join(', ') + (server.state === 'recovering' ? `, ${formatSeconds(server.recoveringMs)} more` : ''),
       );

@@ -40,9 +40,9 @@ export class TrashView {
       refresh: () => this.#describeChanges(),
     });
     this.#pages = {
-      back: button('Back', 'Page before', () => this.#turn(this.#starts.slice(1))),
+      back: button('Back', 'Page before', () => this.#showPage(this.#starts.slice(1))),
       number: h('span'),
-      on: button('Next', 'Next page', () => this.#turn([this.#next, ...this.#starts])),
+      on: button('Next', 'Next page', () => this.#showPage([this.#next, ...this.#starts])),
     };
     byId('trash-pages').replaceChildren(this.#pages.back, this.#pages.number, this.#pages.on);
     byId('trash-form').addEventListener('submit', (event) => {
@@ -115,7 +115,7 @@ export class TrashView {
     return changes;
   }
 
-  async #turn(starts) {
+  async #showPage(starts) {
     this.#starts = starts;
     await this.#guarded(() => this.#show());
     // Without a further page that way, the button is disabled and loses the focus.

@@ -79,10 +79,10 @@ class Bytes {
 
   async take(count: number): Promise<Buffer> {
     const pieces: Buffer[] = [];
-    for (let left = count; left > 0; ) {
-      const piece = await this.#piece(left);
+    for (let remaining = count; remaining > 0; ) {
+      const piece = await this.#piece(remaining);
       pieces.push(piece);
-      left -= piece.length;
+      remaining -= piece.length;
     }
     return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
   }

@@ -61,11 +61,11 @@ export function clusterPhases(client: ClusterClient, options: ClusterPhaseOption
     {
       name: 'overwrite 4 KiB',
       operationBytes: Math.min(SMALL_BYTES, fileBytes),
-      async step(worker, turn) {
+      async step(worker, count) {
         const length = Math.min(SMALL_BYTES, fileBytes);
         const places = Math.floor(fileBytes / length);
         const file = await opened(worker);
-        await file.write((turn % places) * length, bytes.subarray(0, length), call);
+        await file.write((count % places) * length, bytes.subarray(0, length), call);
       },
     },
   ];

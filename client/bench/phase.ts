@@ -5,7 +5,7 @@ import { systemWorld } from '../../world/system-world.ts';
 export interface Phase {
   readonly name: string;
   readonly operationBytes: number;
-  step(worker: number, turn: number): Promise<void>;
+  step(worker: number, count: number): Promise<void>;
 }
 
 export interface PhaseResult {

@@ -19,7 +19,7 @@ export function outcomeOfCommand(
     case 'unlink-files':
     case 'unlink-fenced': {
       const { files } = result as CommandResults['unlink-files'];
-      const isWhole = files.every((left) => typeof left === 'number');
+      const isWhole = files.every((links) => typeof links === 'number');
       const names = command.files.map(({ parent, name }) => ({ parent, name, inode: null }));
       return isWhole ? { names, atNs, directories: 0 } : null;
     }

@@ -22,21 +22,21 @@ export function addLiveCommands(program: Command): void {
     .option('--json', 'print each as one line of JSON')
     .action(async (options: { follow?: true; json?: true }, command: Command) => {
       const printed = new Set<string>();
-      const print = (happening: ServerEvent): void => {
-        if (printed.has(happening.id)) return;
-        printed.add(happening.id);
-        if (options.json) printJson(happening);
-        else printLine(printable(eventLine(happening)));
+      const print = (serverEvent: ServerEvent): void => {
+        if (printed.has(serverEvent.id)) return;
+        printed.add(serverEvent.id);
+        if (options.json) printJson(serverEvent);
+        else printLine(printable(eventLine(serverEvent)));
       };
       const early: ServerEvent[] = [];
       let states = 0;
       await watch(command, null, (event) => {
         if (event.kind === 'state' && ++states === STATES) {
-          for (const happening of early.sort((a, b) => a.atMs - b.atMs)) print(happening);
+          for (const serverEvent of early.sort((a, b) => a.atMs - b.atMs)) print(serverEvent);
         }
         const events = eventsOf(event);
         if (states < STATES) early.push(...events);
-        else for (const happening of events) print(happening);
+        else for (const serverEvent of events) print(serverEvent);
         return states < STATES || options.follow === true;
       });
     });
@@ -54,10 +54,10 @@ export function addLiveCommands(program: Command): void {
       const path = options.watch === undefined ? null : watchedPath(options.watch);
       await watch(command, path, (event) => {
         if (event.kind === 'resync') leaseMs = event.resync.timing.leaseMs;
-        for (const happening of eventsOf(event)) {
-          const known = recent.findIndex(({ id }) => id === happening.id);
+        for (const serverEvent of eventsOf(event)) {
+          const known = recent.findIndex(({ id }) => id === serverEvent.id);
           if (known >= 0) recent.splice(known, 1);
-          recent.push(happening);
+          recent.push(serverEvent);
         }
         recent.sort((a, b) => a.atMs - b.atMs).splice(0, recent.length - RECENT_MAX);
         if (event.kind !== 'state') return true;

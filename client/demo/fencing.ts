@@ -61,12 +61,12 @@ export async function resumeOldPrimary(stage: Stage, say: (text: string) => void
   const answer = `${response.statusCode} ${String(problem?.code ?? '')}`.trim();
   say(`  ${old.plan.id} resumes, and answers the write that it received while suspended: ${answer}`);
   await stage.restoreServers();
-  const held = await Promise.all(stage.servers.map(({ plan }) => contentsOf(plan.url)));
-  const isKept = held.every((text) => text === AFTER);
+  const contents = await Promise.all(stage.servers.map(({ plan }) => contentsOf(plan.url)));
+  const isKept = contents.every((text) => text === AFTER);
   say(
     isKept
       ? `  every server has what ${next.plan.id} acknowledged, and not the late write of ${old.plan.id}`
-      : `  WRONG: the servers have ${held.map((text) => JSON.stringify(text)).join(', ')}`,
+      : `  WRONG: the servers have ${contents.map((text) => JSON.stringify(text)).join(', ')}`,
   );
   return {
     paused: old.plan.id,

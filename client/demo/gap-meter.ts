@@ -3,7 +3,7 @@ import { systemWorld } from '../../world/system-world.ts';
 export class GapMeter {
   #lastMs = systemWorld.nowMs();
   #largestMs = 0;
-  readonly #waiting: { left: number; resolve: () => void }[] = [];
+  readonly #waiting: { count: number; resolve: () => void }[] = [];
 
   /** Notes that a write was acknowledged now. */
   mark(): void {
@@ -11,7 +11,7 @@ export class GapMeter {
     this.#largestMs = Math.max(this.#largestMs, nowMs - this.#lastMs);
     this.#lastMs = nowMs;
     for (const waiter of this.#waiting.splice(0)) {
-      if (--waiter.left === 0) waiter.resolve();
+      if (--waiter.count === 0) waiter.resolve();
       else this.#waiting.push(waiter);
     }
   }
@@ -27,6 +27,6 @@ export class GapMeter {
 
   /** Resolves after `count` further writes. */
   marks(count: number): Promise<void> {
-    return new Promise((resolve) => this.#waiting.push({ left: count, resolve }));
+    return new Promise((resolve) => this.#waiting.push({ count, resolve }));
   }
 }

@@ -38,8 +38,8 @@ function serverRow(server: LiveServer): string[] {
 
 function fileLines({ path, file, primary, epoch, lease, replicas }: LiveFile, leaseMs: number): string[] {
   if (file === null) return [`${path}: there is no such file, or the catalog is not available`];
-  const left = Math.round((BAR_WIDTH * Math.min(lease.remainingMs, leaseMs)) / leaseMs);
-  const bar = `[${'#'.repeat(left).padEnd(BAR_WIDTH, '.')}]`;
+  const filled = Math.round((BAR_WIDTH * Math.min(lease.remainingMs, leaseMs)) / leaseMs);
+  const bar = `[${'#'.repeat(filled).padEnd(BAR_WIDTH, '.')}]`;
   const leaseText =
     lease.holder === null
       ? 'no lease'
