@@ -196,14 +196,14 @@ async function withLeases(
     received = signal;
     controller.abort(generalFailure(`Stopped by ${signal}`));
   };
-  const letSignalsBe = () => {
+  const stopHandling = () => {
     for (const signal of SIGNALS) process.off(signal, onSignal);
   };
   for (const signal of SIGNALS) process.on(signal, onSignal);
   try {
-    await action(client, controller.signal, letSignalsBe);
+    await action(client, controller.signal, stopHandling);
   } finally {
-    letSignalsBe();
+    stopHandling();
     await client.close();
     if (received !== null) process.kill(process.pid, received);
   }

@@ -77,9 +77,9 @@ export function addMountHelper(program: Command): void {
 }
 
 /**
- * Without a helper for the type `fuse.leasehold`, fuse's own helper runs `leasehold SOURCE DIRECTORY -o OPTIONS`, with
- * options that the user has not given (`dev,suid`), so nothing is mounted by it. @throws CommandFailure that says what
- * to do instead
+ * Refuses arguments of fuse's own helper, which runs `leasehold SOURCE DIRECTORY -o OPTIONS` for the type
+ * `fuse.leasehold` without a helper: they have options that the user has not given (`dev,suid`). @throws CommandFailure
+ * that says what to do instead
  */
 export function refuseCallOfFuse([source, directory, flag, list, ...more]: readonly string[]): void {
   const isOne =
@@ -121,7 +121,7 @@ async function linkHelper(folder: string, name: string): Promise<string> {
   return path;
 }
 
-/** The system's message names the link's target, which is not the problem. */
+/** @returns why a link was not made: the system's message names its target, which is not the problem */
 function notInstalled(path: string, folder: string, error: NodeJS.ErrnoException): CommandFailure {
   if (error.code === 'ENOENT') {
     const make = `make it first: mkdir -p ${folder}; mount(8) looks in ${HELPER_FOLDER}`;

@@ -125,7 +125,7 @@ export function describeMoving({
   return `${done} of ${total} files, ${current.length} at this moment${failures}`;
 }
 
-/** Polls until a server holds no replica. @param votes whether it also waits until it does not vote on named leases */
+/** Polls until a server holds nothing, and shows the progress. @param votes whether a vote on named leases counts */
 async function waitUntilEmpty(
   client: ClusterClient,
   id: string,
