@@ -98,7 +98,7 @@ async function remove(
   }
 }
 
-/** Removes all but the latest `keep` snapshots with the prefix; the oldest first, so that an abort leaves the latest. */
+/** Removes all but the latest `keep` snapshots with the prefix; oldest first, so that an abort leaves the latest. */
 async function prune(
   client: ClusterClient,
   volume: string,

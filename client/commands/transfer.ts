@@ -201,7 +201,7 @@ async function get(
     const download = await downloadFile(client, source.volume, source.path, call);
     const progress = new Progress(baseName(source.path), download.sizeBytes);
     try {
-      await pipeline(Readable.from(counted(download, progress)), process.stdout, { end: false });
+      await pipeline(Readable.from(withProgress(download, progress)), process.stdout, { end: false });
     } finally {
       progress.end();
     }
@@ -268,7 +268,7 @@ async function storeInto(download: Download, path: string): Promise<void> {
 async function writeAll(download: Download, file: FileHandle, path: string): Promise<void> {
   const progress = new Progress(basename(path), download.sizeBytes);
   try {
-    for await (const chunk of counted(download, progress)) {
+    for await (const chunk of withProgress(download, progress)) {
       for (let written = 0; written < chunk.length; ) {
         written += (await file.write(chunk, written)).bytesWritten;
       }
@@ -278,7 +278,10 @@ async function writeAll(download: Download, file: FileHandle, path: string): Pro
   }
 }
 
-async function* counted(download: Download, progress: Progress): AsyncGenerator<Uint8Array, void, undefined> {
+async function* withProgress(
+  download: Download,
+  progress: Progress,
+): AsyncGenerator<Uint8Array, void, undefined> {
   let bytes = 0;
   for await (const chunk of download.chunks) {
     bytes += chunk.length;

@@ -70,7 +70,7 @@ export function addTrashCommands(program: Command): void {
     });
 }
 
-/** Of several files that had the same path, restores the one that was removed last. */
+/** Restores files at or below a path; of several that had the same path, the one that was removed last. */
 async function restore(
   client: ClusterClient,
   place: RemotePath,

@@ -43,24 +43,24 @@ export function addTreeCommands(program: Command): void {
     .argument('<path>', 'VOLUME:/path')
     .option('-l, --long', 'with mode, links, owner, size and time')
     .option('--json', 'print the entries as JSON')
-    .run(atPath(list));
+    .run(withParsedPath(list));
 
   clusterCommand(program, 'stat', 'show the attributes of a file or directory')
     .argument('<path>', 'VOLUME:/path')
     .option('--json', 'print the attributes as JSON')
-    .run(atPath(show));
+    .run(withParsedPath(show));
 
   clusterCommand(program, 'flags', 'show or change the flags that protect a file or directory from changes')
     .argument('<path>', 'VOLUME:/path')
     .option('--set <flags>', `flags to set, separated by commas: ${INODE_FLAGS.join(', ')}`)
     .option('--clear <flags>', 'flags to clear, separated by commas')
     .option('--json', 'print the flags as JSON')
-    .run(atPath(changeFlags));
+    .run(withParsedPath(changeFlags));
 
   clusterCommand(program, 'mkdir', 'create a directory')
     .argument('<path>', 'VOLUME:/path')
     .option('-p, --parents', 'create missing parents; succeed if the directory exists')
-    .run(atPath(makeDirectory));
+    .run(withParsedPath(makeDirectory));
 
   clusterCommand(program, 'mv', 'rename or move within a volume')
     .argument('<from>', 'VOLUME:/path')
@@ -75,10 +75,10 @@ export function addTreeCommands(program: Command): void {
     .option('-r, --recursive', 'remove a directory with all that is in it')
     .option('-f, --force', 'succeed if it does not exist')
     .option('--no-trash', 'delete permanently, also if the volume has a trash')
-    .run(atPath(removeAt));
+    .run(withParsedPath(removeAt));
 }
 
-function atPath<Options>(
+function withParsedPath<Options>(
   act: (client: ClusterClient, path: RemotePath, options: Options, call: CallOptions) => Promise<void>,
 ) {
   return (client: ClusterClient, call: CallOptions, path: string, options: Options) =>

@@ -61,7 +61,7 @@ export function addVolumeCommands(program: Command): void {
       const { replicas, objectSize: objectBytes, policy, force = false } = options;
       const { volume, created } = await client
         .command(
-          { kind: 'volume-create', name, replicas, objectBytes, policy, force, ...boundsOf(options) },
+          { kind: 'volume-create', name, replicas, objectBytes, policy, force, ...limitsOf(options) },
           call,
         )
         .then(
@@ -96,7 +96,7 @@ export function addVolumeCommands(program: Command): void {
     .option('--json', 'print the volume as JSON')
     .action(async (name: string, options: SetOptions, command: Command) => {
       const { json, quota: _bytes, quotaFiles: _files, trash: _ms, force, ...rest } = options;
-      const changes = { ...rest, ...boundsOf(options) };
+      const changes = { ...rest, ...limitsOf(options) };
       if (Object.keys(changes).length === 0)
         throw usageFailure('Nothing to change: give --replicas, --policy, --quota or --trash');
       await withClient(command, async (client, call) => {
@@ -153,7 +153,7 @@ const HEADER = [
   'TRASH',
 ];
 
-function boundsOf({
+function limitsOf({
   quota: quotaBytes,
   quotaFiles: quotaInodes,
   trash: trashMs,
