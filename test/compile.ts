@@ -1,6 +1,6 @@
 /**
- * Runs servers, a mount and commands for a moment, so that what V8 compiles of them is kept for the tests (test/compiled-script.ts). Each of
- * them keeps it when it ends in order.
+ * Runs servers, a mount and commands for a moment, so that V8's compiled code is stored for the tests
+ * (test/compiled-script.ts). Each process stores it when it ends in order.
  */
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { mountObstacle } from '../client/mounts/mount-process.ts';
@@ -36,7 +36,7 @@ try {
       await mount.stop();
     }
   }
-  // In order: a process that is killed keeps nothing.
+  // In order: a killed process stores nothing.
   await Promise.all(cluster.ids.map((id) => cluster.kill(id, 'SIGTERM')));
 } finally {
   await cluster.stop();

@@ -1,6 +1,7 @@
 /**
- * Runs a built program (test/build.ts). Node keeps what V8 compiles of a module when it is loaded; functions that run later are compiled
- * in each process once more, which is a third of the start of a server. A script can be kept with all that has run.
+ * Runs a built program (test/build.ts). Node caches what V8 compiles of a module when it is loaded; functions that run
+ * later are compiled again in each process, which takes a third of a server's start. A script can be cached with all
+ * functions that have run.
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -8,7 +9,7 @@ import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { constants, Script } from 'node:vm';
 
-/** A process with this variable keeps what was compiled, at its end. */
+/** A process with this variable stores its compiled code at its end. */
 export const KEEP_COMPILED_VARIABLE = 'TEST_KEEP_COMPILED';
 
 type Program = (

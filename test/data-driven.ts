@@ -1,10 +1,11 @@
 /**
  * Tests as conversations in a file: commands, a line of dashes, the expected answer, a blank line.
  *
- *     # Why this matters.
- *     read 1000@a
- *     ----
- *     ack-read lease=⊥ written=⊥
+ *
+ * # Why this matters.
+ * read 1000@a
+ * ----
+ * ack-read lease=⊥ written=⊥
  *
  * `REWRITE=1` writes the answers instead of comparing them; commit them once every changed line is explained.
  */
@@ -17,7 +18,7 @@ import { test } from 'node:test';
 export type Handler = (commands: readonly string[][]) => string;
 
 interface Block {
-  /** Comments and blank lines before the commands, as they stand. */
+  /** Comments and blank lines before the commands, unchanged. */
   readonly preface: readonly string[];
   readonly commands: readonly string[];
   readonly answer: string;
@@ -42,7 +43,8 @@ export function playConversations(folder: string, start: (name: string) => Handl
 /**
  * Plays a file without a test around it.
  *
- * @returns where an answer is another than the file says, and the first line that differs; null where none is
+ *
+ * @returns where an answer differs from the file, and the first line that differs; null if none does
  */
 export function conversationDiffers(path: string, handler: Handler): string | null {
   for (const { commands, answer, line } of blocksRead(readFileSync(path, 'utf8')).blocks) {
@@ -80,7 +82,7 @@ function blocksRead(text: string): { blocks: Block[]; rest: string[] } {
   while (at < lines.length) {
     const line = lines[at] as string;
     if (line.trim() === '' || line.startsWith('#')) {
-      // Blank lines between blocks are written by the player.
+      // The player writes the blank lines between blocks.
       if (line.startsWith('#') || preface.length > 0) preface.push(line);
       at++;
       continue;

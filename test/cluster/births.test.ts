@@ -1,4 +1,4 @@
-/** Files that come as a whole, through real servers. */
+/** Files that are created with contents, through real servers. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -10,9 +10,9 @@ import { ask } from '../http/ask.ts';
 import { isLong, onlyLong } from '../long.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
-/** Of servers, one after the other. */
+/** Kills of servers, one after the other. */
 const DEATHS = isLong ? 3 : 1;
-/** Of each client after a file. */
+/** Pause of each client after a file. */
 const PAUSE_MS = isLong ? 0 : 10;
 
 let cluster: RealCluster;
@@ -58,18 +58,18 @@ async function contentsOf(inode: number): Promise<string> {
   return Buffer.from(bytes).toString();
 }
 
-/** What all servers count under this name. */
+/** The sum of all servers' counters of this name. */
 async function counted(metric: string): Promise<number> {
   const texts = await Promise.all(cluster.urls.map((url) => ask(url, 'GET', '/metrics')));
   const lines = texts.flatMap(({ text }) => text.split('\n')).filter((line) => line.startsWith(`${metric} `));
   return lines.reduce((sum, line) => sum + Number(line.slice(metric.length)), 0);
 }
 
-/** Attempts to lead something that came to an end, and syncs of the catalog. */
+/** Lease attempts that were decided, and syncs of the catalog. */
 const ELECTIONS = 'leasehold_lease_events_total{mark="decided"}';
 const CATALOG_SYNCS = 'leasehold_sync_duration_seconds_count{of="catalog"}';
 
-test('files that are borne are there with contents and attributes, and are written to as any others', async () => {
+test('files created with contents have contents and attributes, and are written like any others', async () => {
   const { first, bearer } = await client.reserveInodes(100);
   const births = [
     birth(first, 'a', 'alpha'),
@@ -80,7 +80,7 @@ test('files that are borne are there with contents and attributes, and are writt
   for (const [place, outcome] of outcomes.entries()) {
     const told = born(outcome);
     const { attributes } = await client.query({ kind: 'attributes', inode: first + place });
-    // When it was created the catalog alone tells, and not before all its members keep that.
+    // Only the catalog knows the time of creation, once all its members store it.
     const { createdNs = '0', ...known } = attributes;
     assert.deepEqual(told, known);
     assert.match(createdNs, /^\d+$/);
@@ -101,19 +101,19 @@ test('files that are borne are there with contents and attributes, and are writt
   }
 });
 
-test('what was borne is synced by those who have it, and nobody leads it for that', async () => {
+test('files created with contents are synced by their replicas, and have no primary for that', async () => {
   const { first, bearer } = await client.reserveInodes(10);
   const [outcome] = await client.createWithContents(bearer, [birth(first, 'synced', 'to be kept')]);
   const { contents, sizeBytes } = born(outcome);
   const before = await counted(ELECTIONS);
   const syncsBefore = await counted(CATALOG_SYNCS);
-  // The one behind it, which certainly has it: the third gets its own a moment later.
+  // The one that is behind and certainly has it: the third gets its own a moment later.
   const other = cluster.ids[(cluster.ids.indexOf(bearer) + 1) % cluster.ids.length] as string;
   for (const asked of [client, new ClusterClient({ world: systemWorld, servers: [cluster.url(other)] })]) {
     const state = await asked.openFile(first).flush();
     assert.deepEqual([state.contents, state.sizeBytes], [contents, sizeBytes]);
     assert.equal(await counted(ELECTIONS), before);
-    assert.ok((await counted(CATALOG_SYNCS)) > syncsBefore, 'Its name is kept, too');
+    assert.ok((await counted(CATALOG_SYNCS)) > syncsBefore, 'Its name is durable, too');
     if (asked !== client) await asked.close();
   }
   await client.openFile(first).write(0, Buffer.from('To'));
@@ -121,7 +121,7 @@ test('what was borne is synced by those who have it, and nobody leads it for tha
   assert.equal(await contentsOf(first), 'To be kept');
 });
 
-test('a name that is taken refuses one and no other, whose number is void at once', async () => {
+test('a name that exists refuses one file and no other, and makes its number void at once', async () => {
   const { first, bearer } = await client.reserveInodes(10);
   await client.createWithContents(bearer, [birth(first, 'taken', 'x')]);
   const births = [
@@ -142,7 +142,7 @@ test('a name that is taken refuses one and no other, whose number is void at onc
   const create = (inode: number) =>
     client.command({ ...node, reserved: { inode, owner: client.inodeOwner } });
   await assert.rejects(create(first + 1), { code: 'precondition-failed' });
-  // Another number makes a file in the ordinary way, although contents were stored by it.
+  // Another number makes a file in the ordinary way, although contents were stored under it.
   const { attributes } = await create(first + 3);
   assert.equal(attributes.inode, first + 3);
   const file = client.openFile(first + 3);
@@ -151,7 +151,7 @@ test('a name that is taken refuses one and no other, whose number is void at onc
   assert.equal(await contentsOf(first + 3), 'other contents');
 });
 
-test('a number is borne once, and by whom it was reserved', async () => {
+test('a number creates one file, and only for its owner', async () => {
   const { first, bearer } = await client.reserveInodes(10);
   await client.createWithContents(bearer, [birth(first, 'once', '1')]);
   const again = await client.createWithContents(bearer, [
@@ -167,7 +167,7 @@ test('a number is borne once, and by whom it was reserved', async () => {
   assert.equal(await contentsOf(first), '1');
 });
 
-test('what was borne survives the server that bore it, and a retry elsewhere is told so', async () => {
+test('files survive the server that created them with contents, and a retry elsewhere answers that it did not create them', async () => {
   const { first, bearer } = await client.reserveInodes(10);
   const births = Array.from({ length: 8 }, (_, at) => birth(first + at, `survivor-${at}`, `contents ${at}`));
   for (const outcome of await client.createWithContents(bearer, births)) born(outcome);
@@ -178,11 +178,11 @@ test('what was borne survives the server that bore it, and a retry elsewhere is 
   await cluster.restart(bearer);
 });
 
-test('where one server is away files are borne by the others', async () => {
+test('while one server is down, the others create files with contents', async () => {
   const { bearer } = await client.reserveInodes(1);
   const away = cluster.ids.find((id) => id !== bearer) as string;
   await cluster.kill(away);
-  // On a busy machine the one server that is left besides may answer too late, which is no creation either.
+  // On a busy machine the one other server may answer too late; then no file is created with contents.
   let created = 0;
   await until('one is created', async () => {
     const { first, bearer: at } = await client.reserveInodes(1);
@@ -194,7 +194,7 @@ test('where one server is away files are borne by the others', async () => {
   await cluster.restart(away);
 });
 
-test('births in volumes that want more than a majority are left to the ordinary way', async () => {
+test('in volumes that need more than a majority, files are created in the ordinary way', async () => {
   const all = { kind: 'volume-create', name: 'all', replicas: 3, objectBytes: 4096, policy: 'all' } as const;
   const { volume } = await client.command(all);
   const { first, bearer } = await client.reserveInodes(2);
@@ -203,7 +203,7 @@ test('births in volumes that want more than a majority are left to the ordinary 
   ]);
 });
 
-/** As a mount does it: what is not borne is made, by the same number, and written. */
+/** As a mount does: what cannot be created with contents is created by the same number, and written. */
 async function store(birth: FileWithContents, bearer: string): Promise<'borne' | 'made'> {
   const { inode, parent, name, contents } = birth;
   const told = await client.createWithContents(bearer, [birth]).catch((error: unknown) => {
@@ -224,7 +224,7 @@ async function store(birth: FileWithContents, bearer: string): Promise<'borne' |
   return 'made';
 }
 
-test('everything is there that was told, while servers die one after the other', {
+test('every acknowledged file exists, while servers die one after the other', {
   skip: onlyLong('test/simulation/cluster/mounts.test.ts'),
 }, async () => {
   const done = new Map<number, string>();
@@ -247,7 +247,7 @@ test('everything is there that was told, while servers die one after the other',
   const workers = Array.from({ length: 4 }, (_, at) => worker(at));
   for (let turn = 0; turn < DEATHS; turn++) {
     await delay(1_000);
-    // The first to die is the one that bears.
+    // The creating server dies first.
     const victim = turn === 0 ? client.catalogPrimary : cluster.ids[turn % 3];
     await cluster.kill(victim as string);
     await delay(500);
@@ -256,7 +256,8 @@ test('everything is there that was told, while servers die one after the other',
   isOver = true;
   await Promise.all(workers);
   assert.ok(how.borne > 0 && how.made > 0, JSON.stringify(how));
-  // To read a file takes a lease of it: those that came the long way, and one of four of the thousands that were borne.
+  // Reading a file needs its lease: this reads the files created in the ordinary way, and one of four of the thousands
+  // created with contents.
   const read = new Set([...madeAfterAll, ...[...done.keys()].filter((_, place) => place % 4 === 0)]);
   for (const inode of read) assert.equal(await contentsOf(inode), done.get(inode), `file ${inode}`);
   const { entries } = await client.query({

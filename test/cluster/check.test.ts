@@ -1,7 +1,8 @@
 /**
- * Goal: a file with two member sets for one view is never silent: status, events, metrics and `leasehold check` tell of it.
- * Method: five real servers in which the members of a reserved number are chosen anew when a file is made with it, as in
- * earlier releases; contents that got no name are at the first set, and the file is made and written at the second.
+ * Goal: status, events, metrics and `leasehold check` all report a file with two member sets for one view.
+ * Method: five real servers choose the members of a reserved number again when a file is created with it, as earlier
+ * releases did; the contents of an unnamed creation are at the first set, and the file is created and written at the
+ * second.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -16,7 +17,7 @@ const VOLUME = 'v';
 const FIRST = 'the history of the contents that got no name';
 const SECOND = 'the history of the file that was made by the same number';
 
-/** The members of a file are chosen when it is created, whatever its number was reserved with. */
+/** The members of a file are chosen at its creation, whatever members its number was reserved with. */
 const CHOSEN_ANEW: readonly Mutation[] = [
   {
     file: 'catalog/command.ts',
@@ -51,7 +52,7 @@ function leasehold(...argv: string[]): Promise<RunResult> {
   return command([...argv, '--servers', cluster.urls.join(',')]);
 }
 
-/** What the servers find at this moment. */
+/** What the servers find now. */
 async function found(): Promise<readonly Finding[]> {
   return (await client.admin.check(0)).findings;
 }
@@ -60,10 +61,13 @@ async function textAt(path: string): Promise<string> {
   return (await fetch(`${cluster.urls[0]}/v1/files/${VOLUME}${path}`)).text();
 }
 
-/** A name that is refused after the contents were stored, so that the number makes a file still. */
+/** A name that is refused after the contents were stored: its number can still create a file. */
 const REFUSED = 'n'.repeat(256);
 
-/** Makes a file with two member sets that share one server. @returns its number, and the members that were reserved */
+/**
+ * Creates a file with two member sets that share one server.
+ * @returns its number, and the members of the reservation
+ */
 async function fork(name: string): Promise<{ inode: number; reserved: readonly string[] }> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const { first, bearer, sets } = await client.reserveInodes(1, { volume: VOLUME });
@@ -84,7 +88,8 @@ async function fork(name: string): Promise<{ inode: number; reserved: readonly s
       from: { parent: root, name: `${name}-${attempt}` },
     } as const;
     await client.command({ ...command, to: { parent: root, name } });
-    // A server of both sets goes by its own record: where it orders the write, that is of the history of the reservation.
+    // A server of both sets uses its own record: if it orders the write, the write belongs to the history of the
+    // reservation.
     const [other = ''] = attributes.replicas.filter((server) => !reserved.includes(server));
     const second = new ClusterClient({ world: systemWorld, servers: [cluster.url(other)] });
     const { primary } = await second.openFile(first, { replicas: [other] }).write(0, Buffer.from(SECOND));
@@ -95,11 +100,11 @@ async function fork(name: string): Promise<{ inode: number; reserved: readonly s
   throw new Error('No two sets share one server alone');
 }
 
-test('a file with two member sets is told by status, metrics and check', async () => {
+test('status, metrics and check report a file with two member sets', async () => {
   await until('nothing is found in a cluster without forks', async () => (await found()).length === 0);
   assert.equal((await leasehold('check')).code, 0);
   const { inode, reserved } = await fork('forked');
-  await until('status tells of it', async () => {
+  await until('status reports it', async () => {
     const { verdict, reasons } = await cluster.status('s1');
     return (
       verdict === 'degraded' &&

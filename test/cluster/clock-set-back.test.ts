@@ -1,4 +1,4 @@
-/** All servers restart with their wall clocks set back by an hour: what was numbered goes on rising. */
+/** All servers restart with their wall clocks set back by an hour: epochs and fencing tokens still rise. */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -21,7 +21,10 @@ function acquire(session: number): Promise<Answer> {
   });
 }
 
-/** Acquires the lease as soon as it is free. @returns its fencing token */
+/**
+ * Acquires the lease as soon as it is free.
+ * @returns its fencing token
+ */
 async function token(session: number): Promise<number> {
   let granted: GrantedLease | null = null;
   await until('the lease is granted', async () => {
@@ -33,7 +36,7 @@ async function token(session: number): Promise<number> {
   return (granted as unknown as GrantedLease).token;
 }
 
-/** @returns the counter of the epoch of the catalog in which the file was written */
+/** @returns the counter of the catalog's epoch in which the file was written */
 async function write(text: string): Promise<number> {
   await until(`"${text}" is written`, async () => {
     const answer = await ask(cluster.url('s2'), 'PUT', '/v1/files/main/file', { body: text });

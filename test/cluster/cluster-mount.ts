@@ -14,7 +14,7 @@ import type { RealCluster } from './real-cluster.ts';
 const PATIENCE = '120s';
 
 export interface RunResult {
-  /** Exit code; null where a signal or the time limit ended it. */
+  /** Exit code; null if a signal or the time limit ended it. */
   readonly code: number | null;
   readonly text: string;
   readonly tookMs: number;
@@ -24,11 +24,11 @@ export interface RunOptions {
   readonly cwd?: string;
   readonly timeoutMs?: number;
   readonly env?: NodeJS.ProcessEnv;
-  /** What it reads. */
+  /** Its input. */
   readonly input?: AsyncIterable<Uint8Array>;
 }
 
-/** Runs a program to its end, in a process of its own: a mount that hangs must not hang the test. */
+/** Runs a program to its end, in a separate process: a mount that hangs must not hang the test. */
 export async function run(
   program: string,
   argv: readonly string[],
@@ -57,12 +57,12 @@ export async function run(
   if (outcome !== 'late') await fed;
   const tookMs = performance.now() - beganMs;
   if (outcome !== 'late') return { code: outcome[0], text, tookMs };
-  // Not waited for: a process in an uninterruptible call of the mount would keep the test.
+  // Not waited for: a process in an uninterruptible call of the mount would hang the test.
   child.kill('SIGKILL');
   return { code: null, text: `${text}\n(killed after ${Math.round(tookMs)} ms)`, tookMs };
 }
 
-/** Resolves when all is written, or nobody reads any more: what the program makes of that it says by its exit code. */
+/** Resolves when all is written, or the program no longer reads: its exit code says what it made of that. */
 async function feed(to: Writable | null, input: AsyncIterable<Uint8Array> | undefined): Promise<void> {
   if (to === null || input === undefined) return;
   try {
@@ -84,7 +84,7 @@ export async function runOk(
   return result;
 }
 
-/** Runs a command of `leasehold`, in this process where that makes no difference. */
+/** Runs a command of `leasehold`, in this process if that makes no difference. */
 export async function command(argv: readonly string[], options: CliOptions = {}): Promise<RunResult> {
   const beganMs = performance.now();
   const { code, stdout, stderr } = await runCli(argv, options);
@@ -99,7 +99,10 @@ export async function commandOk(argv: readonly string[], options: CliOptions = {
   return result;
 }
 
-/** Options of every mount of a run, as behind `-o`: `MOUNT_OPTIONS=cache=leases,transport=kernel`. Tests that name one keep theirs. */
+/**
+ * Options of every mount of a run, as after `-o`: `MOUNT_OPTIONS=cache=leases,transport=kernel`. Tests that name an
+ * option keep theirs.
+ */
 const { MOUNT_OPTIONS = '' } = process.env;
 
 /** A volume of a real cluster, mounted as its users would. */
@@ -118,7 +121,7 @@ export class ClusterMount {
     return ClusterMount.startIn({}, cluster, volume, ...flags);
   }
 
-  /** @param env what the command and the mount's process find in their environment besides this one's */
+  /** @param env added to the environment of the command and of the mount's process */
   static async startIn(
     env: NodeJS.ProcessEnv,
     cluster: RealCluster,
@@ -128,7 +131,7 @@ export class ClusterMount {
     const directory = mkdtempSync(join(tmpdir(), 'leasehold-volume-'));
     const log = join(cluster.folder, `${basename(directory)}.log`);
     const argv = ['mount', volume, directory, '--servers', cluster.urls.join(','), '--log', log, '--json'];
-    // Where tests share a machine, a fail-over may take longer than its bound.
+    // If tests share a machine, a failover may take longer than its bound.
     if (!flags.includes('--op-timeout')) argv.push('--op-timeout', PATIENCE);
     if (MOUNT_OPTIONS !== '') argv.push('-o', MOUNT_OPTIONS);
     try {
@@ -154,7 +157,7 @@ export class ClusterMount {
     return commandOk(['umount', this.directory]);
   }
 
-  /** Removes whatever is left, whether it works or not. */
+  /** Removes the mount and its folders, whether it works or not. */
   async stop(): Promise<void> {
     try {
       process.kill(this.pid, 'SIGKILL');
@@ -167,7 +170,7 @@ export class ClusterMount {
 
 async function detach(directory: string): Promise<void> {
   await new Promise<void>((resolve) => {
-    // That nothing is mounted there any more is as well.
+    // It may already be unmounted.
     execFile('fusermount3', ['-uz', directory], { timeout: 10_000 }, () => resolve());
   });
   rmdirSync(directory);

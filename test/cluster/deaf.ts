@@ -4,10 +4,11 @@ import { Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 
 /**
- * Loaded into a mount's process before anything else (`NODE_OPTIONS=--import`). The first SIGURG makes the process deaf: what it sends
- * arrives, and it receives no answer. The second one cuts it off: its connections break, and it can make none. The third one ends both.
- * Requests that were sent in between took effect, and their outcome is unknown to the process. The file that DEAF_STATE names has the
- * state: two signals of one kind that are sent within a short time are one.
+ * Loaded into a mount's process before anything else (`NODE_OPTIONS=--import`). The first SIGURG makes the process
+ * deaf: its requests arrive, and it receives no answer. The second one disconnects it: its connections break, and it
+ * can make none. The third one ends both. Requests that were sent in between took effect, and their outcome is unknown
+ * to the process. The file that DEAF_STATE names contains the state: two signals of one kind that are sent within a
+ * short time count as one.
  */
 const STATES = ['connected', 'deaf', 'cut'] as const;
 

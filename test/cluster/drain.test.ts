@@ -1,7 +1,7 @@
 /**
- * Goal: an orderly end of a server cuts no request, so that a rolling restart costs clients no failed one.
- * Method: clients with connections that stay open, which turn to another server only where none listens, as a load balancer does,
- * read and write while each server is ended and started again; a slow upload and a slow download are under way at each end.
+ * Goal: an orderly end of a server cuts no request, so that no client's request fails during a rolling restart.
+ * Method: clients with open connections read and write while each server is ended and started again; like a load
+ * balancer, they use another server only if none listens. A slow upload and a slow download are under way at each end.
  */
 import assert from 'node:assert/strict';
 import { Agent, type IncomingMessage, request } from 'node:http';
@@ -20,16 +20,16 @@ interface Answer {
   readonly body: Buffer;
 }
 
-/** Of each client after an answer; with it nine clients leave servers time to end under load. */
+/** Pause of each client after an answer; with it, nine clients leave servers time to end under load. */
 const PAUSE_MS = isLong ? 0 : 20;
 /** In the long form each server ends and starts again. */
 const ENDS = isLong ? 3 : 1;
 /**
- * A connection that was idle for longer, in milliseconds, is not used again: a server that ends keeps it for a second. A request that this
- * process has sent later than that, as it had no processor, is sent again.
+ * A connection that was idle for longer, in milliseconds, is not used again: a server that ends keeps it for a second.
+ * A request that this process, without processor time, has sent later than that is sent again.
  */
 const REUSED_MS = 500;
-/** A server that ends cuts an upload after five seconds: one that this process has sent more slowly shows nothing. */
+/** A server that ends cuts an upload after five seconds: one that this process has sent more slowly proves nothing. */
 const UPLOAD_MS_MAX = 4_000;
 
 /** One request; `pieces` are sent one by one, with a pause before each. */
@@ -69,7 +69,7 @@ function send(
   });
 }
 
-/** Reads and writes over connections of its own until it is ended. */
+/** Reads and writes over its own connections until it is ended. */
 class Load {
   readonly failures: string[] = [];
   requests = 0;
@@ -103,7 +103,7 @@ class Load {
         if (status >= 300) this.failures.push(`${method} ${path} at ${ids[at]}: ${status}`);
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code === 'ECONNREFUSED') {
-          // Nothing was sent: the same at the next server.
+          // No byte was sent: the same request goes to the next server.
           at = (at + 1) % ids.length;
           number--;
         } else if (isReused && sentMs - answeredMs > REUSED_MS) {
@@ -166,7 +166,7 @@ test('each server is ended and started again under load, and no request fails', 
   assert.deepEqual(load.failures, []);
 });
 
-test('one orderly end, however often it is asked for', async () => {
+test('a server ends once, however many signals it receives', async () => {
   const ended = cluster.kill('s1', 'SIGTERM');
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGTERM'] as const) {
     await delay(50);

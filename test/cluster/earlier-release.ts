@@ -1,9 +1,9 @@
 import { type Mutation, plantedEnv } from '../planted/plant.ts';
 
 /**
- * What makes a server of this release one of the release before, in all that others see of it: it names no version of commands and knows
- * the first alone, and does not have what came with those after it. Formats on disks are not other ones: `test/catalog` and `test/storage` bring
- * those of before up to date.
+ * Makes a server of this release one of the release before, as far as others can see: it names no version of commands,
+ * knows only the first one, and lacks what was added with those after it. It uses this release's formats on disk:
+ * `test/catalog` and `test/storage` upgrade those of earlier releases.
  */
 const EARLIER: readonly Mutation[] = [
   {
@@ -46,7 +46,7 @@ const EARLIER: readonly Mutation[] = [
   },
 ];
 
-/** The same of a command line and of a mount: they know nothing of snapshots, of trash, and of births. */
+/** The same of a command line and of a mount: they know no snapshots, trash, or creations with contents. */
 const EARLIER_CLIENT: readonly Mutation[] = [
   { file: 'client/main.ts', find: 'addSnapshotCommands($program);', replace: '' },
   { file: 'client/main.ts', find: 'addTrashCommands($program);', replace: '' },

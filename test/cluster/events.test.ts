@@ -8,7 +8,7 @@ import { RealCluster } from './real-cluster.ts';
 
 const LONG_MS = 30_000;
 
-/** A stream of events, read until it shows what is looked for. */
+/** A stream of events, read until it shows what a test waits for. */
 class Watch {
   readonly happenings: ServerEvent[] = [];
   resyncs: LiveResync[] = [];
@@ -58,7 +58,7 @@ describe('events of a cluster', () => {
   let file = 0;
 
   before(async () => {
-    // On a slow machine a file may be given back between two steps; then nobody's lease ends with its server.
+    // On a slow machine a file's lease may be released between two steps; then no lease ends with its server.
     cluster = await RealCluster.start({ flags: ['--lease-idle', '10m'] });
     const command = { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 131_072 };
     await ask(cluster.url('s1'), 'POST', '/v1/catalog/commands', {
@@ -73,10 +73,10 @@ describe('events of a cluster', () => {
   });
   after(() => cluster.stop());
 
-  test('all servers, and the file that is watched, as any server knows them', async () => {
+  test('any server reports all servers, and the watched file', async () => {
     const watch = new Watch(cluster.url('s2'), '?watch=main:/greeting');
     const state = await watch.until((now) => {
-      // To look does not open it: nobody leads it unless somebody uses it.
+      // Showing a file does not open it: it has no primary unless a client uses it.
       if (now?.file?.primary === null) void ask(cluster.url('s1'), 'GET', '/v1/info/main/greeting');
       const isWhole = now?.file?.replicas.every((replica) => replica.state === 'current') === true;
       return isWhole && now?.file?.primary !== null && now?.servers.every((one) => one.state === 'serving');
@@ -96,11 +96,11 @@ describe('events of a cluster', () => {
     assert.equal(
       watch.resyncs[0]?.control,
       undefined,
-      'Nobody takes orders for servers that were started by hand',
+      'No process controls servers that were started by hand',
     );
   });
 
-  test('writes and reads are counted where they are done', async () => {
+  test('writes and reads are counted at the servers that execute them', async () => {
     const before = await totals(cluster);
     const place = (number: number) => `/v1/data/${file}?offset=0&session=77&number=${number}&since=0`;
     const headers = { 'content-type': 'application/octet-stream' };
@@ -112,7 +112,7 @@ describe('events of a cluster', () => {
     assert.deepEqual([now.writes - before.writes, now.reads - before.reads], [5, 5]);
   });
 
-  test('what is not a question is refused with a word', async () => {
+  test('an invalid request is refused with an error code', async () => {
     for (const path of ['/v1/events?watch=greeting', '/v1/events/self?after=-1', '/v1/events/self?files=a']) {
       const answer = await ask(cluster.url('s1'), 'GET', path);
       assert.equal(answer.status, 400, path);
@@ -120,7 +120,7 @@ describe('events of a cluster', () => {
     }
   });
 
-  test('the same in a terminal', async () => {
+  test('a terminal shows the same events', async () => {
     const servers = ['--servers', cluster.urls.join()];
     const [events, top, nobody] = await Promise.all([
       runCli(['events', '--json', ...servers]),
@@ -137,16 +137,16 @@ describe('events of a cluster', () => {
       assert.match(top.stdout, new RegExp(`^${id} +serving`, 'm'));
     }
     assert.match(top.stdout, /^main:\/greeting: primary (?:s[123]|none), epoch \d+, /m);
-    assert.equal(nobody.code, 5, 'It may come back: no majority is no failure for ever');
+    assert.equal(nobody.code, 5, 'The majority may return: its absence is not a final failure');
   });
 
-  test('the death of a primary is told in sentences, and who comes again hears what was missed', async () => {
-    // Somebody has to lead it before one can die.
+  test('the death of a primary is reported as events, and a client that reconnects receives those that it missed', async () => {
+    // The file needs a primary before one can die.
     assert.equal((await ask(cluster.url('s1'), 'GET', `/v1/data/${file}/state`)).status, 200);
     const primary = await cluster.primaryOf('main/greeting');
     const told = ['s1', 's2', 's3'].find((id) => id !== primary) as string;
     const watch = new Watch(cluster.url(told), '?watch=main:/greeting');
-    // The file was led and left before, which is told as well.
+    // The file had a primary before, which is reported as well.
     const isAfterDeath = ({ kind, path, text }: ServerEvent): boolean =>
       kind === 'primary-elected' &&
       path === 'main:/greeting' &&
@@ -156,14 +156,14 @@ describe('events of a cluster', () => {
       if (!killed && state !== null) {
         killed = true;
         void cluster.kill(primary);
-        // Somebody wants the file: nobody is elected for nobody.
+        // A request for the file: without one, no primary is elected.
         void ask(cluster.url(told), 'GET', `/v1/data/${file}/state`);
       }
       return watch.happenings.some(isAfterDeath);
     });
     await seen;
     const silent = watch.happenings.filter(({ kind, about }) => kind === 'silent' && about === primary);
-    assert.equal(silent.length, 1, 'Two servers noticed, and one of them is told');
+    assert.equal(silent.length, 1, 'Two servers noticed, and one of them is reported');
     const elected = watch.happenings.find(isAfterDeath);
     assert.match(
       elected?.text ?? '',
@@ -177,14 +177,14 @@ describe('events of a cluster', () => {
       () => again.happenings.some(({ id }) => id === elected?.id),
       watch.resyncs.length > 0 ? idBefore(watch, first) : '',
     );
-    assert.equal(again.resyncs.length, 0, 'What was missed is kept');
+    assert.equal(again.resyncs.length, 0, 'Missed events are kept');
     const anew = new Watch(cluster.url(told));
     await anew.until(() => anew.resyncs.length > 0, 'another.life.3');
     assert.ok(anew.resyncs[0]?.happenings.some(({ id }) => id === elected?.id));
   });
 });
 
-/** The id of the stream that came before all happenings: its number is 0. */
+/** The id of the stream before all its events: its number is 0. */
 function idBefore(watch: Watch, first: ServerEvent | undefined): string {
   assert.ok(first !== undefined);
   return watch.lastId.replace(/\d+$/, '0');

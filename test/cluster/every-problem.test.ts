@@ -1,7 +1,7 @@
 /**
- * Goal: every problem code and every exit code that the documents promise is what real servers and the command line say when that happens.
- * Method: real server processes, two of them on disks of their own, to which what the code is for is done; the last test compares what was
- * seen with the documents. A code that nothing here produces fails it.
+ * Goal: real servers and the command line produce every problem code and every exit code that the documents list.
+ * Method: the test brings real servers, two of them on separate disks, into the state of each code; the last test
+ * compares the codes that occurred with the documents, and fails if one is missing.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -29,7 +29,7 @@ const EXITS_OF_LEASES = new Set([120, 121, 126, 127]);
 const FILES = '/v1/files/main';
 const JSON_LABEL = { 'content-type': 'application/json' };
 const DISK_MIB = 96;
-/** Less than is kept free of contents on such a disk. */
+/** Less than a server keeps free of contents on such a disk. */
 const LEFT_BYTES = 9 * 2 ** 20;
 const LINKS_MAX = 65_000;
 const LOCKS_OF_CLIENT_MAX = 4_096;
@@ -68,7 +68,7 @@ after(async () => {
   await cluster.stop();
 });
 
-/** One server's own answer, as often as it says to come back because of an election. */
+/** One server's own answer, repeated as often as it asks for a retry because of an election. */
 async function at(method: string, path: string, options: Parameters<typeof ask>[3] = {}): Promise<Answer> {
   let answer: Answer | null = null;
   await until(`s1 answers ${method} ${path}`, async () => {
@@ -88,7 +88,7 @@ function post(path: string, body: object, headers: Record<string, string> = {}):
   return at('POST', path, { headers: { ...JSON_LABEL, ...headers }, body: JSON.stringify(body) });
 }
 
-/** An answer is a problem document of this code, in all that it says. */
+/** Checks that an answer is a complete problem document of this code. */
 function isProblem(code: ErrorCode, answer: Answer): void {
   assert.equal(answer.status, ERRORS[code].status, answer.text);
   assert.equal(answer.headers['content-type'], 'application/problem+json');
@@ -116,7 +116,7 @@ async function inode(path: string): Promise<number> {
   return (await askJson<{ file: number }>(cluster.url('s1'), `/v1/info/main/${path}`)).file;
 }
 
-/** Codes that one request is enough for. */
+/** Codes that a single request produces. */
 const REQUESTS: Readonly<Partial<Record<ErrorCode, () => Promise<Answer>>>> = {
   'bad-request': () => at('GET', `${FILES}/../x`),
   'not-found': () => at('GET', `${FILES}/none`),
@@ -160,7 +160,7 @@ const REQUESTS: Readonly<Partial<Record<ErrorCode, () => Promise<Answer>>>> = {
     return post('/v1/catalog/commands', { session: 78, number: 1, cache, command: kept });
   },
   'lease-taken': async () => {
-    // On a busy machine the lease of one may be over when the other one asks.
+    // On a busy machine one lease may have ended when the other is requested.
     for (let turn = 1; ; turn++) {
       const answer = await post('/v1/leases/taken', { owner: `owner ${turn}`, ttlMs: 1_000 });
       if (answer.status >= 400) return answer;
@@ -194,7 +194,7 @@ function rangeAt(start: number) {
   return { owner: 'o', kind: 'posix', type: 'exclusive', start, end: start, pid: 1 };
 }
 
-/** A client's requests for locks on one file, each with a stamp of its own. */
+/** A client's requests for locks on one file, each with its own stamp. */
 class Locks {
   readonly #client: number;
   readonly #path: string;
@@ -206,7 +206,10 @@ class Locks {
     this.#path = `/v1/data/${file}/locks`;
   }
 
-  /** Locks last until they are renewed. @returns those that it has still */
+  /**
+   * Locks last until they are renewed.
+   * @returns those that the client still has
+   */
   async renew(starts: readonly number[]): Promise<number[]> {
     const body = { client: this.#client, stamp: ++this.#stamp, pending: [], locks: starts.map(rangeAt) };
     const renewal = { headers: JSON_LABEL, body: JSON.stringify(body) };
@@ -238,7 +241,7 @@ test('locked, deadlock and lock-limit', async () => {
   assert.equal((await one.lock(0)).status, 200);
   isProblem('locked', await two.lock(0));
   let deadlock: Answer | null = null;
-  // On a busy machine the wait of one may be over, and even its lock, before the other one waits for it.
+  // On a busy machine one wait may have ended, and even its lock, before the other one waits for it.
   while (deadlock === null) {
     assert.equal((await one.lock(0)).status, 200);
     assert.equal((await two.lock(2)).status, 200);
@@ -262,18 +265,19 @@ test('locked, deadlock and lock-limit', async () => {
   let renewedMs = performance.now();
   let start = 100;
   let last: Answer | null = null;
-  // It has them only for as long as it renews them in time, which a machine without time may not let it: more are taken until one is refused.
+  // The client has them only while it renews them in time, for which a busy machine may lack the time: it takes more
+  // until one is refused.
   while (last === null) {
-    // Neighbours would be one lock.
+    // Adjacent ranges would be one lock.
     const starts = Array.from({ length: AT_A_TIME }, () => (start += 2));
     const answers = await Promise.all(starts.map((each) => many.lock(each, 2_000)));
     for (const [place, answer] of answers.entries()) {
-      // Where a machine without time costs the file its primary, the next one first has clients claim their locks.
+      // If a busy machine costs the file its primary, the next primary first lets clients reclaim their locks.
       if (answer.status === 503) isProblem('busy', answer);
       else if (answer.status === 200) held.push(starts[place] as number);
       else last ??= answer;
     }
-    // A renewal may tell of locks that are lost by now, and were not when one more was refused.
+    // A renewal may report locks as lost by now that were not lost when one more was refused.
     if (last !== null) break;
     if (performance.now() - renewedMs < RENEW_MS && answers.every(({ status }) => status === 200)) continue;
     held = await many.renew(held);
@@ -345,7 +349,7 @@ test('integrity, recovering and too-many-links, exit code 8', { timeout: 120_000
   const objects = (file % 256).toString(16).padStart(2, '0');
   for (const id of cluster.ids) {
     flipByte(join(cluster.data(id), 'objects', objects, `${file}.dat`), 3);
-    // To make so many takes half a minute.
+    // Creating so many takes half a minute.
     const catalog = new Database(join(cluster.data(id), 'catalog.db'));
     catalog.prepare('UPDATE inodes SET links = ? WHERE id = ?').run(LINKS_MAX, linked);
     catalog.close();
@@ -353,7 +357,7 @@ test('integrity, recovering and too-many-links, exit code 8', { timeout: 120_000
   for (const id of cluster.ids) cluster.spawn(id);
   await until('s1 says that it recovers', async () => {
     const answer = await ask(cluster.url('s1'), 'GET', '/readyz');
-    // On a busy machine it may have recovered before it was asked.
+    // On a busy machine it may have recovered before the request.
     if (answer.status === 200) {
       await cluster.kill('s1');
       cluster.spawn('s1');
@@ -390,7 +394,7 @@ test('no-space and storage, exit code 1', { timeout: 120_000 }, async (t) => {
   if (why !== null) return t.skip(why);
   for (const disk of disks) fillDisk(disk, LEFT_BYTES);
   const body = Buffer.alloc(1_000_000, 1);
-  await until('a writer is told', async () => {
+  await until('a writer gets the error', async () => {
     const answer = await ask(cluster.url('s1'), 'PUT', `${FILES}/large-${Math.random()}`, { body });
     if (answer.status !== 507) return false;
     isProblem('no-space', answer);
@@ -415,9 +419,9 @@ test('unknown and no-majority, exit code 5', { timeout: 120_000 }, async () => {
     servers: [cluster.url('s1')],
     operationTimeoutMs: 1_000,
   });
-  // Its session begins: otherwise a question would come before the command.
+  // Its session begins here: otherwise a query would precede the command.
   await hasty.query({ kind: 'volumes' });
-  // As two machines that hang: what was asked of them may have happened or not.
+  // As two machines that hang: requests to them may have been executed or not.
   for (const id of ['s2', 's3']) process.kill(cluster.pid(id), 'SIGSTOP');
   const place = { volume: 'main', path: '/perhaps' };
   const command = { kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 } as const;
@@ -434,7 +438,7 @@ test('unknown and no-majority, exit code 5', { timeout: 120_000 }, async () => {
 });
 
 test('internal', async (t) => {
-  // Another program has got the port of a server that is away, and says what no server says.
+  // Another program uses the port of a server that is down, and answers as no server does.
   const stranger = createServer((_, response) => response.end('welcome')).listen(
     cluster.port('s2'),
     '127.0.0.1',
@@ -444,7 +448,7 @@ test('internal', async (t) => {
   isProblem('internal', await ask(cluster.url('s1'), 'GET', '/v1/scrub?server=s2'));
 });
 
-test('what was seen is all that the documents promise', (t) => {
+test('exactly the documented codes occurred', (t) => {
   if (why !== null) return t.skip(why);
   const codes = rowsOf('docs/errors.md', /^\| `([a-z-]+)` \|/gm);
   assert.deepEqual([...seen].sort(), codes.sort());

@@ -14,7 +14,7 @@ const CLOCK_SKEW_MS = 100;
 /** Half of them before the kill. */
 const APPENDS = isLong ? 400 : 60;
 const KILLS = isLong ? 3 : 1;
-/** Beyond lease and skew: election, replica reset, and a machine with too few cores for all that runs on it. */
+/** Beyond lease and skew: election, replica reset, and a machine with too few cores for all its processes. */
 const SLACK_MS = 8_000;
 
 const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms`, clockSkew: `${CLOCK_SKEW_MS}ms` });
@@ -29,14 +29,14 @@ async function createFile(path: string): Promise<number> {
   return (await client.command(command)).attributes.inode;
 }
 
-/** What each server gives, when it is asked itself. */
+/** What each server returns when it is asked itself. */
 async function contentsEverywhere(path: string): Promise<Buffer> {
   let first: Buffer | null = null;
   for (const id of cluster.ids) {
     const answer = await ask(cluster.url(id), 'GET', `/v1/files/main/${path}`);
     assert.equal(answer.status, 200, `${id}: ${answer.text.slice(0, 200)}`);
     first ??= answer.bytes;
-    assert.ok(first.equals(answer.bytes), `${id} gives other bytes than ${cluster.ids[0]}`);
+    assert.ok(first.equals(answer.bytes), `${id} returns other bytes than ${cluster.ids[0]}`);
   }
   assert.ok(first !== null);
   return first;
@@ -74,7 +74,11 @@ test(`primaries are killed under writers: no acknowledged write is lost`, async 
   }
   const info = await cluster.current('main/journal');
   const versions = new Set(info.replicas.map(({ version }) => version));
-  assert.equal(versions.size, 1, `All replicas are as far as the primary: ${JSON.stringify(info.replicas)}`);
+  assert.equal(
+    versions.size,
+    1,
+    `All replicas have the primary's position: ${JSON.stringify(info.replicas)}`,
+  );
   const contents = await contentsEverywhere('journal');
   for (const writer of writers) {
     t.diagnostic(
@@ -90,7 +94,7 @@ test(`primaries are killed under writers: no acknowledged write is lost`, async 
   assert.equal(contents.length, most * RECORD_BYTES, 'The file ends with the last record');
 });
 
-test('appends across a kill are each there once, in the order of their acknowledgement', {
+test('appends across a kill exist once each, in the order of their acknowledgement', {
   skip: onlyLong('test/simulation/cluster/cluster.test.ts'),
 }, async (t) => {
   const file = await createFile('appended');
@@ -110,7 +114,7 @@ test('appends across a kill are each there once, in the order of their acknowled
   assert.deepEqual(
     offsets,
     offsets.map((_, number) => number * RECORD_BYTES),
-    'No append was done twice, and none lies before an earlier one',
+    'No append was executed twice, and none precedes an earlier one',
   );
   for (let number = 0; number < APPENDS; number++) {
     const found = contents.subarray(number * RECORD_BYTES, (number + 1) * RECORD_BYTES);
@@ -136,7 +140,7 @@ async function contentsEverywhereBut(away: string, path: string): Promise<Buffer
 test('an upload of the client survives the kill of the server that is primary of its file', {
   skip: onlyLong('test/cluster/http-conformance.test.ts'),
 }, async () => {
-  // Which server is primary of the nameless file is seen from what it is primary of when the upload runs.
+  // The primary of the unlinked file is the one whose count of files grows during the upload.
   const body = Buffer.alloc(24 * 1024 * 1024);
   for (let at = 0; at < body.length; at += 4) body.writeUInt32LE(at, at);
   const [target] = cluster.ids as [string];

@@ -1,7 +1,8 @@
 /**
- * Goal: a fault of native code ends a server at once, by the signal that the system gives for it, and costs nothing that was acknowledged.
- * Method: real servers are sent each of these signals. Whoever listens for one keeps a process with a real fault running for ever, for the
- * instruction that failed is tried again when the listener was told: it neither serves nor ends.
+ * Goal: a fault of native code ends a server at once, by the signal that the system sends, and no acknowledged write is
+ * lost.
+ * Method: real servers receive each of these signals. A process that listens for such a signal would not end after a
+ * real fault: when the listener has run, the failed instruction is executed again, and so on, without service or end.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -15,7 +16,7 @@ const cluster = await RealCluster.start();
 after(() => cluster.stop());
 await cluster.createVolume('main');
 
-test('a fault ends a server by its signal, and what was acknowledged stays', async () => {
+test('a fault ends a server by its signal, and acknowledged writes stay', async () => {
   const body = randomBytes(20_000);
   const stored = await ask(cluster.url('s1'), 'PUT', '/v1/files/main/kept', { body });
   assert.equal(stored.status, 201, stored.text);

@@ -6,18 +6,18 @@ import { ask } from '../http/ask.ts';
 /** Much longer than any takeover: then something is wrong. */
 const NEXT_MS_MAX = 60_000;
 
-/** Something that was done to the resource, or refused. */
+/** A request to the resource, accepted or refused. */
 export interface Act {
   readonly who: string;
   readonly token: number;
-  /** Processes that did it: the command, and the guard that is its parent. */
+  /** Processes that sent it: the command, and the guard that is its parent. */
   readonly pid: number;
   readonly guard: number;
   readonly atMs: number;
   readonly accepted: boolean;
 }
 
-/** A resource that refuses whoever shows a smaller fencing token than it has seen. */
+/** A resource that refuses a request with a smaller fencing token than it has seen. */
 export class FencedResource {
   readonly acts: Act[] = [];
   readonly #server: Server;
@@ -45,10 +45,7 @@ export class FencedResource {
   async next(wanted: (act: Act) => boolean): Promise<Act> {
     const from = this.acts.length;
     const { promise: late, reject } = Promise.withResolvers<never>();
-    const timer = setTimeout(
-      () => reject(new Error(`Nobody acted as wanted in ${NEXT_MS_MAX} ms`)),
-      NEXT_MS_MAX,
-    );
+    const timer = setTimeout(() => reject(new Error(`No wanted act in ${NEXT_MS_MAX} ms`)), NEXT_MS_MAX);
     try {
       for (;;) {
         const found = this.acts.slice(from).find(wanted);
@@ -60,7 +57,10 @@ export class FencedResource {
     }
   }
 
-  /** Acts with a token. @returns the status of the answer */
+  /**
+   * Sends a request with a token.
+   * @returns the status of the answer
+   */
   async act(token: number): Promise<number> {
     const headers = { 'fencing-token': String(token), who: 'test', pid: '0', guard: '0' };
     return (await ask(this.url, 'POST', '/', { headers })).status;

@@ -5,8 +5,9 @@ import { type Answer, ask, problemIn } from '../http/ask.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: what is immutable or append-only stays so by whatever way of HTTP and of the command line it is to be changed, whichever server is its primary.
- * Method: a real cluster, the primary of which is killed after the flags were set.
+ * Goal: what is immutable or append-only stays so for every route of HTTP and every command, whichever server is its
+ * primary.
+ * Method: a real cluster whose primary is killed after the flags were set.
  */
 const cluster = await RealCluster.start({ flags: ['--gc-grace', '1s'] });
 after(() => cluster.stop());
@@ -15,7 +16,7 @@ await cluster.createVolume('main');
 const FILES = '/v1/files/main';
 let asked = cluster.ids[0] ?? '';
 
-/** As often as an election says to come back. */
+/** Repeats a request as often as an election demands. */
 async function at(method: string, path: string, options: Parameters<typeof ask>[3] = {}): Promise<Answer> {
   let answer: Answer | null = null;
   await until(`${asked} answers ${method} ${path}`, async () => {
@@ -54,7 +55,7 @@ async function assertImmutable(): Promise<void> {
   assert.equal((await done('GET', `${FILES}/d/f`)).text, 'contents');
 }
 
-test('an immutable file stays as it is, and goes once it is none any more', async () => {
+test('an immutable file does not change, and is removed once the flag is cleared', async () => {
   await done('PUT', `${FILES}/d/f?parents=true`, 'first');
   await done('PUT', `${FILES}/other`, 'other');
   await done('PATCH', `${FILES}/d/f?offset=0`, 'cont');
@@ -65,7 +66,7 @@ test('an immutable file stays as it is, and goes once it is none any more', asyn
   assert.match((await done('GET', `${FILES}/d/`)).text, /"flags":\["immutable"\]/);
   await assertImmutable();
   await assert.rejects(leasehold('rm', '-r', 'main:/d'), { code: 4 });
-  // Names above it change, and what is made of it is another file.
+  // Directories above it may be renamed, and a copy of it is another file.
   await done('POST', `${FILES}/d/?move-to=/e`);
   await done('POST', `${FILES}/e/?move-to=/d`);
   await done('POST', `${FILES}/d/f?copy-to=/copy`);
@@ -84,7 +85,7 @@ test('an immutable file stays as it is, and goes once it is none any more', asyn
   await done('DELETE', `${FILES}/d/f`);
 });
 
-test('to an append-only file and an append-only directory things are added, and nothing else happens', async () => {
+test('append-only files and directories accept additions, and no other change', async () => {
   await done('PUT', `${FILES}/log/a?parents=true`, 'one');
   await done('POST', `${FILES}/log/a?set-flags=append-only`);
   await done('POST', `${FILES}/log?set-flags=append-only`);

@@ -1,9 +1,8 @@
 /**
- * Goal: a command whose answer was lost is not carried out again when the cluster has forgotten its session: others may
- * have made the name anew.
- * The same of an append whose file has forgotten its session.
- * Method: three servers that remember 20 sessions; requests as a client of this release and one of the release before
- * send them, and as many requests with an Idempotency-Key and sessions of others as make the servers forget.
+ * Goal: a command whose answer was lost is not executed again after the cluster has forgotten its session: another
+ * client may have created the name again. The same of an append whose file has forgotten its session.
+ * Method: three servers that remember 20 sessions; requests as clients of this release and of the one before send them,
+ * and as many requests with an Idempotency-Key, and from other sessions, as make the servers forget.
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -42,12 +41,12 @@ for (const { release, name, session } of [
   { release: 'this release', name: 'x', session: 71 },
   { release: 'the release before', name: 'y', session: 72 },
 ])
-  test(`a client of ${release} does not remove what was made after its removal`, async () => {
+  test(`a client of ${release} does not remove what was created after its removal`, async () => {
     await put(name);
     const since = release === 'this release' ? { since: await seq() } : {};
     const unlink = { kind: 'unlink', place: { volume: 'main', path: name } };
     const request = { session, number: 1, ...since, command: unlink };
-    assert.equal((await command(request)).status, 200, 'The answer that is lost');
+    assert.equal((await command(request)).status, 200, 'This answer is lost');
     await put(name);
     for (let key = 0; key < 40; key++) await put('other', { 'idempotency-key': `${name}${key}` });
     const began = await seq();
@@ -59,10 +58,10 @@ for (const { release, name, session } of [
     assert.equal((await ask(url, 'GET', `/v1/files/main/${name}`)).text, name, again.text);
     if (release === 'this release')
       assert.equal((JSON.parse(again.text) as { code: string }).code, 'session-expired');
-    else assert.equal(again.status, 200, 'It is answered as before');
+    else assert.equal(again.status, 200, 'The answer is repeated');
   });
 
-/** As a mount with a session of its own writes. */
+/** As a mount with its own session writes. */
 async function appendAsMount(name: string, session: number): Promise<void> {
   const file = `/v1/data/${(await cluster.info('s1', `main/${name}`)).file}`;
   const { seq: since } = JSON.parse((await ask(url, 'GET', `${file}/state`)).text) as FileState;
@@ -72,15 +71,15 @@ async function appendAsMount(name: string, session: number): Promise<void> {
   assert.equal(written.status, 200, written.text);
 }
 
-test('an append with a key is not carried out again when its file has forgotten it', async () => {
+test('an append with a key is not executed again after its file has forgotten it', async () => {
   await put('log');
   const append = (body: string, headers: Readonly<Record<string, string>> = {}) =>
     ask(url, 'PATCH', '/v1/files/main/log?append', { headers, body });
   const keyed = () => append('keyed', { 'idempotency-key': 'append' });
   const { status, headers } = await keyed();
-  assert.equal(status, 204, 'The answer that is lost');
+  assert.equal(status, 204, 'This answer is lost');
   const again = await keyed();
-  assert.deepEqual([again.status, again.headers.etag], [204, headers.etag], 'It is answered as before');
+  assert.deepEqual([again.status, again.headers.etag], [204, headers.etag], 'The answer is repeated');
   for (let other = 1; other <= FILE_SESSIONS_MAX; other++) await appendAsMount('log', other);
   const late = await keyed();
   const { text } = await ask(url, 'GET', '/v1/files/main/log');
@@ -89,7 +88,7 @@ test('an append with a key is not carried out again when its file has forgotten 
   assert.equal((JSON.parse(late.text) as { code: string }).code, 'session-expired');
 });
 
-test('more writes of one file at a time than it remembers sessions are carried out, each once', async () => {
+test('more concurrent writes of one file than it remembers sessions are executed, each once', async () => {
   await put('crowd');
   const count = FILE_SESSIONS_MAX;
   const writers = Array.from({ length: 2 * count }, async (_, place) => {

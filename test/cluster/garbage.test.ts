@@ -19,7 +19,7 @@ const LEASE_MS = 2_000;
 const CLOCK_SKEW_MS = 100;
 const ids = ['s1', 's2', 's3'] as ServerId[];
 
-// A new cluster begins with all its servers. Then two real ones are a majority; in place of the third one this test speaks.
+// A new cluster begins with all its servers. After that, two real ones are a majority; this test plays the third one.
 const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms`, clockSkew: `${CLOCK_SKEW_MS}ms` });
 after(() => cluster.stop());
 await cluster.createVolume('main');
@@ -48,7 +48,10 @@ async function serves(what: string): Promise<void> {
   assert.equal((await ask(url, 'GET', path)).text, what);
 }
 
-/** Sends bytes to the port as they are. @returns what came back until the server closed, or nothing came any more */
+/**
+ * Sends bytes to the port as they are.
+ * @returns what was received until the server closed, or sent nothing more
+ */
 async function throwAt(bytes: Buffer, thenClose: boolean): Promise<string> {
   const socket = connect(cluster.port('s1'), '127.0.0.1');
   let heard = '';
@@ -65,7 +68,7 @@ async function throwAt(bytes: Buffer, thenClose: boolean): Promise<string> {
   return heard;
 }
 
-test('bytes that are not HTTP are answered with 400 or the connection is closed, and the server lives on', async (t) => {
+test('bytes that are not HTTP are answered with 400 or the connection is closed, and the server keeps running', async (t) => {
   const tls = Buffer.from('1603010200010001fc0303', 'hex');
   const cases: [string, Buffer, RegExp][] = [
     ['random bytes', randomBytes(4096), /^HTTP\/1\.1 400 /],
@@ -97,10 +100,13 @@ test('bytes that are not HTTP are answered with 400 or the connection is closed,
     await serves(what);
   }
   const names = await ask(url, 'GET', '/v1/files/main/');
-  assert.doesNotMatch(names.text, /"(half|early|none)"/, 'Nothing came of uploads that were cut short');
+  assert.doesNotMatch(names.text, /"(half|early|none)"/, 'Truncated uploads created nothing');
 });
 
-/** Dials the server as a peer would. @returns status of the refusal, or how the connection was closed */
+/**
+ * Connects to the server as a peer would.
+ * @returns status of the refusal, or how the connection was closed
+ */
 async function dial(
   headers: Record<string, string>,
   speak: (ws: WebSocket, socket: Socket) => void,
@@ -124,7 +130,7 @@ async function dial(
 /** The first bytes of a masked binary WebSocket frame that claims to be 4 GiB long. */
 const CLAIMS_4_GIB = Buffer.from('82ff0000000100000000deadbeef', 'hex');
 
-test('a stranger who dials as a server is refused in words, and what it sends is not read', async (t) => {
+test('an unknown process that connects as a server is refused with a reason, and its messages are not read', async (t) => {
   const hello = (introduction: Introduction) => helloHeaders(introduction, 's1' as ServerId);
   const cases: [string, Record<string, string>, (ws: WebSocket, socket: Socket) => void, RegExp][] = [
     ['no introduction', {}, () => undefined, /^400 /],
@@ -167,7 +173,7 @@ test('a stranger who dials as a server is refused in words, and what it sends is
   }
 });
 
-test('a peer that is dialed and sends nonsense is cut off and named in the log, and the server lives on', async (t) => {
+test('a peer that accepts a connection and sends nonsense is disconnected and named in the log, and the server keeps running', async (t) => {
   const acceptor = new WebSocketServer({ noServer: true });
   acceptor.on('headers', (headers: string[]) => {
     for (const [name, value] of Object.entries(helloHeaders(impostor, null)))
@@ -182,7 +188,7 @@ test('a peer that is dialed and sends nonsense is cut off and named in the log, 
     socket.once('close', () => sockets.delete(socket));
   });
   fake.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    // Only the first server is tried; the other one's connections stand for the rest of the cluster.
+    // Only the first server is tried; the other one's connections represent the rest of the cluster.
     if (request.headers['leasehold-server'] !== 's1') return void socket.destroy();
     acceptor.handleUpgrade(request, socket, head, (ws) => {
       ws.on('error', () => undefined);
@@ -224,11 +230,11 @@ test('a peer that is dialed and sends nonsense is cut off and named in the log, 
         .split('\n')
         .slice(from - 1)
         .some((line) => /malformed/.test(line) && /"peer":"s3"/.test(line));
-    await until(`${what}: the log tells`, async () => isTold(), 5_000);
+    await until(`${what}: the log names it`, async () => isTold(), 5_000);
     await serves(what);
   }
 
-  // These hit the layers above: the frame is sound, what it carries is not.
+  // These reach the layers above: the frame is valid, its contents are not.
   for (const channel of [0, 1, 2, 3, 4]) {
     const what = `nonsense on channel ${channel}`;
     const answered = Promise.withResolvers<void>();
@@ -252,7 +258,7 @@ test('a peer that is dialed and sends nonsense is cut off and named in the log, 
   await over.promise;
   await serves('a frame that ends early');
   const { verdict } = await cluster.status('s1');
-  assert.equal(verdict, 'degraded', 'Nobody takes the place of the third server');
+  assert.equal(verdict, 'degraded', 'No other process takes the place of the third server');
 });
 
 interface Refusal {
@@ -275,7 +281,7 @@ function start(...argv: string[]): Promise<Refusal> {
   });
 }
 
-test('a start that cannot be is refused, saying what, why and what to do, with 5 where a later one may succeed', async (t) => {
+test('an impossible start is refused with its reason and a remedy, with exit code 5 if a later one may succeed', async (t) => {
   const replaced = (flags: string[], option: string, value: string) =>
     flags.map((flag, index) => (flags[index - 1] === option ? value : flag));
   const own = cluster.flags('s1');

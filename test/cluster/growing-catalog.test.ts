@@ -1,6 +1,7 @@
 /**
- * Goal: a cluster that began with one server survives the loss of it once there are three, and a member of the catalog that loses
- * its disk gets its replica back, wherever the cluster began; until then `status` and `/readyz` say what is missing.
+ * Goal: a cluster that began with one server survives the loss of that server once there are three, and a member of the
+ * catalog that loses its disk gets its replica again, whichever server began the cluster; until then `status` and
+ * `/readyz` say what is missing.
  */
 import assert from 'node:assert/strict';
 import { existsSync, rmSync } from 'node:fs';
@@ -17,7 +18,7 @@ async function put(at: string, name: string): Promise<void> {
   assert.equal(answer.status, 201, await answer.text());
 }
 
-test('the catalog comes to three servers as they join, and its first one can go', async () => {
+test('the catalog gets replicas on three servers as they join, and its first one can be removed', async () => {
   await put('s1', 'a');
   assert.equal((await cluster.status('s1')).verdict, 'healthy');
   await cluster.join('s2', ['s1']);
@@ -43,7 +44,7 @@ test('the catalog comes to three servers as they join, and its first one can go'
   await cluster.restart('s1');
 });
 
-test('a member that was not in the first configuration gets its replica back after it has lost its disk', async () => {
+test('a member that was not in the first configuration gets its replica again after it has lost its disk', async () => {
   await put('s1', 'b');
   await cluster.kill('s2');
   rmSync(cluster.data('s2'), { recursive: true });
@@ -54,7 +55,7 @@ test('a member that was not in the first configuration gets its replica back aft
   });
   const ready = await (await fetch(`${cluster.url('s2')}/readyz?verbose`)).text();
   assert.match(ready, /catalog-replica ok/);
-  // Two of three are a majority only where the replica of s2 is one.
+  // Two of three are a majority only if the replica of s2 is one of them.
   await cluster.kill('s3');
   await until('names are changed with the replica that came back', async () => {
     const answer = await fetch(`${cluster.url('s2')}/v1/files/main/c`, {

@@ -1,6 +1,6 @@
 /**
- * Goal: named leases of a cluster that began with one server survive the loss of it once there are three. A lease is held while the voters
- * change, and the next holder has a larger token.
+ * Goal: named leases of a cluster that began with one server survive the loss of that server once there are three. A
+ * lease is held while the voters change, and the next holder has a larger token.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -16,7 +16,10 @@ const cluster = await RealCluster.start({
 });
 after(() => cluster.stop());
 
-/** Acquires the lease, or refreshes it where the session holds it. @returns null where that is not known, or refused */
+/**
+ * Acquires the lease, or refreshes it if the session holds it.
+ * @returns null if the outcome is unknown, or it is refused
+ */
 async function acquire(at: string, session: number): Promise<GrantedLease | null> {
   const answer = await fetch(`${cluster.url(at)}/v1/leases/jobs%2Fnightly`, {
     method: 'POST',
@@ -33,9 +36,9 @@ async function voters(at: string): Promise<readonly (number | undefined)[]> {
   return servers.map(({ namedLeases }) => namedLeases?.voters);
 }
 
-test('voters come to three as servers join, while a lease is held, and the first one can go', async () => {
+test('three voters follow one as servers join while a lease is held, and the first one can be removed', async () => {
   let token = 0;
-  /** The lease is held all the time. On a machine without processors it may end: then the session has it anew. */
+  /** The lease is held all the time. On a busy machine it may end: then the session acquires it again. */
   const hold = async (): Promise<boolean> => {
     const lease = await acquire('s1', 1);
     if (lease === null) return false;
@@ -62,7 +65,7 @@ test('voters come to three as servers join, while a lease is held, and the first
   });
   assert.ok(next > token, `${next} follows ${token}`);
 
-  // A release that votes by the first view alone refuses the folder.
+  // A release that votes only by the first view refuses the folder.
   const meta = JSON.parse(readFileSync(join(cluster.data('s1'), 'META'), 'utf8')) as { format: number };
   assert.equal(meta.format, 2);
   await cluster.restart('s1');

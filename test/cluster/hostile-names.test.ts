@@ -1,7 +1,7 @@
 /**
- * Goal: one name is one name, whichever way it comes in and goes out, and bytes that are not UTF-8 are refused by each with the
- * reason, instead of becoming another name.
- * Method: every way stores all names of a set; REST and a mount read them back as bytes.
+ * Goal: one name stays one name, by whichever interface it is written and read, and each interface refuses bytes that
+ * are not UTF-8 with a reason, instead of storing another name.
+ * Method: every interface stores all names of a set; REST and a mount read them back as bytes.
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -14,17 +14,18 @@ import { ClusterMount, command, type RunResult, run, runOk } from './cluster-mou
 import { LAUNCHER, RealCluster } from './real-cluster.ts';
 
 const NAMES = [
-  // U+FEFF is a byte order mark to many decoders, and three bytes of a name to a file system; short and long texts are decoded apart.
+  // U+FEFF is a byte order mark to many decoders, and three bytes of a name to a file system; short and long texts have
+  // different decoders.
   '\ufeff',
   '\ufeffa',
   '\ufeff\ufeff',
   '\ufeffa name of more than twelve bytes',
   'a name of more than twelve bytes',
-  // U+FFFD is what decoders put for bytes that are not UTF-8, and a character.
+  // U+FFFD is what decoders write for invalid bytes, and a valid character.
   '\ufffd',
   'a\ufffdb',
   'another name with \ufffd in it',
-  // Composed and decomposed, which some file systems take for one.
+  // Composed and decomposed, which some file systems treat as equal.
   'Caf\u00e9',
   'Cafe\u0301',
   'ä'.repeat(127),
@@ -74,7 +75,7 @@ async function madeDirectory(name: string): Promise<string> {
   return `${base}/${name}/`;
 }
 
-/** All names of a set are in the directory, with the contents of each, and nothing else. */
+/** Checks that the directory has all names of a set with their contents, and no others. */
 async function assertStored(directory: string, names: readonly string[] = NAMES): Promise<void> {
   const { entries } = (await (await fetch(directory)).json()) as { entries: { name: string }[] };
   assert.deepEqual(entries.map(({ name }) => name).sort(), [...names].sort());
@@ -88,13 +89,16 @@ function cli(...argv: string[]): Promise<RunResult> {
   return command(argv, { env: { LEASEHOLD_SERVERS: cluster.urls.join(',') } });
 }
 
-/** By the shell, which can give an argument any byte. */
+/** By the shell, which can pass any byte in an argument. */
 function cliByShell(argv: string): Promise<RunResult> {
   const env = { LEASEHOLD_SERVERS: cluster.urls.join(','), NODE: process.execPath, LAUNCHER };
   return run('sh', ['-c', `"$NODE" "$LAUNCHER" ${argv}`], { env });
 }
 
-/** A request whose target has bytes that `fetch` would encode. @returns its status */
+/**
+ * A request whose target has bytes that `fetch` would encode.
+ * @returns its status
+ */
 function statusOf(
   method: string,
   target: string,
@@ -143,7 +147,7 @@ for (const [transport, obstacle] of Object.entries(TRANSPORTS)) {
     const directory = await madeDirectory(transport);
     const mount = await ClusterMount.start(cluster, 'main', '--transport', transport);
     t.after(() => mount.stop());
-    // The binding decodes names itself and cannot tell U+FFFD from bytes that are not UTF-8: it refuses both.
+    // The binding decodes names itself and cannot distinguish U+FFFD from invalid bytes: it refuses both.
     const isRefused = (name: string) => transport === 'native' && name.includes('\ufffd');
     const names = NAMES.filter((name) => !isRefused(name));
     const script = [
@@ -227,7 +231,7 @@ test('names through REST', async () => {
 
 test('names through forms', async () => {
   const directory = await madeDirectory('form');
-  // A form cannot say them: browsers escape quotation marks and ends of lines, and nothing else, and the parser reads \\ as \.
+  // A form cannot express them: browsers escape only quotation marks and ends of lines, and the parser reads \\ as \.
   const names = NAMES.filter((name) => name !== '\\');
   const stored = await fetch(directory, {
     method: 'POST',
@@ -279,7 +283,7 @@ async function assertTreeStored(directory: string): Promise<void> {
   );
 }
 
-test('names through the command line: all that can be copied is, and the rest has its reason', async () => {
+test('names through the command line: it copies all possible names, and reports the others with the reason', async () => {
   const tree = localTree('put');
   const put = await cli('put', '--recursive', tree, 'main:/put');
   assert.equal(put.code, 1, put.text);

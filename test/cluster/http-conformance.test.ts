@@ -29,7 +29,7 @@ interface Described {
 }
 
 /**
- * Goal: what HTTP promises holds at every server, whoever holds the file.
+ * Goal: HTTP's guarantees hold at every server, whichever server is primary of the file.
  * Method: rows of requests and answers; each next one goes to the next server of one cluster.
  */
 const GROUPS: readonly Group[] = [WHOLE, RANGES, CONDITIONS, DIGESTS, PARTS, NAMES, DIRECTORIES, FORMS, TUS];
@@ -55,11 +55,11 @@ for (const group of GROUPS) {
   });
 }
 
-test('there are enough of them', () => {
+test('the tables have enough cases', () => {
   assert.ok(asked >= 120, `${asked} cases`);
 });
 
-test('every route is described, and says who may use it', async () => {
+test('every route is described, with the users that may use it', async () => {
   const { paths } = await askJson<Described>(cluster.urls[0] as string, '/openapi.json');
   const operations = Object.values(paths).flatMap((path) => Object.values(path));
   assert.ok(operations.length >= 50, `${operations.length} operations`);
@@ -71,23 +71,24 @@ test('every route is described, and says who may use it', async () => {
   for (const operation of operations) assert.match(operation['x-role'], /^(open|read|write|admin)$/);
 });
 
-test('of 50 who create a name one has created it', () => oneCreates(cluster.urls, 50));
+test('of 50 requests that create a name, one succeeds', () => oneCreates(cluster.urls, 50));
 test('a counter by compare and swap loses no step', () => counterCounts(cluster.urls, 4, 8));
-test('of those who change one version one succeeds', () => oneChanges(cluster.urls, 10));
-test('every append is there once', () => appendsAdd(cluster.urls, 40));
+test('of the requests that change one version, one succeeds', () => oneChanges(cluster.urls, 10));
+test('every append exists once', () => appendsAdd(cluster.urls, 40));
 test('readers see whole versions only', () => readersSeeWholeVersions(cluster.urls, 30));
 
-test('what people type with curl works', { skip: curlMissing }, () => curlWorks(cluster.urls));
+test('typical curl commands work', { skip: curlMissing }, () => curlWorks(cluster.urls));
 test('a large file needs no memory', async () => {
-  // Copies cost the most of it.
+  // Most of the memory is for copies of the file's bytes.
   await cluster.createVolume('large', isLong ? 3 : 1);
   const { memory } = await largeFile(cluster, 'large', LARGE_MIB);
   for (const [id, { before, most }] of Object.entries(memory)) {
-    // Garbage that the engine leaves for later is 250 to 420 MiB at the primary, also of a file ten times as large; who kept the file would need all of it.
+    // Memory that the garbage collector frees later is 250 to 420 MiB at the primary, also for a file ten times as
+    // large; a server that kept the file would need its whole size.
     assert.ok(most - before < LARGE_MIB * 0.9, `${id} grew from ${before} to ${most} MiB`);
   }
 });
-test('watchers of a directory are told what is changed', () => watchersAreTold(cluster));
+test('watchers of a directory receive its changes', () => watchersAreTold(cluster));
 // Last: servers die here.
 test('a watch outlives the primary of the catalog', () => watchOutlivesPrimary(cluster));
 test('the key of a request outlives the primary', () => keysOutliveServers(cluster));

@@ -11,8 +11,8 @@ import { ask } from '../http/ask.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: a server that cannot work with a cluster leaves nothing behind there, and says which option is wrong; one that joined finds
- * the others after a rebuild, also where the server is gone at whose address it joined.
+ * Goal: a server that cannot work with a cluster leaves nothing there, and names the wrong option; one that joined
+ * finds the others after a rebuild, also if the server at whose address it joined has been removed.
  */
 const cluster = await RealCluster.start();
 after(() => cluster.stop());
@@ -24,7 +24,7 @@ function joined(port: number, flags: readonly string[]): ReturnType<typeof spawn
   return spawnSync(process.execPath, argv, { encoding: 'utf8', timeout: 60_000 });
 }
 
-/** What the catalog has registered; servers show it in their status some time later. */
+/** Servers that the catalog has registered; `status` of other servers shows them later. */
 async function registered(): Promise<string[]> {
   const { text } = await ask(cluster.url('s1'), 'POST', '/v1/catalog/queries', {
     headers: { 'content-type': 'application/json' },
@@ -34,7 +34,7 @@ async function registered(): Promise<string[]> {
   return servers.map(({ id }) => id).sort();
 }
 
-test('a join with other settings is refused by option and values, before the catalog registers the server', async () => {
+test('a join with other settings is refused with option and values, before the catalog registers the server', async () => {
   const [port] = await freePorts(1);
   const refused = joined(port as number, ['--lease', '3s', '--clock-skew', '100ms']);
   assert.equal(refused.status, 2, refused.stderr);
@@ -54,7 +54,7 @@ test('a server that cannot listen is not registered', async (t) => {
   assert.deepEqual(await registered(), ['s1', 's2', 's3']);
 });
 
-test('a joined server that is rebuilt finds the others without the one that let it in', async () => {
+test('a joined server that is rebuilt finds the others without the one at whose address it joined', async () => {
   await cluster.join('s4', ['s1']);
   const remembered = join(cluster.data('s4'), 'servers.json');
   await until('s4 knows the others', async () => fs.readFileSync(remembered, 'utf8').includes('"s3"'));

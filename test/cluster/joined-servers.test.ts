@@ -7,13 +7,13 @@ import { runCli } from '../client/run-cli.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: a client outlives all the servers that it was told of, as a mount does that runs for months.
- * Method: three servers are replaced by three others, one after the other, as docs/operations.md says, while the
- * client reads.
+ * Goal: a client outlives all the servers that it was given, as a mount does that runs for months.
+ * Method: three servers are replaced by three others, one after the other, as docs/operations.md says, while the client
+ * reads.
  */
 const FIRST = ['s1', 's2', 's3'] as const;
 const JOINING = ['s4', 's5', 's6'] as const;
-/** A machine with too few cores for all that runs on it. */
+/** A machine with too few cores for all its processes. */
 const MOVE_MS_MAX = 240_000;
 
 const cluster = await RealCluster.start({
@@ -28,8 +28,8 @@ async function cliOk(...argv: readonly string[]): Promise<void> {
   assert.equal(code, 0, `leasehold ${argv.join(' ')}: ${stderr}${stdout}`);
 }
 
-test('all servers that a client was given are replaced, and it goes on', async (t) => {
-  const contents = Buffer.from('written before anybody left');
+test('a client continues after all servers that it was given have been replaced', async (t) => {
+  const contents = Buffer.from('written before any server left');
   const client = new ClusterClient({
     world: systemWorld,
     servers: cluster.urls,
@@ -48,7 +48,7 @@ test('all servers that a client was given are replaced, and it goes on', async (
   const joined = JOINING.map((id) => cluster.url(id));
   for (const id of FIRST) {
     await cliOk('server', 'drain', id);
-    // From a server that is out, and alone, nobody can hear of others any more.
+    // A removed server, alone, no longer knows the others.
     if (id === FIRST.at(-1)) {
       await until(
         'the client has found the new servers',
@@ -61,17 +61,13 @@ test('all servers that a client was given are replaced, and it goes on', async (
     if (id === FIRST.at(-1)) break;
     await cluster.kill(id);
   }
-  assert.deepEqual(
-    client.servers.slice(0, FIRST.length),
-    cluster.urls,
-    'What was given stays, and comes first',
-  );
+  assert.deepEqual(client.servers.slice(0, FIRST.length), cluster.urls, 'Given servers stay, and come first');
   await cluster.kill('s3');
-  assert.ok(await readsWell(), 'Read when only servers are left that nobody named');
+  assert.ok(await readsWell(), 'Read when all remaining servers were unknown to the client at its start');
   await file.write(0, Buffer.from('W'));
   assert.equal((await client.resolve('main', '/file')).inode, inode);
 
   const late = new ClusterClient({ world: systemWorld, servers: cluster.urls, operationTimeoutMs: 1_000 });
   t.after(() => late.close());
-  await assert.rejects(late.resolve('main', '/file'), 'Nobody answers at the first addresses any more');
+  await assert.rejects(late.resolve('main', '/file'), 'No server answers at the first addresses any more');
 });

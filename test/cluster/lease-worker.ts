@@ -1,6 +1,6 @@
 /**
- * A program that must never run twice at a time: it acts upon a resource again and again and shows its fencing token.
- * What follows its name: the URL of the resource, and who it is.
+ * A program that must never run twice at a time: it sends requests to a resource repeatedly, with its fencing token.
+ * Its arguments: the URL of the resource, and its own name.
  */
 import { Agent, request } from 'node:http';
 

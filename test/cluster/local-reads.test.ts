@@ -1,7 +1,8 @@
 /**
- * Goal: a mount that reads the disks of servers on its machine shows what any other would, while files change and servers die.
- * Method: a real cluster and mounts. Whoever writes stamps each object with a number that only grows; whoever reads finds whole objects, none older than
- * what was acknowledged before it opened the file.
+ * Goal: a mount that reads the disks of servers on its machine shows what any other mount would, while files change and
+ * servers die.
+ * Method: a real cluster and mounts. A writer stamps each object with a number that only grows; a reader finds whole
+ * objects, none older than what was acknowledged before it opened the file.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -44,43 +45,46 @@ test('a mount on the machine of its servers', { skip, timeout: 300_000 }, async 
   };
   const located = (): Promise<number> => cluster.counted('leasehold_located_bytes_total');
 
-  await t.test('reads what a server has where it lies, unless it is told not to', async () => {
+  await t.test("reads a server's replica from disk, unless an option forbids it", async () => {
     const bytes = randomBytes(FILE_BYTES + 100_001);
     await upload('first', bytes);
     assert.ok(bytes.equals(await readFile(sent.path('first'))));
     assert.equal(await located(), 0);
-    // Whose disks can be read is found out by the first file.
+    // The first file shows which disks can be read.
     for (let number = 1; (await located()) < FILE_BYTES / 2; number++) {
-      assert.ok(number < 20, 'It reads here once it knows that it can');
+      assert.ok(number < 20, 'It reads the disk once it knows that it can');
       await upload(`again${number}`, bytes);
       assert.ok(bytes.equals(await readFile(mount.path(`again${number}`))));
     }
   });
 
-  await t.test('tells nobody who is elsewhere, or cannot read the folder', async () => {
-    const inode = await upload('told', randomBytes(10));
-    const [url] = cluster.urls as [string];
-    const { status, text } = await ask(url, 'GET', '/v1/local');
-    assert.equal(status, 200);
-    assert.equal((JSON.parse(text) as LocalAnswer).folder, cluster.data('s1'));
-    const path = `/v1/data/${inode}/locations?offset=0&length=10`;
-    for (const proof of ['', '0'.repeat(64)]) {
-      const answer = await ask(url, 'GET', path, { headers: { [HEADER_LOCAL_PROOF]: proof } });
-      assert.equal(answer.status, 403, answer.text);
-    }
-    // From another address, as another machine has.
-    const { hostname, port } = new URL(url);
-    const elsewhere = await new Promise((resolve, reject) => {
-      const options = { host: hostname, port, path: '/v1/local', localAddress: '127.0.0.2', agent: false };
-      const asked = request(options, (response) => {
-        response.resume();
-        resolve(response.statusCode);
+  await t.test(
+    'servers describe their disk to no client on another machine, or that cannot read the folder',
+    async () => {
+      const inode = await upload('told', randomBytes(10));
+      const [url] = cluster.urls as [string];
+      const { status, text } = await ask(url, 'GET', '/v1/local');
+      assert.equal(status, 200);
+      assert.equal((JSON.parse(text) as LocalAnswer).folder, cluster.data('s1'));
+      const path = `/v1/data/${inode}/locations?offset=0&length=10`;
+      for (const proof of ['', '0'.repeat(64)]) {
+        const answer = await ask(url, 'GET', path, { headers: { [HEADER_LOCAL_PROOF]: proof } });
+        assert.equal(answer.status, 403, answer.text);
+      }
+      // From another address, as another machine has.
+      const { hostname, port } = new URL(url);
+      const elsewhere = await new Promise((resolve, reject) => {
+        const options = { host: hostname, port, path: '/v1/local', localAddress: '127.0.0.2', agent: false };
+        const asked = request(options, (response) => {
+          response.resume();
+          resolve(response.statusCode);
+        });
+        asked.on('error', reject);
+        asked.end();
       });
-      asked.on('error', reject);
-      asked.end();
-    });
-    assert.equal(elsewhere, 404);
-  });
+      assert.equal(elsewhere, 404);
+    },
+  );
 
   await t.test('sees whole objects, none of them outdated, while others write and servers die', async () => {
     const stamped = (stamp: number): Buffer => {
@@ -117,7 +121,7 @@ test('a mount on the machine of its servers', { skip, timeout: 300_000 }, async 
     };
     const before = await located();
     for (let round = 0; round < 5; round++) await look();
-    assert.ok((await located()) > before, 'It was read here');
+    assert.ok((await located()) > before, 'It was read from the disk');
     const primary = await cluster.primaryOf('main/stamped');
     await cluster.kill(primary);
     for (let round = 0; round < 5; round++) await look();
@@ -126,7 +130,7 @@ test('a mount on the machine of its servers', { skip, timeout: 300_000 }, async 
     isOver = true;
     await writing;
     assert.equal(rounds, 13);
-    // What is told is held for longer than it is read: hardly anything is looked for in vain.
+    // Locations are valid for longer than they are read: hardly any lookup fails.
     assert.ok((await cluster.counted('leasehold_local_misses_total')) < 20);
   });
 });

@@ -12,7 +12,7 @@ import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 const LEASE_MS = 2_000;
-/** Locks outlive the last word of their client for three leases. */
+/** Locks outlive the last request of their client for three leases. */
 const LOCK_LEASE_MS = 3 * LEASE_MS;
 const KILLS = isLong ? 2 : 1;
 const COUNTER = fileURLToPath(new URL('lock-counter.py', import.meta.url));
@@ -65,7 +65,7 @@ async function define(): Promise<void> {
   const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM, lease: `${LEASE_MS}ms` });
   after(() => cluster.stop());
   await cluster.createVolume('main');
-  // Through the library, a lock on a file that changed elsewhere would wait for what the kernel remembers.
+  // Through the library, a lock on a file that changed elsewhere would wait for what the kernel caches.
   const flags = ['--transport', 'auto', '--cache', 'strict'];
   const mounts = (await Promise.all([0, 1].map(() => ClusterMount.start(cluster, 'main', ...flags)))) as [
     ClusterMount,
@@ -78,7 +78,7 @@ async function define(): Promise<void> {
     await runOk('sh', ['-c', 'printf %032d 0 > "$0"', left.path(name)]);
   }
 
-  /** Waits until the file's primary says so of its locks. */
+  /** Waits until the file's primary reports its locks so. */
   async function untilLocks(name: string, what: string, holds: (locks: LockList) => boolean): Promise<void> {
     const { file } = await cluster.info(await cluster.primaryOf(`main/${name}`), `main/${name}`);
     await until(what, async () => {
@@ -91,7 +91,10 @@ async function define(): Promise<void> {
   const somebodyWaits = (name: string): Promise<void> =>
     untilLocks(name, 'somebody waits', ({ waiting }) => waiting > 0);
 
-  /** All count at the same time. @returns what is in the file afterwards */
+  /**
+   * All programs count at the same time.
+   * @returns the file's contents afterwards
+   */
   async function count(
     kind: string,
     name: string,
@@ -124,7 +127,7 @@ async function define(): Promise<void> {
     });
   }
 
-  test('so they do through libfuse', {
+  test('two mounts also count through libfuse', {
     skip: onlyLong('the test of bytes from 2^53 on'),
   }, async (t) => {
     const native = await ClusterMount.start(cluster, 'main', '--transport', 'native');
@@ -154,7 +157,7 @@ async function define(): Promise<void> {
     await next.ended();
   });
 
-  test('a primary that ends in good order without locks leaves no time in which some are claimed', {
+  test('a primary that ends in good order without locks leaves no time for reclaiming locks', {
     skip: onlyLong('test/server/file-locks.test.ts'),
   }, async () => {
     await makeFile('ended');
@@ -163,11 +166,11 @@ async function define(): Promise<void> {
     await cluster.kill(primary, 'SIGTERM');
     let firstMs: number | null = null;
     let lastMs = Number.POSITIVE_INFINITY;
-    await untilLocks('ended', 'another one leads, and knows', (locks) => {
+    await untilLocks('ended', 'another server is primary, and knows', (locks) => {
       if (locks.epoch <= before) return false;
       firstMs ??= locks.graceMs;
       lastMs = locks.graceMs;
-      // The word may come a moment after the lease; without it the time passes by itself.
+      // The notification may arrive a moment after the lease; without it the time passes by itself.
       return lastMs === 0 || firstMs - lastMs > LEASE_MS;
     });
     assert.equal(lastMs, 0);
@@ -175,7 +178,7 @@ async function define(): Promise<void> {
     await cluster.ready();
   });
 
-  test('a lock outlives its primary, and who waits for it gets it only when it is given back', {
+  test('a lock outlives its primary, and a waiting client gets it only when it is released', {
     skip: onlyLong('test/client/file-locks.test.ts'),
   }, async () => {
     await makeFile('failover');
@@ -203,7 +206,7 @@ async function define(): Promise<void> {
     await cluster.ready();
   });
 
-  test('two mounts count on while primaries are killed, and there are never two holders', {
+  test('two mounts continue to count while primaries are killed, and a lock never has two holders', {
     skip: onlyLong('test/simulation/cluster/cluster.test.ts, with its names,'),
   }, async (t) => {
     await makeFile('killed');
@@ -226,11 +229,11 @@ async function define(): Promise<void> {
       over.abort();
     }
     const kills = await killing;
-    assert.ok(kills > 0, 'Somebody was killed while they counted');
+    assert.ok(kills > 0, 'A primary was killed while they counted');
     t.diagnostic(`${kills} primaries were killed`);
   });
 
-  test('the lock of a mount that was killed is free when its lease is over', async (t) => {
+  test('the lock of a killed mount is free when its lease has ended', async (t) => {
     await makeFile('dead');
     const mount = await ClusterMount.start(cluster, 'main');
     t.after(() => mount.stop());
@@ -240,13 +243,13 @@ async function define(): Promise<void> {
     const beganMs = performance.now();
     const next = new Holder('flock', right.path('dead'));
     await next.says('held');
-    assert.ok(performance.now() - beganMs > LOCK_LEASE_MS / 2, 'The mount might have lived on');
+    assert.ok(performance.now() - beganMs > LOCK_LEASE_MS / 2, 'The mount might still have been running');
     next.goOn();
     holder.goOn();
     await Promise.all([next.ended(), holder.ended()]);
   });
 
-  test('who cannot renew a lock in time cannot write under it any more', async (t) => {
+  test('a client that cannot renew a lock in time can no longer write under it', async (t) => {
     await makeFile('frozen');
     const mount = await ClusterMount.start(cluster, 'main');
     t.after(() => mount.stop());
@@ -262,7 +265,7 @@ async function define(): Promise<void> {
     next.goOn();
     await next.ended();
     assert.deepEqual(next.said, ['held', 'wrote', 'released']);
-    // Closed, the file is as good as any other.
+    // Once closed, the file is usable like any other.
     const again = new Holder('posix', mount.path('frozen'));
     await again.says('held');
     again.goOn();
@@ -271,7 +274,7 @@ async function define(): Promise<void> {
     assert.match(await readFile(mount.log, 'utf8'), /locks were lost/);
   });
 
-  test('what was written under a lock that is lost before a sync replaces nothing, and the sync says so', async (t) => {
+  test('a write under a lock that is lost before a sync replaces nothing, and the sync reports it', async (t) => {
     await makeFile('unsynced');
     const mount = await ClusterMount.start(cluster, 'main', '--cache', 'strict');
     t.after(() => mount.stop());
@@ -288,7 +291,7 @@ async function define(): Promise<void> {
     assert.deepEqual(text.trim().split('\n'), ['stopped', 'EIO', 'unlocked', 'closed']);
   });
 
-  test('a mount that ends gives its locks back at once', async (t) => {
+  test('a mount that ends releases its locks at once', async (t) => {
     await makeFile('left');
     const mount = await ClusterMount.start(cluster, 'main');
     t.after(() => mount.stop());

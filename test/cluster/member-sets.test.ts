@@ -1,8 +1,9 @@
 /**
- * Goal: for one file and one number of a view there is one member set, on every server, whatever is paused while files are made;
- * and what a close acknowledged is readable with its bytes.
- * Method: five real servers and a mount whose files come with their contents; the creating server, which is the catalog's
- * primary, is paused for longer than a creation is waited for, twice, and then killed. At the end the servers' disks are compared.
+ * Goal: for one file and one number of a view there is one member set, on every server, whichever server is paused
+ * while files are created; and what a close acknowledged is readable with its bytes.
+ * Method: five real servers and a mount that creates files with contents; the creating server, which is the catalog's
+ * primary, is paused for longer than a creation is waited for, twice, and then killed. At the end the servers' disks
+ * are compared.
  */
 import assert from 'node:assert/strict';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
@@ -38,7 +39,7 @@ function viewsOf(cluster: RealCluster, id: string): Map<number, View> {
   }
 }
 
-/** @returns files of which servers know other members for the same number of a view */
+/** @returns files for which servers have different members under the same number of a view */
 function forks(cluster: RealCluster): string[] {
   const seen = new Map<string, string>();
   const found: string[] = [];

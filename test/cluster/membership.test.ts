@@ -12,22 +12,22 @@ import { RealCluster, until } from './real-cluster.ts';
 import { RECORD_BYTES, RecordWriter, recordOf } from './record-writer.ts';
 
 /**
- * Goal: servers come and go, and files stay. One cluster of real processes lives through all of it, with all its
- * first servers replaced at the end; every file that was ever acknowledged is read back after each step.
+ * Goal: servers join and leave, and files stay. One cluster of real processes runs through all cases, and all its first
+ * servers are replaced at the end; every file that was ever acknowledged is read after each step.
  */
 const FILES = 12;
 const GRACE_MS = 1_500;
-/** A machine with too few cores for all that runs on it. */
+/** A machine with too few cores for all its processes. */
 const MOVE_MS_MAX = 240_000;
 
-/** How long a server may be away, of servers that start from now on. */
+/** How long a server may be down, for servers that start from now on. */
 let replaceAfter = '6s';
 const cluster = await RealCluster.start({
   environment: () => ({ LEASEHOLD_REPLACE_AFTER: replaceAfter }),
   flags: ['--gc-grace', `${GRACE_MS}ms`, '--compare-every', '4s', '--lease-idle', '1s'],
 });
 after(() => cluster.stop());
-/** Those that are part of the cluster and run. */
+/** Servers that are part of the cluster and run. */
 const members = new Set(cluster.ids);
 await cluster.createVolume('main');
 
@@ -40,7 +40,7 @@ function contentsOf(name: string): Buffer {
 
 async function put(at: string, name: string): Promise<void> {
   const body = contentsOf(name);
-  // An upload that takes longer than files without names are kept is garbage before it has its name.
+  // An upload that takes longer than unlinked files are kept is collected before it has its name.
   await until(`${name} is stored`, async () => {
     const answer = await ask(cluster.url(at), 'PUT', `/v1/files/main/${name}`, { body });
     if (answer.status >= 300) throw new Error(`${answer.status} ${answer.text.slice(0, 300)}`);
@@ -82,7 +82,7 @@ async function allAreThere(): Promise<void> {
   }
 }
 
-/** Each file is on so many servers, all of them members, and all its replicas are current. */
+/** Checks that each file is on so many servers, all of them members, and that all its replicas are current. */
 async function allAreOn(count: number): Promise<void> {
   for (const name of contents.keys()) {
     await until(
@@ -106,7 +106,7 @@ async function replicasOnDisk(id: string): Promise<number> {
   return all.find((server) => server.id === id)?.replicas ?? -1;
 }
 
-test('more replicas than servers are refused, unless by force', async () => {
+test('more replicas than servers are refused, unless forced', async () => {
   const refused = await cli('volume', 'create', 'wide', '--replicas', '4');
   assert.equal(refused.code, 4, refused.stderr);
   assert.match(refused.stderr, /Cannot keep 4 replicas of each file of "wide": there are 3 servers/);
@@ -157,12 +157,12 @@ test('a server joins at run time; one is drained under a writer, and removed', a
   assert.ok(!view.members.includes('s1'), 'A removed server gets no new replicas');
 });
 
-test('a removed server that comes back is told so, and serves nothing', async (t) => {
+test('a removed server that restarts learns that it was removed, and serves nothing', async (t) => {
   const heard = () => cluster.log('s1').split('this server was removed from the cluster').length;
   const before = heard();
   cluster.spawn('s1');
   t.after(() => cluster.kill('s1'));
-  await until('s1 hears that it was removed, or finds nobody to ask', async () => {
+  await until('s1 learns that it was removed, or finds no server to ask', async () => {
     const { status } = await ask(cluster.url('s1'), 'GET', '/readyz');
     assert.notEqual(status, 200);
     return heard() > before || cluster.log('s1').split('s1 is not in the configuration').length > 3;
@@ -187,13 +187,13 @@ test('a volume gets fewer and more replicas of each file; one file gets its own 
   const twice = await cli('replica', 'add', 'main:/file-1', gone);
   assert.equal(twice.code, 4);
   assert.match(twice.stderr, new RegExp(`Server ${gone} holds main:/file-1 already`));
-  assert.equal((await cli('replica', 'add', 'main:/file-1', 's1')).code, 4, 'A removed server takes none');
+  assert.equal((await cli('replica', 'add', 'main:/file-1', 's1')).code, 4, 'A removed server gets none');
   await cliOk('replica', 'add', 'main:/file-1', stays);
   await allAreOn(3);
   await allAreThere();
 });
 
-test('a server that dies is replaced by one that joins, at once if somebody says that it is dead', async () => {
+test('a dead server is replaced by one that joins, at once if a command says that it is dead', async () => {
   await cluster.kill('s2');
   members.delete('s2');
   await cluster.join('s5', ['s3', 's4']);
@@ -205,7 +205,7 @@ test('a server that dies is replaced by one that joins, at once if somebody says
   assert.deepEqual(catalog.members.toSorted(), ['s3', 's4', 's5']);
 });
 
-test('a server that stays away for too long is replaced by itself', {
+test('a server that is down for too long is replaced without a command', {
   skip: onlyLong('test/membership/steward.test.ts'),
 }, async () => {
   await cluster.join('s6', ['s4']);
@@ -221,9 +221,9 @@ test('a server that stays away for too long is replaced by itself', {
   await allAreThere();
 });
 
-test('all servers stop and start again, also those that were never configured', async () => {
+test('all servers stop and start again, also those that joined later', async () => {
   const running = [...members];
-  // Those that are killed from here on come back, and keep their places however long a start takes.
+  // Servers that are killed from here on restart, and stay members however long a start takes.
   replaceAfter = '1h';
   await Promise.all(running.map((id) => cluster.kill(id)));
   for (const id of running) cluster.spawn(id);
@@ -231,7 +231,7 @@ test('all servers stop and start again, also those that were never configured', 
   await allAreThere();
 });
 
-test('a server comes back after writes that nobody repeats: its replicas are brought up all the same', async () => {
+test('a server restarts after writes that no client repeats: its replicas are still brought up to date', async () => {
   const { view, file } = await cluster.info('s4', 'main/file-2');
   const away = view.members.find((member) => member !== 's4') as string;
   await cluster.kill(away);
@@ -247,7 +247,7 @@ test('a server comes back after writes that nobody repeats: its replicas are bro
   members.add(away);
   const length = contents.get('file-2')?.length ?? 0;
   await until(`the replica on ${away} has what was written`, async () => {
-    // Nobody opens the file: the replica is looked at as it lies there.
+    // No client opens the file: this reads the replica as it is.
     const path = `/v1/data/${file}?offset=0&length=${length}&consistency=stale`;
     const answer = await ask(cluster.url(away), 'GET', path, { headers: { 'leasehold-forwarded': '1' } });
     return answer.status === 200 && answer.bytes.equals(contents.get('file-2') as Buffer);
@@ -268,5 +268,5 @@ test('a disk is replaced by an empty one: the server gets all its replicas again
   await allAreOn(3);
   await allAreThere();
   const { bornAt } = (await servers()).get('s4') as Listed;
-  assert.ok(bornAt > 1, 'It is known that files of before may have been on the former disk');
+  assert.ok(bornAt > 1, 'It is known that earlier files may have been on the earlier disk');
 });

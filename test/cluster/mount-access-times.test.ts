@@ -13,9 +13,10 @@ import { earlierRelease } from './earlier-release.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: access times of what is read on a mount are those that its options promise, on the mount at once, at the cluster later, and at its end at
- * the latest; reading costs no request, and a cluster that knows nothing of them costs nobody a call.
- * Method: mounts with each option over each transport, and the catalog asked by a client.
+ * Goal: reads on a mount update access times as its options promise: at once on the mount, later at the cluster, and at
+ * the mount's end at the latest. Reading costs no request, and a cluster that does not know reads causes no failed
+ * call.
+ * Method: mounts with each option over each transport, and a client that queries the catalog.
  */
 const skip = (await mountObstacle()) ?? false;
 const overKernel = kernelTransportObstacle() === null;
@@ -47,7 +48,7 @@ function told(): Promise<number> {
   return cluster.counted('leasehold_catalog_commands_total', 'kind="note-accesses"');
 }
 
-/** A file and a directory that nobody has read for long. */
+/** A file and a directory whose last read was long ago. */
 async function unread(mount: ClusterMount, name: string): Promise<{ file: string; directory: string }> {
   const [file, directory] = [mount.path(`${name}-f`), mount.path(`${name}-d`)];
   await writeFile(file, 'contents');
@@ -63,7 +64,7 @@ async function optionsOf(mount: ClusterMount): Promise<readonly string[]> {
 }
 
 for (const [place, [way, ...flags]] of WAYS.entries()) {
-  test(`what is read has the present as its access time (${way})`, { skip }, async (t) => {
+  test(`what is read gets the present as its access time (${way})`, { skip }, async (t) => {
     const mount = await ClusterMount.start(cluster, 'main', ...flags);
     t.after(() => mount.stop());
     assert.ok((await optionsOf(mount)).includes('relatime'));
@@ -73,20 +74,20 @@ for (const [place, [way, ...flags]] of WAYS.entries()) {
     await readdir(directory);
     for (const path of [file, directory]) assert.ok((await stat(path)).atimeMs >= beganMs - 1, path);
     assert.equal((await stat(file)).mtimeMs, LONG_AGO.getTime());
-    // Of which the kernel has the pages by now.
+    // The kernel has its pages by now.
     await utimes(file, LONG_AGO, LONG_AGO);
     await readFile(file);
-    assert.ok((await stat(file)).atimeMs >= beganMs - 1, 'also where the kernel answers');
+    assert.ok((await stat(file)).atimeMs >= beganMs - 1, 'also if the kernel answers');
     const shown = (await stat(file)).atimeMs;
     await readFile(file);
-    assert.equal((await stat(file)).atimeMs, shown, 'It was read since it changed');
+    assert.equal((await stat(file)).atimeMs, shown, 'It was read since its last change');
     await mount.unmount();
     assert.ok((await storedMs(`/way${place}-f`)) >= beganMs - 1, 'The end of the mount waits for it');
     assert.ok((await storedMs(`/way${place}-d`)) >= beganMs - 1);
   });
 }
 
-test('a mount that is asked to end tells of what was read, one that is killed does not', {
+test('a mount that ends in order reports its reads, a killed one does not', {
   skip,
 }, async (t) => {
   const mounts = [
@@ -101,12 +102,12 @@ test('a mount that is asked to end tells of what was read, one that is killed do
   const beganMs = Date.now();
   process.kill(mounts[0].pid, 'SIGTERM');
   process.kill(mounts[1].pid, 'SIGKILL');
-  await until('that is told', async () => (await storedMs('/end0-f')) > LONG_AGO.getTime());
-  assert.ok(Date.now() - beganMs < 4_000, 'It is not the time that is over');
+  await until('the reads are reported', async () => (await storedMs('/end0-f')) > LONG_AGO.getTime());
+  assert.ok(Date.now() - beganMs < 4_000, 'The interval has not passed');
   assert.equal(await storedMs('/end1-f'), LONG_AGO.getTime());
 });
 
-test('what the options say, the mount does, and the table of mounts says', { skip }, async (t) => {
+test('the mount follows its options, and the table of mounts shows them', { skip }, async (t) => {
   const transport = overKernel ? 'kernel' : 'native';
   const mounted = async (options: string): Promise<ClusterMount> => {
     const mount = await ClusterMount.start(cluster, 'main', '--transport', transport, '-o', options);
@@ -128,7 +129,7 @@ test('what the options say, the mount does, and the table of mounts says', { ski
     assert.deepEqual(
       options.filter((word) => word.endsWith('atime')),
       ['nodiratime'],
-      'With strictatime the kernel says nothing',
+      'With strictatime the kernel shows no option',
     );
   }
   await readdir(files.path('options-d'));
@@ -142,7 +143,7 @@ test('what the options say, the mount does, and the table of mounts says', { ski
   assert.equal(new Set(times).size, 3, times.join());
 });
 
-test('many reads are few requests, and files that come and go are none', { skip }, async (t) => {
+test('many reads are few requests, and files that are soon removed are none', { skip }, async (t) => {
   const mount = await ClusterMount.start(cluster, 'main');
   t.after(() => mount.stop());
   const folder = mount.path('many');
@@ -155,7 +156,7 @@ test('many reads are few requests, and files that come and go are none', { skip 
     await readFile(name);
   }
   await runOk('rm', ['-r', folder]);
-  // Of what is still there when the time is over, it is told.
+  // The mount reports reads of those files that still exist after the interval.
   const whileThere = Math.floor((performance.now() - beganMs) / GATHER_MS);
   await delay(GATHER_MS + 1_000);
   const before = await told();
@@ -167,13 +168,13 @@ test('many reads are few requests, and files that come and go are none', { skip 
   for (const name of names) await writeFile(name, 'x');
   const readMs = performance.now();
   for (const name of names) await readFile(name);
-  await until('that is told', async () => (await told()) > before);
+  await until('the reads are reported', async () => (await told()) > before);
   const whileRead = Math.floor((performance.now() - readMs) / GATHER_MS);
   await mount.unmount();
   assert.ok((await told()) - before <= whileRead + 2, `${(await told()) - before} commands`);
 });
 
-test('a cluster that knows nothing of reads is asked once, and nobody fails', { skip }, async (t) => {
+test('a cluster that does not know reads is asked once, and no call fails', { skip }, async (t) => {
   const earlier = await RealCluster.start({
     servers: SERVERS_OF_FORM,
     environment: () => earlierRelease(),

@@ -1,7 +1,7 @@
 /**
- * Goal: where no majority answers, the last of several programs that change one directory waits hardly longer than the first, though the kernel has
- * them do so one after the other; and once there is a majority again, everybody is served.
- * Method: real servers, two of three killed, and as many programs at once on a real mount.
+ * Goal: without a majority, the last of several programs that change one directory waits hardly longer than the first,
+ * although the kernel runs their calls one after the other; and with a majority again, all are served.
+ * Method: real servers, two of three killed, and several programs at once on a real mount.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

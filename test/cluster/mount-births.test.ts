@@ -1,7 +1,8 @@
 /**
- * Goal: files that a mount makes by itself, and of which the cluster hears when they are closed, are there for everybody then, whole, and
- * whatever dies meanwhile; and two mounts never both make a name.
- * Method: real servers and real mounts; servers and mounts are killed while files are made, and another mount compares.
+ * Goal: files that a mount creates by itself, and that the cluster learns of at their close, then exist for all
+ * clients, whole, whichever process dies meanwhile; and two mounts never both create a name.
+ * Method: real servers and real mounts; servers and mounts are killed while files are created, and another mount
+ * compares.
  */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
@@ -18,7 +19,7 @@ import { ClusterMount } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 const VOLUME = 'births';
-/** For which two mounts race. */
+/** Names for which two mounts race. */
 const NAMES = isLong ? 60 : 20;
 const LOAD_MS = isLong ? 10_000 : 4_000;
 const KILLS = isLong ? 2 : 1;
@@ -27,17 +28,17 @@ const NEW = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
 let cluster: RealCluster;
 let client: ClusterClient;
 
-/** Files that servers have borne since they were started. */
+/** Files that servers have created with contents since their start. */
 function bornCount(): Promise<number> {
   return cluster.counted('leasehold_births_total', 'outcome="born"');
 }
 
-/** Files that the catalog was told to remove each by itself, since its servers were started. */
+/** Files that single commands have removed from the catalog since its servers' start. */
 function singlyRemovedCount(): Promise<number> {
   return cluster.counted('leasehold_catalog_commands_total', 'kind="unlink"', 'outcome="done"');
 }
 
-/** Makes files until the mount makes them by itself. */
+/** Creates files until the mount creates them by itself. */
 async function warm(folder: string): Promise<void> {
   const before = await bornCount();
   let count = 0;
@@ -52,7 +53,7 @@ function textOf(number: number): string {
 }
 
 before(async () => {
-  // Longer than the pauses of a busy machine: what a mount has removed is void once its session has ended.
+  // Longer than the pauses of a busy machine: removals that the mount has not sent are void once its session has ended.
   cluster = await RealCluster.start({ lease: '8s' });
   client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   await cluster.createVolume(VOLUME);
@@ -63,9 +64,9 @@ after(async () => {
   await cluster.stop();
 });
 
-describe('files that a mount makes by itself', { skip: noMount }, async () => {
+describe('files that a mount creates by itself', { skip: noMount }, async () => {
   for (const transport of await transportsOfForm()) {
-    test(`one of two mounts makes a name (${transport})`, async (t) => {
+    test(`one of two mounts creates a name (${transport})`, async (t) => {
       const mounts = [
         await ClusterMount.start(cluster, VOLUME, '--transport', transport),
         await ClusterMount.start(cluster, VOLUME, '--transport', transport, '--cache', 'leases'),
@@ -100,7 +101,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
       }
     });
 
-    test(`an open file that is new is found at once where nobody may see the past, and soon elsewhere (${transport})`, async (t) => {
+    test(`a new open file is found at once where cached answers are not allowed, and soon elsewhere (${transport})`, async (t) => {
       const maker = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
       t.after(() => maker.stop());
       const strict = await ClusterMount.start(cluster, VOLUME, '--transport', transport, '--cache', 'strict');
@@ -128,7 +129,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
       await file.close();
     });
 
-    test(`what was closed survives the mount's process (${transport})`, async (t) => {
+    test(`a closed file survives the mount's process (${transport})`, async (t) => {
       const maker = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
       t.after(() => maker.stop());
       const other = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
@@ -143,7 +144,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
           try {
             await writeFile(maker.path(folder, `f${number}`), textOf(number));
           } catch {
-            // The mount is gone: whether this one is there nobody was told.
+            // The mount has ended: whether this file exists is unknown.
             return;
           }
           closed.push(number);
@@ -152,16 +153,16 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
       await until('some are made', async () => closed.length >= 100);
       process.kill(maker.pid, 'SIGKILL');
       await Promise.all(makers);
-      assert.ok((await bornCount()) - before > 50, 'They were borne');
+      assert.ok((await bornCount()) - before > 50, 'They were created with contents');
       for (const number of closed)
         assert.equal(await readFile(other.path(folder, `f${number}`), 'utf8'), textOf(number));
-      // Whoever makes a name there waits for the session of the one that is dead, and no longer.
+      // A client that creates a name there waits for the dead mount's session, and no longer.
       await writeFile(other.path(folder, 'afterwards'), 'made');
     });
   }
 
   for (const transport of await transportsOfForm()) {
-    test(`what a mount has removed is gone for whoever may not see the past, and for all when it is unmounted (${transport})`, async (t) => {
+    test(`files removed on a mount are gone for a mount without cache, and for all clients after the unmount (${transport})`, async (t) => {
       const mount = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
       t.after(() => mount.stop());
       const strict = await ClusterMount.start(cluster, VOLUME, '--transport', transport, '--cache', 'strict');
@@ -174,7 +175,10 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
         const made = Array.from({ length: 120 }, (_, number) => `f${number}`);
         await Promise.all(made.map((name) => writeFile(mount.path(folder, name), name)));
       }
-      /** @returns how many took so long here that the mount may have waited for the next one for more than a row's pause */
+      /**
+       * @returns how many took so long here that the mount may have waited for the next one for more than a streak's
+       * pause
+       */
       const remove = async (folder: string) => {
         let late = 0;
         for (let number = 0; number < 100; number++) {
@@ -191,8 +195,8 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
       assert.ok(listed.every((name) => Number(name.slice(1)) >= 100));
       const singly = (await singlyRemovedCount()) - before;
       t.diagnostic(`Of 100 removals ${singly} waited for the cluster; ${late} were answered late`);
-      // A row that has ended is one again after two of them, and asks for the directory after eight.
-      assert.ok(singly < 20 + 8 * late, `They follow behind: ${singly} waited, ${late} were late`);
+      // A streak that has ended begins again after two unlinks, and requests the directory's delegation after eight.
+      assert.ok(singly < 20 + 8 * late, `The unlinks are asynchronous: ${singly} waited, ${late} were late`);
       await remove(left);
       await mount.unmount();
       const { inode } = await client.resolve(VOLUME, `/${left}`);
@@ -201,7 +205,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
     });
   }
 
-  test('of what was removed a moment before the mount was killed, only the last may be there again', async (t) => {
+  test('of files removed a moment before the mount was killed, only the last ones may exist again', async (t) => {
     const mount = await ClusterMount.start(cluster, VOLUME);
     t.after(() => mount.stop());
     await mkdir(mount.path('torn'));
@@ -215,7 +219,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
     })();
     await until('some are removed', async () => removed >= 50);
     process.kill(mount.pid, 'SIGKILL');
-    // Of the one under way nobody is told what became of it.
+    // The outcome of the removal under way is unknown.
     await assert.rejects(removing);
     const { inode } = await client.resolve(VOLUME, '/torn');
     const { entries } = await client.query({ kind: 'list', inode, after: 'f', countMax: 1_000 });
@@ -225,7 +229,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
     assert.ok(there.length >= names.length - removed - 1);
   });
 
-  test('what is unpacked while servers are killed is complete', {
+  test('an archive that is unpacked while servers are killed is complete', {
     skip: onlyLong('test/simulation/cluster/cluster.test.ts'),
   }, async (t) => {
     const maker = await ClusterMount.start(cluster, VOLUME, '--op-timeout', '60s');

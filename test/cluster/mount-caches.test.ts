@@ -1,8 +1,9 @@
 /**
- * Goal: with `--cache leases` nobody sees the past of another mount, and a client that is silent, dead or cut off keeps
- * nobody waiting for longer than its session.
- * Method: real servers, two real mounts and a client of the library, which change names, modes and contents in turn; after
- * each change all of them must show it at once. Then mounts are stopped and killed, and the catalog's primary is.
+ * Goal: with `--cache leases` no mount sees outdated answers of another mount's changes, and a client that is silent,
+ * dead or disconnected delays others for no longer than its session.
+ * Method: real servers, two real mounts and a client of the library change names, modes and contents in turn; after
+ * each change all of them must show it at once. Then mounts are stopped and killed, and the catalog's primary is
+ * killed.
  */
 import assert from 'node:assert/strict';
 import {
@@ -49,7 +50,7 @@ async function shown(path: string): Promise<Shown> {
   }
 }
 
-/** Refusals that follow from what is there; whether they are right is not this test's question. */
+/** Refusals that follow from the present state; whether they are right is tested elsewhere. */
 async function tolerant(work: () => Promise<unknown>): Promise<boolean> {
   try {
     await work();
@@ -61,7 +62,7 @@ async function tolerant(work: () => Promise<unknown>): Promise<boolean> {
   }
 }
 
-describe('mounts that remember', { skip: noMount }, () => {
+describe('mounts that cache', { skip: noMount }, () => {
   let cluster: RealCluster;
   let client: ClusterClient;
   const mounts: ClusterMount[] = [];
@@ -93,7 +94,7 @@ describe('mounts that remember', { skip: noMount }, () => {
     return a ?? null;
   }
 
-  test('what one does all see at once', async () => {
+  test('all clients see a change of one at once', async () => {
     const prng = new Prng(Number(process.env.SEED ?? 1));
     const folders = ['one', 'two'];
     for (const folder of folders) await mkdir(mounts[0]?.path(folder) ?? '');
@@ -129,14 +130,14 @@ describe('mounts that remember', { skip: noMount }, () => {
     assert.ok(recalls > 10, `${recalls} recalls`);
   });
 
-  test('a mount that is stopped keeps a change waiting until its session is over, and sees it when it goes on', async () => {
+  test('a stopped mount delays a change until its session has ended, and sees the change when it continues', async () => {
     const [a, b] = mounts as [ClusterMount, ClusterMount];
     await mkdir(a.path('stopped'));
     assert.equal((await stat(b.path('stopped'))).mode & 0o777, 0o755);
     process.kill(b.pid, 'SIGSTOP');
     try {
       await chmod(a.path('stopped'), 0o700);
-      // What nobody believes who is silent waits for nobody.
+      // A change of what the silent mount has not cached does not wait.
       await mkdir(a.path('stopped-other'));
     } finally {
       process.kill(b.pid, 'SIGCONT');
@@ -144,7 +145,7 @@ describe('mounts that remember', { skip: noMount }, () => {
     assert.equal((await stat(b.path('stopped'))).mode & 0o777, 0o700);
   });
 
-  test('the death of the catalog’s primary leaves nobody in the past', {
+  test('the death of the catalog’s primary leaves no mount with outdated answers', {
     skip: onlyLong('test/simulation/cluster/cluster.test.ts'),
   }, async () => {
     const [a, b] = mounts as [ClusterMount, ClusterMount];
@@ -161,7 +162,7 @@ describe('mounts that remember', { skip: noMount }, () => {
     }
   });
 
-  test('the death of a mount keeps a change waiting until its session is over', async () => {
+  test('the death of a mount delays a change until its session has ended', async () => {
     const [a, b] = mounts as [ClusterMount, ClusterMount];
     await mkdir(a.path('killed'));
     assert.ok((await stat(b.path('killed'))).isDirectory());

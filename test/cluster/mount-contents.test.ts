@@ -1,7 +1,9 @@
 /**
- * Goal: what a mount has fetched or keeps of a file is shown no longer than its mode allows after another mount has changed the file.
- * Method: real servers and two real mounts, one program with a file open on both. It reads in sequence on the first, so that blocks are fetched
- * ahead, writes ahead of that on the second, and reads on the first once `fsync` has returned on the second.
+ * Goal: a mount shows contents that it has prefetched or cached no longer than its mode allows after another mount has
+ * changed the file.
+ * Method: real servers and two real mounts, and one program with a file open on both. It reads in sequence on the
+ * first, so that blocks are prefetched, writes ahead of that position on the second, and reads on the first once
+ * `fsync` has returned on the second.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -11,7 +13,10 @@ import { ClusterMount, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
 const MIB = 1024 * 1024;
-/** What is fetched ahead is checked above the ways to the kernel: each cache over one way, each way with one cache. */
+/**
+ * Prefetched blocks are checked above the transports: each cache mode over one transport, each transport with one cache
+ * mode.
+ */
 const WAYS: readonly (readonly [transport: string, cache: string])[] = [
   ['kernel', 'strict'],
   ['kernel', 'leases'],
@@ -19,7 +24,10 @@ const WAYS: readonly (readonly [transport: string, cache: string])[] = [
   ...(isLong ? [['native', 'strict'] as const] : []),
 ];
 
-/** Arguments: the file on both mounts, and flags of the descriptor that reads. Prints what was read instead of what was written. */
+/**
+ * Arguments: the file on both mounts, and flags of the descriptor that reads. Prints what was read instead of what was
+ * written.
+ */
 const AHEAD = `
 import os, sys
 a, b, flags = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -42,7 +50,7 @@ while at < 3 * MiB:
         if got != b'%08d' % tag: print('at', at + ahead, 'wrote', tag, 'read', got)
 `;
 
-/** The same of a mapping, with seconds to wait for; prints how long it took. */
+/** The same for a mapping, with seconds to wait; prints how long it took. */
 const MAPPED = `
 import mmap, os, sys, time
 a, b, limit = sys.argv[1], sys.argv[2], float(sys.argv[3])
@@ -92,7 +100,7 @@ describe('contents that another mount changes', { skip: noMount }, () => {
   }
 
   for (const [transport, cache] of WAYS) {
-    test(`are read at once with cache=${cache}, transport=${transport}, whatever was fetched ahead`, async () => {
+    test(`are read at once with cache=${cache}, transport=${transport}, despite prefetched blocks`, async () => {
       const [a, b] = await pair(cache, transport);
       const { O_RDONLY, O_RDWR, O_APPEND } = (await import('node:fs')).constants;
       for (const [how, flags] of [

@@ -6,21 +6,23 @@ import { isLinuxSince } from '../../fuse/kernel/kernel-mount.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
-/** Goal: programs see when a file was created (`statx`), on all mounts, over the transport whose kernel asks for it. */
+/**
+ * Goal: programs see a file's time of creation (`statx`), on all mounts, over the transport whose kernel requests it.
+ */
 
 const obstacle =
   (await mountObstacle()) ??
   (process.getuid?.() === 0 ? null : 'only root speaks with the kernel') ??
   (isLinuxSince(release(), [6, 6]) ? null : 'the kernel asks for no times of creation before Linux 6.6');
 
-test('the time of creation is that of the file, and not of its name, contents or attributes', {
+test('the time of creation belongs to the file, and not to its name, contents or attributes', {
   skip: obstacle === null ? false : `Nothing can be tried: ${obstacle}`,
   timeout: 120_000,
 }, async (t) => {
   const cluster = await RealCluster.start();
   after(() => cluster.stop());
   await cluster.createVolume('main');
-  await t.test('without the option there is none', async (tt) => {
+  await t.test('without the option there is no time of creation', async (tt) => {
     const mount = await ClusterMount.start(cluster, 'main', '-o', 'transport=kernel');
     tt.after(() => mount.stop());
     const { text } = await runOk('sh', ['-c', 'cd "$0" && echo x > f && stat -c %W:%s f', mount.directory]);
@@ -41,7 +43,7 @@ test('the time of creation is that of the file, and not of its name, contents or
       await runOk('sh', ['-c', script, mount.directory]);
       for (const name of ['d', 'd/f1', 'd/f4']) {
         const here = await created(mount, name);
-        // Clocks of servers and of this machine are one.
+        // The servers and this machine have one clock.
         assert.ok(here >= beganS - 1 && here <= Date.now() / 1000 + 1, `${name}: ${here}, from ${beganS} on`);
         assert.equal(await created(other, name), here, name);
       }
@@ -51,7 +53,7 @@ test('the time of creation is that of the file, and not of its name, contents or
       await runOk('sh', ['-c', changes, mount.directory]);
       assert.deepEqual([await created(mount, 'd/h'), await created(other, 'd/g')], [before, before]);
       await runOk('sh', ['-c', 'cd "$0"/d && cp -p g copy', other.directory]);
-      assert.ok((await created(mount, 'd/copy')) > before, 'A copy is created when it is made');
+      assert.ok((await created(mount, 'd/copy')) > before, 'A copy has its own time of creation');
     });
   }
 });

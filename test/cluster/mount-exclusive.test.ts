@@ -1,8 +1,9 @@
 /**
  * Goal: of two mounts that create one name exclusively only one succeeds, by open(O_EXCL), mkdir, symlink, link or
- * renameat2(RENAME_NOREPLACE), also where the first one is paused for longer than its session, before or after its answer. What the
- * other one writes to such a file meanwhile, and syncs, stays.
- * Method: real servers and real mounts; each call has a process of its own, and one mount's process is stopped around its calls.
+ * renameat2(RENAME_NOREPLACE), also if the first one is paused for longer than its session, before or after its answer.
+ * What the other one writes to such a file meanwhile, and syncs, stays.
+ * Method: real servers and real mounts; each call has a separate process, and one mount's process is stopped around its
+ * calls.
  */
 import assert from 'node:assert/strict';
 import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
@@ -29,7 +30,7 @@ before(async () => {
 
 after(() => cluster.stop());
 
-/** A mount whose calls each have a process of their own. */
+/** A mount whose calls each have a separate process. */
 class Locker {
   readonly mount: ClusterMount;
   readonly #programs = new Map(CALLS.map((call) => [call, new Program(USERS.root)]));
@@ -38,7 +39,10 @@ class Locker {
     this.mount = mount;
   }
 
-  /** Creates one name by each call. @param by names that this mount alone uses begin with it */
+  /**
+   * Creates one name by each call.
+   * @param by prefix of names that only this mount uses
+   */
   take(folder: string, by: string): Promise<Outcome[]> {
     const [own, name] = [`${folder}/${by}`, (call: string) => this.mount.path(folder, call)];
     const of = (call: (typeof CALLS)[number]) => this.#programs.get(call) as Program;
@@ -77,7 +81,7 @@ describe('names that are created exclusively', { skip: obstacle, concurrency: tr
     ['ttl:1s', 'leases'].map((cache) => ({ transport, cache })),
   );
   for (const { transport, cache } of ways) {
-    test(`one of two mounts has each of them (${transport}, ${cache})`, async (t) => {
+    test(`one of two mounts creates each name (${transport}, ${cache})`, async (t) => {
       const start = async () =>
         new Locker(await ClusterMount.start(cluster, VOLUME, '--transport', transport, '--cache', cache));
       const [one, other] = [await start(), await start()];
@@ -89,7 +93,7 @@ describe('names that are created exclusively', { skip: obstacle, concurrency: tr
         for (const by of ['one', 'other'])
           for (const use of ['linked', 'moved'])
             await writeFile(other.mount.path(folder, `${by}-${use}`), by);
-        // Two files that are made after each other have the directory delegated to their mount.
+        // Two files that are created one after the other get the directory delegated to their mount.
         await until('the mount sees the directory', () =>
           writeFile(one.mount.path(folder, 'warm'), '').then(() => true),
         );
@@ -97,18 +101,19 @@ describe('names that are created exclusively', { skip: obstacle, concurrency: tr
         const taking = one.take(folder, 'one');
         if (afterMs === null) await taking;
         else await delay(afterMs);
-        // Closed also where the test fails: who collects it closes it in the thread of the test, which a stopped mount would stop.
+        // Closed also if the test fails: the garbage collector would close it in the test's thread, which a stopped
+        // mount would block.
         await using kept = afterMs === null ? await open(one.mount.path(folder, 'kept'), 'wx') : null;
         await kept?.write('by its creator, and long');
         const theirs = await paused(one.mount.pid, async () => {
-          // These need the directory: the first mount's session is over when they are answered.
+          // These need the directory: the first mount's session has ended when they are answered.
           const taken = await other.take(folder, 'other');
           if (kept !== null) await writeSynced(other.mount.path(folder, 'kept'), 'by the other');
           return taken;
         });
         const ours = await taking;
         if (kept !== null) {
-          // It returns 0 where the contents were at the cluster before the pause.
+          // It returns 0 if the contents were at the cluster before the pause.
           await kept.close().catch((error: unknown) => assert.match(String(error), /EIO/));
           const text = await readFile(other.mount.path(folder, 'kept'), 'utf8');
           assert.equal(text, 'by the other', 'What was synced stays');

@@ -1,8 +1,8 @@
 /**
- * Goal: an unlink that a mount has acknowledged ahead of the cluster takes nothing from what another mount has written and synced, however late it is
- * sent, and `fsync` of the directory reports what was dropped.
- * Method: real servers and mounts. A mount's process is stopped in the middle of an unlink streak, for longer or shorter than its session; another
- * mount overwrites what it still finds; then the first one resumes.
+ * Goal: an asynchronous unlink that a mount has acknowledged removes nothing that another mount has written and synced,
+ * however late it is sent, and `fsync` of the directory reports what was dropped.
+ * Method: real servers and mounts. A mount's process is stopped in the middle of an unlink streak, for longer or
+ * shorter than its session; another mount overwrites the files that it still finds; then the first one resumes.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -17,11 +17,14 @@ import { RealCluster, until } from './real-cluster.ts';
 
 const VOLUME = 'fences';
 const FILES = 150;
-/** So many of them are removed before the mount is stopped. */
+/** Number of unlinks before the mount is stopped. */
 const UNLINKED = 100;
 /** Longer than a session, and shorter. */
 const PAUSES_MS = [9_000, 2_000];
-/** Each prints the names of files whose removal, or close, was answered, and stops the mount itself after so many: it goes on with the next one. */
+/**
+ * Each prints the names of files whose unlink, or close, was answered, stops the mount after so many, and continues
+ * with the next file.
+ */
 const program = (call: string): string => `
 const { unlinkSync, writeFileSync, writeSync } = require('node:fs');
 const [mount, count, ...names] = process.argv.slice(1);
@@ -45,8 +48,9 @@ before(async () => {
 after(() => cluster.stop());
 
 /**
- * Removes or creates files one after the other until the mount is stopped after `count` of them; the program, whose last call waits for the mount,
- * is killed.
+ * Removes or creates files one after the other until the mount is stopped after `count` of them; the program, whose
+ * last call waits for the mount, is killed.
+ *
  *
  * @returns the names whose call was answered
  */
@@ -69,7 +73,7 @@ async function answeredTo(
   return names();
 }
 
-/** @returns false where the file is not there any more: its removal was carried out after the directory was listed */
+/** @returns false if the file no longer exists: its unlink was executed after the directory was listed */
 async function written(path: string, text: string): Promise<boolean> {
   const file = await open(path, 'r+').catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error;
@@ -96,7 +100,7 @@ async function syncError(path: string): Promise<string | undefined> {
   }
 }
 
-/** Each dropped operation is in the status of the mount with its path, and servers count them. */
+/** Checks that the mount's status lists each dropped operation with its path, and that servers count them. */
 async function reported(
   mount: ClusterMount,
   operation: 'unlink' | 'create',
@@ -125,7 +129,7 @@ async function reported(
 describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: true }, async () => {
   for (const transport of await transportsOfForm())
     for (const pauseMs of isLong ? PAUSES_MS : PAUSES_MS.slice(-1))
-      test(`take nothing from what another mount has written (${transport}, ${pauseMs} ms)`, async (t) => {
+      test(`remove nothing that another mount has written (${transport}, ${pauseMs} ms)`, async (t) => {
         const mount = () => ClusterMount.start(cluster, VOLUME, '--transport', transport);
         const [one, other] = [await mount(), await mount()];
         t.after(() => one.stop());
@@ -144,7 +148,7 @@ describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: tru
           if (await written(other.path(folder, name), `new ${name}`)) rewritten.push(name);
         assert.equal(await syncError(other.path(folder)), undefined);
         process.kill(one.pid, 'SIGCONT');
-        // What was acknowledged is at the cluster afterwards, or reported as dropped.
+        // Each acknowledged operation is at the cluster afterwards, or reported as dropped.
         const error = await syncError(one.path(folder));
         t.diagnostic(
           `${answered.length} answered, ${rewritten.length} found and written by the other mount: ${error}`,
@@ -163,11 +167,11 @@ describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: tru
           );
         assert.equal(await syncError(one.path(folder)), undefined, 'It is reported once');
         for (const name of answered)
-          assert.ok(rewritten.includes(name) || !left.has(name), `${name} was removed, and is there`);
+          assert.ok(rewritten.includes(name) || !left.has(name), `${name} was removed, and exists`);
       });
 });
 
-test('a file that was closed ahead and whose name was taken meanwhile is reported, and the other file is kept', {
+test('a file that was closed asynchronously and whose name was taken meanwhile is reported, and the other file is kept', {
   skip: obstacle,
 }, async (t) => {
   const mount = () => ClusterMount.start(cluster, VOLUME, '-o', 'flush_behind');

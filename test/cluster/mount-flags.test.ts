@@ -8,8 +8,9 @@ import { ClusterMount, run } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
 /**
- * Goal: a program on a mount receives EPERM for what flags forbid that the command line has set, also by a file that it opened before.
- * Method: a program of system calls, which makes its files, waits for the flags, and then tries every change.
+ * Goal: a program on a mount receives EPERM for changes that flags set by the command line forbid, also on a file that
+ * it opened before.
+ * Method: a program of system calls, which creates its files, waits for the flags, and then tries every change.
  */
 const PROGRAM = `
 import errno, os, sys
@@ -63,7 +64,7 @@ const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
 const cluster = skip === false ? await RealCluster.start() : null;
 after(() => cluster?.stop());
 
-test('programs are told EPERM for what flags forbid', { skip }, async (t) => {
+test('programs receive EPERM for what flags forbid', { skip }, async (t) => {
   assert.ok(cluster !== null);
   await cluster.createVolume('main');
   const mount = await ClusterMount.start(cluster, 'main', '--transport', 'kernel');
@@ -86,7 +87,7 @@ test('programs are told EPERM for what flags forbid', { skip }, async (t) => {
   assert.deepEqual(Object.fromEntries(told.map((line) => line.split(' '))), OUTCOMES);
 });
 
-/** As `chattr` sets flags, by programs of a shell. `refused`: with EPERM. */
+/** Flags set with `chattr`, changes by shell programs. `refused`: with EPERM. */
 const SCRIPT = `
 cd "$1"
 refused() {
@@ -187,7 +188,7 @@ test('chattr and lsattr on a mount', { skip: skipChattr }, async (t) => {
       ['hidden', 'a'],
     ] as const)
       while ((await shown(name)) !== flag)
-        assert.ok(cache === 'ttl:1s' && performance.now() < endMs, `${name} is believed for too long`);
+        assert.ok(cache === 'ttl:1s' && performance.now() < endMs, `${name} is cached for too long`);
     await printedBy(['flags', '--clear', 'append-only', 'attr:/hidden', ...servers]);
     const again = await ClusterMount.start(cluster, 'attr', '--transport', 'kernel', '-o', 'ro');
     t.after(() => again.stop());

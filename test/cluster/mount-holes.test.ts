@@ -14,8 +14,8 @@ const STEPS = process.env.LONG === '1' ? 1_500 : 150;
 const SEED = process.env.SEED ?? '1';
 
 /**
- * Writes, truncates, punches, zeroes and copies at random, in two files on a mount and in two byte strings, and compares. Then
- * asks for all data and all holes: every byte that is not zero has to be in data.
+ * Writes, truncates, punches, zeroes and copies at random, in two files on a mount and in two byte arrays, and
+ * compares. Then queries all data and all holes: every byte that is not zero has to be in data.
  */
 const EXERCISER = `
 import ctypes, os, random, sys
@@ -112,7 +112,7 @@ test('files with holes on two mounts of a real cluster', { skip, timeout: 300_00
   });
 
   await t.test(
-    'a copy of a file with a large hole neither fills it nor passes through the mount',
+    'a copy of a file with a large hole keeps the hole and is not sent through the mount',
     async () => {
       const script = `
       truncate -s 3G big && printf begin | dd of=big conv=notrunc 2>/dev/null &&
@@ -133,7 +133,7 @@ test('files with holes on two mounts of a real cluster', { skip, timeout: 300_00
   );
 
   await t.test(
-    'blocks tell holes on both mounts and over HTTP, before and after the last close',
+    'block counts reflect holes on both mounts and over HTTP, before and after the last close',
     async () => {
       const script = `
       fallocate -l 4M blocks && exec 3<> blocks && truncate -s 1G blocks && stat -c %b blocks &&
@@ -172,7 +172,7 @@ for flags in 0, os.O_EXCL:
     assert.deepEqual(text.trim().split('\n'), ['0 131072 200004', '0 131072 200004']);
   });
 
-  await t.test('a copy goes on when the primary of its destination dies', async () => {
+  await t.test('a copy continues when the primary of its destination dies', async () => {
     const data = join(cluster.folder, 'data');
     writeFileSync(data, randomBytes(48 * 1024 * 1024));
     assert.equal((await run('cp', [data, mount.path('data')])).code, 0);
@@ -190,7 +190,7 @@ for flags in 0, os.O_EXCL:
     await cluster.ready();
   });
 
-  await t.test('whoever asks a server for extents is answered as the mount is', async () => {
+  await t.test('servers report the same extents as the mount', async () => {
     const script =
       'import os; fd = os.open("big", os.O_RDONLY); print(os.fstat(fd).st_ino, os.lseek(fd, 1 << 25, os.SEEK_DATA))';
     const { text } = await run('python3', ['-c', script], { cwd: mount.directory });

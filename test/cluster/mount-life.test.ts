@@ -21,7 +21,7 @@ const HELPERS = ['/sbin/mount.leasehold', '/sbin/mount.fuse.leasehold'];
 const obstacle = await mountObstacle();
 const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
 const isRoot = process.getuid?.() === 0;
-/** What a list of attributes shows does not depend on the way to the kernel. */
+/** The list of attributes does not depend on the transport to the kernel. */
 const TRANSPORTS = !isRoot ? ['native'] : isLong ? ['kernel', 'native'] : ['kernel'];
 
 if (skip === false) await define();
@@ -31,7 +31,7 @@ function leasehold(...argv: string[]) {
   return command(argv);
 }
 
-/** A directory for a mount that goes with the test, whatever is left there. */
+/** A directory for a mount that is removed with the test, whatever is left there. */
 function folderFor(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-life-'));
   t.after(async () => {
@@ -45,7 +45,7 @@ async function gone(pid: number): Promise<void> {
   await until(`process ${pid} has ended`, async () => !existsSync(`/proc/${pid}`));
 }
 
-/** A program that works in a directory of the mount until it is killed. */
+/** A program whose working directory is in the mount until it is killed. */
 async function sleeperIn(t: TestContext, directory: string): Promise<ChildProcess> {
   const child = spawn('sleep', ['300'], { cwd: directory, stdio: 'ignore' });
   t.after(() => child.kill('SIGKILL'));
@@ -53,7 +53,7 @@ async function sleeperIn(t: TestContext, directory: string): Promise<ChildProces
   return child;
 }
 
-/** A process in a namespace of its own, which has a copy of every mount that is there now. */
+/** A process in its own mount namespace, with a copy of every present mount. */
 async function namespaceCopy(t: TestContext): Promise<ChildProcess> {
   const child = spawn('unshare', ['-m', 'sh', '-c', 'echo there; exec sleep 300'], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -73,7 +73,7 @@ async function define(): Promise<void> {
   await runOk('sh', ['-c', 'mkdir -p "$0/sub/deep" && echo text > "$0/sub/file"', mount.directory]);
   const servers = `servers=${cluster.urls.join(';')}`;
 
-  test('ro: the kernel refuses changes, and the mount does, whatever the kernel was told', async (t) => {
+  test('ro: the kernel refuses changes, and the mount also does, whatever options the kernel has', async (t) => {
     const other = await ClusterMount.start(cluster, 'main', '-o', 'ro');
     t.after(() => other.stop());
     const refused = async (script: string) => {
@@ -97,7 +97,7 @@ async function define(): Promise<void> {
     assert.equal((await runOk('cat', [other.path('sub', 'file')])).text, 'text\n');
   });
 
-  test('owner and permissions are shown as the options say, and stored as they were', async (t) => {
+  test('owner and permissions are shown as the options say, and stored unchanged', async (t) => {
     const other = await ClusterMount.start(cluster, 'main', '-o', 'uid=12345,gid=54321,fmask=0133,dmask=027');
     t.after(() => other.stop());
     const stat = async (path: string) => (await runOk('stat', ['-c', '%u %g %a', path])).text.trim();
@@ -107,7 +107,7 @@ async function define(): Promise<void> {
     assert.equal((await stat(mount.path('sub', 'file'))).split(' ').slice(0, 2).join(' '), owner);
   });
 
-  test('a directory of a volume is mounted by itself', async (t) => {
+  test('a directory of a volume can be mounted', async (t) => {
     const folder = folderFor(t);
     const made = await leasehold('mount', 'main:/sub', folder, '-o', servers, '--json');
     assert.equal(made.code, 0, made.text);
@@ -123,7 +123,7 @@ async function define(): Promise<void> {
     assert.equal((await leasehold('mount', 'main:/nowhere', folder, '-o', servers)).code, 3);
   });
 
-  test('a second mount on a directory and an option that there is not are refused', async () => {
+  test('a second mount on a directory and an unknown option are refused', async () => {
     const second = await leasehold('mount', 'main', mount.directory, '-o', servers);
     assert.equal(second.code, 4);
     assert.match(second.text, /leasehold:main is mounted there already/);
@@ -138,7 +138,7 @@ async function define(): Promise<void> {
     const folder = folderFor(t);
     const tools = folderFor(t);
     assert.equal((await leasehold('mount', '--install-helper', tools)).code, 0);
-    assert.ok(existsSync(join(tools, 'mount.leasehold')), 'a link that leads somewhere');
+    assert.ok(existsSync(join(tools, 'mount.leasehold')), 'a link to an existing directory');
     const missing = HELPERS.filter((helper) => !existsSync(helper));
     if (missing.length > 0) {
       assert.equal((await leasehold('mount', '--install-helper')).code, 0);
@@ -170,7 +170,7 @@ async function define(): Promise<void> {
     assert.equal((await run('mount', ['-t', 'leasehold', 'none:/', folder, '-o', servers])).code, 32);
   });
 
-  test('a busy mount is kept, and umount says who uses it; --lazy detaches it', async (t) => {
+  test('a busy mount is kept, and umount names the processes that use it; --lazy detaches it', async (t) => {
     const other = await ClusterMount.start(cluster, 'main');
     t.after(() => other.stop());
     const sleeper = await sleeperIn(t, other.path('sub'));
@@ -201,7 +201,7 @@ async function define(): Promise<void> {
     await gone(other.pid);
   });
 
-  test('umount --lazy of a mount in use that says nothing says what is not known', async (t) => {
+  test('umount --lazy of a busy mount that does not answer says what is unknown', async (t) => {
     const silent = await ClusterMount.start(cluster, 'main');
     t.after(() => silent.stop());
     const sleeper = await sleeperIn(t, silent.path('sub'));
@@ -219,7 +219,7 @@ async function define(): Promise<void> {
     await gone(silent.pid);
   });
 
-  test('umount of a mount whose process is stopped says that it is', async (t) => {
+  test('umount of a mount whose process is stopped says so', async (t) => {
     const silent = await ClusterMount.start(cluster, 'main');
     t.after(() => silent.stop());
     process.kill(silent.pid, 'SIGSTOP');
@@ -237,7 +237,7 @@ async function define(): Promise<void> {
     await gone(silent.pid);
   });
 
-  test('umount has everything stored also where another namespace keeps the mount, and says who does', {
+  test('umount stores everything also if another namespace keeps the mount, and names that process', {
     skip: !isRoot && 'not root',
   }, async (t) => {
     const other = await ClusterMount.start(cluster, 'main', '-o', 'flush_behind');
@@ -268,7 +268,7 @@ async function define(): Promise<void> {
     await Promise.all([gone(other.pid), gone(silent.pid)]);
   });
 
-  test('SIGTERM stores and unmounts, also a mount in use', async (t) => {
+  test('SIGTERM stores and unmounts, also a busy mount', async (t) => {
     const other = await ClusterMount.start(cluster, 'main');
     t.after(() => other.stop());
     await sleeperIn(t, other.directory);
@@ -285,19 +285,19 @@ async function define(): Promise<void> {
     assert.equal((await runOk('cat', [mount.path('by-signal')])).text, 'kept\n');
   });
 
-  test('its log is in a folder of its own, for its user alone, and goes with it', async (t) => {
+  test('its log is in its own folder, readable by its user alone, and is removed with it', async (t) => {
     const folder = folderFor(t);
     const { text } = await commandOk(['mount', 'main', folder, '-o', servers, '--json']);
     const { log, pid } = JSON.parse(text) as { readonly log: string; readonly pid: number };
     assert.equal(statSync(log).mode & 0o777, 0o600);
-    assert.equal(statSync(dirname(log)).mode & 0o022, 0, 'nobody else changes what is in it');
+    assert.equal(statSync(dirname(log)).mode & 0o022, 0, 'only its user can change the folder');
     assert.equal(basename(log), `mount-${basename(folder)}-${pid}.log`);
     await commandOk(['umount', folder]);
     await gone(pid);
     assert.ok(!existsSync(log));
   });
 
-  test('in the foreground it stays until the mount is gone, and hands a signal on', async (t) => {
+  test('in the foreground it runs until the mount ends, and forwards a signal', async (t) => {
     const folder = folderFor(t);
     const child = spawn(
       process.execPath,
@@ -317,10 +317,10 @@ async function define(): Promise<void> {
     assert.ok(!existsSync(`/proc/${said.pid}`));
   });
 
-  test('a process killed with -9 leaves nobody waiting, and the next mount heals what is left', async (t) => {
+  test('a process killed with -9 blocks no caller, and the next mount heals the dead one', async (t) => {
     const other = await ClusterMount.start(cluster, 'main');
     t.after(() => other.stop());
-    // A stopped process answers nothing: its callers wait in the kernel.
+    // A stopped process does not answer: its callers wait in the kernel.
     process.kill(other.pid, 'SIGSTOP');
     const waiting = ['cat', 'ls', 'stat'].map((program) =>
       spawn(program, [other.path('sub', program === 'ls' ? '' : 'file')], { stdio: 'ignore' }),
@@ -341,7 +341,7 @@ async function define(): Promise<void> {
     assert.equal((await leasehold('umount', other.directory)).code, 0);
   });
 
-  test('leasehold.* attributes tell who holds a file; nobody can set them', async () => {
+  test('leasehold.* attributes show which server is primary of a file; no program can set them', async () => {
     const { text } = await runOk('getfattr', [
       '--absolute-names',
       '-d',
@@ -382,10 +382,10 @@ async function define(): Promise<void> {
     }
   });
 
-  test('leasehold.* attributes are listed for the program that shows them, unless it was asked otherwise', async (t) => {
+  test('leasehold.* attributes are listed only for the program that shows them, unless an option says otherwise', async (t) => {
     const show = (at: ClusterMount, ...argv: string[]) =>
       runOk('getfattr', ['--absolute-names', ...argv, at.path('sub', 'file')]);
-    // A program that copies all of a list would fail at a target that does not take them.
+    // A program that copies all listed attributes would fail at a target that does not take them.
     const list = (at: ClusterMount) =>
       runOk('python3', ['-c', 'import os,sys; print(os.listxattr(sys.argv[1]))', at.path('sub', 'file')]);
     const [primary, own] = [/leasehold\.primary/, /user\.own/];
@@ -410,7 +410,7 @@ async function define(): Promise<void> {
     }
   });
 
-  test('a transport that only root can have is refused to others with what to do', async (t) => {
+  test('a transport that needs root is refused to other users with a remedy', async (t) => {
     const user = isRoot ? ['setpriv', '--reuid=1234', '--regid=1234', '--clear-groups', '--'] : ['env'];
     const [program = '', ...argv] = [...user, process.execPath, LAUNCHER];
     if ((await run(program, [...argv, '--version'])).code !== 0) return t.skip('others cannot read it');
@@ -434,7 +434,7 @@ async function define(): Promise<void> {
     assert.equal((await leasehold('umount', folder)).code, 0);
   });
 
-  test('the log says that it is mounted before its caller hears of it', async (t) => {
+  test('the log reports the mount before its caller is notified', async (t) => {
     const folder = folderFor(t);
     const argv = [process.execPath, MOUNT_PROCESS, 'main', folder, '-o', servers];
     // One pipe for its log and for its caller shows the order.
@@ -452,7 +452,7 @@ async function define(): Promise<void> {
     await ended;
   });
 
-  test('the doctor finds the mount, the servers, and a port that another program has', async () => {
+  test('the doctor finds the mount, the servers, and a port that another program uses', async () => {
     const argv = ['doctor', '--json', '--servers', cluster.urls.join(','), '--data', cluster.data('s1')];
     const { text } = await leasehold(...argv);
     const { findings } = JSON.parse(text) as {
@@ -472,7 +472,7 @@ async function define(): Promise<void> {
     assert.deepEqual(
       findings.filter(({ state, fix }) => state !== 'ok' && fix === ''),
       [],
-      'What is wrong comes with a remedy',
+      'A problem is reported with a remedy',
     );
     const { port } = new URL(cluster.url('s1'));
     const other = await leasehold(
@@ -486,16 +486,16 @@ async function define(): Promise<void> {
     assert.match(other.text, /failed {3}server http:\/\/127\.0\.0\.1:1: it does not answer/);
   });
 
-  test('df counts the room of a disk once on which all servers store', async () => {
+  test('df counts the free space of a disk that all servers share once', async () => {
     const { text } = await runOk('df', ['--output=size', '--block-size=1', mount.directory]);
     const { blocks, bsize } = statfsSync(cluster.folder);
     const share = (Number(text.trim().split('\n').at(-1)) * 3) / (blocks * bsize);
     assert.ok(Math.abs(share - 1) < 0.01, `Three replicas take ${share} of the disk`);
   });
 
-  test('without a majority the space is shown, and nothing can be mounted, which is said', async (t) => {
+  test('without a majority the space is shown, and a new mount fails with a message', async (t) => {
     const folder = folderFor(t);
-    // `df` opens the directory, too, whose attributes may have to be asked for.
+    // `df` also opens the directory, whose attributes may have to be requested.
     const space = () => runOk('stat', ['-f', '-c', '%b', mount.directory]);
     const before = await space();
     const killed = ['s2', 's3'];
@@ -552,7 +552,7 @@ async function define(): Promise<void> {
   });
 }
 
-/** @returns whether the process has something to do on a signal, and does not just end */
+/** @returns whether the process handles the signal, and does not just end */
 function catches(pid: number, signal: NodeJS.Signals): boolean {
   if (!existsSync(`/proc/${pid}`)) return false;
   const mask = /^SigCgt:\s+([0-9a-f]+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? '0';

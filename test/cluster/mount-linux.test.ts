@@ -1,4 +1,4 @@
-/** What Linux offers beyond POSIX on a mount of a real cluster that speaks with the kernel itself. */
+/** What Linux offers beyond POSIX on a mount of a real cluster with the kernel transport. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,7 +11,10 @@ import { RealCluster } from './real-cluster.ts';
 
 const KERNEL = ['-o', 'transport=kernel,suid,dev'];
 
-/** Handles of a file, a directory and a removed file, opened on a second mount, and of the file on a mount of another volume. */
+/**
+ * Handles of a file, a directory and a removed file, opened on a second mount, and of the file on a mount of another
+ * volume.
+ */
 const HANDLES = `
 import ctypes, errno, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -77,7 +80,7 @@ test('calls of Linux on a mount of a real cluster', { skip, timeout: 300_000 }, 
   });
 
   await t.test(
-    'a file handle is good on a mount that has not seen the file, and for no other volume',
+    'a file handle is valid on a mount that has not seen the file, and for no other volume',
     async () => {
       await runOk('sh', ['-c', 'mkdir -p d/e && echo text > d/e/f && echo gone > g'], {
         cwd: mount.directory,

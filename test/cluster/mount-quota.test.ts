@@ -8,8 +8,8 @@ import { ClusterMount, commandOk, run } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: a program on a mount hears EDQUOT where it asks: at write, at fsync or close for what was written behind, at truncate and at
- * fallocate; what was there before stays, and room that is made can be used at once.
+ * Goal: a program on a mount receives EDQUOT from the call concerned: write; fsync or close after asynchronous writes;
+ * truncate; fallocate. Earlier contents stay, and freed space can be used at once.
  * Method: a program of system calls on a volume of one mebibyte, over each transport.
  */
 const MIB = 1024 * 1024;
@@ -58,7 +58,7 @@ for count in range(9):
 print('names', made, outcome(lambda: os.mkdir(at('directory'))))
 `;
 
-/** Twice as much as there is room for: the first that is refused may be so at its close. */
+/** Twice the free space: the first refused file may be refused at its close. */
 const SCRIPT = `
 text=$(head -c 60000 /dev/zero | tr '\\0' x)
 for number in $(seq 1 40); do
@@ -79,7 +79,7 @@ for (const { transport, obstacle } of TRANSPORTS) {
     obstacle === null
       ? transport === 'native' && onlyLong('the test over kernel')
       : `Nothing can be mounted: ${obstacle}`;
-  test(`programs hear that a quota is used up (${transport})`, { skip }, async (t) => {
+  test(`programs receive EDQUOT when a quota is used up (${transport})`, { skip }, async (t) => {
     assert.ok(cluster !== null);
     const replicas = ['--replicas', `${cluster.ids.length}`];
     const argv = ['volume', 'create', transport, ...replicas, '--quota', '1MiB', '--quota-files', '6'];
@@ -108,15 +108,17 @@ for (const { transport, obstacle } of TRANSPORTS) {
     });
     assert.equal((await stat(mount.path('again'))).size, MIB / 2);
     assert.equal((await readFile(mount.path('small'), 'utf8')).slice(0, 4), 'yyyy');
-    // Room that is made is used at once.
+    // Freed space is used at once.
     await unlink(mount.path('again'));
-    await until('there is room', async () => {
+    await until('there is free space', async () => {
       const copied = await run('sh', ['-c', 'head -c 400000 /dev/zero > "$0"', mount.path('again')]);
       return copied.code === 0;
     });
   });
 
-  test(`a shell hears that there is no room, which looks at no close (${transport})`, { skip }, async (t) => {
+  test(`a shell program that ignores errors of close reports that the quota is used up (${transport})`, {
+    skip,
+  }, async (t) => {
     assert.ok(cluster !== null);
     const quotas = { bytes: ['--quota', '1MiB'], files: ['--quota-files', '5'] };
     for (const [kind, quota] of Object.entries(quotas)) {

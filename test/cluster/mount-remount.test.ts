@@ -8,12 +8,12 @@ import { isLong } from '../long.ts';
 import { ClusterMount, command, commandOk, run, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
-/** Goal: `leasehold remount` changes what a running mount allows, loses nothing, and says why where it does not. */
+/** Goal: `leasehold remount` changes what a running mount allows, loses nothing, and explains a refusal. */
 
 const obstacle = await mountObstacle();
 const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
 const isRoot = process.getuid?.() === 0;
-/** The native one has no code of its own for this. */
+/** The native transport has no code of its own for this. */
 const TRANSPORTS = !isRoot ? ['native'] : isLong ? ['kernel', 'native'] : ['kernel'];
 
 if (skip === false) await define();
@@ -47,7 +47,11 @@ async function define(): Promise<void> {
       ]);
       await commandOk(['remount', 'ro', directory]);
       const { text } = await runOk('sh', ['-c', 'ls "$0/d" | wc -l; cat "$0/d/f7"', other.directory]);
-      assert.deepEqual(text.trim().split(/\s+/), ['31', '7'], 'What was answered before has arrived');
+      assert.deepEqual(
+        text.trim().split(/\s+/),
+        ['31', '7'],
+        'Writes that were answered before have arrived',
+      );
       if (isRoot) assert.equal(modeInTable(directory), 'ro');
       const changes = [
         'touch "$0/new"',
@@ -70,7 +74,7 @@ async function define(): Promise<void> {
         }
       };
       await refused();
-      // The mount's process refuses them also where the kernel would let them pass.
+      // The mount's process refuses them also if the kernel would let them pass.
       if (isRoot) {
         await runOk('mount', ['-i', '-o', 'remount,rw', directory]);
         assert.equal(modeInTable(directory), 'rw');
@@ -111,7 +115,7 @@ async function define(): Promise<void> {
     });
   }
 
-  test('a mount stays read-write where what was written cannot be stored', async (t) => {
+  test('a mount whose unsent writes cannot be stored stays read-write', async (t) => {
     const mount = await ClusterMount.start(cluster, 'main', '-o', 'flush_behind', '--op-timeout', '3s');
     t.after(() => mount.stop());
     const [first, second] = cluster.ids as [string, string];
@@ -147,7 +151,7 @@ async function define(): Promise<void> {
     const socket = await controlSocketOf(mount.pid);
     await mount.unmount();
     assert.ok(socket !== null);
-    assert.match((await run('ls', [socket])).text, /No such file/, 'The socket goes with the mount');
+    assert.match((await run('ls', [socket])).text, /No such file/, 'The socket is removed with the mount');
     const nothing = await command(['remount', 'ro', mount.directory]);
     assert.match(nothing.text, /nothing is mounted there/);
   });

@@ -1,7 +1,8 @@
 /**
- * Goal: what another mount writes to a file, and syncs, stays, although the mount that has created the file does not know whether it has.
- * Method: real servers and real mounts. One mount's process sends a new file with its contents, receives no answer, and is cut off until its
- * close has failed; meanwhile another mount writes the file.
+ * Goal: what another mount writes to a file, and syncs, stays, although the mount that sent the creation does not know
+ * its outcome.
+ * Method: real servers and real mounts. One mount's process sends a new file with its contents, receives no answer, and
+ * is disconnected until its close has failed; meanwhile another mount writes the file.
  */
 import assert from 'node:assert/strict';
 import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
@@ -20,10 +21,10 @@ const LIMIT = '3s';
 const DEAF = new URL('deaf.ts', import.meta.url);
 /** The mount may have received the answer before it was made deaf. */
 const ATTEMPTS_MAX = 10;
-/** A request that a close has sent takes effect within this time, as a rule. */
+/** A request that a close has sent usually takes effect within this time. */
 const SENT_MS = 200;
 
-test('what is synced to a file stays, whatever its creator learns of the creation', {
+test('synced writes to a file stay, whatever its creator learns of the creation', {
   skip: noMount,
 }, async (t) => {
   const cluster = await RealCluster.start();
@@ -63,7 +64,8 @@ test('what is synced to a file stays, whatever its creator learns of the creatio
         () => null,
         (error: unknown) => error,
       );
-      // Who asks for the size of a file that has its name opens it, and its contents would then be written in the ordinary way.
+      // A query for the size of a file that has its name opens it, and its contents would then be written in the
+      // ordinary way.
       if (how === 'wx') await delay(SENT_MS);
       await until('the cluster has the file', () =>
         sizeOf(`/${folder}/${name}`).then(
@@ -98,7 +100,7 @@ test('what is synced to a file stays, whatever its creator learns of the creatio
   for (const how of ['w', 'wx'] as const) await Promise.all(ways.map((way) => play(...way, how)));
 });
 
-test('a write that expects the contents of a file that was just created is refused once others have written', async (t) => {
+test('a write that expects the contents of a new file is refused once other clients have written', async (t) => {
   const cluster = await RealCluster.start();
   t.after(() => cluster.stop());
   await cluster.createVolume(VOLUME);
@@ -132,7 +134,7 @@ test('a write that expects the contents of a file that was just created is refus
   }
 });
 
-/** @returns true when all that was created in the directory is at the cluster, or has failed */
+/** @returns true when all files created in the directory are at the cluster, or have failed */
 async function synced(folder: string): Promise<true> {
   const directory = await open(folder, 'r');
   try {

@@ -10,7 +10,7 @@ import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { memoryPeakMiB, RealCluster, until } from './real-cluster.ts';
 
 const LEASE_MS = 2_000;
-/** How long a call on the impatient mount waits for the cluster. */
+/** How long a call on the mount with a short time limit waits for the cluster. */
 const MOUNT_TIMEOUT_MS = 3_000;
 const SLACK_MS = 6_000;
 const FILE_MIB = isLong ? 1024 : 24;
@@ -25,7 +25,7 @@ if (TRANSPORTS.some(({ obstacle }) => obstacle === null)) {
   const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
   after(() => cluster.stop());
   const all = TRANSPORTS.filter(({ obstacle }) => obstacle === null);
-  // The death of servers does not depend on the way to the kernel.
+  // The death of servers does not depend on the transport to the kernel.
   const usable = isLong ? all : all.slice(-1);
   const mounts: { readonly transport: string; readonly mount: ClusterMount }[] = [];
   for (const { transport } of usable) {
@@ -49,7 +49,7 @@ for (const { transport, obstacle } of TRANSPORTS) {
 function define(cluster: RealCluster, transport: string, mount: ClusterMount): void {
   const volume = transport;
 
-  test(`${FILE_MIB} MiB are copied in while their primary is killed, and are all there (${transport})`, async (t) => {
+  test(`${FILE_MIB} MiB are copied in while their primary is killed, and all bytes arrive (${transport})`, async (t) => {
     const source = join(cluster.folder, 'source');
     t.after(() => rmSync(source, { force: true }));
     await runOk('sh', ['-c', `head -c ${FILE_MIB}M /dev/urandom > "$0"`, source]);
@@ -78,7 +78,7 @@ function define(cluster: RealCluster, transport: string, mount: ClusterMount): v
     for (const id of cluster.ids) {
       const { body } = await fetch(`${cluster.url(id)}/v1/files/${volume}/big`);
       assert.ok(body !== null);
-      assert.equal(await hashOf(body), wanted, `What ${id} gives is what was copied`);
+      assert.equal(await hashOf(body), wanted, `What ${id} returns is what was copied`);
     }
     await runOk('cmp', [source, mount.path('big')]);
     await cluster.current(`${volume}/big`, 60_000);
@@ -86,14 +86,14 @@ function define(cluster: RealCluster, transport: string, mount: ClusterMount): v
     for (const id of cluster.ids) {
       const mib = Math.max(peaks.get(id) ?? 0, memoryPeakMiB(cluster.pid(id)));
       t.diagnostic(`${id} has held ${Math.round(mib)} MiB at the most`);
-      assert.ok(mib < MEMORY_MIB_MAX, `${id} held ${mib} MiB`);
+      assert.ok(mib < MEMORY_MIB_MAX, `${id} used ${mib} MiB of memory`);
     }
     const mib = memoryPeakMiB(mount.pid);
     t.diagnostic(`the mount has held ${Math.round(mib)} MiB at the most`);
-    assert.ok(mib < MEMORY_MIB_MAX, `The mount held ${mib} MiB`);
+    assert.ok(mib < MEMORY_MIB_MAX, `The mount used ${mib} MiB of memory`);
   });
 
-  test(`without a majority calls on the mount fail in time, and work again when one is back (${transport})`, async (t) => {
+  test(`without a majority calls on the mount fail in time, and work again with one (${transport})`, async (t) => {
     await runOk('sh', ['-c', 'mkdir "$0" && echo one > "$0/a" && echo two > "$0/b"', mount.path('dir')]);
     const impatient = await ClusterMount.start(
       cluster,
@@ -103,20 +103,21 @@ function define(cluster: RealCluster, transport: string, mount: ClusterMount): v
     t.after(() => impatient.stop());
     const [survivor, ...gone] = ['s2', 's1', 's3'] as [string, ...string[]];
     for (const id of gone) await cluster.kill(id);
-    // Several calls in a row may each wait; none waits for ever.
-    // Until its lease ends, the survivor rightly serves what it is primary of; no name can be made or removed.
+    // Several calls in succession may each wait; none waits for ever. Until its lease ends, the remaining server
+    // rightly serves files of which it is primary; no name can be created or removed.
     const commands: ['fails' | 'works' | 'either', string, string[]][] = [
       ['either', 'ls', ['-l', impatient.path('dir')]],
       ['fails', 'ls', [impatient.path('never-seen')]],
       ['either', 'cat', [impatient.path('dir', 'a')]],
       ['either', 'sh', ['-c', 'cat "$0" > /dev/null', impatient.path('big')]],
-      // It opens the directory before it asks for room: attributes that nobody has held since are asked for.
+      // It opens the directory before it queries the free space: attributes that no session has been granted since are
+      // requested.
       ['either', 'df', [impatient.directory]],
       ['works', 'stat', ['-f', impatient.directory]],
       ['fails', 'sh', ['-c', 'echo three > "$0"', impatient.path('dir', 'c')]],
       ['fails', 'rm', [impatient.path('dir', 'b')]],
     ];
-    // A program makes several calls, and the kernel looks up a name for one process after the other when that fails.
+    // A program makes several calls, and if a lookup fails, the kernel repeats it for one process after the other.
     const limitMs = 5 * MOUNT_TIMEOUT_MS + SLACK_MS;
     await Promise.all(
       commands.map(async ([expected, program, argv]) => {
@@ -150,10 +151,10 @@ function define(cluster: RealCluster, transport: string, mount: ClusterMount): v
     assert.match(text, /^one\nagain\n/);
   });
 
-  test(`after an unmount nothing is left running, and what was written is there (${transport})`, async () => {
+  test(`after an unmount no process is left, and what was written is stored (${transport})`, async () => {
     await runOk('sh', ['-c', 'echo last > "$0"', mount.path('last')]);
     await mount.unmount();
-    // It has ended; whoever collects orphans here may be a moment later.
+    // It has ended; the process that reaps orphans here may need a moment longer.
     await until('its process is gone', async () => !existsSync(`/proc/${mount.pid}`));
     const table = await runOk('cat', ['/proc/self/mounts']);
     assert.ok(!table.text.includes(mount.directory), 'It is not mounted');
@@ -168,7 +169,7 @@ async function hashOf(source: AsyncIterable<Uint8Array>): Promise<string> {
   return hash.digest('hex');
 }
 
-/** The last quarter comes after the kill, however fast all of it is: the kill is in the middle. */
+/** The last quarter follows after the kill, however fast the copy is: the kill is in its middle. */
 async function* untilKilled(source: string, killed: Promise<void>): AsyncGenerator<Uint8Array> {
   let bytes = 0;
   for await (const chunk of createReadStream(source) as AsyncIterable<Buffer>) {

@@ -21,12 +21,12 @@ const TTL_MS_MAX = 5_000;
 const SKEW_MS = 100;
 /** Servers that die one after the other while a lease is held. */
 const DYING = isLong ? ['s1', 's2'] : ['s1'];
-/** The longest that one waits for a lease of a dead holder, on a machine that has time. */
+/** The longest wait for a lease of a dead holder, on a machine that is not busy. */
 const TAKEOVER_MS = TTL_MS + SKEW_MS;
 const OLD_NODE = new URL('../client/old-node.ts', import.meta.url).href;
 const WORKER = fileURLToPath(new URL('lease-worker.ts', import.meta.url));
 
-// Four servers, so that a name has one that is no member of it.
+// Four servers, so that one of them is no member of a name.
 const cluster = await RealCluster.start({
   servers: 4,
   lease: '2s',
@@ -66,7 +66,7 @@ class Contender {
     void this.ended.then(() => contenders.delete(this));
   }
 
-  /** Resolves when it has said that it waits; fails where it ends before. */
+  /** Resolves when it has printed that it waits; fails if it ends before. */
   async waits(): Promise<void> {
     while (!this.stderr.includes('waiting')) {
       const saying = once(this.child.stderr as NodeJS.EventEmitter, 'data').then(() => false);
@@ -80,7 +80,7 @@ class Contender {
   }
 }
 
-/** Resolves when every server that runs takes part in leases of names. */
+/** Resolves when every server that runs takes part in named leases. */
 async function namesServed(): Promise<void> {
   await until('all servers take part in leases of names', async () => {
     const running = cluster.ids.filter((id) => cluster.isRunning(id));
@@ -117,14 +117,14 @@ async function acquire(id: string, name: string, session: number, owner = 'test'
   return JSON.parse(answer.text) as GrantedLease;
 }
 
-/** @returns whether a process can still act; one that has ended may stay listed until somebody asks how */
+/** @returns whether a process can still act; an ended one may stay listed until its parent has waited for it */
 function alive(pid: number): boolean {
   if (!existsSync(`/proc/${pid}/stat`)) return false;
   const [, state] = /\) (.)/.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? [];
   return state !== 'Z' && state !== 'X';
 }
 
-/** No two holders have ever been at work at the same time, and none of an earlier token after one of a later. */
+/** Checks that no two holders have worked at the same time, and none with an earlier token after one with a later. */
 function assertOneAtATime(from: number): void {
   const acts = resource.acts.slice(from).filter(({ who }) => who !== 'test');
   let last = acts[0];
@@ -135,7 +135,7 @@ function assertOneAtATime(from: number): void {
   assert.ok(acts.length > 0 && acts.every(({ accepted }) => accepted), 'No act was refused');
 }
 
-test('of three contenders one works; when it is killed another goes on, in the time that was promised', async (t) => {
+test('one of three contenders works; after its kill another continues, within the promised time', async (t) => {
   const from = resource.acts.length;
   const names = ['a', 'b', 'c'];
   const three = new Map(names.map((who) => [who, new Contender('three', who)]));
@@ -155,7 +155,7 @@ test('of three contenders one works; when it is killed another goes on, in the t
   await until('the command of the killed one is gone', async () => !alive(first.pid) && !alive(first.guard));
 
   three.get(second.who)?.signal('SIGTERM');
-  assert.equal(await three.get(second.who)?.ended, 128 + 15, 'The code of its command');
+  assert.equal(await three.get(second.who)?.ended, 128 + 15, 'The exit code of its command');
   const third = await resource.next(({ token }) => token > second.token);
   assert.deepEqual([first.who, second.who, third.who].toSorted(), names);
   three.get(third.who)?.signal('SIGINT');
@@ -164,9 +164,9 @@ test('of three contenders one works; when it is killed another goes on, in the t
   assertOneAtATime(from);
 });
 
-test('a taken lease is not waited for by whoever does not want to', async () => {
+test('with the option not to wait, a held lease is refused at once', async () => {
   const client = new NamedLeaseClient({ world: systemWorld, servers: cluster.urls });
-  // Refreshed until the contender has looked, however long a program takes to start.
+  // Refreshed until the contender has queried it, however long a program takes to start.
   const held = await client.acquire('busy', { ttlMs: TTL_MS, owner: 'test' });
   const contender = new Contender('busy', 'impatient', '--no-wait');
   assert.equal(await contender.ended, EXIT_LEASE_TAKEN);
@@ -185,7 +185,7 @@ test('a lease longer than servers grant is refused with the limit, and the comma
   assert.ok(resource.acts.every(({ who }) => who !== 'greedy'));
 });
 
-test('a lease that somebody gives back or takes over is lost before the next refresh', async (t) => {
+test('a lease that another command releases or takes over is lost before the next refresh', async (t) => {
   const client = new NamedLeaseClient({ world: systemWorld, servers: cluster.urls });
   for (const [name, heir] of [
     ['robbed/1', null],
@@ -208,7 +208,7 @@ test('a lease that somebody gives back or takes over is lost before the next ref
   await client.close();
 });
 
-test('a keeper that is stopped beyond its lease: its command is gone before another begins', async (t) => {
+test('a keeper is stopped beyond its lease: its command has ended before another begins', async (t) => {
   const from = resource.acts.length;
   const old = new Contender('stopped', 'old');
   const before = await resource.next(({ who }) => who === 'old');
@@ -220,7 +220,7 @@ test('a keeper that is stopped beyond its lease: its command is gone before anot
   t.diagnostic(
     `taken over ${((taken.atMs - stoppedMs) / TAKEOVER_MS).toFixed(2)} lease and skew after the stop`,
   );
-  assert.ok(!alive(before.pid), 'The command was stopped by its guard, while the keeper slept');
+  assert.ok(!alive(before.pid), 'The command was stopped by its guard, while the keeper was suspended');
   const last = resource.acts.findLast(({ who }) => who === 'old');
   t.diagnostic(
     `the old command acted last ${Math.round(taken.atMs - (last?.atMs ?? 0))} ms before the new one`,
@@ -233,7 +233,7 @@ test('a keeper that is stopped beyond its lease: its command is gone before anot
   await heir.ended;
 });
 
-test('all processes of a holder stopped beyond its lease: what the command may still do on waking is refused', async (t) => {
+test('all processes of a holder are stopped beyond its lease: what the command still sends on resuming is refused', async (t) => {
   const old = new Contender('frozen', 'cold');
   const before = await resource.next(({ who }) => who === 'cold');
   const heir = new Contender('frozen', 'warm');
@@ -241,7 +241,7 @@ test('all processes of a holder stopped beyond its lease: what the command may s
   const frozen = [before.pid, before.guard, old.child.pid as number];
   for (const pid of frozen) process.kill(pid, 'SIGSTOP');
   const taken = await resource.next(({ who }) => who === 'warm');
-  // The worst order: the command is awake first.
+  // The worst order: the command resumes first.
   for (const pid of frozen) process.kill(pid, 'SIGCONT');
   assert.equal(await old.ended, EXIT_LEASE_LOST);
   assert.ok(!alive(before.pid), 'Its guard has killed it');
@@ -299,7 +299,7 @@ test('tokens rise over release, expiry, the death of a server and of all servers
   };
   await take(one, 1);
   const again = await acquire(two, name, 1);
-  assert.equal(again.token, tokens[0], 'The same session is granted what it holds, anywhere');
+  assert.equal(again.token, tokens[0], 'The same session is granted the lease that it holds, at any server');
   assert.equal((await request(two, 'DELETE', name, { session: 1 })).status, 204);
   await take(two, 2);
   const lost = await request(one, 'PATCH', name, { session: 1, body: { ttlMs: TTL_MS } });
@@ -327,7 +327,7 @@ test('a holder keeps its lease while servers die and restart, one after the othe
   skip: onlyLong('test/named/driver.test.ts'),
 }, async () => {
   const from = resource.acts.length;
-  // Whoever is busy with a server's death has time for a refresh all the same.
+  // A client that handles a server's death still refreshes in time.
   const contender = new Contender('steady', 'steady', '--ttl', `${TTL_MS_MAX}ms`);
   const { token } = await resource.next(({ who }) => who === 'steady');
   for (const id of DYING) {
@@ -344,7 +344,7 @@ test('a holder keeps its lease while servers die and restart, one after the othe
   assertOneAtATime(from);
 });
 
-test('without a majority a command is stopped before its lease ends, and nobody is told a certain thing', async () => {
+test('without a majority a command is stopped before its lease ends, and queries answer nothing as certain', async () => {
   const name = 'alone';
   const { members, other } = membersOf(name);
   const contender = new Contender(name, 'alone');
@@ -366,10 +366,10 @@ test('without a majority a command is stopped before its lease ends, and nobody 
   await namesServed();
 });
 
-/** Whoever watches is told of all that happens long before. */
+/** A watcher receives each event long before that. */
 const WATCHED_MS_MAX = 120_000;
 
-test('a watch at a server that is no member tells everything, and goes on when the member dies that it asks', async (t) => {
+test('a watch at a server that is no member reports every change, and continues when the member that it queries dies', async (t) => {
   const name = 'watched/one:x';
   const { members, other } = membersOf(name);
   const [asked = '', second = ''] = members;
@@ -389,7 +389,7 @@ test('a watch at a server that is no member tells everything, and goes on when t
   const after = async (kind: string, token?: number): Promise<void> => {
     const limit = AbortSignal.timeout(WATCHED_MS_MAX);
     while (!told.some((event) => event.kind === kind && (token === undefined || event.token === token))) {
-      if (limit.aborted) assert.fail(`"${kind}" ${token} was not told, but ${JSON.stringify(told)}`);
+      if (limit.aborted) assert.fail(`"${kind}" ${token} was not reported, but ${JSON.stringify(told)}`);
       await new Promise<void>((resolve) => {
         heard.add(resolve);
         limit.addEventListener('abort', () => resolve(), { once: true });
@@ -397,7 +397,10 @@ test('a watch at a server that is no member tells everything, and goes on when t
     }
   };
   const path = encodeURIComponent(name);
-  /** What has come and gone before it could be told is left out: a lease is held for as long as something is still to be told. */
+  /**
+   * A lease that begins and ends before it can be reported is left out: the test holds each lease until it has been
+   * reported.
+   */
   const whileHeld = async (session: number, work: () => Promise<void>): Promise<void> => {
     const body = { ttlMs: TTL_MS };
     const refreshing = setInterval(() => void request(second, 'PATCH', path, { session, body }), TTL_MS / 4);
@@ -426,7 +429,7 @@ test('a watch at a server that is no member tells everything, and goes on when t
   controller.abort();
   await watching;
   await client.close();
-  await until('nobody watches any more, neither here nor at a member', async () => {
+  await until('no watch is left, neither here nor at a member', async () => {
     const running = cluster.ids.filter((id) => cluster.isRunning(id));
     const metrics = await Promise.all(running.map((id) => ask(cluster.url(id), 'GET', '/metrics')));
     return metrics.every(({ text }) => /^leasehold_named_lease_watches 0$/m.test(text));
@@ -435,7 +438,7 @@ test('a watch at a server that is no member tells everything, and goes on when t
   await namesServed();
 });
 
-test('what others are shown: never the session', async () => {
+test('other clients never see the session', async () => {
   const granted = await acquire('s2', 'shown/a', 4711);
   assert.equal(granted.session, 4711);
   const body = { owner: 'other', ttlMs: TTL_MS };
@@ -464,7 +467,7 @@ test('what others are shown: never the session', async () => {
   assert.deepEqual(unreachable, []);
 });
 
-test('what cannot be is refused with a reason', async () => {
+test('impossible requests are refused with a reason', async () => {
   const owner = 'x';
   const ttlMs = TTL_MS;
   const keys = Object.fromEntries(Array.from({ length: 33 }, (_, number) => [`k${number}`, 'v']));

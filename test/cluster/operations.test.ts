@@ -47,8 +47,8 @@ import { ask as askSecure, close as closeSecure } from '../security/wire-client.
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: what operators are given to look at a cluster and to care for it does what it says with real servers.
- * Method: one cluster for all cases; each has a volume or a folder of its own.
+ * Goal: the operators' tools for watching and maintaining a cluster do with real servers what they say.
+ * Method: one cluster for all cases; each has its own volume or folder.
  */
 const run = promisify(execFile);
 
@@ -61,7 +61,7 @@ const promtool = await run('promtool', ['--version']).then(
   () => 'promtool is not installed',
 );
 
-test('alerts and dashboard ask for what servers tell', async () => {
+test('alerts and dashboard use metrics that servers export', async () => {
   await leasehold('volume', 'create', 'watched', '--quota', '1GiB', '--quota-files', '1000');
   // By way of each server, so that some are forwarded.
   for (const [place, each] of cluster.urls.entries()) {
@@ -76,7 +76,7 @@ test('alerts and dashboard ask for what servers tell', async () => {
       ...(await Promise.all(cluster.urls.map(async (each) => (await ask(each, 'GET', '/metrics')).text))),
       secured,
     ]);
-  // Clocks are compared now and then; a file is led by somebody for a while.
+  // Clocks are compared now and then; a file has a primary for a while.
   await until(
     'the clocks are compared',
     async () => (await read()).get('leasehold_clock_offset_seconds')?.series.length === 6,
@@ -89,7 +89,7 @@ test('alerts and dashboard ask for what servers tell', async () => {
   assertRunbooks(alertRules());
 });
 
-/** What only servers with certificates tell. */
+/** Metrics that only servers with certificates export. */
 async function metricsOfSecureServer(): Promise<string> {
   const secure = await SecureCluster.start({ servers: 1 });
   try {
@@ -100,7 +100,7 @@ async function metricsOfSecureServer(): Promise<string> {
   }
 }
 
-test('a rule that asks for what nobody has is found', async () => {
+test('a rule that uses an unknown metric is found', async () => {
   const families = metricsTogether([(await ask(url, 'GET', '/metrics')).text]);
   assert.throws(
     () => assertAnswered('leasehold_nothing > 0', families, ''),
@@ -120,7 +120,10 @@ test('promtool finds nothing wrong with the rules', { skip: promtool }, async ()
   assert.match(stdout, /SUCCESS/);
 });
 
-/** The program, against the cluster. @returns what it printed */
+/**
+ * Runs the program against the cluster.
+ * @returns what it printed
+ */
 function leasehold(...argv: string[]): Promise<string> {
   return printedBy([...argv, '--servers', cluster.urls.join(',')]);
 }
@@ -165,7 +168,7 @@ test('a volume becomes an archive that tar reads, and the archive a volume', asy
     await leasehold('backup', 'kept', join(folder, 'out.tar.gz'), '--json'),
   ) as BackupReport;
   assert.deepEqual([report.torn, report.leftOut, report.readAgain], [[], [], 0]);
-  assert.ok(report.dataBytes < 4_000_000, 'Holes take no room');
+  assert.ok(report.dataBytes < 4_000_000, 'Holes use no space');
 
   await mkdir(join(folder, 'out'));
   await run('tar', ['-xpf', join(folder, 'out.tar.gz'), '-C', join(folder, 'out')]);
@@ -199,7 +202,7 @@ test('a volume becomes an archive that tar reads, and the archive a volume', asy
   });
 });
 
-test('a directory goes in and comes out, and whoever breaks off goes on', async (t) => {
+test('a directory is copied in and out, and an interrupted copy continues', async (t) => {
   await cluster.createVolume('trees');
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-tree-'));
   t.after(() => rm(folder, { recursive: true }));
@@ -212,7 +215,7 @@ test('a directory goes in and comes out, and whoever breaks off goes on', async 
   await writeFile(join(here, 'large'), large);
   const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   t.after(() => client.close());
-  /** Bytes of what is not whole yet, there and here. */
+  /** Bytes of incomplete files, on both sides. */
   const partThere = async () => {
     const { inode } = await client.resolve('trees', '/in');
     for await (const { name, attributes } of client.list({ inode }))
@@ -233,7 +236,7 @@ test('a directory goes in and comes out, and whoever breaks off goes on', async 
   assert.ok(stored.bytes + stored.continuedBytes >= large.length);
   const idle = await again(...put);
   assert.deepEqual([idle.files, idle.links, idle.directories, idle.same], [0, 0, 0, 3]);
-  assert.equal(await partThere(), 0, 'What was a part has become the file');
+  assert.equal(await partThere(), 0, 'The partial file has become the file');
 
   const get = ['get', '-r', 'trees:/in', out];
   await breakOff(get, partHere, () => rm(out, { recursive: true, force: true }));
@@ -244,9 +247,9 @@ test('a directory goes in and comes out, and whoever breaks off goes on', async 
   const { stdout } = await run('diff', ['-r', '--no-dereference', here, out]);
   assert.equal(stdout, '');
   assert.equal((await stat(join(out, 'deep/small'))).mode & 0o777, 0o640);
-  assert.equal((await again('put', '-r', out, 'trees:/in')).same, 3, 'Times go there and back');
+  assert.equal((await again('put', '-r', out, 'trees:/in')).same, 3, 'Times are copied in both directions');
 
-  // What is about one file alone leaves the others to be copied.
+  // An error of a single file does not stop the copy of the others.
   await writeFile(join(here, 'deep/small'), 'not so small');
   await rm(join(here, 'deep/down'), { recursive: true });
   await writeFile(join(here, 'deep/down'), 'was a directory');
@@ -254,7 +257,7 @@ test('a directory goes in and comes out, and whoever breaks off goes on', async 
   assert.equal(await leasehold('get', 'trees:/in/deep/small', '-'), 'not so small');
 });
 
-/** Runs a copy of a tree and kills it when more than a section of the large file is there. */
+/** Runs a copy of a tree and kills it when more than a section of the large file exists. */
 async function breakOff(
   argv: readonly string[],
   partBytes: () => Promise<number>,
@@ -271,11 +274,11 @@ async function breakOff(
     child.kill('SIGKILL');
     const [, signal] = await end;
     if (signal === 'SIGKILL') return;
-    assert.ok(turn < 5, 'It was quicker than whoever would kill it');
+    assert.ok(turn < 5, 'The copy ended before it could be killed');
   }
 }
 
-test('a file that changes while it is archived is archived as one version of it', async () => {
+test('a file that changes while it is archived is archived as one version', async () => {
   const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   try {
     await cluster.createVolume('busy');
@@ -289,7 +292,7 @@ test('a file that changes while it is archived is archived as one version of it'
       for await (const piece of backup(client, await client.resolve('busy', '/'), report, {})) {
         yield piece;
         if (changed || report.dataBytes === 0) continue;
-        // The head of the member is out, and so is its size; what is in it changes now.
+        // The member's header is written, with its size; now the contents change.
         changed = true;
         for (let at = 0; at < sizeBytes; at += 1024 * 1024)
           await file.write(at, Buffer.alloc(1024 * 1024, 'b'));
@@ -309,7 +312,7 @@ test('a file that changes while it is archived is archived as one version of it'
   }
 });
 
-test('bench measures, and leaves nothing behind', async (t) => {
+test('bench measures, and leaves no files', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-bench-'));
   t.after(() => rm(folder, { recursive: true }));
   await cluster.createVolume('measured');
@@ -325,7 +328,7 @@ test('bench measures, and leaves nothing behind', async (t) => {
     ...phases,
     ...(await of('--dir', folder)).phases,
   ]) {
-    assert.ok(operations > 0, `${name} did something`);
+    assert.ok(operations > 0, `${name} executed operations`);
     assert.equal(errors, 0);
     assert.ok(p50Ms > 0 && p50Ms <= p99Ms && p99Ms <= maxMs * 1.01, `${name}: ${p50Ms} ${p99Ms} ${maxMs}`);
   }
@@ -334,7 +337,7 @@ test('bench measures, and leaves nothing behind', async (t) => {
   await assert.rejects(leasehold('bench', '--json'), { code: 2, stderr: /either a volume or --dir/ });
 });
 
-test('a bundle of the doctor has what helps, and no secrets', async (t) => {
+test('a bundle of the doctor has useful files, and no secrets', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-bundle-'));
   t.after(() => rm(folder, { recursive: true }));
   const secret = 'tHe-sEcReT';
@@ -375,11 +378,11 @@ test('a bundle of the doctor has what helps, and no secrets', async (t) => {
   }
 });
 
-test('a trace goes with a request from server to server', async () => {
+test('a trace follows a request from server to server', async () => {
   const traceId = randomBytes(16).toString('hex');
   const sender = '00f067aa0ba902b7';
   const headers = { traceparent: `00-${traceId}-${sender}-01`, tracestate: 'vendor=1' };
-  // Two of three are not the catalog's primary and have to ask it.
+  // Two of three are not the catalog's primary and have to forward it.
   for (const [place, each] of cluster.urls.entries()) {
     const response = await fetch(`${each}/v1/files/main/traced-${place}`, {
       method: 'PUT',
@@ -403,16 +406,19 @@ test('a trace goes with a request from server to server', async () => {
   const received = () => lines().filter(({ parent_id }) => parent_id === sender);
   await until('each request is logged', async () => received().length === cluster.ids.length);
   const forwarded = lines().filter(({ parent_id }) => parent_id !== sender);
-  assert.ok(forwarded.length > 0, 'Part of it happened elsewhere');
+  assert.ok(forwarded.length > 0, 'Part of it was executed elsewhere');
   for (const { parent_id, server } of forwarded) {
     const from = received().find(({ span_id }) => span_id === parent_id);
-    assert.ok(from !== undefined && from.server !== server, 'What was forwarded names who forwarded it');
+    assert.ok(
+      from !== undefined && from.server !== server,
+      'A forwarded request names the server that forwarded it',
+    );
   }
   const malformed = { traceparent: `00-${'0'.repeat(32)}-${sender}-01` };
-  assert.equal((await fetch(`${url}/livez`, { headers: malformed })).status, 200, 'It is passed over');
+  assert.equal((await fetch(`${url}/livez`, { headers: malformed })).status, 200, 'It is ignored');
 });
 
-test('a volume takes no more than its quota, by whatever way it comes', async () => {
+test('a volume exceeds its quota by no kind of write', async () => {
   await leasehold('volume', 'create', 'limited', '--quota', '3MiB', '--quota-files', '5');
   const piece = Buffer.alloc(1024 * 1024, 'x');
   const put = (server: string, name: string, body: Uint8Array) =>
@@ -502,7 +508,7 @@ test('files and directories are copied within the cluster', async () => {
   const sum = { files: 2, directories: 3, links: 0, bytes: 2 * sizeBytes, same: 0, skipped: [] };
   assert.deepEqual(told, { from: 'origin:/tree', to: 'copies:/tree', ...sum });
   assert.deepEqual((await ask(url, 'GET', '/v1/files/copies/tree/deep/down/large')).bytes, bytes);
-  // As after a break.
+  // As after an interruption.
   await leasehold('rm', 'copies:/tree/deep/down/large');
   const rest = await leasehold('cp', '-r', '--resume', 'origin:/tree', 'copies:/tree');
   assert.match(rest, /^Copied 1 files, 3\.0 MiB, to copies:\/tree; 1 existed already$/m);

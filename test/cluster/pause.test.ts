@@ -45,7 +45,7 @@ async function command(url: string, body: object): Promise<Answer> {
   });
 }
 
-/** An answer of a paused primary: at best it comes from a later epoch, and then it shows the new contents. */
+/** An answer of a paused primary: it comes at best from a later epoch, and then it shows the new contents. */
 function judgeRead(sent: string, answer: Answer, oldEpoch: number): void {
   if (answer.status === 200 || answer.status === 206) {
     assert.equal(answer.text.slice(0, 3), 'new', `${sent} returned contents of an ended lease`);
@@ -56,7 +56,7 @@ function judgeRead(sent: string, answer: Answer, oldEpoch: number): void {
 }
 
 for (const round of isLong ? [1, 2] : [1]) {
-  test(`a primary that was paused beyond its lease does not act on it (${round})`, async (t) => {
+  test(`a primary that was paused beyond its lease does not act by it (${round})`, async (t) => {
     const name = `paused-${round}`;
     const created = await ask(cluster.url('s1'), 'PUT', `/v1/files/main/${name}`, { body: block('old') });
     assert.equal(created.status, 201, created.text);
@@ -79,7 +79,7 @@ for (const round of isLong ? [1, 2] : [1]) {
       reads: [
         send(url, `a read ${when}, for itself`, 'GET', read, FORWARDED),
         send(url, `a read ${when}`, 'GET', read),
-        // Of a few bytes, which are one read: a GET of more breaks off when the file is written meanwhile.
+        // Of a few bytes, which are one read: a longer GET breaks off if the file is written meanwhile.
         send(url, `a GET ${when}`, 'GET', `/v1/files/main/${name}`, { range: 'bytes=0-2' }),
       ],
       writes: [true, false].map((itself) => {
@@ -143,12 +143,12 @@ for (const round of isLong ? [1, 2] : [1]) {
     for (const answer of contents) {
       assert.equal(answer.status, 200);
       assert.equal(answer.text.slice(0, 3), 'new');
-      assert.ok(answer.bytes.equals((contents[0] as Answer).bytes), 'All servers give the same');
+      assert.ok(answer.bytes.equals((contents[0] as Answer).bytes), 'All servers return the same');
     }
   });
 }
 
-test('a primary of the catalog that was paused beyond its lease does not tell of old names', async (t) => {
+test('a primary of the catalog that was paused beyond its lease does not return old names', async (t) => {
   const created = await ask(cluster.url('s1'), 'PUT', '/v1/files/main/before', { body: 'x' });
   assert.equal(created.status, 201);
   const { primary: old } = (await cluster.status('s1')).catalog;
@@ -166,7 +166,7 @@ test('a primary of the catalog that was paused beyond its lease does not tell of
   await until('another server has renamed it', async () => {
     const [from, to] = ['/before', '/after'].map((path) => ({ volume: 'main', path }));
     const answer = await command(cluster.url(survivor), { kind: 'rename', from, to, mode: 'replace' });
-    // An earlier attempt that was answered with a doubt may have done it.
+    // An earlier attempt with unknown outcome may have executed it.
     return answer.status === 200 || answer.status === 404;
   });
   cluster.signal(old, 'SIGCONT');

@@ -1,6 +1,6 @@
 /**
- * Goal: a cluster whose leases run PaxosLease replaces a dead primary although its servers' wall clocks
- * are hours apart.
+ * Goal: a cluster whose leases run PaxosLease replaces a dead primary although its servers' wall clocks are hours
+ * apart.
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -30,7 +30,7 @@ async function put(url: string, text: string): Promise<boolean> {
   return answer.status < 300;
 }
 
-test('primaries are killed, and every acknowledged write is there', async () => {
+test('primaries are killed, and every acknowledged write exists', async () => {
   let written = 'at first';
   await until('the first write is acknowledged', () => put(cluster.url(cluster.ids[0] as string), written));
   for (const round of ROUNDS) {

@@ -9,11 +9,11 @@ import { RealCluster, until } from './real-cluster.ts';
 import { RECORD_BYTES, RecordWriter, recordOf } from './record-writer.ts';
 
 /**
- * Goal: in a volume with the policy `all`, what was acknowledged is at every server of the file. While one is away,
- * writes fail with its name and in time, reads go on, and writes go on when it is back.
+ * Goal: in a volume with the policy `all`, each acknowledged write is at every server of the file. While one is down,
+ * writes fail in time with its name, reads continue, and writes continue after its restart.
  */
 const TIMEOUT_MS = 6_000;
-/** For the answer to come back, on a machine that is busy. */
+/** Time for the answer to arrive, on a busy machine. */
 const SLACK_MS = 3_000;
 
 const cluster = await RealCluster.start({ flags: ['--op-timeout', `${TIMEOUT_MS}ms`] });
@@ -32,7 +32,7 @@ const place = { volume: 'safe', path: '/journal' };
 const create = { kind: 'create-file', place, mode: 0o644, uid: 0, gid: 0, exclusive: true } as const;
 const { inode } = (await client.command(create)).attributes;
 
-/** Records that were acknowledged to whoever wrote them, by number: record n is at n times its size. */
+/** Records whose writer received the acknowledgement, by number: record n is at n times its size. */
 const acknowledged = new Set<number>();
 
 async function contentsAt(id: string): Promise<Buffer> {
@@ -59,7 +59,7 @@ test('each write is at every server when it is acknowledged', async () => {
   for (let number = 0; number < writer.acknowledged; number++) acknowledged.add(number);
 });
 
-test('with one server away writes fail with its name, and reads go on', async () => {
+test('with one server down writes fail with its name, and reads continue', async () => {
   const primary = await cluster.primaryOf('safe/journal');
   const away = cluster.ids.find((id) => id !== primary) as string;
   const asked = cluster.ids.find((id) => id !== primary && id !== away) as string;
@@ -82,12 +82,12 @@ test('with one server away writes fail with its name, and reads go on', async ()
       for (const number of acknowledged) assert.ok(holds(read.bytes, number), `Record ${number} at ${id}`);
     }
   }
-  // Whoever makes a file now is told so, too; and the client library gives the reason on.
+  // A client that creates a file now gets the same error; and the client library passes the reason on.
   const upload = ask(cluster.url(primary), 'PUT', '/v1/files/safe/other', { body: 'other' });
   assert.equal((await upload).status, 503);
   await assert.rejects(client.openFile(inode).write(next * RECORD_BYTES, recordOf(0, next)), (error) => {
     assert.ok(error instanceof ServiceError);
-    // It repeats the write for as long as it may; then it is not sure.
+    // It repeats the write until its time limit; then the outcome is unknown.
     assert.equal(error.remedy, 'retry', error.message);
     assert.deepEqual(error.details.unreachable, [away]);
     return true;
@@ -95,7 +95,7 @@ test('with one server away writes fail with its name, and reads go on', async ()
   await cluster.restart(away);
 });
 
-test('when it is back, writes go on, and nothing that was acknowledged is missing anywhere', async () => {
+test('after its restart writes continue, and no acknowledged write is missing at any server', async () => {
   const first = acknowledged.size;
   const file = client.openFile(inode);
   await until('a write is acknowledged again', async () => {

@@ -16,7 +16,7 @@ const SERVERS = 3;
 const MAJORITY = 2;
 const PAGE = readFileSync(new URL('../../docs/replication.md', import.meta.url), 'utf8');
 
-/** Calls on a mount, in a process of their own. */
+/** Calls on a mount, in a separate process. */
 const CALLS = `
 import json, os, sys
 os.chdir(sys.argv[1])
@@ -68,7 +68,7 @@ class Catalog {
   }
 }
 
-/** What is done, and what every majority of the catalogs has to show of it after a loss of power. */
+/** A change, and what every majority of the catalogs has to show of it after a loss of power. */
 interface Step {
   readonly does: string;
   act(): Promise<unknown>;
@@ -417,7 +417,7 @@ function tableOf(page: string): readonly (readonly [string, string])[] {
   return [...rows].map(([, answered = '', survives = '']) => [answered, survives] as const).slice(2);
 }
 
-test('each row of the table that promises something is tried below', () => {
+test('each row of the table that promises something is tested below', () => {
   const promised = tableOf(PAGE).filter(([, survives]) => !survives.startsWith('no promise'));
   assert.deepEqual(
     promised.map(([answered]) => answered),
@@ -456,9 +456,9 @@ function isOn(disk: LoopDisk, shows: Step['shows'], t: TestContext): boolean {
 }
 
 /**
- * Method: after each step the images of the disks are copied as they are, which is what a power failure would leave: what no
- * program synced is in the kernel's memory only. A majority of the copies has to show the change, because after a loss of power
- * of all servers the best of any majority becomes the state of all.
+ * Method: after each step the test copies the images of the disks as they are, which is what a power failure would
+ * leave: data that no program synced is in the kernel's memory only. A majority of the copies has to show the change,
+ * because after a loss of power of all servers the best of any majority becomes the state of all.
  */
 for (const [row, steps] of Object.entries(ROWS)) {
   for (const { does, act, shows } of steps) {
@@ -466,14 +466,14 @@ for (const [row, steps] of Object.entries(ROWS)) {
       if (why !== null) return t.skip(why);
       await act();
       let showing = 0;
-      // No copy is needed beyond a majority that shows it.
+      // Further copies are not needed once a majority shows it.
       for (const disk of disks) if (showing < MAJORITY && isOn(disk, shows, t)) showing++;
       assert.equal(showing, MAJORITY, 'A majority of the disks has it');
     });
   }
 }
 
-test('after a power failure of all servers the cluster serves what it answered', async (t) => {
+test('after a power failure of all servers the cluster serves what it has answered', async (t) => {
   if (why !== null) return t.skip(why);
   await Promise.all(cluster.ids.map((id) => cluster.kill(id)));
   for (const disk of disks) {

@@ -10,10 +10,10 @@ import { ClusterMount, run } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: a volume never has more than its quota, whatever several mounts do with the same files; and once nothing is written, its counters are
- * what a recount of its files finds.
- * Method: three programs on two mounts rewrite, append to, cut, replace and remove the same few files of a volume with a trash, which is emptied
- * when it is full. Sizes are asked for meanwhile; a server is killed in the midst of that in the second half.
+ * Goal: a volume never exceeds its quota, whatever several mounts do with the same files; and once no program writes,
+ * its counters equal a recount of its files.
+ * Method: three programs on two mounts rewrite, append to, cut, replace and remove the same few files of a volume with
+ * a trash, which is emptied when it is full. Meanwhile the test queries sizes; in the second half a server is killed.
  */
 const VOLUME = 'recount';
 const QUOTA = 2 * 1024 * 1024;
@@ -74,7 +74,7 @@ async function ask<Kind extends keyof QueryResults>(query: { kind: Kind; [key: s
 
 const volume = async () => (await ask({ kind: 'volume', name: VOLUME })).volume;
 
-/** Sizes of what has a name, as their primaries know them, and of what is in the trash. */
+/** Sizes of linked files, as their primaries know them, and of files in the trash. */
 async function recount(root: number) {
   const { entries } = await ask({ kind: 'list', inode: root, after: '', countMax: 1_000 });
   const named = entries.reduce((sum, { attributes }) => sum + attributes.sizeBytes, 0);
@@ -94,7 +94,7 @@ async function emptyTrash(): Promise<void> {
 }
 
 const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
-test('two mounts never exceed a quota together, and its counters are those of a recount', {
+test('two mounts never exceed a quota together, and its counters equal a recount', {
   skip,
 }, async (t) => {
   assert.ok(cluster !== null);
@@ -145,5 +145,5 @@ test('two mounts never exceed a quota together, and its counters are those of a 
     t.diagnostic(last);
     assert.ok(most <= QUOTA, `${most} bytes of ${QUOTA}`);
   }
-  assert.ok(most > QUOTA / 2, `It was worth it: ${most} bytes of ${QUOTA}`);
+  assert.ok(most > QUOTA / 2, `The test came near the quota: ${most} bytes of ${QUOTA}`);
 });

@@ -12,8 +12,8 @@ import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: a file of a volume with the policy `read-only` is at all its servers when it is stored, changes no more, and is
- * read at each of them whatever becomes of the others. Real processes; files are asked for by number, since the
+ * Goal: a file of a volume with the policy `read-only` is at all its servers when it is stored, never changes again,
+ * and is read at each of them whatever happens to the others. Real processes; files are read by number, since the
  * catalog needs a majority.
  */
 const GRACE_MS = 1_500;
@@ -28,7 +28,7 @@ await cluster.createVolume('main');
 const BODY = randomBytes(300_000);
 const number = await store('report', BODY);
 
-/** @returns the number of the file that was made */
+/** @returns the number of the new file */
 async function store(name: string, body: Buffer, at = 's1'): Promise<number> {
   const answer = await ask(cluster.url(at), 'PUT', `/v1/files/archive/${name}`, { body });
   assert.ok(answer.status < 300, answer.text);
@@ -36,7 +36,7 @@ async function store(name: string, body: Buffer, at = 's1'): Promise<number> {
   return Number.parseInt(String(answer.headers.etag).slice(1), 16);
 }
 
-/** What this very server has, without asking another. */
+/** What this server itself has, without asking another. */
 function readHere(id: string, file: number, length: number): Promise<Answer> {
   const path = `/v1/data/${file}?offset=0&length=${length}`;
   return ask(cluster.url(id), 'GET', path, { headers: { 'leasehold-forwarded': '1' } });
@@ -81,7 +81,7 @@ test('changes are refused everywhere; the name may get another file', async () =
   assert.ok((await ask(cluster.url('s2'), 'GET', '/v1/files/archive/replaced')).bytes.equals(other));
 });
 
-test('what the command line stores is sealed as well, also where it is empty; other volumes are not', async () => {
+test("files that the command line stores are sealed as well, also empty ones; other volumes' are not", async () => {
   for (const input of ['some text', '']) {
     const put = await runCli(['put', '-', 'archive:/put'], { env, input });
     assert.equal(put.code, 0, put.stderr);
@@ -100,7 +100,7 @@ test('what the command line stores is sealed as well, also where it is empty; ot
   }
 });
 
-test('through a mount a file is sealed when it is closed, and opened for reading only', {
+test('through a mount a file is sealed at its close, and opened for reading only', {
   skip: await obstacle(),
 }, async (t) => {
   const mount = await ClusterMount.start(cluster, 'archive', '--op-timeout', '15s');
@@ -128,7 +128,7 @@ test('through a mount a file is sealed when it is closed, and opened for reading
   const again = await run('sh', ['-c', 'echo three >> "$0"', mount.path('copy')]);
   assert.match(again.text, /Read-only file system/);
 
-  // A name without contents is filled later; names and modes stay the catalog's affair.
+  // An empty new file gets its contents later; names and modes stay the catalog's affair.
   await runOk('sh', [
     '-c',
     'touch "$0" && echo later > "$0" && chmod 600 "$0" && mv "$0" "$0.new"',
@@ -139,11 +139,11 @@ test('through a mount a file is sealed when it is closed, and opened for reading
   await mount.unmount();
 });
 
-test('two of three servers are gone: the third still answers, also after a start of its own', async () => {
+test('two of three servers are down: the third still answers, also after a restart', async () => {
   for (const id of ['s1', 's2']) await cluster.kill(id);
   await assertHere('s3', number, BODY);
   const answer = await ask(cluster.url('s3'), 'GET', `/v1/data/${number}?offset=0&length=1000`);
-  assert.equal(answer.status, 200, 'Not only to those who forward');
+  assert.equal(answer.status, 200, 'Not only to servers that forward');
   assert.ok(answer.bytes.equals(BODY.subarray(0, 1000)));
   assert.equal(problemOf(await write('s3', number)).code, 'sealed');
   await cluster.kill('s3');
@@ -157,7 +157,7 @@ test('two of three servers are gone: the third still answers, also after a start
   assert.ok((await ask(cluster.url('s1'), 'GET', '/v1/files/archive/report')).bytes.equals(BODY));
 });
 
-test('a server that was away when a file was stored gets it when it is back', async () => {
+test('a server that was down when a file was stored gets it after its restart', async () => {
   await cluster.kill('s2');
   const body = randomBytes(200_000);
   const late = await store('late', body);

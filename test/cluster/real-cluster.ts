@@ -11,10 +11,10 @@ import { LAUNCHER, launcherOf } from '../launcher.ts';
 
 export { LAUNCHER };
 
-/** What the launcher would begin once more with. */
+/** Variables that would make the launcher start itself again. */
 const SERVER_MEMORY = ['--max-semi-space-size=16'];
 
-/** Servers start within a second; with much data, or on a machine that does much else, within minutes. */
+/** Servers start within a second; with much data, or on a busy machine, within minutes. */
 const START_MS_MAX = 300_000;
 
 export interface RealClusterOptions {
@@ -22,17 +22,17 @@ export interface RealClusterOptions {
   readonly lease?: string;
   readonly clockSkew?: string;
   readonly flags?: readonly string[];
-  /** What each server finds in its environment, by its place, in all its lives. */
+  /** Environment of each server, by its index, for all its processes. */
   readonly environment?: (place: number) => NodeJS.ProcessEnv;
-  /** The data folder of a server, by its place; a folder of the cluster's own where absent. */
+  /** The data folder of a server, by its index; a folder of the cluster's own if absent. */
   readonly data?: (place: number) => string;
-  /** Servers that are not started, although the others know of them. */
+  /** Servers that are not started, although the others know them. */
   readonly absent?: readonly string[];
 }
 
 /**
- * Real server processes on loopback, each with a data folder of its own, for tests and measurements.
- * They end with the process that started them, whatever ends it; `KEEP=1` leaves their folders behind.
+ * Real server processes on loopback, each with its own data folder, for tests and measurements. They end with the
+ * process that started them, whatever ends it; `KEEP=1` keeps their folders.
  */
 export class RealCluster {
   readonly folder: string;
@@ -42,11 +42,11 @@ export class RealCluster {
   readonly #environment: (place: number) => NodeJS.ProcessEnv;
   readonly #data: ((place: number) => string) | undefined;
   readonly #processes = new Map<string, ChildProcess>();
-  /** Processes whose end is the test's own doing. */
+  /** Processes that the test ends itself. */
   readonly #foreseen = new WeakSet<ChildProcess>();
   /** What is known of those that ended otherwise. */
   readonly #deaths: { readonly id: string; readonly how: string; readonly logged: Promise<void> }[] = [];
-  /** Servers that came later, with what each was given besides its id, port and folder. */
+  /** Servers that joined later, with their options besides id, port and folder. */
   readonly #joined = new Map<string, { readonly port: number; readonly flags: readonly string[] }>();
   readonly #onExit = (): void => {
     for (const child of this.#processes.values()) child.kill('SIGKILL');
@@ -122,9 +122,9 @@ export class RealCluster {
     const own = { ...this.#environment(this.ids.indexOf(id)), ...environment };
     const argv = [...SERVER_MEMORY, launcherOf(own), 'server', ...this.flags(id)];
     const child = spawn(process.execPath, argv, {
-      // The launcher ends its server where its standard input ends: no orphans, even after a kill -9 of the test.
+      // The launcher ends its server when its standard input ends: no orphans, even after a kill -9 of the test.
       stdio: ['pipe', 'ignore', 'pipe'],
-      // Where the system leaves what it keeps of a process that has crashed.
+      // The folder in which the system stores core dumps of processes that crash.
       cwd: this.folder,
       env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1', ...own },
     });
@@ -139,13 +139,13 @@ export class RealCluster {
     return child;
   }
 
-  /** The process that the server has now may end: it is no failure of the test. */
+  /** The server's present process may end: this is no failure of the test. */
   foreseeEnd(id: string): void {
     const child = this.#processes.get(id);
     if (child !== undefined) this.#foreseen.add(child);
   }
 
-  /** What `leasehold server` is given to run this server. */
+  /** Command line of `leasehold server` for this server. */
   flags(id: string): string[] {
     const joined = this.#joined.get(id);
     if (joined !== undefined) {
@@ -157,13 +157,13 @@ export class RealCluster {
     return [...address, ...peers, '--data', this.data(id), ...this.#flags];
   }
 
-  /** Starts a server that comes to the running cluster by itself, and waits until it can serve. */
+  /** Starts a server that joins the running cluster by itself, and waits until it can serve. */
   async join(id: string, at: readonly string[], flags: readonly string[] = []): Promise<void> {
     const [port] = await freePorts(1);
     const join = at.map((server) => this.url(server)).join(',');
     this.#joined.set(id, { port: port as number, flags: ['--join', join, ...flags] });
     this.spawn(id);
-    // Until it is let in it does not listen, and a catalog without a primary lets nobody in.
+    // Until it is accepted it does not listen, and a catalog without a primary accepts no server.
     await this.ready([id]);
   }
 
@@ -186,7 +186,7 @@ export class RealCluster {
     await this.ready([id]);
   }
 
-  /** Waits until the named servers (all by default) say that they can serve. */
+  /** Waits until the named servers (all by default) report that they can serve. */
   async ready(ids: readonly string[] = this.ids): Promise<void> {
     await Promise.all(ids.map((id) => until(`${id} is ready`, () => this.#isReady(id), START_MS_MAX)));
   }
@@ -200,9 +200,10 @@ export class RealCluster {
   }
 
   /**
-   * Ends a server by a signal and waits until it is gone.
+   * Ends a server by a signal and waits for its end.
    *
-   * @returns its exit code, or the signal that has ended it; null where it did not run
+   *
+   * @returns its exit code, or the signal that has ended it; null if it did not run
    */
   async kill(id: string, signal: NodeJS.Signals = 'SIGKILL'): Promise<number | NodeJS.Signals | null> {
     const child = this.#processes.get(id);
@@ -214,7 +215,7 @@ export class RealCluster {
     return by ?? code;
   }
 
-  /** Stops a server's process without ending it, or lets it go on. */
+  /** Stops a server's process without ending it, or lets it continue. */
   signal(id: string, signal: 'SIGSTOP' | 'SIGCONT'): void {
     process.kill(this.pid(id), signal);
   }
@@ -229,7 +230,7 @@ export class RealCluster {
 
   /**
    * @param metric the name of a counter
-   * @param labels those that are meant are the ones with all of these, each as `name="value"`
+   * @param labels selects the series that have all of these, each as `name="value"`
    * @returns the sum over the servers that run
    */
   async counted(metric: string, ...labels: readonly string[]): Promise<number> {
@@ -271,7 +272,7 @@ export class RealCluster {
     return primary;
   }
 
-  /** Waits until all replicas of the file hold all that was acknowledged. */
+  /** Waits until all replicas of the file have all acknowledged operations. */
   async current(path: string, limitMs?: number): Promise<FileInfo> {
     let info: FileInfo | null = null;
     await until(
@@ -287,12 +288,12 @@ export class RealCluster {
     return info;
   }
 
-  /** @throws {Error} with its log if a server has ended although nobody has ended it */
+  /** @throws {Error} with its log if a server has ended although the test did not end it */
   async stop(): Promise<void> {
     process.off('exit', this.#onExit);
-    // SIGKILL also ends what is stopped.
+    // SIGKILL also ends a stopped process.
     await Promise.all([...this.#processes.keys()].map((id) => this.kill(id)));
-    // Last words may come to the log after the end.
+    // The last lines may reach the log after the end.
     await Promise.all(this.#deaths.map(({ logged }) => logged));
     const deaths = this.#deaths.map(({ id, how }) => {
       return `Server ${id} ended by itself, with ${how}; the end of its log:\n${this.log(id).slice(-8_000)}`;
@@ -303,16 +304,16 @@ export class RealCluster {
   }
 }
 
-/** Between two questions of `until`. */
+/** Pause between two queries of `until`. */
 const REST_MS_MIN = 20;
 const REST_MS_MAX = 250;
 
-/** What is waited for cannot come any more. */
+/** The awaited condition can no longer become true. */
 export class InVain extends Error {}
 
 /**
- * Asks again and again, with a bound, until `holds`; the last failure is named. It rests for as long as it asked, and longer
- * the longer it waits: what is waited for needs the processors, too.
+ * Queries again and again, with a time limit, until `holds`; the error contains the last failure. It pauses for as long
+ * as the query took, and longer the longer it waits: the awaited processes need the processors, too.
  */
 export async function until(what: string, holds: () => Promise<boolean>, limitMs = 240_000): Promise<void> {
   const deadlineMs = performance.now() + limitMs;
@@ -341,7 +342,7 @@ async function json(url: string): Promise<unknown> {
   return response.json();
 }
 
-/** @returns the most memory that a process has held at once, in MiB, as the kernel counted */
+/** @returns the most memory that a process has used at once, in MiB, as the kernel counted */
 export function memoryPeakMiB(pid: number): number {
   const line = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
   if (line === null) throw new Error(`Process ${pid} has no memory`);

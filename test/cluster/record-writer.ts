@@ -7,10 +7,10 @@ import { systemWorld } from '../../world/system-world.ts';
 import { isLong } from '../long.ts';
 
 export const RECORD_BYTES = 512;
-/** After each record. */
+/** Pause after each record. */
 const PAUSE_MS = isLong ? 1 : 20;
 
-/** @returns a record that says who wrote it and when in the order of that writer, and is filled accordingly */
+/** @returns a record with its writer and its number in that writer's order, filled accordingly */
 export function recordOf(writer: number, number: number): Buffer {
   const record = Buffer.alloc(RECORD_BYTES);
   const text = `${writer}:${number}\n`;
@@ -21,8 +21,9 @@ export function recordOf(writer: number, number: number): Buffer {
 }
 
 /**
- * A client that writes records to a file as fast as they are acknowledged, each at its own place: writer w of
- * n has the places w, w + n, w + 2n, … Remembers what was acknowledged, and the longest time without.
+ * A client that writes records to a file as fast as they are acknowledged, each at its own position: writer w of n has
+ * the positions w, w + n, w + 2n, … Remembers the acknowledged records, and the longest time without an
+ * acknowledgement.
  */
 export class RecordWriter {
   readonly writer: number;
@@ -35,7 +36,7 @@ export class RecordWriter {
   /** Longest time between two acknowledgements. */
   gapMs = 0;
   acknowledged = 0;
-  /** Records whose fate the client could not find out. */
+  /** Records whose outcome is unknown to the client. */
   readonly doubtful = new Set<number>();
 
   constructor(servers: readonly string[], file: number, writer: number, writers: number) {
@@ -44,7 +45,7 @@ export class RecordWriter {
     this.#client = new ClusterClient({ world: systemWorld, servers, operationTimeoutMs: 40_000 });
     this.#file = this.#client.openFile(file);
     this.#ended = this.#run();
-    // Whoever waits for the end gets the error.
+    // The caller that waits for the end gets the error.
     this.#ended.catch(() => undefined);
   }
 
@@ -61,7 +62,7 @@ export class RecordWriter {
       this.gapMs = Math.max(this.gapMs, nowMs - this.#lastMs);
       this.#lastMs = nowMs;
       this.acknowledged = number + 1;
-      // What is proven needs some records between two faults, and each record costs three servers processor time.
+      // The proof needs some records between two faults, and each record costs three servers processor time.
       await delay(PAUSE_MS);
     }
   }
@@ -72,7 +73,7 @@ export class RecordWriter {
     await this.#client.close();
   }
 
-  /** @returns numbers of acknowledged records that are not in the contents as they were written */
+  /** @returns numbers of acknowledged records that the contents lack */
   missing(contents: Uint8Array): number[] {
     const missing: number[] = [];
     for (let number = 0; number < this.acknowledged; number++) {

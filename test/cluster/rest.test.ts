@@ -41,7 +41,7 @@ async function everywhere(path: string, body: Uint8Array, etag: string): Promise
   }
 }
 
-test('what one server takes, each of the others gives: same bytes, same entity tag', async (t) => {
+test('what is written to one server, each of the others returns: same bytes, same entity tag', async (t) => {
   const json = Buffer.from('{ "a" : 1,\r\n"b":[ ],"c":"\\u00e9é" }\n');
   const bodies: [string, string, Uint8Array, string][] = [
     ['binary', first, randomBytes(3 * 1024 * 1024 + 17), 'application/octet-stream'],
@@ -61,7 +61,7 @@ test('what one server takes, each of the others gives: same bytes, same entity t
   assert.deepEqual(names.sort(), bodies.map(([name]) => decodeURIComponent(name)).sort());
 });
 
-test('part of a file, and conditions, are the same through every server', async () => {
+test('ranges of a file, and conditions, are the same through every server', async () => {
   const body = randomBytes(400_000);
   const etag = await put(first, 'ranges', body);
   for (const url of cluster.urls) {
@@ -90,7 +90,7 @@ test('part of a file, and conditions, are the same through every server', async 
   await everywhere('ranges', Buffer.from('new'), replaced);
 });
 
-test('directories come and go through every server', async () => {
+test('directories are created and removed through every server', async () => {
   assert.equal((await ask(first, 'PUT', '/v1/files/main/folder/')).status, 201);
   await put(second, 'folder/file', 'x');
   const full = await ask(third, 'DELETE', '/v1/files/main/folder/');
@@ -101,7 +101,7 @@ test('directories come and go through every server', async () => {
   for (const url of cluster.urls) assert.equal((await ask(url, 'GET', '/v1/files/main/folder/')).status, 404);
 });
 
-test('bad paths and names are refused with a problem that says what it is', async () => {
+test('bad paths and names are refused with a problem that names the fault', async () => {
   const cases: [string, number, string][] = [
     [`/v1/files/main/${'n'.repeat(300)}`, 400, 'name-too-long'],
     ['/v1/files/main/../../etc/passwd', 400, 'bad-request'],
@@ -118,11 +118,11 @@ test('bad paths and names are refused with a problem that says what it is', asyn
   }
 });
 
-test('with two of three servers gone, writes and reads are refused in time and name them; with one back all goes on', async (t) => {
+test('with two of three servers down, writes and reads are refused in time and name them; with one restarted all work again', async (t) => {
   const body = randomBytes(300_000);
   const etag = await put(first, 'survivor', body);
   const { file } = await cluster.info('s1', 'main/survivor');
-  // What is refused for lack of a majority may still happen when one is back: this file is given up.
+  // A write that is refused for lack of a majority may still be executed after the restart: this file is used no more.
   await put(first, 'doomed', body);
   const { file: doomed } = await cluster.info('s1', 'main/doomed');
   const [survivor, ...gone] = cluster.ids as [string, ...string[]];
@@ -151,7 +151,7 @@ test('with two of three servers gone, writes and reads are refused in time and n
       t.diagnostic(`${method} ${path}: ${answer.status} after ${Math.round(tookMs)} ms`);
       assert.equal(answer.status, 503, answer.text);
       assert.match(String(answer.headers['content-type']), /^application\/problem\+json/);
-      assert.ok(Number(answer.headers['retry-after']) >= 1, 'It says when to come back');
+      assert.ok(Number(answer.headers['retry-after']) >= 1, 'It says when to retry');
       const problem = JSON.parse(answer.text) as Problem;
       assert.deepEqual(problem.unreachable?.toSorted(), gone, answer.text);
       assert.ok(tookMs < LEASE_MS + OPERATION_TIMEOUT_MS + SLACK_MS, `${method} ${path} took ${tookMs} ms`);

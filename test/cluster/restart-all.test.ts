@@ -10,14 +10,14 @@ import { RealCluster, until } from './real-cluster.ts';
 import { RecordWriter } from './record-writer.ts';
 
 const LEASE_MS = 4_000;
-/** Between two names: how many there are proves nothing. */
+/** Pause between two names: their number proves nothing. */
 const PAUSE_MS = isLong ? 0 : 10;
 
 const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
 after(() => cluster.stop());
 await cluster.createVolume('main');
 
-/** Makes names, moves some of them, removes others; remembers only what was acknowledged. */
+/** Creates names, moves some of them, removes others; remembers only what was acknowledged. */
 class NameWriter {
   readonly #client = new ClusterClient({
     world: systemWorld,
@@ -68,7 +68,7 @@ class NameWriter {
           this.commands++;
         }
       } catch (error) {
-        // Without an answer in time nothing is known of this name.
+        // Without an answer in time this name's state is unknown.
         if (!(error instanceof ServiceError) || error.remedy !== 'retry') throw error;
       }
     }
@@ -81,7 +81,7 @@ class NameWriter {
   }
 }
 
-test('all servers are killed in the middle of writes and started again: what was acknowledged is there', async (t) => {
+test('all servers are killed in the middle of writes and started again: acknowledged writes exist', async (t) => {
   assert.equal((await ask(cluster.url('s1'), 'PUT', '/v1/files/main/names/')).status, 201);
   const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   t.after(() => client.close());
@@ -111,7 +111,7 @@ test('all servers are killed in the middle of writes and started again: what was
     const killedMs = performance.now();
     for (const id of cluster.ids) cluster.spawn(id);
 
-    // Each server says that it waits, and for how long, and serves nothing meanwhile.
+    // Each server reports that it waits, and for how long, and serves nothing meanwhile.
     const waits = await Promise.all(
       cluster.ids.map(async (id) => {
         let seenMs = 0;
@@ -135,7 +135,7 @@ test('all servers are killed in the middle of writes and started again: what was
     t.diagnostic(`ready ${Math.round(performance.now() - killedMs)} ms after the kill`);
     assert.ok(
       performance.now() - killedMs > LEASE_MS,
-      'No lease is given before all forgotten ones are over',
+      'No lease is granted before all forgotten ones have ended',
     );
     await progress('after the restart');
   } finally {
@@ -165,7 +165,7 @@ test('all servers are killed in the middle of writes and started again: what was
     assert.deepEqual(
       [...names.gone].filter((name) => found.has(name)),
       [],
-      `Removed names are back on ${id}`,
+      `Removed names exist again on ${id}`,
     );
   }
   t.diagnostic(`${names.commands} commands of the catalog acknowledged`);

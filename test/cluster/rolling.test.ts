@@ -31,13 +31,13 @@ import { earlierClient, earlierRelease } from './earlier-release.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: an upgrade, one server after the other, costs whoever uses the cluster a pause and no error; a release that does not fit is
- * refused with a word, and does no harm.
- * Method: servers that know what the release before knew are replaced one after the other, one of them by a kill, while clients of this
- * release write, read and upload, and mounts of both make files; commands of each release meet servers of the other; then servers are met
- * that claim other versions.
+ * Goal: an upgrade, one server after the other, costs users of the cluster a pause and no error; a release that does
+ * not fit is refused with a message, and does no harm.
+ * Method: servers of the release before are replaced one after the other, one of them by a kill, while clients of this
+ * release write, read and upload, and mounts of both releases create files; commands of each release use servers of the
+ * other; then servers meet others that claim other versions.
  */
-/** Of each of six loads after a step: what is proven needs some steps between two faults. */
+/** Pause of each of six loads after a step: the proof needs some steps between two faults. */
 const PAUSE_MS = isLong ? 0 : 60;
 
 const earlier = new Set(['s1', 's2', 's3']);
@@ -64,7 +64,7 @@ async function exchanges(release: NodeJS.ProcessEnv, name: string): Promise<void
   assert.ok(readFileSync(back).equals(readFileSync(there)));
 }
 
-test('a command of this release works with servers of the one before, and is told what those do not know', async () => {
+test('a command of this release works with servers of the one before, and gets an error for what those do not know', async () => {
   await exchanges({}, 'early');
   for (const argv of [
     ['snapshot', 'create', 'main@now'],
@@ -76,7 +76,7 @@ test('a command of this release works with servers of the one before, and is tol
   }
 });
 
-test('each server is upgraded under load, the primary of the catalog after a kill, and nobody sees an error', async () => {
+test('each server is upgraded under load, the primary of the catalog after a kill, and no client sees an error', async () => {
   const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   const mount = obstacle === null ? await ClusterMount.start(cluster, 'main') : null;
   const before = obstacle === null ? await ClusterMount.startIn(earlierClient(), cluster, 'main') : null;
@@ -109,7 +109,7 @@ test('each server is upgraded under load, the primary of the catalog after a kil
       loop('read', async () => {
         const before = acknowledged.length;
         const { sizeBytes } = await file.read(0, 16);
-        assert.ok(sizeBytes >= before, 'What was acknowledged before is read');
+        assert.ok(sizeBytes >= before, 'Acknowledged contents from before are read');
       }),
       loop('uploaded', async (turn) => {
         const bytes = randomBytes(20_000);
@@ -128,17 +128,17 @@ test('each server is upgraded under load, the primary of the catalog after a kil
           await delay(10);
           return;
         }
-        await writeFile(before.path('by-the-earlier'), `turn ${turn}`);
+        await writeFile(before.path('by-the-earlier'), `round ${turn}`);
         assert.equal(await readFile(before.path('by-the-earlier'), 'utf8'), `turn ${turn}`);
       }),
       loop('listed', async () => {
         const response = await fetch(`${cluster.url('s1')}/livez`).catch(() => null);
-        // A server that is just being restarted answers nothing; the library asks another one.
+        // A server that is just being restarted does not answer; the library asks another one.
         assert.ok(response === null || response.ok);
         await client.resolve('main', '/journal');
       }),
     ];
-    // One of before leads one of now, and then the other way round.
+    // A primary of the earlier release has backups of this one, and then the other way round.
     const primary = (await cluster.status('s1')).catalog.primary ?? '';
     const [first = '', last = ''] = cluster.ids.filter((id) => id !== primary);
     for (const id of [first, primary, last]) {
@@ -148,7 +148,7 @@ test('each server is upgraded under load, the primary of the catalog after a kil
       earlier.delete(id);
       await cluster.restart(id);
       const was = { ...done };
-      await until(`all goes on with ${id}`, async () => {
+      await until(`all works with ${id}`, async () => {
         assert.deepEqual(failures, []);
         return (['written', 'read', 'uploaded', 'made', 'madeBefore'] as const).every(
           (what) => done[what] > was[what],
@@ -183,14 +183,14 @@ test('each server is upgraded under load, the primary of the catalog after a kil
   }
 });
 
-test('a command of the release before works with servers of this one, and says what it does not know itself', async () => {
+test('a command of the release before works with servers of this one, and names what it does not know itself', async () => {
   await exchanges(earlierClient(), 'late');
   const { code, text } = await run(...command(earlierClient(), 'snapshot', 'ls', 'main'));
   assert.equal(code, 2);
   assert.match(text, /unknown command 'snapshot'/);
 });
 
-test('one that comes back with the release before follows nothing that it does not know, until it is upgraded', async () => {
+test('a server that restarts with the release before follows no command that it does not know, until it is upgraded', async () => {
   const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   const behind = async (): Promise<readonly string[]> => {
     const all = await Promise.all(['s1', 's2'].map((id) => cluster.status(id)));
@@ -253,7 +253,7 @@ for (const { name, newest, oldest, common } of [
   });
 }
 
-test('while a server of the catalog does not know a command, it is not given, and everything else is', async () => {
+test('while a server of the catalog does not know a command, the command is refused, and all others work', async () => {
   await cluster.kill('s3', 'SIGTERM');
   const earlier = await OtherServer.start(cluster.port('s3'), { 'leasehold-commands': undefined });
   const client = new ClusterClient({
@@ -286,7 +286,7 @@ test('while a server of the catalog does not know a command, it is not given, an
   await client.close();
 });
 
-test('a server that claims a later version is refused with a word, in its log as in ours, and the others go on', async () => {
+test('a server that claims a later version is refused with a message in both logs, and the others continue', async () => {
   await cluster.kill('s3', 'SIGTERM');
   const later = await OtherServer.start(cluster.port('s3'), {
     'leasehold-wire': `${WIRE_VERSION + 1}`,
@@ -315,7 +315,7 @@ test('a server that claims a later version is refused with a word, in its log as
   await cluster.restart('s3');
 });
 
-test('a data folder of a later release is refused, and left as it is', async () => {
+test('a data folder of a later release is refused, and left unchanged', async () => {
   await cluster.kill('s3', 'SIGTERM');
   const file = join(cluster.data('s3'), 'META');
   const text = readFileSync(file, 'utf8');
@@ -327,14 +327,14 @@ test('a data folder of a later release is refused, and left as it is', async () 
   assert.equal(code, 2);
   const formats = `its format is ${FOLDER_FORMAT + 1}, and this release supports up to ${FOLDER_FORMAT}`;
   const said = new RegExp(`${formats}\\. Run the release that wrote it`);
-  // Its last words may reach the log after it has ended.
+  // Its last lines may reach the log after it has ended.
   await until('its refusal is in the log', async () => said.test(cluster.log('s3')), 10_000);
   assert.equal(readFileSync(file, 'utf8'), later);
   writeFileSync(file, text);
   await cluster.restart('s3');
 });
 
-/** Another release in the place of s3: it answers those who dial it, and dials, with versions of its own. */
+/** Another release in the place of s3: it answers servers that connect, and connects, with its own versions. */
 class OtherServer {
   readonly #http: Server;
   readonly #acceptor: WebSocketServer;
@@ -347,7 +347,7 @@ class OtherServer {
     this.#headers = headers;
   }
 
-  /** @param versions headers in which it differs; undefined for those that it does not send */
+  /** @param versions headers that differ; undefined for those that it does not send */
   static async start(port: number, versions: Record<string, string | undefined>): Promise<OtherServer> {
     const own: Introduction = {
       server: 's3' as Introduction['server'],
@@ -375,12 +375,12 @@ class OtherServer {
     return new OtherServer(http, acceptor, headers);
   }
 
-  /** Connects, and stays connected. It says nothing but that it lives. */
+  /** Connects, and stays connected. It sends only keepalives. */
   async meet(port: number): Promise<void> {
     const socket = new WebSocket(`ws://127.0.0.1:${port}${PEER_PATH}`, { headers: this.#headers });
     this.#sockets.push(socket);
     await once(socket, 'open');
-    // Who dials shows so that it lives.
+    // A server that connects proves so that it runs.
     const pings = setInterval(() => socket.ping(), 200);
     socket.on('close', () => clearInterval(pings));
     socket.ping();

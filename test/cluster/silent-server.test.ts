@@ -5,9 +5,9 @@ import { systemWorld } from '../../world/system-world.ts';
 import { RealCluster } from './real-cluster.ts';
 
 /**
- * Goal: a server whose process is stopped keeps its connections open, and holds nobody up for longer than a failover.
- * Method: real servers; one attempt may take longer than the whole operation, so that a client which only waits for
- * its answer never gets one.
+ * Goal: a server whose process is stopped keeps its connections open, and delays no request for longer than a failover.
+ * Method: real servers; one attempt may take longer than the whole operation, so that a client which only waits for its
+ * answer never gets one.
  */
 const OPERATION_MS = 60_000;
 const PATIENT = { attemptMs: 2 * OPERATION_MS } as const;
@@ -67,7 +67,7 @@ test('a file is created while the primary of the catalog is stopped, and only on
   assert.ok(stopped !== null);
   cluster.signal(stopped, 'SIGSTOP');
   const beganMs = performance.now();
-  // With `exclusive`: done a second time it would fail.
+  // With `exclusive`: a second execution would fail.
   const created = await createFile('/during');
   t.diagnostic(`created after ${Math.round(performance.now() - beganMs)} ms, lease ${LEASE_MS} ms`);
   cluster.signal(stopped, 'SIGCONT');

@@ -16,13 +16,13 @@ import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: a snapshot is of one moment between what was acknowledged before and what began after, and what it shows never changes, whatever
- * becomes of the volume and of servers. Real processes.
+ * Goal: a snapshot shows one point in time between what was acknowledged before and what began after, and it never
+ * changes, whatever happens to the volume and to servers. Real processes.
  */
 const GRACE_MS = 3_000;
 /** Snapshots under load; in the middle of them a server dies. */
 const ROUNDS = isLong ? 12 : 4;
-/** Of each writer after a write. */
+/** Pause of each writer after a write. */
 const PAUSE_MS = isLong ? 0 : 5;
 
 const cluster = await RealCluster.start({ flags: ['--op-timeout', '10s', '--gc-grace', `${GRACE_MS}ms`] });
@@ -55,7 +55,7 @@ async function make(path: string, mode = 0o644): Promise<number> {
   return made.attributes.inode;
 }
 
-test('a snapshot shows files as they were: written in place, truncated, replaced, removed, renamed', async () => {
+test('a snapshot shows files as they were, after writes in place, truncation, replacement, removal and renames', async () => {
   await put('main/replaced', 'before');
   await put('main/removed', 'still here');
   await put('main/renamed', 'by its old name');
@@ -98,7 +98,7 @@ test('a snapshot shows files as they were: written in place, truncated, replaced
   assert.equal(await get('main/in-place'), 'THIRD contents, and more');
 });
 
-test('what nobody needs any more goes, also from the disks', async () => {
+test('contents that no snapshot shows any more are removed, also from the disks', async () => {
   assert.match((await runCli(['volume', 'rm', 'main'], { env })).stderr, /not empty/);
   const before = (await client.query({ kind: 'volume', name: 'main' })).volume.inodes;
   await cli('snapshot', 'rm', 'main@monday');
@@ -116,7 +116,7 @@ test('what nobody needs any more goes, also from the disks', async () => {
   });
 });
 
-test('a snapshot under load is of one moment, also where a primary dies', {
+test('a snapshot under load shows one point in time, also if a primary dies', {
   timeout: 120_000,
   skip: onlyLong('test/simulation/cluster/wholes.test.ts'),
 }, async () => {
@@ -166,7 +166,7 @@ test('a snapshot under load is of one moment, also where a primary dies', {
   );
 });
 
-test('nothing in a snapshot can be changed', async () => {
+test('a snapshot cannot be changed', async () => {
   await put('main/kept', 'kept');
   await cli('snapshot', 'create', 'main@kept');
   for (const [method, url] of [
@@ -193,7 +193,7 @@ test('nothing in a snapshot can be changed', async () => {
     assert.match((await runCli(words, { env })).stderr, /snapshots are read-only/);
 });
 
-test('a file comes back from a snapshot by a copy that the servers make', async () => {
+test('a file is restored from a snapshot by a copy that the servers make', async () => {
   await put('main/precious', 'precious');
   await cli('snapshot', 'create', 'main@copy');
   await put('main/precious', 'spoilt');
@@ -202,7 +202,7 @@ test('a file comes back from a snapshot by a copy that the servers make', async 
   assert.equal(await get('main/precious'), 'precious');
 });
 
-test('an archive is of one moment, and of a snapshot if one is named', async () => {
+test('an archive shows one point in time, or the named snapshot', async () => {
   await put('main/archived', 'of then');
   await cli('snapshot', 'create', 'main@archive');
   await put('main/archived', 'of now');
@@ -219,20 +219,20 @@ test('an archive is of one moment, and of a snapshot if one is named', async () 
     const { snapshots } = await client.query({ kind: 'snapshots', volume: 'main' });
     assert.ok(
       snapshots.every(({ name }) => !name.startsWith('backup')),
-      'The snapshot of an archive goes with its end',
+      'The snapshot of an archive is removed at its end',
     );
   } finally {
     await rm(folder, { recursive: true });
   }
 });
 
-test('what an archive that was killed has left behind goes with the next one', async () => {
+test('the snapshot that a killed archive has left is removed by the next one', async () => {
   await put('main/large', 'x'.repeat(1_000_000));
   const named = async (): Promise<string[]> =>
     (await client.query({ kind: 'snapshots', volume: 'main' })).snapshots.map(({ name }) => name);
   await cli('snapshot', 'create', 'main@backup-mine');
   const before = await named();
-  // Nobody reads what it writes, so it stays.
+  // No process reads its output, so it stays.
   const killed = spawn(process.execPath, [LAUNCHER, 'backup', 'main', '-'], {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'ignore'],
@@ -253,7 +253,7 @@ test('what an archive that was killed has left behind goes with the next one', a
     await cli('snapshot', 'ls', 'main'),
     new RegExp(`^main@${left} .*left behind by an aborted backup`, 'm'),
   );
-  // Of the machine that runs the tests it may find whatever there is.
+  // It may find anything of the machine that runs the tests.
   const { stdout } = await runCli(['doctor', '--json'], { env });
   const { findings } = JSON.parse(stdout) as {
     readonly findings: readonly { name: string; state: string }[];
@@ -270,7 +270,7 @@ test('what an archive that was killed has left behind goes with the next one', a
   await cli('snapshot', 'rm', 'main@backup-mine');
 });
 
-test('a snapshot is mounted, and stays as it is while the volume changes', async (t) => {
+test('a snapshot is mounted, and does not change with the volume', async (t) => {
   const obstacle = await mountObstacle();
   if (obstacle !== null) return t.skip(obstacle);
   await cli('mkdir', 'main:/mounted');
@@ -301,7 +301,7 @@ test('a snapshot is mounted, and stays as it is while the volume changes', async
   } finally {
     await mount.unmount();
   }
-  // Whoever looks for the first time, after the change, finds the same.
+  // A mount that reads it first after the change finds the same.
   const later = await ClusterMount.start(cluster, 'main@mounted:/mounted');
   try {
     assert.equal((await runOk('sh', ['-c', `tr -d a < ${later.path('changed')} | wc -c`])).text.trim(), '0');

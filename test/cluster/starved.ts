@@ -36,7 +36,7 @@ async function timed(what: string, call: () => Promise<unknown>): Promise<void> 
   slowestMs = Math.max(slowestMs, performance.now() - fromMs);
 }
 
-/** Makes, writes and reads one file after the other. */
+/** Creates, writes and reads one file after the other. */
 async function work(place: number, untilMs: number): Promise<void> {
   const url = cluster.urls[place % cluster.urls.length] as string;
   const client = new ClusterClient({ world: systemWorld, servers: [url, ...cluster.urls] });

@@ -12,8 +12,8 @@ import { ClusterMount, runOk } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: what is removed by whatever way can be had back, and is gone when its time is over.
- * Method: one cluster for all cases; each has a volume of its own.
+ * Goal: files that were removed in any way can be restored, until their time has passed.
+ * Method: one cluster for all cases; each has its own volume.
  */
 const run = promisify(execFile);
 
@@ -54,7 +54,7 @@ for (const { transport, obstacle } of TRANSPORTS) {
     obstacle === null
       ? transport === 'native' && onlyLong('the test over kernel')
       : `Nothing can be mounted: ${obstacle}`;
-  test(`a tree that rm -r removed on a mount comes back, and so does what a rename replaced (${transport})`, {
+  test(`a tree that rm -r removed on a mount is restored, and so is what a rename replaced (${transport})`, {
     skip,
   }, async (t) => {
     await leasehold('volume', 'create', transport, '--trash', '30d');
@@ -77,7 +77,7 @@ for (const { transport, obstacle } of TRANSPORTS) {
 
     await writeFile(mount.path('draft'), 'new');
     await rename(mount.path('draft'), mount.path('tree/one'));
-    // The name is taken: it says so, and another one does.
+    // The name is taken: the command says so, and restores it under another one.
     await assert.rejects(leasehold('trash', 'restore', `${transport}:/tree/one`), {
       code: 4,
       stderr: /already/,
@@ -139,7 +139,7 @@ test('REST lists, restores and empties', async () => {
   assert.equal((await ask(url, 'GET', '/v1/trash/none')).status, 404);
 });
 
-test('a quota that the trash has used up is helped by emptying it', async () => {
+test('emptying the trash frees a quota that it has used up', async () => {
   await leasehold('volume', 'create', 'full', '--trash', '1h', '--quota', '1MiB');
   const body = 'x'.repeat(700_000);
   assert.equal((await put('full/a', body)).status, 201);
@@ -148,7 +148,7 @@ test('a quota that the trash has used up is helped by emptying it', async () => 
   assert.deepEqual([refused.status, problemIn(refused).code], [507, 'quota-exceeded']);
   assert.match(problemIn(refused).detail, /700000 of them are in its trash/);
   assert.match(await leasehold('volume', 'ls'), /^full .* 683\.6 KiB for 1h$/m);
-  await until('the metrics tell it', async () => {
+  await until('the metrics report it', async () => {
     const texts = await Promise.all(
       cluster.urls.map(async (each) => (await ask(each, 'GET', '/metrics')).text),
     );
@@ -158,7 +158,7 @@ test('a quota that the trash has used up is helped by emptying it', async () => 
   assert.equal((await put('full/b', body)).status, 201);
 });
 
-test('what was kept for long enough is collected, and its replicas go', async () => {
+test('a file past its trash period is collected, and its replicas are removed', async () => {
   await leasehold('volume', 'create', 'short', '--trash', '5s');
   await store('short/a', 'gone soon');
   const { file } = await cluster.info('s1', 'short/a');
@@ -169,7 +169,7 @@ test('what was kept for long enough is collected, and its replicas go', async ()
   assert.equal((await ask(url, 'POST', `/v1/trash/short/${file}/restore`)).status, 404);
 });
 
-test('what is written on while it is in the trash is there when it comes back', {
+test('writes to a file in the trash are there when it is restored', {
   skip: kernelTransportObstacle() ?? false,
 }, async (t) => {
   await leasehold('volume', 'create', 'open', '--trash', '1h');

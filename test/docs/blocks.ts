@@ -1,14 +1,17 @@
 /**
- * The blocks of code of a document for users, and how each of them is proven. Above a block may stand, as a comment that readers do not see:
+ * The blocks of code of a document for users, and how each of them is tested. A comment that readers do not see may
+ * precede a block:
  *
- * - `<!-- background until: TEXT -->`: it runs until the end of the document, and is there once it has printed TEXT,
- * - `<!-- after Ctrl-C -->`: what runs in the background is ended first, as the reader is told to,
+ *
+ * - `<!-- background until: TEXT -->`: it runs until the end of the document, and is ready once it has printed TEXT,
+ * - `<!-- after Ctrl-C -->`: first the block in the background is ended, as the document tells the reader,
  * - `<!-- exit code N -->`: it ends with N and not with 0,
- * - `<!-- run by FILE -->`: that file of the project has each of its lines,
- * - `<!-- run by FILE; here from WORD until: TEXT -->`: the same, and what stands from WORD on runs in the background as above.
+ * - `<!-- run by FILE -->`: that file of the project contains each of its lines,
+ * - `<!-- run by FILE; here from WORD until: TEXT -->`: the same, and the part from WORD on runs in the background as
+ *   above.
  *
- * All other blocks of the language `sh` are run, and one of the language `text` is what the block before it prints, all numbers and spaces alike;
- * `…` stands for the rest of a line, or for lines.
+ * All other blocks of the language `sh` are run, and one of the language `text` is what the block before it prints,
+ * except for numbers and spaces; `…` is the rest of a line, or any lines.
  */
 export type Proof =
   | { readonly kind: 'run'; readonly exitCode: number; readonly afterStop: boolean }
@@ -23,7 +26,7 @@ export interface Block {
   readonly proof: Proof;
 }
 
-/** @throws Error where a block says in no way how it is proven */
+/** @throws Error if nothing says how a block is tested */
 export function blocksOf(document: string): Block[] {
   const lines = document.split('\n');
   const blocks: Block[] = [];
@@ -48,7 +51,7 @@ function proofOf(language: string, said: string, line: number): Proof {
   const runBy = /^run by (\S+)$/.exec(said)?.[1];
   if (runBy !== undefined) return { kind: 'run-by', file: runBy };
   if (language === 'text' && said === '') return { kind: 'output' };
-  if (language !== 'sh') throw new Error(`Nobody runs the block in line ${line}`);
+  if (language !== 'sh') throw new Error(`No test runs the block in line ${line}`);
   const until = /^background until: (.+)$/.exec(said)?.[1];
   if (until !== undefined) return { kind: 'background', until };
   const exitCode = /^exit code (\d+)$/.exec(said)?.[1];
@@ -57,7 +60,7 @@ function proofOf(language: string, said: string, line: number): Proof {
   return { kind: 'run', exitCode: Number(exitCode ?? 0), afterStop };
 }
 
-/** @returns the first line of `shown` that is not in `printed`, in the same order; null where all are */
+/** @returns the first line of `shown` that is not in `printed`, in the same order; null if all are */
 export function notPrinted(shown: string, printed: string): string | null {
   const rest = printed.split('\n').map(plain);
   for (const line of shown.split('\n')) {
@@ -70,7 +73,7 @@ export function notPrinted(shown: string, printed: string): string | null {
   return null;
 }
 
-/** A line without what differs from run to run: numbers, their units, how wide columns are. */
+/** A line without what differs from run to run: numbers, their units, widths of columns. */
 function plain(line: string): string {
   return line
     .replace(/[\d.,]*\d/g, 'N')

@@ -1,6 +1,7 @@
 /**
- * Goal: what the documents for users show is what happens. Each of their blocks is run on a cluster that it starts itself, is compared with what was
- * printed, or stands in a file that is run elsewhere; one of which nobody can say how it is proven fails.
+ * Goal: the documents for users show what really happens. Each of their blocks is run on a cluster that the document
+ * starts itself, is compared with the output, or is part of a file that is run elsewhere; a block without any of these
+ * fails.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
@@ -14,7 +15,10 @@ import { blocksOf, notPrinted } from './blocks.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const DOCUMENTS = ['README.md', 'docs/guide.md'];
-/** Networks, mounts and processes of its own: ports and folders that documents name are free there, and what they kill is theirs. */
+/**
+ * Separate network, mount and process namespaces: ports and folders that documents name are free there, and what they
+ * kill belongs to them.
+ */
 const NAMESPACES = ['--net', '--mount', '--pid', '--fork', '--mount-proc', '--kill-child'];
 
 const skip = (await mountObstacle()) ?? noNamespaces();
@@ -48,12 +52,12 @@ for (const document of DOCUMENTS) {
   });
 }
 
-test('a block of which nobody says how it is run is refused', () => {
-  assert.throws(() => blocksOf('```js\nf()\n```'), /Nobody runs the block in line 1/);
+test('a block without a way to test it is refused', () => {
+  assert.throws(() => blocksOf('```js\nf()\n```'), /No test runs the block in line 1/);
   assert.throws(() => blocksOf('<!-- not run -->\n```sh\nls\n```'), /Line 2 says: not run/);
 });
 
-test('output is compared but for numbers, units and the width of columns', () => {
+test('output is compared except for numbers, units and the width of columns', () => {
   assert.equal(notPrinted('lease  s1, 1.4 s left', 'path main\nlease    s3, 988 ms left\n'), null);
   assert.equal(notPrinted('a\n…\nc', 'a\nb\nc'), null);
   assert.equal(notPrinted('c\na', 'a\nc'), 'a');

@@ -35,7 +35,7 @@ test('every link between documents leads to a file, and to a heading in it', () 
   assert.deepEqual(dead, []);
 });
 
-/** Headings of a document as browsers reach them where code is kept. */
+/** Headings of a document as browsers reach them on the site that hosts the code. */
 function anchorsOf(path: string): Set<string> {
   const headings = readFileSync(path, 'utf8').matchAll(/^#+ (.+)$/gm);
   return new Set(
@@ -48,7 +48,7 @@ function anchorsOf(path: string): Set<string> {
   );
 }
 
-test('the README names only scripts and commands that there are', () => {
+test('the README names only existing scripts and commands', () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>;
   };
@@ -63,7 +63,7 @@ test('the README names only scripts and commands that there are', () => {
     assert.ok(known.has(name), `leasehold ${name}`);
 });
 
-test('figures of speed stand in the generated tables, but for those measured elsewhere', () => {
+test('figures of speed are in the generated tables, except for those measured elsewhere', () => {
   const performance = readFileSync(join(ROOT, 'docs/performance.md'), 'utf8');
   const mounts = performance.slice(performance.indexOf('## Mounts'), performance.indexOf('### Small files'));
   const comparison = readFileSync(join(ROOT, 'docs/comparison.md'), 'utf8');
@@ -92,14 +92,14 @@ test('the table of versions has those of the code', () => {
   }
 });
 
-test('each row of the table of authorities names a test that exists', () => {
+test('each row of the table of authorities names an existing test', () => {
   const text = readFileSync(join(ROOT, 'docs/replication.md'), 'utf8');
   const section = text.slice(text.indexOf('## Ahead of the cluster'), text.indexOf('## Exactly once'));
   const rows = section
     .split('\n')
     .filter((line) => line.startsWith('| '))
     .slice(2);
-  assert.ok(rows.length > 20, 'The table is there');
+  assert.ok(rows.length > 20, 'The table exists');
   for (const row of rows) {
     const cells = row.split(' | ');
     assert.equal(cells.length, 6, row);

@@ -1,6 +1,7 @@
 /**
- * Runs the blocks of a document as a reader would, one after the other: `node run-document.ts FILE`. It is started in namespaces of its own
- * (test/docs/documents.test.ts), where the ports, folders and processes that documents name are nobody else's.
+ * Runs the blocks of a document as a reader would, one after the other: `node run-document.ts FILE`. It is started in
+ * its own namespaces (test/docs/documents.test.ts), where no other process uses the ports, folders and processes that
+ * documents name.
  */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,7 +24,7 @@ import { type Block, blocksOf, notPrinted } from './blocks.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const BLOCK_MS_MAX = 180_000;
-/** Blocks that another test runs in a shorter form: here they are run in the long form alone. */
+/** Blocks that another test runs in a shorter form: here they run only in the long form. */
 const RUN_ELSEWHERE: Readonly<Record<string, string>> = { 'npm run demo': 'test/client/dev.test.ts' };
 const STOP_MS_MAX = 60_000;
 
@@ -45,17 +46,20 @@ try {
 // Servers that a document leaves in the background end with this namespace.
 process.exit(0);
 
-/** A namespace begins with a copy of every mount, and a mount that is removed elsewhere lives on, with its process, while there is a copy. */
+/**
+ * A namespace begins with a copy of every mount, and a mount that is removed elsewhere keeps running, with its process,
+ * while there is a copy.
+ */
 async function leaveMounts(): Promise<void> {
   for (const { directory } of await volumeMounts()) {
     const { status, stderr } = spawnSync('umount', ['-i', '-c', '-l', directory], { encoding: 'utf8' });
     if (status === 0) continue;
-    // A mount goes from here, too, when its directory is removed elsewhere, as at the end of another test.
+    // A mount disappears here, too, when its directory is removed elsewhere, as at the end of another test.
     if ((await volumeMounts()).some((left) => left.directory === directory)) throw new Error(stderr);
   }
 }
 
-/** @returns a folder that looks like a clone; what a document makes beside the project's files stays in it */
+/** @returns a folder that looks like a clone; files that a document creates beside the project's stay in it */
 function prepare(): string {
   execFileSync('ip', ['link', 'set', 'lo', 'up']);
   for (const own of ['/mnt', '/var/lib']) execFileSync('mount', ['-t', 'tmpfs', 'none', own]);
@@ -64,7 +68,7 @@ function prepare(): string {
   // As after `npm install -g`.
   mkdirSync(join(made, '.installed'));
   symlinkSync(LAUNCHER, join(made, '.installed/leasehold'));
-  // Without it the launcher begins once more, with the Node that came with the package.
+  // Without it the launcher starts itself again, with the Node of the package.
   symlinkSync(process.execPath, join(made, '.installed/node'));
   // npm takes five times as long to find the program as the program runs; `.ci/run` starts one with the real npx.
   const npx =
@@ -99,7 +103,7 @@ async function runDocument(document: string, cwd: string): Promise<void> {
 }
 
 function start(block: Block, cwd: string): Running {
-  // A reader has none of the variables by which whoever runs the tests names a cluster of his own.
+  // A reader has none of the variables that name a cluster of the user who runs the tests.
   const others = Object.entries(process.env).filter(([name]) => !name.startsWith('LEASEHOLD_'));
   const env = { ...Object.fromEntries(others), PATH: `${join(cwd, '.installed')}:${process.env.PATH}` };
   const child = spawn('bash', ['-euo', 'pipefail', '-c', block.code], {
@@ -114,7 +118,7 @@ function start(block: Block, cwd: string): Running {
       text += chunk;
     });
   }
-  // Not `close`: what a block leaves in the background has its output open.
+  // Not `close`: processes that a block leaves in the background have its output open.
   return { child, ended: once(child, 'exit'), printed: () => text };
 }
 
@@ -123,7 +127,7 @@ async function run(block: Block, exitCode: number, cwd: string): Promise<string>
   const timer = setTimeout(() => fail(block, 'takes too long', running.printed()), BLOCK_MS_MAX);
   await running.ended;
   clearTimeout(timer);
-  // What it printed last may be on its way.
+  // Its last output may be on its way.
   await new Promise((resolve) => setImmediate(resolve));
   const { exitCode: code, signalCode } = running.child;
   console.log(`line ${block.line}: ${block.code}\n${running.printed()}`);
@@ -136,7 +140,7 @@ function begin(
   { until, runBy }: Extract<Block['proof'], { kind: 'background' }>,
   cwd: string,
 ): Promise<Running> {
-  // The installation before it is done already, and there is no network here.
+  // The installation is already done, and there is no network here.
   const code =
     runBy === undefined ? block.code : block.code.slice(block.code.lastIndexOf(` ${runBy.from} `) + 1);
   const running = start({ ...block, code }, cwd);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 const ROOT = new URL('../../', import.meta.url);
 
-test('every line of SECURITY.md names tests that there are', () => {
+test('every line of SECURITY.md names existing tests', () => {
   const text = readFileSync(new URL('SECURITY.md', ROOT), 'utf8');
   const rows = text.split('\n').filter((line) => /^\| (?!---|who|can|secret)/.test(line));
   assert.ok(rows.length >= 15);

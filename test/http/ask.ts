@@ -9,7 +9,7 @@ export interface Answer {
   readonly text: string;
 }
 
-/** One request with the path exactly as given: `fetch` would tidy it up. */
+/** One request with the path exactly as given: `fetch` would normalize it. */
 export function ask(
   base: string,
   method: string,
@@ -59,7 +59,7 @@ export async function askJson<Value>(base: string, path: string): Promise<Value>
   return JSON.parse(answer.text) as Value;
 }
 
-/** Sends bytes that need not be HTTP, and gives back all that comes before the server hangs up. */
+/** Sends bytes that need not be HTTP, and returns all that is received before the server closes. */
 export function sendRaw(base: string, bytes: string | Uint8Array): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   const { hostname, port } = new URL(base);
@@ -68,7 +68,7 @@ export function sendRaw(base: string, bytes: string | Uint8Array): Promise<strin
   socket.on('data', (data) => {
     text += data.toString('latin1');
   });
-  // A reset counts as hanging up; the test looks at what was said before.
+  // A reset counts as a close; the test checks what was received before.
   socket.on('error', () => socket.destroy());
   socket.on('close', () => resolve(text));
   return promise;

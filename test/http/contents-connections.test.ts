@@ -1,6 +1,7 @@
 /**
- * Goal: what a client writes over a connection for contents arrives as it was sent, whatever pieces it comes in, and whatever becomes of the
- * request leaves the connection as it should be. Method: the real listener and the real client, or a socket that misbehaves.
+ * Goal: what a client writes over a connection for contents arrives unchanged, in whatever pieces, and after each
+ * outcome of a request the connection is usable or closed.
+ * Method: the real listener and the real client, or a socket that misbehaves.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -26,13 +27,13 @@ const UPGRADE = `GET ${CONTENTS_PATH} HTTP/1.1\r\nhost: x\r\nconnection: upgrade
 interface Served {
   readonly url: URL;
   readonly app: FastifyInstance;
-  /** Connections over which requests came. */
+  /** Connections over which requests arrived. */
   readonly sockets: Set<Socket>;
   /** Why bodies could not be read. */
   readonly failures: string[];
 }
 
-/** A server that answers with the digest of what it was sent, or refuses before it has read it. */
+/** A server that answers with the digest of the body, or refuses before it has read it. */
 async function serve(context: TestContext, isOffered = true): Promise<Served> {
   const sockets = new Set<Socket>();
   const failures: string[] = [];
@@ -94,7 +95,7 @@ function digestOf(bytes: Uint8Array): string {
   return `${bytes.length} ${createHash('sha1').update(bytes).digest('hex')}`;
 }
 
-/** A connection for contents, of somebody who writes on it as he likes. */
+/** A connection for contents on which the test writes arbitrary bytes. */
 async function dial(context: TestContext, { url }: Served): Promise<{ socket: Socket; text: () => string }> {
   const socket = connect({ host: url.hostname, port: Number(url.port), noDelay: true });
   context.after(() => socket.destroy());
@@ -109,7 +110,7 @@ async function dial(context: TestContext, { url }: Served): Promise<{ socket: So
   return { socket, text: () => text };
 }
 
-test('bodies of any size, in any pieces, over one connection', async (context) => {
+test('bodies of any size, in any pieces, arrive over one connection', async (context) => {
   const served = await serve(context);
   const direct = writesTo(context, served.url);
   for (const length of [1, 5_000, 65_536, 70_001, 1_048_576, 3, BODY_BYTES_MAX]) {
@@ -121,7 +122,7 @@ test('bodies of any size, in any pieces, over one connection', async (context) =
   assert.equal(served.sockets.size, 1);
 });
 
-test('what is refused before its body was read leaves the connection as it was', async (context) => {
+test('a request that is refused before its body was read leaves the connection usable', async (context) => {
   const served = await serve(context);
   const direct = writesTo(context, served.url);
   const whole = bytesOf(1_000_000);
@@ -143,7 +144,7 @@ test('a body that is too large is refused without memory for it', async (context
   assert.equal(await response.body.text(), digestOf(bytesOf(9)));
 });
 
-test('head and body that come byte by byte', async (context) => {
+test('head and body may arrive byte by byte', async (context) => {
   const served = await serve(context);
   const { socket, text } = await dial(context, served);
   const request =
@@ -155,7 +156,7 @@ test('head and body that come byte by byte', async (context) => {
   while (!text().includes(digestOf(Buffer.from('abcde')))) await once(socket, 'data');
 });
 
-test('a request that comes before the one before it was answered waits for its turn', async (context) => {
+test('a request that arrives before the answer to the one before waits for its turn', async (context) => {
   const served = await serve(context);
   const { socket, text } = await dial(context, served);
   const head = (more: string) =>
@@ -170,7 +171,7 @@ test('a request that comes before the one before it was answered waits for its t
   );
 });
 
-test('a body that breaks off is no body, and the next connection is as good as the first', async (context) => {
+test('a body that breaks off is rejected, and the next connection works like the first', async (context) => {
   const served = await serve(context);
   const { socket } = await dial(context, served);
   const failed = once(served.app.server, 'request');
@@ -189,7 +190,7 @@ test('a body that breaks off is no body, and the next connection is as good as t
   assert.equal(await response.body.text(), digestOf(bytesOf(9)));
 });
 
-test('whoever does not keep to it is not served any more', async (context) => {
+test('a client that violates the protocol is disconnected', async (context) => {
   const served = await serve(context);
   const heads = [
     'GET /v1/data/1?offset=0&length=1 HTTP/1.1\r\nhost: x\r\n\r\n',
@@ -209,7 +210,7 @@ test('whoever does not keep to it is not served any more', async (context) => {
   assert.equal(served.sockets.size, 0, 'none of it became a request');
 });
 
-test('the end of the server ends them', async (context) => {
+test('the end of the server ends the connections', async (context) => {
   const served = await serve(context);
   const { socket } = await dial(context, served);
   const closed = once(socket, 'close');
@@ -217,7 +218,7 @@ test('the end of the server ends them', async (context) => {
   await closed;
 });
 
-test('a server that has none is written to in the ordinary way', async (context) => {
+test('a server without such connections is written to in the ordinary way', async (context) => {
   const served = await serve(context, false);
   const whole = bytesOf(300_000);
   await assert.rejects(writesTo(context, served.url).request(written([whole])), NoWriteConnectionsError);

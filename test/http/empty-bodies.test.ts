@@ -1,6 +1,6 @@
 /**
  * Goal: libraries that label every request as JSON can use every route.
- * Method: each route of a real server is asked without a body, with the label and without it.
+ * Method: each route of a real server gets a request without a body, with the label and without it.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -30,7 +30,7 @@ function post(path: string, body: object): Promise<Answer> {
   });
 }
 
-test('every route takes a label for a body that is not there', async () => {
+test('every route accepts a label for a missing body', async () => {
   const { paths } = await askJson<{ readonly paths: Readonly<Record<string, object>> }>(
     base,
     '/openapi.json',
@@ -39,7 +39,7 @@ test('every route takes a label for a body that is not there', async () => {
   for (const [template, operations] of Object.entries(paths)) {
     const path = template.replace(/\{file\}/, '7').replaceAll(/\{[a-z]+\+?\}/gi, 'none');
     for (const method of Object.keys(operations).map((name) => name.toUpperCase())) {
-      // Streams have no end, and nothing of a GET is read.
+      // Streams have no end, and the body of a GET is not read.
       if (method === 'GET' || method === 'HEAD') continue;
       for (const label of [
         'application/json',
@@ -60,7 +60,7 @@ test('every route takes a label for a body that is not there', async () => {
   assert.ok(asked > 40, `${asked} routes`);
 });
 
-test('a lease is released and a snapshot made and removed, also by chunks that are none', async () => {
+test('a lease is released and a snapshot created and removed, also with an empty chunked body', async () => {
   const body = { owner: 'me', ttlMs: 1_000 };
   const own = { 'leasehold-session': '7' };
   await until('the lease is granted', async () => {

@@ -5,7 +5,7 @@ import { ERRORS } from '../../base/errors.ts';
 
 const ROW = /^\| `([a-z-]+)` \| (\d+) \| (\d) \| ([a-z-]+) \| (.+?) \| (.+) \|$/;
 
-test('docs/errors.md says what base/errors.ts does', () => {
+test('docs/errors.md equals base/errors.ts', () => {
   const text = readFileSync(new URL('../../docs/errors.md', import.meta.url), 'utf8');
   const documented = text.split('\n').flatMap((line) => {
     const match = ROW.exec(line);

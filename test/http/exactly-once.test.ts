@@ -1,7 +1,7 @@
 /**
- * Goal: what was carried out is not carried out again, by the server that was paused or by the client that had no
- * answer, when others have changed the name since.
- * Method: requests over HTTP to a real catalog, one of them held up on its way.
+ * Goal: an executed request is not executed again, neither by a server that was paused nor by a client that had no
+ * answer, after other clients have changed the name.
+ * Method: requests over HTTP to a real catalog, one of them delayed on its way.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -29,7 +29,7 @@ async function started(
   return cluster;
 }
 
-/** Holds up the first command of the kind that a server sends, until it is let go. */
+/** Delays the first command of the kind that a server sends, until it is released. */
 function holdFirst(
   cluster: FakeCluster,
   kind: Command['kind'],
@@ -63,14 +63,14 @@ test('an upload that two servers complete is completed once', async (t) => {
   assert.equal((await ask(two, 'GET', PATH)).text, 'later');
 });
 
-test('a request with a key that two servers carry out is carried out once', async (t) => {
+test('a request with a key that two servers execute is executed once', async (t) => {
   const cluster = await started(t);
   const [one, two] = [cluster.server(0).url, cluster.server(1).url];
   const keyed = { headers: { 'idempotency-key': 'k' }, body: 'keyed' };
   const { promise: gone, resolve: letGo } = Promise.withResolvers<void>();
   const { promise: held, resolve: reached } = Promise.withResolvers<void>();
   let isFirst = true;
-  // On its way to the file without a name: what became of the key is asked for after that.
+  // On its way to the unlinked file: the key's outcome is queried after that.
   cluster.intercept = async ({ method }) => {
     if (method !== 'write' || !isFirst) return;
     isFirst = false;
@@ -86,7 +86,7 @@ test('a request with a key that two servers carry out is carried out once', asyn
   assert.equal((await ask(two, 'GET', PATH)).text, 'later');
 });
 
-test('all attempts of a write with a key name the file and the beginning that the first one named', async (t) => {
+test("all attempts of a write with a key name the file and the session's start that the first one named", async (t) => {
   const cluster = await started(t);
   const [one, two] = [cluster.server(0).url, cluster.server(1).url];
   const append = (server: string, key?: string) =>
@@ -115,7 +115,7 @@ test('all attempts of a write with a key name the file and the beginning that th
   const text = () => cluster.contentsOf(file).bytes.toString();
   assert.equal(text(), '.k');
   await ask(one, 'PUT', PATH, { body: 'another' });
-  assert.equal((await append(two, 'k')).status, 204, 'It is answered as before');
+  assert.equal((await append(two, 'k')).status, 204, 'The answer is repeated');
   assert.equal(text(), '.k');
   assert.equal((await ask(two, 'GET', PATH)).text, 'another', 'The name has another file by now');
   const keyed = attempts.filter(({ session }) => session === attempts[0]?.session);
@@ -133,7 +133,7 @@ test('all attempts of a write with a key name the file and the beginning that th
   assert.equal((await ask(one, 'GET', PATH)).status, 404);
 });
 
-test('of two attempts of a write with a key at a time, both use what the faster one has pinned', async (t) => {
+test('two concurrent attempts of a write with a key both use what the faster one has pinned', async (t) => {
   const cluster = await started(t);
   const [one, two] = [cluster.server(0).url, cluster.server(1).url];
   const append = (server: string, headers: Readonly<Record<string, string>> = {}) =>
@@ -200,7 +200,7 @@ test('writes of one file share a session, and answers of those with a key are ke
   );
 });
 
-test('a client names with each command when its session began, and begins another where it is forgotten', async (t) => {
+test('a client names with each command when its session began, and begins another if it is forgotten', async (t) => {
   const cluster = await started(t);
   await using client = new ClusterClient({ world: patientWorld, servers: [cluster.server(1).url] });
   const make = (name: string) => {
@@ -244,7 +244,7 @@ test('a server names when its own sessions began', async (t) => {
   }
 });
 
-test('a flush names the commands of all epochs of the catalog that were answered, and what it misses is an error once', async (t) => {
+test('a flush names the answered commands of all epochs of the catalog, and a missing one is an error once', async (t) => {
   const cluster = await started(t);
   await using client = new ClusterClient({ world: patientWorld, servers: [cluster.server(0).url] });
   const make = (name: string) => {
@@ -297,7 +297,7 @@ test('a loss that a flush finds is reported although a later request of that flu
   await client.flushCatalog();
 });
 
-test('commands that were refused, however many, do not make a flush miss one that is there', async (t) => {
+test('a flush finds an executed command, however many commands were refused', async (t) => {
   const cluster = await started(t);
   await using client = new ClusterClient({ world: patientWorld, servers: [cluster.server(0).url] });
   const place = { parent: 1, name: 'a' };
@@ -309,7 +309,7 @@ test('commands that were refused, however many, do not make a flush miss one tha
 });
 
 test('a command that waits for its flush is remembered, whatever else its server executes meanwhile', async (t) => {
-  // The held request waits for as long as all others take.
+  // The delayed request waits for as long as all others take.
   const cluster = await started(t, { operationTimeoutMs: 120_000 });
   const { url } = cluster.server(0);
   assert.equal((await ask(url, 'PUT', PATH, { body: 'x' })).status, 201);

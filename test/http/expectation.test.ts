@@ -20,7 +20,7 @@ function head(method: string, path: string, ...lines: string[]): string {
   return `${all.join('\r\n')}\r\n\r\n`;
 }
 
-/** @returns what comes before the other side ends, or until `wanted` has come */
+/** @returns what is received before the other side ends, or until `wanted` is received */
 async function heard(socket: Socket, wanted: RegExp): Promise<string> {
   let text = '';
   for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
@@ -50,7 +50,7 @@ for (const [name, status, text] of [
     head('POST', '/v1/catalog/queries', 'content-type: application/json', 'content-length: 9999999'),
   ],
 ] as const) {
-  test(`${name} that is refused is not asked for its body, and its connection ends`, async () => {
+  test(`${name} that is refused gets no request for its body, and its connection ends`, async () => {
     const answer = await heard(await dialed(text), /$^/);
     assert.match(answer, new RegExp(`^HTTP/1\\.1 ${status} `));
     assert.match(answer, /\r\nconnection: close\r\n/i);
@@ -62,7 +62,7 @@ for (const [method, path, line] of [
   ['PATCH', '/v1/files/main/there?append', 'x: y'],
   ['PUT', '/v1/files/main/there', 'content-range: bytes 0-3/*'],
 ] as const) {
-  test(`${method} ${path} with ${line} is asked for its body once it is allowed`, async (context) => {
+  test(`${method} ${path} with ${line} gets a request for its body once it is allowed`, async (context) => {
     const socket = await dialed(head(method, path, line, 'content-length: 4'));
     context.after(() => socket.destroy());
     assert.equal(await heard(socket, /\r\n\r\n/), 'HTTP/1.1 100 Continue\r\n\r\n');
@@ -83,7 +83,7 @@ test('another expectation is refused', async () => {
   assert.match(await sendRaw(base, text), /^HTTP\/1\.1 417 /);
 });
 
-test('a volume without room is said before the body is sent, to tus at the beginning of an upload', async () => {
+test('a volume without free space is reported before the body is sent, to tus at the beginning of an upload', async () => {
   const { gateway } = cluster.server(0);
   const quota = (quotaBytes: number) => gateway.command({ kind: 'volume-set', name: 'main', quotaBytes });
   const { volume } = await gateway.queryCatalog({ kind: 'volume', name: 'main' });
@@ -93,11 +93,7 @@ test('a volume without room is said before the body is sent, to tus at the begin
   assert.equal((await tus('/v1/files/main/t', 11)).status, 507);
   assert.equal((await tus('/v1/files/main/t', 10)).status, 201);
   const there = (await ask(base, 'HEAD', '/v1/files/main/there')).headers['content-length'];
-  assert.equal(
-    (await tus('/v1/files/main/there', 10 + Number(there))).status,
-    201,
-    'It takes the place of one',
-  );
+  assert.equal((await tus('/v1/files/main/there', 10 + Number(there))).status, 201, 'It replaces a file');
   assert.equal((await tus('/v1/files/main/there', 11 + Number(there))).status, 507);
   const waiting = await dialed(head('PUT', '/v1/files/main/t', 'content-length: 11'));
   assert.match(await heard(waiting, /$^/), /^HTTP\/1\.1 507 /);

@@ -46,7 +46,7 @@ interface FakeFile {
   readonly results: Map<string, WriteResult>;
 }
 
-/** What a test may do at the entrance of a service: look, wait, or throw. */
+/** What a test may do at the entrance of a service: observe, wait, or throw. */
 export type Interceptor = (call: {
   readonly server: ServerId;
   readonly method: string;
@@ -60,7 +60,7 @@ export interface FakeServer {
   readonly app: FastifyInstance;
   readonly gateway: Gateway;
   readonly metrics: MetricsRegistry;
-  /** What the next `self()` says besides the defaults. */
+  /** What the next `self()` returns besides the defaults. */
   status: Partial<ServerStatus>;
 }
 
@@ -68,21 +68,24 @@ export interface FakeOptions {
   readonly servers?: number;
   readonly replicas?: number;
   readonly operationTimeoutMs?: number;
-  /** Small files of REST are created with contents, without replication: the catalog names them, and `contentsOf` has the bytes. */
+  /**
+   * Small files of REST are created with contents, without replication: the catalog names them, and `contentsOf` has
+   * the bytes.
+   */
   readonly createsWithContents?: boolean;
 }
 
 /**
- * Several servers with real sockets and a real catalog, and with replication by magic: one set of
- * contents for all, and a test that says who is primary of what. It proves what the HTTP face does
- * with the answers of the services, not the services.
+ * Several servers with real sockets and a real catalog, and with simulated replication: one set of contents for all,
+ * and a test that says which server is primary of what. It tests what the HTTP layer does with the answers of the
+ * services, not the services.
  */
 export class FakeCluster {
   readonly servers: FakeServer[] = [];
   readonly files = new Map<FileId, FakeFile>();
-  /** Servers that nobody reaches; their sockets still accept, as those of a paused process do. */
+  /** Unreachable servers; their sockets still accept, as those of a paused process do. */
   readonly away = new Set<ServerId>();
-  /** Requests that reached a catalog service, whatever came of them; and those that it executed. */
+  /** Requests that reached a catalog service, whatever their outcome; and those that it executed. */
   readonly seen: CommandRequest[] = [];
   readonly commands: CommandRequest[] = [];
   /** What flushes of the catalog have named. */
@@ -90,7 +93,7 @@ export class FakeCluster {
   /** Whether a flush misses all that it names. */
   isLossy = false;
   catalogEpoch = 1;
-  /** Contents that came before their name. */
+  /** Contents that arrived before their name. */
   wholesStored = 0;
   readonly logged: string[] = [];
   catalogPrimary: ServerId | null;
@@ -120,7 +123,7 @@ export class FakeCluster {
 
   static async start(options: FakeOptions = {}): Promise<FakeCluster> {
     const cluster = new FakeCluster(options);
-    // The services ask for the addresses later than they are made: by then everybody listens.
+    // The services query the addresses after their construction: by then all servers listen.
     const urls = new Map<ServerId, string>();
     for (const id of cluster.#ids) cluster.servers.push(await cluster.#startServer(id, urls));
     return cluster;
@@ -132,13 +135,13 @@ export class FakeCluster {
     return server;
   }
 
-  /** Takes a server away and tells the others, as the transport does. */
+  /** Takes a server down and notifies the others, as the transport does. */
   disconnect(id: ServerId): void {
     this.away.add(id);
     for (const { gateway } of this.servers) gateway.peerDisconnected(id);
   }
 
-  /** Executes in the catalog, whoever is its primary. */
+  /** Executes in the catalog, whichever server is its primary. */
   execute(request: CommandRequest): ReturnType<typeof outcomeResult> {
     const run = this.#db.transaction(() =>
       executeRequests(this.#db, ++this.#seq, [request], {
@@ -533,7 +536,7 @@ export class FakeCluster {
     return this.#nowNs;
   }
 
-  /** Keeps what is logged at `error`, so that a test can say that nothing was. */
+  /** Stores what is logged at `error`, so that a test can assert that nothing was. */
   #log(): FastifyBaseLogger {
     const quiet = () => {};
     const log: FastifyBaseLogger = {

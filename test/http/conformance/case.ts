@@ -3,8 +3,8 @@ import type { ErrorCode } from '../../../base/errors.ts';
 import { type Answer, ask, problemIn } from '../ask.ts';
 
 /**
- * One request and what has to come back. `{name}` in a path or a header stands for what an earlier case of the
- * group has kept under that name.
+ * One request and its expected answer. `{name}` in a path or a header is what an earlier case of the group has stored
+ * under that name.
  */
 export interface Case {
   readonly method: string;
@@ -18,7 +18,7 @@ export interface Case {
   /** Headers of the answer; null: not there. */
   readonly has?: Readonly<Record<string, string | RegExp | null>>;
   readonly text?: string | RegExp;
-  /** Keeps headers of the answer, by the name to keep them under. */
+  /** Stores headers of the answer, under these names. */
   readonly keep?: Readonly<Record<string, string>>;
 }
 
@@ -29,16 +29,19 @@ export interface Group {
 
 export type Kept = Map<string, string>;
 
-/** @returns what `{name}`s stand for */
+/** @returns the text with each `{name}` replaced */
 function filled(text: string, kept: Kept): string {
   return text.replace(/\{([a-z][A-Za-z0-9]*)\}/g, (_, name: string) => {
     const value = kept.get(name);
-    assert.ok(value !== undefined, `Nothing was kept as "${name}"`);
+    assert.ok(value !== undefined, `Nothing was stored as "${name}"`);
     return value;
   });
 }
 
-/** Asks a server, and holds the answer against the case. @returns the codes of problems that came */
+/**
+ * Asks a server, and compares the answer with the case.
+ * @returns the codes of problems in the answers
+ */
 export async function play(base: string, row: Case, kept: Kept): Promise<ErrorCode | null> {
   const named = filled(row.path, kept);
   const path = named.startsWith('/') ? named : `/v1/files/main/${named}`;
@@ -78,7 +81,7 @@ function compare(row: Case, answer: Answer, kept: Kept): void {
   else if (row.text !== undefined) assert.match(answer.text, row.text);
 }
 
-/** What a case is called where it fails. */
+/** How an error message names a case. */
 export function titleOf({ method, path, headers = {} }: Case): string {
   const said = Object.entries(headers).map(([name, value]) => `${name}: ${value.slice(0, 60)}`);
   return [`${method} ${path.slice(0, 60)}`, ...said].join(', ');

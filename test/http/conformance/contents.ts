@@ -5,7 +5,7 @@ const ETAG = /^"[0-9a-f]+-[0-9a-f]+-[0-9a-f]+"$/;
 const DATE = /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/;
 const ABC = '0123456789abcdef';
 
-/** Files as a whole: RFC 9110 §9.3, and what HEAD and GET say. */
+/** Files as a whole: RFC 9110 §9.3, and the answers to HEAD and GET. */
 export const WHOLE: Group = {
   name: 'store, fetch, remove',
   cases: [
@@ -322,7 +322,7 @@ export const CONDITIONS: Group = {
     },
     { method: 'DELETE', path: 'c', headers: { 'if-match': '{etag}' }, status: 204 },
     { method: 'DELETE', path: 'c', headers: { 'if-match': '*' }, status: 412, code: 'precondition-failed' },
-    // What is not there has no date.
+    // A missing file has no date.
     { method: 'DELETE', path: 'c', headers: { 'if-unmodified-since': PAST }, status: 404, code: 'not-found' },
     { method: 'PUT', path: 'c', headers: { 'if-unmodified-since': PAST }, body: 'new', status: 201 },
     {
@@ -466,7 +466,7 @@ export const DIGESTS: Group = {
   ],
 };
 
-/** Writes of a part. */
+/** Writes of ranges. */
 export const PARTS: Group = {
   name: 'parts of a file',
   cases: [
@@ -562,7 +562,7 @@ export const PARTS: Group = {
     { method: 'PUT', path: 'pd/', status: 201 },
     { method: 'PATCH', path: 'pd?append', body: 'x', status: 409, code: 'is-directory' },
     { method: 'PATCH', path: 'pd/?append', body: 'x', status: 409, code: 'is-directory' },
-    // The same request again is answered, not repeated; another target makes another request of the same key.
+    // The same request is answered again, not executed; another target makes another request of the same key.
     { method: 'PUT', path: 'k', body: '', status: 201, keep: { empty: 'etag' } },
     {
       method: 'PATCH',

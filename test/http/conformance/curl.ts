@@ -8,10 +8,10 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** Why curl cannot be tried; false where it can. */
+/** Why curl cannot be tested; false if it can. */
 export const curlMissing = spawnSync('curl', ['--version']).status === 0 ? false : 'curl is not installed';
 
-/** What people type works as they expect, at any server. */
+/** Typical commands work as users expect, at any server. */
 export async function curlWorks(servers: readonly string[]): Promise<void> {
   const [first = '', second = '', third = ''] = servers;
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-curl-'));
@@ -21,14 +21,14 @@ export async function curlWorks(servers: readonly string[]): Promise<void> {
     const bytes = randomBytes(2_000_000);
     writeFileSync(join(folder, 'report.bin'), bytes);
     const isBack = (name: string): boolean => readFileSync(join(folder, name)).equals(bytes);
-    // With a slash at the end curl adds the name of the file.
+    // If the URL ends with a slash, curl appends the name of the file.
     await curl('-T', 'report.bin', `${first}/v1/files/main/`);
     await curl('-o', 'back.bin', `${second}/v1/files/main/report.bin`);
     assert.ok(isBack('back.bin'));
     await curl('-T', 'report.bin', `${second}/v1/files/main/other.bin`);
     await curl('-r', '0-999999', '-o', 'half.bin', `${third}/v1/files/main/other.bin`);
     await curl('-C', '-', '-o', 'half.bin', `${first}/v1/files/main/other.bin`);
-    assert.ok(isBack('half.bin'), 'A broken download goes on');
+    assert.ok(isBack('half.bin'), 'An interrupted download continues');
     await curl('-F', 'file=@report.bin;filename=form.bin', `${third}/v1/files/main/`);
     await curl('-o', 'form.bin', `${first}/v1/files/main/form.bin`);
     assert.ok(isBack('form.bin'));

@@ -3,8 +3,8 @@ import type { RealCluster } from '../../cluster/real-cluster.ts';
 import { type Answer, ask } from '../ask.ts';
 
 /**
- * A request with a key that is sent again, to another server and after its primary was killed, is answered as it was and
- * not repeated: the file's primary remembers writes, the catalog's the changes of names.
+ * A request with a key that is sent again, to another server and after its primary was killed, gets the same answer and
+ * is not executed again: the file's primary remembers writes, the catalog's the changes of names.
  */
 export async function keysOutliveServers(cluster: RealCluster): Promise<void> {
   const [first = ''] = cluster.ids;

@@ -65,7 +65,7 @@ export const NAMES: Group = {
     },
     { method: 'GET', path: 'n/copy', status: 200, text: 'other', has: { etag: '{copy}' } },
     { method: 'GET', path: 'n/made/x', status: 200, text: 'other' },
-    // A refusal is not remembered: the same request is judged anew.
+    // A refusal is not remembered: the same request is judged again.
     { method: 'PUT', path: 'n/in-the-way', body: 'x', status: 201, keep: { way: 'etag' } },
     { method: 'PUT', path: 'n/mover', body: 'y', status: 201, keep: { mover: 'etag' } },
     {
@@ -133,7 +133,7 @@ export const NAMES: Group = {
     { method: 'GET', path: 'n/forest/in/deep', status: 200, text: 'below' },
     { method: 'GET', path: 'n/forest/hollow/', status: 200, text: /"entries":\[\]/ },
     { method: 'GET', path: 'n/tree/in/deep', status: 200, text: 'below' },
-    // It joins what is there, and says what it has done.
+    // It merges into an existing directory, and reports what it has done.
     { method: 'PUT', path: 'n/tree/in/deep', body: 'other', status: 204 },
     { method: 'PUT', path: 'n/forest/own', body: 'stays', status: 201 },
     { method: 'POST', path: 'n/tree/?copy-to=/n/forest/', status: 200, text: /^{"files":2,"directories":0,/ },

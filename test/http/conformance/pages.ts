@@ -56,7 +56,7 @@ export const DIRECTORIES: Group = {
       path: 'l/?limit=1',
       headers: HTML,
       status: 200,
-      // Neither the name itself nor the link to what follows it is markup.
+      // Neither the name nor the link to the next page is interpreted as markup.
       text: /^(?![\s\S]*<img)[\s\S]*href="\.\/%3Cimg[\s\S]*&lt;img src=x onerror=alert\(1\)&gt;&amp;&quot;&#39;[\s\S]*\?after=%3Cimg/,
     },
     { method: 'GET', path: 'l/', headers: { accept: '*/*' }, status: 200, has: { 'content-type': /json/ } },

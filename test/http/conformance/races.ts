@@ -4,14 +4,14 @@ import { request as httpRequest } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Answer, ask } from '../ask.ts';
 
-/** What holds when many ask at the same time, each another server. */
+/** What holds for concurrent requests, each at another server. */
 type Servers = readonly string[];
 
 const path = (name: string): string => `/v1/files/main/${name}`;
 const serverOf = (servers: Servers, index: number): string => servers[index % servers.length] as string;
 const statuses = (answers: readonly Answer[]): number[] => answers.map(({ status }) => status).sort();
 
-/** Of many who create a name, one has created it. */
+/** Of many requests that create a name, one has created it. */
 export async function oneCreates(servers: Servers, count: number): Promise<void> {
   const answers = await Promise.all(
     Array.from({ length: count }, (_, index) =>
@@ -50,7 +50,7 @@ export async function counterCounts(servers: Servers, clients: number, steps: nu
   assert.equal(Number(text), clients * steps);
 }
 
-/** Of those who replace, write and remove the same version, one succeeds. */
+/** Of the requests that replace, write and remove the same version, one succeeds. */
 export async function oneChanges(servers: Servers, rounds: number): Promise<void> {
   const kinds = ['PUT', 'PATCH', 'DELETE'];
   for (let round = 0; round < rounds; round++) {
@@ -70,7 +70,7 @@ export async function oneChanges(servers: Servers, rounds: number): Promise<void
   }
 }
 
-/** Every append is there once, whole. */
+/** Every append exists once, whole. */
 export async function appendsAdd(servers: Servers, count: number): Promise<void> {
   await ask(serverOf(servers, 0), 'PUT', path('log'), { body: '' });
   const lines = Array.from({ length: count }, (_, index) => `line ${index} ${'.'.repeat(index * 7)}|\n`);
@@ -90,7 +90,7 @@ const VERSION_BYTES = 300_000;
 /** Readers that ask again at once keep a processor busy, and see no more versions. */
 const READ_PAUSE_MS = 10;
 
-/** A version says in its first bytes what the rest has to be. */
+/** The first bytes of a version determine the rest. */
 function version(): Buffer {
   const body = randomBytes(VERSION_BYTES);
   return Buffer.concat([createHash('sha256').update(body).digest(), body]);
@@ -128,7 +128,7 @@ export async function readersSeeWholeVersions(servers: Servers, writes: number):
   assert.ok(reads > writes / 2, `${reads} reads`);
 }
 
-/** Sends half of an upload and hangs up. */
+/** Sends half of an upload and disconnects. */
 function breakOff(base: string, target: string, body: Buffer): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const request = httpRequest(`${base}${target}`, {

@@ -8,8 +8,8 @@ const CHUNK_BYTES = 512 * 1024;
 const RETRY_DELAYS_MS = [100, 500, 1000, 2000, 3000];
 
 /**
- * An upload goes on after its client has gone, after its primary was killed, and after the server that was asked was killed:
- * nothing of it is in the memory of one of them.
+ * An upload continues after its client has disconnected, after its primary was killed, and after the server that
+ * received it was killed: none of them has it only in memory.
  */
 export async function uploadOutlivesServers(cluster: RealCluster): Promise<void> {
   const bytes = randomBytes(6 * CHUNK_BYTES + 12_345);
@@ -27,7 +27,7 @@ export async function uploadOutlivesServers(cluster: RealCluster): Promise<void>
   await cluster.kill(second);
   const third = cluster.ids.find((id) => id !== second) as string;
   const hidden = await ask(cluster.url(third), 'GET', '/v1/files/main/outlived');
-  assert.equal(hidden.status, 404, 'Nobody sees it before it is whole');
+  assert.equal(hidden.status, 404, 'It is not visible before it is complete');
   await someChunks(bytes, cluster.url(third), upload, Infinity);
   const answer = await ask(cluster.url(third), 'GET', '/v1/files/main/outlived');
   assert.ok(answer.bytes.equals(bytes), `${answer.bytes.length} bytes, and others`);
@@ -35,10 +35,11 @@ export async function uploadOutlivesServers(cluster: RealCluster): Promise<void>
 }
 
 /**
- * A new client each time, as after a crash.
+ * Each time a new client, as after a crash.
  *
- * @param base where to begin, or where to go on with `upload`
- * @param count of chunks after which the client goes away
+ *
+ * @param base where to begin, or where to continue with `upload`
+ * @param count of chunks after which the client disconnects
  * @returns the path of the upload's URL
  */
 async function someChunks(
@@ -62,6 +63,6 @@ async function someChunks(
   });
   client.start();
   await promise;
-  assert.ok(client.url !== null, 'The upload has a name');
+  assert.ok(client.url !== null, 'The upload has a URL');
   return new URL(client.url).pathname;
 }

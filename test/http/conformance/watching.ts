@@ -7,7 +7,7 @@ import { ask } from '../ask.ts';
 interface Told {
   readonly event: string;
   readonly data: { readonly change?: string; readonly path?: string; readonly kind?: string };
-  /** What a client that has this event, and no later one, reconnects with. */
+  /** What a client that has received this event, and no later one, reconnects with. */
   readonly lastId: string;
 }
 
@@ -64,7 +64,7 @@ class Stream {
 
 const path = (name: string): string => `/v1/files/main/${name}`;
 
-/** Every change of names is told, through any server, in their order; nothing is told twice or left out where a watch goes on. */
+/** Any server reports every change of names, in their order; a watch that continues misses and repeats none. */
 export async function watchersAreTold(cluster: RealCluster): Promise<void> {
   const [first = '', second = '', third = ''] = cluster.urls;
   await ask(first, 'PUT', path('w/sub/?parents=true'));
@@ -97,7 +97,7 @@ export async function watchersAreTold(cluster: RealCluster): Promise<void> {
   const again = new Stream(third, path('w/?watch&recursive=true'), { 'last-event-id': before });
   assert.equal((await again.next()).event, 'ready');
   assert.match(await again.change(), /^created missed file$/);
-  // What one answer of the catalog brings is received in part, and asked for again.
+  // The changes in one answer of the catalog are received in part, and requested again.
   for (const name of ['one', 'two', 'three']) await ask(first, 'PUT', path(`w/${name}`), { body: '6' });
   const half = new Stream(third, path('w/?watch'), { 'last-event-id': again.lastId });
   assert.equal((await half.next()).event, 'ready');
@@ -112,7 +112,7 @@ export async function watchersAreTold(cluster: RealCluster): Promise<void> {
   for (const stream of [flat, again, whole, lost]) stream.close();
 }
 
-/** A watch goes on when the catalog's primary dies: it is told by the next one, and misses nothing. */
+/** A watch continues when the catalog's primary dies: the next one reports the changes, and none is missed. */
 export async function watchOutlivesPrimary(cluster: RealCluster): Promise<void> {
   const { catalog } = await cluster.status(cluster.ids[0] as string);
   const primary = catalog.primary as string;
