@@ -71,7 +71,6 @@ export interface AppOptions {
   /** Absent: any host name is accepted, as it is with tokens. */
   readonly hosts?: HostNames;
   readonly clientRequestsPerS?: number;
-  /** Requests that one client may have open. */
   readonly clientRequestsOpen?: number;
   readonly connections?: Connections;
 }

@@ -72,7 +72,6 @@ class ContentsConnection {
   readonly #server: Server;
   readonly #socket: Socket | null;
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
-  /** An incomplete head. */
   #incompleteHead: Buffer = NOTHING;
   /** Bytes after the body: a client may have the answer before this process knows that it was sent. */
   #ahead: Buffer = NOTHING;
@@ -213,6 +212,7 @@ class ContentsConnection {
     };
   }
 
+  /** Called once the answer is sent: skips the rest of the body, or ends a connection that cannot be used again. */
   #answered(exchange: Exchange): void {
     const { response, bodyBytes, filled, body } = exchange;
     const socket = this.#socket as Socket;

@@ -233,6 +233,7 @@ function unsyncedOf(text: string): AcknowledgedRequest[] {
   });
 }
 
+/** Returns session and number of a change. `under`: the client's locks under which it makes the change. */
 function requestIdOf(query: Parameters): ChangeRequest {
   const number = integerOf(query.number, 'number', 1);
   const [client, stamp] = String(query.under).split('-');

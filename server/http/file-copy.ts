@@ -21,7 +21,6 @@ export interface FileCopyOptions {
   /** Conditions on the target. */
   readonly conditions: Conditions;
   readonly removal: Removal;
-  /** Permissions of a new file. */
   readonly mode?: number;
   /** The copy gets the modification time of its source. */
   readonly keepsTime?: boolean;

@@ -169,7 +169,7 @@ export function fileRoutes(
     return storeForm(request, reply, files, path, FILES_PREFIX);
   }
 
-  async function storedFile(
+  async function storeFile(
     request: FastifyRequest,
     path: FilePath,
     key: RequestKey | null,
@@ -217,7 +217,7 @@ export function fileRoutes(
   ): Promise<FastifyReply> {
     const key = idempotencyKeyOf(request);
     const known = key === null ? null : await files.findResult(key);
-    const { attributes, etag, created, creator } = known ?? (await storedFile(request, path, key));
+    const { attributes, etag, created, creator } = known ?? (await storeFile(request, path, key));
     const file = attributes.inode as FileId;
     const isOrderedByCreator = creator !== null && gateway.router.whereabouts(file).primary === null;
     const { epoch } = attributes.contents;

@@ -127,6 +127,7 @@ export class NewFiles {
     }
   }
 
+  /** Receives a small file in memory; stores a longer one, piece by piece, in a staged file. */
   async #receiveOrStage(
     path: FilePath,
     parent: Attributes,

@@ -25,7 +25,6 @@ const WATCHERS_MAX = 64;
 const NAME_OF_CATALOG = 'the catalog';
 
 export interface Watcher {
-  /** The file that is watched; null for none. */
   readonly path: { readonly volume: string; readonly path: string } | null;
   /** The volume whose trash and snapshots are watched; null for none. */
   readonly trashAndSnapshotsOf: string | null;

@@ -19,8 +19,7 @@ const ENTRIES_PER_PAGE = 256;
 const FILES_PER_PAGE = 256;
 /** Shorter pauses are accumulated. */
 const PAUSE_MS_MIN = 10;
-/** The record is saved at this interval, in milliseconds. */
-const SAVE_MS = 2_000;
+const SAVE_INTERVAL_MS = 2_000;
 /** Longest timer, in milliseconds: timers have a limit, and the wall clock may be set meanwhile. */
 const TIMER_MS_MAX = 3_600_000;
 /** Paths are cached for this time, in milliseconds, although a file may move meanwhile. */
@@ -35,7 +34,6 @@ export interface ScrubberParts {
   readonly store: Pick<DiskStore, 'list' | 'record' | 'entries' | 'inspect' | 'repair'>;
   readonly repairer: Pick<Repairer, 'fetch'>;
   readonly recordFile: string;
-  /** Limit of a pass, in bytes per second. */
   readonly bytesPerS: number;
   /** From the end of one pass to the start of the next, in milliseconds. */
   readonly everyMs: number;
@@ -246,7 +244,7 @@ export class Scrubber {
         : record.unrepairable,
     };
     if (isUnrepairable && this.#reconnects !== returns) this.#retry();
-    if (this.#parts.clock.nowMs() - this.#savedMs > SAVE_MS) this.#save();
+    if (this.#parts.clock.nowMs() - this.#savedMs > SAVE_INTERVAL_MS) this.#save();
   }
 
   /** Checks the objects that could not be repaired again, and removes those that are intact now from the list. */

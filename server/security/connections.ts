@@ -8,9 +8,8 @@ import { addressKey } from './client-address.ts';
 
 /** Up to this multiple of its bound an address gets an HTTP refusal, which costs a handshake; above it none. */
 const HARD_LIMIT_FACTOR = 2;
-/** Share of an address's bound for its unproven connections. */
+/** Shares of an address's bound, and of all connections, for unproven ones. */
 const UNPROVEN_OF_ADDRESS = 1 / 2;
-/** Share of all connections for unproven ones. */
 const UNPROVEN_OF_ALL = 1 / 2;
 /** Share of all connections above which every new one ends an unproven one, so that the system refuses none. */
 const NEARLY_ALL = 15 / 16;

@@ -7,8 +7,7 @@ const BODY_MS_MAX = 60_000;
 /** Bodies of any length have a minimum rate instead. */
 const STREAMS = /^\/v1\/(?:files|uploads)\b/;
 
-/** Checks per window. */
-const STEPS = 6;
+const CHECKS_PER_WINDOW = 6;
 
 export interface Pace {
   readonly windowMs: number;
@@ -43,7 +42,7 @@ export function hasBody(headers: IncomingHttpHeaders): boolean {
 /** Ends a request that sends too few bytes in a window in which this server waited for it all the time. */
 function watchPace(world: World, raw: IncomingMessage, { windowMs, bytesPerS }: Pace): Timer {
   const { socket } = raw;
-  const stepMs = windowMs / STEPS;
+  const stepMs = windowMs / CHECKS_PER_WINDOW;
   const bytesMin = (bytesPerS * windowMs) / 1_000;
   let window = { steps: 0, bytes: socket.bytesRead };
   return world.every(stepMs, () => {
@@ -52,6 +51,6 @@ function watchPace(world: World, raw: IncomingMessage, { windowMs, bytesPerS }: 
     // Bytes that have arrived and are unread wait for this server, not for the client.
     if (raw.readableLength > 0 || bytesRead - window.bytes >= bytesMin)
       window = { steps: 0, bytes: bytesRead };
-    if (window.steps >= STEPS) raw.destroy();
+    if (window.steps >= CHECKS_PER_WINDOW) raw.destroy();
   });
 }

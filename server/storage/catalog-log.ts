@@ -33,6 +33,7 @@ export class CatalogLog {
     this.#bytes = this.#committedBytes;
   }
 
+  /** Adds an operation, and removes the oldest ones beyond the bounds of the log. */
   append(writer: Database.Database, { seq, epoch, body, view }: LogEntry): void {
     const row = [
       seq,

@@ -14,7 +14,7 @@ const SNAPSHOTS_MAX = 4;
 /** Pages per step of a copy: a few milliseconds of the event loop. */
 const SNAPSHOT_STEP_PAGES = 1000;
 
-/** Once a snapshot was found sound, damage that others find counts as theirs for this time. */
+/** For this time after a check has found no damage, damage that other replicas find in copies counts as theirs. */
 const SOUND_MS = 3_600_000;
 
 interface Snapshot {

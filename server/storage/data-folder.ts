@@ -76,7 +76,7 @@ interface Meta {
   readonly powerLossStart: number;
   /** The longest recovery waits of all starts whose leases may still be valid. */
   readonly silences: Silences;
-  /** The first file id that could have had no replica on an earlier folder of this server; null until it is known. */
+  /** The smallest file id of which no earlier folder of this server can have had a replica; null until it is known. */
   readonly bornAt: number | null;
   /** The disk failed in the last start: what was not synced may be lost, as after a loss of power. */
   readonly failed: boolean;
@@ -101,7 +101,7 @@ export class DataFolder {
   readonly storageId: string;
   /** Incremented durably before it is sent. A smaller one than the peers remember means a restored copy. */
   readonly startCounter: number;
-  /** The machine went down, or the disk failed, since the last start without this folder being closed. */
+  /** Machine or disk failed before the last process closed this folder, or the check after that was not completed. */
   readonly lostPower: boolean;
   /** This start reads whole databases to find damage, after a loss of power or with `--rebuild`. */
   readonly readsWhole: boolean;

@@ -168,6 +168,7 @@ function placeOf({ id, state }: Source, row: ObjectRow): Place {
   return { owner: state.lender as FileId, row: { ...row, slot: -1 - row.slot } };
 }
 
+/** Reads adjacent objects in one call, and those that are damaged again, one by one. */
 async function readRun(
   mend: Mend,
   container: Container,

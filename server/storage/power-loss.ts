@@ -36,6 +36,7 @@ export async function recoverFromPowerLoss(
   return { filesChecked: files.length, rolledBack };
 }
 
+/** Restores earlier states until every object written since the oldest is whole. @returns whether any was restored */
 async function recoverFile(index: IndexDatabase, containers: Containers, file: FileId): Promise<boolean> {
   const generations = index.generations.all(file);
   const oldest = generations.at(-1);

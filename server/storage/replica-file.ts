@@ -459,6 +459,7 @@ export class ReplicaFile {
     this.#slots.drop(damaged.slot, null);
   }
 
+  /** Installs an epoch: with a base, from staged and local objects; else the contents stay. Synced unless it is new. */
   async #install(item: InstallItem): Promise<void> {
     const { epoch, seq, sessions, base } = item;
     const { index, containers, start } = this.#parts;
