@@ -76,7 +76,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** At a signal, unmounts. A second one, or a minute, ends the process: the guard then removes the mount. */
+/** Unmounts at a signal. A second signal, a failure, or a minute ends the process: the guard removes the mount. */
 export function unmountOnSignal(unmount: () => Promise<void>, failed: (error: unknown) => void): void {
   const signals = ['SIGTERM', 'SIGINT'] as const;
   const onSignal = (): void => {

@@ -226,7 +226,7 @@ export class FileCalls {
     if (failedSync !== null) throw failedSync.error;
   }
 
-  /** Called after the last close of a handle, for which no program waits. */
+  /** Called after the last close of a handle: stores its writes, and releases its locks. No program gets its errors. */
   async release(handle: number): Promise<void> {
     const opened = this.#handles.of(handle);
     this.#handles.delete(handle);

@@ -33,7 +33,7 @@ export class FreeSpace {
     return this.#isShort;
   }
 
-  /** Called with each error of a request: a refusal for lack of space makes it short. */
+  /** Called with the error of a failed request: after a refusal for lack of space or quota, space counts as short. */
   failed(error: unknown): void {
     const isRefusal =
       error instanceof ServiceError && (error.code === 'no-space' || error.code === 'quota-exceeded');

@@ -143,12 +143,12 @@ export class AttributeRecords {
 
   /**
    * Called after the last close, with all writes stored: earlier attributes are valid for the rest of their time.
-   * @param since applies the writes to attributes; null if their outcome is unknown
+   * @param applyWrites to attributes from before; null if their outcome is unknown
    */
-  closed(inode: number, since: (before: Attributes) => Attributes | null): void {
+  closed(inode: number, applyWrites: (before: Attributes) => Attributes | null): void {
     const record = this.#latest(inode);
     this.drop(inode);
-    const attributes = record === undefined || record.isUncertain ? null : since(record.attributes);
+    const attributes = record === undefined || record.isUncertain ? null : applyWrites(record.attributes);
     if (record === undefined || attributes === null || this.#validity.ttlMs === 0) return;
     this.#records.set(inode, { ...this.#amended(record, attributes), prefetched: true });
   }
