@@ -18,6 +18,7 @@ import { LocalFlush } from '../../../replica/local-flush.ts';
 import { ReadLease } from '../../../replica/read-lease.ts';
 import { Reset } from '../../../replica/reset.ts';
 import { ClientCaches } from '../../../server/catalog/client-caches.ts';
+import { Recaller } from '../../../server/catalog/recaller.ts';
 import { CreateWithContents as ServerBirths } from '../../../server/file/create-with-contents.ts';
 import { LiveMarks } from '../../../server/file/live-marks.ts';
 import { MemberReports } from '../../../server/file/member-changes.ts';
@@ -75,6 +76,7 @@ watch(
 watch('path: a delegation is recalled', DelegationRequests, 'recalled');
 watch('path: a command is fenced by a delegation', Delegations, 'asOwner');
 watch('path: an uncommitted file is written', UncommittedFile, 'writeParts', undefined, rare);
+watch('path: attributes of an uncommitted file are set', UncommittedFile, 'setAttributes', undefined, rare);
 watch('path: a file is unlinked asynchronously', Unlinks, 'add', undefined, ofMountWork);
 watch('path: a listing is known', DelegatedDirectories, 'listing', (known) => known !== null, rare);
 watch('path: pages that were written here are read', PagesOfFile, 'read', (bytes) => bytes !== null);
@@ -94,6 +96,13 @@ watch('path: numbers are reserved', ServerBirths, 'reserve');
 watch('path: a server creates a file with its contents', ServerBirths, 'create', undefined, ofMountWork);
 watch('path: a directory is delegated by the catalog', ClientCaches, 'delegate', (number) => number !== null);
 watch('path: caches are recalled', ClientCaches, 'recall', (sessions) => sessions.length > 0);
+watch(
+  'path: a directory is recalled for kept attributes',
+  Recaller,
+  'keepersOf',
+  (directories) => directories.length > 0,
+  rare,
+);
 watch('path: a read lease covers a read', ReadLease, 'covers', (covers) => covers);
 watch('path: a file is marked as live', LiveMarks, 'set');
 watch('path: the state of a file goes to the catalog', Settler, 'settle');
