@@ -7,9 +7,13 @@ import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ClusterClient } from '../client/cluster/cluster-client.ts';
 import { RealCluster } from '../test/cluster/real-cluster.ts';
-import { encodeBirths, type FileWithContents, type NewFilesAnswer } from '../wire/new-files.ts';
+import {
+  decodeOutcomes,
+  encodeBirths,
+  type FileWithContents,
+  type NewFilesAnswer,
+} from '../wire/new-files.ts';
 import { NEW_FILES_MAX } from '../wire/request-limits.ts';
-import type { ReservedNumbers } from '../wire/reserved-numbers.ts';
 import { systemWorld } from '../world/system-world.ts';
 
 const FILES = Number(process.argv[2] ?? 100_000);
@@ -61,7 +65,7 @@ async function bear(parent: number): Promise<void> {
   while (names.length > 0) {
     const owner = randomInt(1, NUMBER_MAX);
     const asked = JSON.stringify({ owner, count: names.length });
-    const numbers = (await post('/v1/births/numbers', asked, 's1')) as ReservedNumbers;
+    const numbers = decodeNumbers((await post('/v1/births/numbers', asked, 's1')) as NumbersAnswer);
     const births: FileWithContents[] = names.map((name, place) => ({
       ...{ parent, name, inode: numbers.first + place, mode: 0o644, uid: 0, gid: 0 },
       ...{ accessedNs: null, modifiedNs: null, changedNs: null, contents: CONTENTS },
@@ -70,10 +74,12 @@ async function bear(parent: number): Promise<void> {
     for (let from = 0; from < births.length; from += NEW_FILES_MAX) {
       const some = births.slice(from, from + NEW_FILES_MAX);
       const body = encodeBirths({ session: randomInt(1, NUMBER_MAX), number: 1, owner, births: some });
-      const { outcomes } = (await post('/v1/births', body, numbers.bearer)) as NewFilesAnswer;
+      const outcomes = decodeOutcomes(
+        (await post('/v1/births', body, numbers.creatingServer)) as NewFilesAnswer,
+      );
       for (const [place, outcome] of outcomes.entries()) {
         if (outcome.kind === 'refused') throw new Error(outcome.message);
-        if (outcome.kind === 'unborn') names.push((some[place] as FileWithContents).name);
+        if (outcome.kind === 'not-created') names.push((some[place] as FileWithContents).name);
       }
     }
   }

@@ -2,6 +2,7 @@ import type { ErrorCode } from '../base/errors.ts';
 import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 import type { Attributes, CacheOwner } from './catalog-api.ts';
 import { FORGETS_MAX, NEW_FILES_MAX } from './request-limits.ts';
+import type { ReservedNumbers } from './reserved-numbers.ts';
 
 /** New files sent with all their contents: `POST /v1/births`. */
 
@@ -46,26 +47,59 @@ export interface NewFilesRequest {
   readonly births: readonly FileWithContents[];
 }
 
-/** The outcome for one file. */
-export type NewFileOutcome =
-  /** `namedNs`: time of the commit and of its directory. `renew`: use new numbers, with servers that are available. */
-  | {
-      readonly kind: 'born';
-      readonly attributes: Attributes;
-      readonly namedNs: string;
-      readonly renew?: true;
-    }
-  /** Certainly not created: the name exists, the directory was removed, or the quota is used up. */
-  | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string }
-  /**
-   * Not created by this request, which has no effect any more. The number stays valid for `create-file`, with the
-   * same members, but not for create with contents. A file with an entry may have its contents nevertheless.
-   */
-  | { readonly kind: 'unborn' };
+interface Created<Kind> {
+  readonly kind: Kind;
+  readonly attributes: Attributes;
+  /** Time of the commit and of its directory. */
+  readonly namedNs: string;
+  /** Use new numbers, with servers that are available. */
+  readonly renew?: true;
+}
 
-/** Answer of `POST /v1/births`: one outcome per file, in order. */
+/** Certainly not created: the name exists, the directory was removed, or the quota is used up. */
+interface Refused {
+  readonly kind: 'refused';
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+/**
+ * The outcome for one file. `not-created`: not by this request, which has no effect any more. The number stays valid
+ * for `create-file`, with the same members, but not for create with contents. A file with an entry may have its
+ * contents nevertheless.
+ */
+export type NewFileOutcome = Created<'created'> | Refused | { readonly kind: 'not-created' };
+
+/** Answer of `POST /v1/births`: one outcome per file, in order, in the words of earlier releases. */
 export interface NewFilesAnswer {
-  readonly outcomes: readonly NewFileOutcome[];
+  readonly outcomes: readonly (Created<'born'> | Refused | { readonly kind: 'unborn' })[];
+}
+
+export function encodeOutcomes(outcomes: readonly NewFileOutcome[]): NewFilesAnswer {
+  return {
+    outcomes: outcomes.map((outcome) => {
+      if (outcome.kind === 'created') return { ...outcome, kind: 'born' };
+      return outcome.kind === 'refused' ? outcome : { kind: 'unborn' };
+    }),
+  };
+}
+
+export function decodeOutcomes({ outcomes }: NewFilesAnswer): NewFileOutcome[] {
+  return outcomes.map((outcome) => {
+    if (outcome.kind === 'born') return { ...outcome, kind: 'created' };
+    return outcome.kind === 'refused' ? outcome : { kind: 'not-created' };
+  });
+}
+
+/** `ReservedNumbers` in the words of earlier releases. */
+export type NumbersAnswer = Omit<ReservedNumbers, 'creatingServer'> & { readonly bearer: string };
+
+export function encodeNumbers({ creatingServer, ...numbers }: ReservedNumbers): NumbersAnswer {
+  return { ...numbers, bearer: creatingServer };
+}
+
+export function decodeNumbers({ bearer, ...numbers }: NumbersAnswer): ReservedNumbers {
+  return { ...numbers, creatingServer: bearer };
 }
 
 export function encodeBirths({ session, number, owner, cache, births }: NewFilesRequest): Uint8Array {

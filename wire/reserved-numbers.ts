@@ -44,7 +44,7 @@ export interface ReservedNumbers {
   /** Servers of the files, see `numberRuns`; absent from earlier releases, whose numbers fork files. */
   readonly sets?: readonly (readonly string[])[];
   /** The creating server: it creates files with these numbers, as long as its present process runs. */
-  readonly bearer: string;
+  readonly creatingServer: string;
   /** That server also takes contents of files created by `create-file`; absent from earlier releases. */
   readonly named?: true;
   /** Validity in milliseconds, from before the request was sent. */

@@ -15,10 +15,13 @@ import type {
 import type { ClusterStatus, FileInfo } from '../../wire/http-api.ts';
 import type { LateErrorReport } from '../../wire/late-errors.ts';
 import {
+  decodeNumbers,
+  decodeOutcomes,
   encodeBirths,
   type FileWithContents,
   type NewFileOutcome,
   type NewFilesAnswer,
+  type NumbersAnswer,
 } from '../../wire/new-files.ts';
 import type { NumbersRequest, ReservedNumbers } from '../../wire/reserved-numbers.ts';
 import { LocalReads } from '../local-reads/local-reads.ts';
@@ -123,12 +126,13 @@ export class ClusterClient {
     const body: NumbersRequest = { owner, count, ...(volume === undefined ? {} : { volume }) };
     // No mutation: numbers that were not received are never used.
     const request = postRequest('Cannot reserve inode numbers', '/v1/births/numbers', body);
-    const { answer: reserved, sentMs } = await this.#exchanger.askTimed<ReservedNumbers>(
+    const { answer, sentMs } = await this.#exchanger.askTimed<NumbersAnswer>(
       () => world.nowMs(),
       request,
       options,
       this.#catalog,
     );
+    const reserved = decodeNumbers(answer);
     // Servers of earlier releases choose a file's members again, though others may already have its contents.
     if (reserved.sets === undefined)
       throw new ServiceError(
@@ -166,17 +170,12 @@ export class ClusterClient {
       );
     };
     // A file that already has a directory entry only gets contents, for which there is no command.
-    const hasCommands = ({ outcomes: known }: NewFilesAnswer): boolean =>
-      known.some(({ kind }, index) => kind === 'born' && files[index]?.isNamed !== true);
-    const { outcomes } = await this.#commands.executeAt(
-      creatingServer,
-      what,
-      requestOf,
-      options,
-      hasCommands,
-    );
+    const hasCommands = (answer: NewFilesAnswer): boolean =>
+      decodeOutcomes(answer).some(({ kind }, index) => kind === 'created' && files[index]?.isNamed !== true);
+    const answer = await this.#commands.executeAt(creatingServer, what, requestOf, options, hasCommands);
+    const outcomes = decodeOutcomes(answer);
     for (const [index, outcome] of outcomes.entries()) {
-      if (outcome.kind !== 'born') continue;
+      if (outcome.kind !== 'created') continue;
       this.#learnCapability(outcome);
       const { inode, contents } = outcome.attributes;
       if ((files[index]?.contents.length ?? 0) > 0) this.#unsynced.created(inode, contents);

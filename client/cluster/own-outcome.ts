@@ -56,7 +56,7 @@ export function outcomeOfCreations(
   const times = new Set<string>();
   for (const [index, { parent, name, inode }] of files.entries()) {
     const outcome = outcomes[index];
-    if (outcome?.kind !== 'born') return null;
+    if (outcome?.kind !== 'created') return null;
     times.add(outcome.namedNs);
     names.push({ parent, name, inode });
   }

@@ -38,8 +38,10 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
   }
 
   async reserve(count: number): Promise<InodeNumbers> {
-    const { bearer, ...numbers } = await this.#client.reserveInodes(count, { volume: this.#volume });
-    return { ...numbers, server: bearer };
+    const { creatingServer: server, ...numbers } = await this.#client.reserveInodes(count, {
+      volume: this.#volume,
+    });
+    return { ...numbers, server };
   }
 
   creatingServer(): string | null {
@@ -50,10 +52,10 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
     const owner = this.asOwner(files.map(({ parent }) => parent));
     const outcomes = await this.#client.createWithContents(server, files, owner);
     return outcomes.map((outcome): CreateOutcome => {
-      if (outcome.kind === 'unborn') return { kind: 'not-created' };
-      if (outcome.kind === 'born') {
+      if (outcome.kind === 'not-created') return outcome;
+      if (outcome.kind === 'created') {
         this.#client.noteCreator(outcome.attributes, server);
-        return { ...outcome, kind: 'created' };
+        return outcome;
       }
       return { kind: 'refused', error: new ServiceError(outcome.code, outcome.message) };
     });

@@ -140,14 +140,14 @@ export class CreateWithContents {
           refusal,
           `Cannot create "${birth.name}": no space on the servers' disks; delete files or add space`,
         );
-      if (refusal !== null) return { kind: 'unborn' };
+      if (refusal !== null) return { kind: 'not-created' };
       if (birth.isNamed === true) return filledOutcome(birth, storage.volume, places[place]?.members ?? []);
-      if (result === null) return { kind: 'unborn' };
+      if (result === null) return { kind: 'not-created' };
       return outcomeOf(birth, result, storage.volume, places[place]?.members ?? []);
     });
     this.#markOutdated(outcomes, groups, storage);
     for (const [place, { inode }] of births.entries())
-      if (outcomes[place]?.kind === 'born') this.#parts.host.directoryEntryCreated(inode as FileId);
+      if (outcomes[place]?.kind === 'created') this.#parts.host.directoryEntryCreated(inode as FileId);
     const inodes = births.flatMap(({ inode }, place) => (isFinal(outcomes[place]) ? [inode] : []));
     if (inodes.length > 0) this.#parts.voidNumbers(request.owner, inodes);
     this.#count(outcomes);
@@ -182,11 +182,11 @@ export class CreateWithContents {
 
   #count(outcomes: readonly NewFileOutcome[]): void {
     const { traffic } = this.#parts;
-    for (const kind of ['born', 'refused', 'unborn'] as const) {
+    for (const kind of ['created', 'refused', 'not-created'] as const) {
       const count = outcomes.filter((outcome) => outcome.kind === kind).length;
       if (count > 0) this.#parts.outcomes.add(count, { outcome: kind });
     }
-    for (const { kind } of outcomes) if (kind === 'born') traffic.countWrite();
+    for (const { kind } of outcomes) if (kind === 'created') traffic.countWrite();
   }
 
   /**
@@ -204,7 +204,7 @@ export class CreateWithContents {
     const storage = before === null ? null : await this.#parts.settings.ofDirectory(births[0]?.parent);
     const outcomes = await Promise.all(
       births.map(async (birth): Promise<NewFileOutcome> => {
-        if (before === null || storage === null) return { kind: 'unborn' };
+        if (before === null || storage === null) return { kind: 'not-created' };
         const { files } = await this.#parts.query({ kind: 'placed', inodes: [birth.inode] }, options);
         const members = (files[0]?.members ?? []) as readonly ServerId[];
         return outcomeOf(birth, before, storage.volume, members);
@@ -242,7 +242,7 @@ export class CreateWithContents {
       if (!this.#parts.isOutdated(members, servers)) continue;
       for (const place of places) {
         const outcome = outcomes[place];
-        if (outcome?.kind === 'born') outcomes[place] = { ...outcome, renew: true };
+        if (outcome?.kind === 'created') outcomes[place] = { ...outcome, renew: true };
       }
     }
   }

@@ -33,13 +33,13 @@ export function outcomeOf(
   members: readonly ServerId[],
 ): NewFileOutcome {
   const born = result.files[birth.inode];
-  if (born === undefined) return { kind: 'unborn' };
+  if (born === undefined) return { kind: 'not-created' };
   if (born !== null && 'code' in born) {
     // Its number is void, or the volume's settings changed: the client may still create it in two steps.
-    return born.code === 'precondition-failed' ? { kind: 'unborn' } : refused(born.code, born.message);
+    return born.code === 'precondition-failed' ? { kind: 'not-created' } : refused(born.code, born.message);
   }
   const attributes = attributesOf(birth, born, result, volume, members);
-  return { kind: 'born', attributes, namedNs: result.atNs };
+  return { kind: 'created', attributes, namedNs: result.atNs };
 }
 
 function attributesOf(

@@ -6,7 +6,7 @@ import type { Clock } from '../process/clock.ts';
 import type { Placement } from '../process/placement.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { MetricsRegistry } from '../telemetry/metrics.ts';
+import type { Counter, MetricsRegistry } from '../telemetry/metrics.ts';
 import type { Traffic } from '../telemetry/traffic.ts';
 import type { ClusterTransport } from '../transport/transport.ts';
 import { CreateWithContents, type CreateWithContentsParts } from './create-with-contents.ts';
@@ -48,9 +48,7 @@ export function doAllKnowReplacements(
 export function creationsOf(parts: CreationsParts): Creations {
   const { self, incarnation, world, clock, log, host, store, traffic, placement, gateway } = parts;
   const { metrics, transport, isConnected } = parts;
-  const outcomes = metrics.counter('leasehold_births_total', 'Files created with contents, by outcome', [
-    'outcome',
-  ]);
+  const outcomes = outcomesIn(metrics);
   const query: Gateway['queryCatalog'] = (asked, options) => gateway.queryCatalog(asked, options);
   const command: Gateway['command'] = (given, name, options) => gateway.command(given, name, options);
   const voidNumbers: CreateWithContentsParts['voidNumbers'] = (owner, inodes) => {
@@ -81,5 +79,20 @@ export function creationsOf(parts: CreationsParts): Creations {
       isUnderstood: () => doAllKnowReplacements(transport()),
       flushCatalog: () => gateway.flushCatalog(),
     }),
+  };
+}
+
+/** Deprecated labels, by outcome. */
+const EARLIER_LABELS: Readonly<Record<string, string>> = { created: 'born', 'not-created': 'unborn' };
+
+function outcomesIn(metrics: MetricsRegistry): Counter {
+  const name = 'leasehold_creations_with_contents_total';
+  const outcomes = metrics.counter(name, 'Files created with contents, by outcome', ['outcome']);
+  const earlier = metrics.counter('leasehold_births_total', `Deprecated: ${name}`, ['outcome']);
+  return {
+    add: (amount = 1, { outcome = 'created' } = {}) => {
+      outcomes.add(amount, { outcome });
+      earlier.add(amount, { outcome: EARLIER_LABELS[outcome] ?? outcome });
+    },
   };
 }

@@ -81,7 +81,7 @@ export class FileNumbers {
         replicas,
         members: run.members as readonly ServerId[],
       });
-    return { first, count, sets: members, bearer: self, named: true, validMs: NUMBERS_MS };
+    return { first, count, sets: members, creatingServer: self, named: true, validMs: NUMBERS_MS };
   }
 
   /** @returns the members of the number's file, once; null if this owner has no such number any more */

@@ -83,7 +83,7 @@ export class WholeFiles {
     const replica = { file: inode as FileId, operations: creationOperations(bytes, modifiedNs) };
     const stored = await contents.store({ members, objectBytes, replicas: [replica], synced: true });
     if (stored[0] !== null) {
-      this.#parts.outcomes.add(1, { outcome: 'unborn' });
+      this.#parts.outcomes.add(1, { outcome: 'not-created' });
       return null;
     }
     return {
@@ -94,7 +94,7 @@ export class WholeFiles {
 
   named(inode: number): void {
     this.#parts.host.directoryEntryCreated(inode as FileId);
-    this.#parts.outcomes.add(1, { outcome: 'born' });
+    this.#parts.outcomes.add(1, { outcome: 'created' });
     this.#parts.traffic.countWrite();
   }
 

@@ -1,6 +1,12 @@
 import type { FastifyInstance } from 'fastify';
-import { BIRTHS_BODY_BYTES_MAX, type NewFilesAnswer } from '../../wire/new-files.ts';
-import { NumbersRequest, type ReservedNumbers } from '../../wire/reserved-numbers.ts';
+import {
+  BIRTHS_BODY_BYTES_MAX,
+  encodeNumbers,
+  encodeOutcomes,
+  type NewFilesAnswer,
+  type NumbersAnswer,
+} from '../../wire/new-files.ts';
+import { NumbersRequest } from '../../wire/reserved-numbers.ts';
 import type { CreateWithContents } from '../file/create-with-contents.ts';
 import { birthsOf } from '../requests/new-files-body.ts';
 import { bodyReader } from './body.ts';
@@ -11,8 +17,8 @@ const numbersBody = bodyReader(NumbersRequest);
 
 /** `POST /v1/births` and `/v1/births/numbers`: small files with their contents, many in one request. */
 export function creationRoutes(app: FastifyInstance, creations: CreateWithContents): void {
-  app.post('/v1/births/numbers', WRITE, async (request): Promise<ReservedNumbers> => {
-    return creations.reserve(numbersBody(request));
+  app.post('/v1/births/numbers', WRITE, async (request): Promise<NumbersAnswer> => {
+    return encodeNumbers(await creations.reserve(numbersBody(request)));
   });
 
   app.register(async (octets) => {
@@ -31,8 +37,7 @@ export function creationRoutes(app: FastifyInstance, creations: CreateWithConten
         const { since } = request.query as { readonly since?: unknown };
         const options = since === undefined ? {} : { since: integerOf(String(since), 'since') };
         const wanted = { ...birthsOf(request.body), ...options };
-        const outcomes = await creations.create(wanted, callOptionsOf(request.headers));
-        return { outcomes };
+        return encodeOutcomes(await creations.create(wanted, callOptionsOf(request.headers)));
       },
     );
   });

@@ -49,7 +49,7 @@ function birth(inode: number, name: string, contents: string, parent = root): Fi
 }
 
 function born(outcome: NewFileOutcome | undefined) {
-  assert.equal(outcome?.kind, 'born', JSON.stringify(outcome));
+  assert.equal(outcome?.kind, 'created', JSON.stringify(outcome));
   return outcome.attributes;
 }
 
@@ -70,7 +70,7 @@ const ELECTIONS = 'leasehold_lease_events_total{mark="decided"}';
 const CATALOG_SYNCS = 'leasehold_sync_duration_seconds_count{of="catalog"}';
 
 test('files created with contents have contents and attributes, and are written like any others', async () => {
-  const { first, bearer } = await client.reserveInodes(100);
+  const { first, creatingServer: bearer } = await client.reserveInodes(100);
   const births = [
     birth(first, 'a', 'alpha'),
     birth(first + 1, 'b', 'b'.repeat(200_000)),
@@ -102,7 +102,7 @@ test('files created with contents have contents and attributes, and are written 
 });
 
 test('files created with contents are synced by their replicas, and have no primary for that', async () => {
-  const { first, bearer } = await client.reserveInodes(10);
+  const { first, creatingServer: bearer } = await client.reserveInodes(10);
   const [outcome] = await client.createWithContents(bearer, [birth(first, 'synced', 'to be kept')]);
   const { contents, sizeBytes } = born(outcome);
   const before = await counted(ELECTIONS);
@@ -122,7 +122,7 @@ test('files created with contents are synced by their replicas, and have no prim
 });
 
 test('a name that exists refuses one file and no other, and makes its number void at once', async () => {
-  const { first, bearer } = await client.reserveInodes(10);
+  const { first, creatingServer: bearer } = await client.reserveInodes(10);
   await client.createWithContents(bearer, [birth(first, 'taken', 'x')]);
   const births = [
     birth(first + 1, 'taken', 'y'),
@@ -131,7 +131,7 @@ test('a name that exists refuses one file and no other, and makes its number voi
   ];
   const outcomes = await client.createWithContents(bearer, births);
   const codes = outcomes.map((outcome) => (outcome.kind === 'refused' ? outcome.code : outcome.kind));
-  assert.deepEqual(codes, ['exists', 'born', 'name-too-long']);
+  assert.deepEqual(codes, ['exists', 'created', 'name-too-long']);
   assert.equal(await contentsOf(first + 2), 'z');
   await until('the number is void', async () => {
     const { reserved } = await client.query({ kind: 'placed', inodes: [first + 1, first + 3] });
@@ -152,42 +152,42 @@ test('a name that exists refuses one file and no other, and makes its number voi
 });
 
 test('a number creates one file, and only for its owner', async () => {
-  const { first, bearer } = await client.reserveInodes(10);
+  const { first, creatingServer: bearer } = await client.reserveInodes(10);
   await client.createWithContents(bearer, [birth(first, 'once', '1')]);
   const again = await client.createWithContents(bearer, [
     birth(first, 'twice', '2'),
     birth(first + 1, 'with it', '2'),
   ]);
-  assert.deepEqual(again, [{ kind: 'unborn' }, { kind: 'unborn' }]);
+  assert.deepEqual(again, [{ kind: 'not-created' }, { kind: 'not-created' }]);
   const other = cluster.ids.find((id) => id !== bearer) as string;
   const single = new ClusterClient({ world: systemWorld, servers: [cluster.url(other)] });
   const elsewhere = await single.createWithContents(other, [birth(first + 2, 'elsewhere', '3')]);
-  assert.deepEqual(elsewhere, [{ kind: 'unborn' }]);
+  assert.deepEqual(elsewhere, [{ kind: 'not-created' }]);
   await single.close();
   assert.equal(await contentsOf(first), '1');
 });
 
 test('files survive the server that created them with contents, and a retry elsewhere answers that it did not create them', async () => {
-  const { first, bearer } = await client.reserveInodes(10);
+  const { first, creatingServer: bearer } = await client.reserveInodes(10);
   const births = Array.from({ length: 8 }, (_, at) => birth(first + at, `survivor-${at}`, `contents ${at}`));
   for (const outcome of await client.createWithContents(bearer, births)) born(outcome);
   await cluster.kill(bearer);
   for (let at = 0; at < 8; at++) assert.equal(await contentsOf(first + at), `contents ${at}`);
   const outcomes = await client.createWithContents(bearer, [birth(first + 8, 'late', 'late')]);
-  assert.deepEqual(outcomes, [{ kind: 'unborn' }]);
+  assert.deepEqual(outcomes, [{ kind: 'not-created' }]);
   await cluster.restart(bearer);
 });
 
 test('while one server is down, the others create files with contents', async () => {
-  const { bearer } = await client.reserveInodes(1);
+  const { creatingServer: bearer } = await client.reserveInodes(1);
   const away = cluster.ids.find((id) => id !== bearer) as string;
   await cluster.kill(away);
   // On a busy machine the one other server may answer too late; then no file is created with contents.
   let created = 0;
   await until('one is created', async () => {
-    const { first, bearer: at } = await client.reserveInodes(1);
+    const { first, creatingServer: at } = await client.reserveInodes(1);
     const [outcome] = await client.createWithContents(at, [birth(first, `two of three ${first}`, 'here')]);
-    if (outcome?.kind === 'born') created = first;
+    if (outcome?.kind === 'created') created = first;
     return created > 0;
   });
   assert.equal(await contentsOf(created), 'here');
@@ -197,9 +197,9 @@ test('while one server is down, the others create files with contents', async ()
 test('in volumes that need more than a majority, files are created in the ordinary way', async () => {
   const all = { kind: 'volume-create', name: 'all', replicas: 3, objectBytes: 4096, policy: 'all' } as const;
   const { volume } = await client.command(all);
-  const { first, bearer } = await client.reserveInodes(2);
+  const { first, creatingServer: bearer } = await client.reserveInodes(2);
   assert.deepEqual(await client.createWithContents(bearer, [birth(first, 'a', 'a', volume.root)]), [
-    { kind: 'unborn' },
+    { kind: 'not-created' },
   ]);
 });
 
@@ -210,7 +210,7 @@ async function store(birth: FileWithContents, bearer: string): Promise<'borne' |
     if (!(error instanceof ServiceError)) throw error;
     return null;
   });
-  if (told?.[0]?.kind === 'born') return 'borne';
+  if (told?.[0]?.kind === 'created') return 'borne';
   assert.notEqual(told?.[0]?.kind, 'refused', JSON.stringify(told));
   const { attributes } = await client.command({
     ...{ kind: 'create-file', mode: 0o600, uid: 0, gid: 0, exclusive: true },
@@ -233,7 +233,7 @@ test('every acknowledged file exists, while servers die one after the other', {
   let isOver = false;
   const worker = async (at: number): Promise<void> => {
     while (!isOver) {
-      const { first, bearer } = await client.reserveInodes(20);
+      const { first, creatingServer: bearer } = await client.reserveInodes(20);
       for (let inode = first; inode < first + 20 && !isOver; inode++) {
         const contents = `${at} of ${inode} `.repeat(50);
         const came = await store(birth(inode, `under-fire-${inode}`, contents), bearer);

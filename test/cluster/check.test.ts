@@ -70,11 +70,13 @@ const REFUSED = 'n'.repeat(256);
  */
 async function fork(name: string): Promise<{ inode: number; reserved: readonly string[] }> {
   for (let attempt = 0; attempt < 100; attempt++) {
-    const { first, bearer, sets } = await client.reserveInodes(1, { volume: VOLUME });
+    const { first, creatingServer, sets } = await client.reserveInodes(1, { volume: VOLUME });
     const reserved = sets?.[0] ?? [];
     const times = { accessedNs: null, modifiedNs: null, changedNs: null };
     const birth = { parent: root, name: REFUSED, inode: first, mode: 0o600, uid: 0, gid: 0, ...times };
-    const [outcome] = await client.createWithContents(bearer, [{ ...birth, contents: Buffer.from(FIRST) }]);
+    const [outcome] = await client.createWithContents(creatingServer, [
+      { ...birth, contents: Buffer.from(FIRST) },
+    ]);
     assert.equal(outcome?.kind === 'refused' && outcome.code, 'name-too-long');
     const { attributes } = await client.command({
       ...({ kind: 'create-file', mode: 0o640, uid: 3, gid: 4, exclusive: true } as const),

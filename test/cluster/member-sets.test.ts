@@ -64,7 +64,7 @@ describe('member sets of new files', { skip: noMount }, () => {
     t.after(() => mount.stop());
     const folder = mount.path('files');
     await mkdir(folder);
-    const bornCount = () => cluster.counted('leasehold_births_total', 'outcome="born"');
+    const bornCount = () => cluster.counted('leasehold_creations_with_contents_total', 'outcome="created"');
     for (let count = 0; (await bornCount()) === 0; count++)
       await writeFile(join(folder, `warm${count}`), 'warm');
 

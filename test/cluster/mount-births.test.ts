@@ -30,7 +30,7 @@ let client: ClusterClient;
 
 /** Files that servers have created with contents since their start. */
 function bornCount(): Promise<number> {
-  return cluster.counted('leasehold_births_total', 'outcome="born"');
+  return cluster.counted('leasehold_creations_with_contents_total', 'outcome="created"');
 }
 
 /** Files that single commands have removed from the catalog since its servers' start. */

@@ -37,7 +37,7 @@ export class SnapshotBirths {
 
   async bear(): Promise<void> {
     try {
-      const { first, bearer } = await this.#client.reserveInodes(FILES);
+      const { first, creatingServer } = await this.#client.reserveInodes(FILES);
       const names = Array.from({ length: FILES }, () => {
         const name = `b${this.#begunMs.size}`;
         this.#begunMs.set(name, performance.now());
@@ -48,9 +48,9 @@ export class SnapshotBirths {
         ...{ accessedNs: null, modifiedNs: null, changedNs: null },
         contents: Buffer.from(SnapshotBirths.contentsOf(name)),
       }));
-      const outcomes = await this.#client.createWithContents(bearer, births);
+      const outcomes = await this.#client.createWithContents(creatingServer, births);
       for (const [place, { kind }] of outcomes.entries()) {
-        if (kind === 'born') this.#born.set(names[place] as string, first + place);
+        if (kind === 'created') this.#born.set(names[place] as string, first + place);
         else this.#unborn.add(names[place] as string);
       }
     } catch (error) {

@@ -240,7 +240,7 @@ test('many files are one call to each server and one command', async (t) => {
   const outcomes = await births.create(requestFor(1, 100, 101, 102), {});
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
-    ['born', 'born', 'born'],
+    ['created', 'created', 'created'],
   );
   assert.equal(seen.stored.length, 6);
   assert.deepEqual(seen.calls.toSorted(), [CREATE_CALL, BACKUP_CREATE_CALL]);
@@ -260,7 +260,7 @@ test('a file that has its name gets its contents, which the catalog settles unle
   const filled: NewFile = { ...second, isNamed: true, modifiedNs: '1700000000000000001' };
   const outcomes = await births.create({ ...request, births: [first, filled] }, {});
   assert.deepEqual(
-    outcomes.map((outcome) => outcome.kind === 'born' && outcome.attributes.inode),
+    outcomes.map((outcome) => outcome.kind === 'created' && outcome.attributes.inode),
     [100, 101],
   );
   const settle = seen.commands.find(({ kind }) => kind === 'settle');
@@ -281,10 +281,10 @@ test('a file that has its name in a volume with a quota is left to its primary, 
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
   const [before] = await births.create(namedRequest(1, 100), {});
-  assert.equal(before?.kind, 'born');
+  assert.equal(before?.kind, 'created');
   seen.stored.splice(0);
   seen.volume.quotaBytes = 1_000;
-  assert.deepEqual(await births.create(namedRequest(2, 101), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(namedRequest(2, 101), {}), [{ kind: 'not-created' }]);
   assert.deepEqual(seen.stored, []);
 });
 
@@ -299,7 +299,7 @@ test('each file that has its name is judged by its own volume, whatever its requ
   const outcomes = await births.create(namedRequest(1, 100, 101, 102, 103, 104), {});
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
-    ['born', 'unborn', 'unborn', 'unborn', 'unborn'],
+    ['created', 'not-created', 'not-created', 'not-created', 'not-created'],
   );
   assert.deepEqual([...new Set(seen.stored)], [100]);
   const settled = seen.commands.flatMap((command) => (command.kind === 'settle' ? command.files : []));
@@ -314,7 +314,7 @@ test('where a catalog of an earlier release does not say how a file is stored, i
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
   seen.settings.set(100, null);
-  assert.deepEqual(await births.create(namedRequest(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(namedRequest(1, 100), {}), [{ kind: 'not-created' }]);
   assert.deepEqual(seen.stored, []);
 });
 
@@ -327,7 +327,7 @@ test('a file that has its name, and was opened since, is left to its primary', a
   const [file, other] = request.births as [NewFile, NewFile];
   servers[0].host.has = (inode) => inode === 101;
   const outcomes = await births.create({ ...request, births: [file, { ...other, isNamed: true }] }, {});
-  assert.deepEqual([outcomes[0]?.kind, outcomes[1]], ['born', { kind: 'unborn' }]);
+  assert.deepEqual([outcomes[0]?.kind, outcomes[1]], ['created', { kind: 'not-created' }]);
   assert.ok(!seen.stored.includes(101 as FileId));
 });
 
@@ -341,7 +341,7 @@ test('an empty file is stored as any other: by the same word later primaries kno
     {},
   );
   const contents = { epoch: 1, seq: 1 };
-  assert.ok(outcome?.kind === 'born');
+  assert.ok(outcome?.kind === 'created');
   assert.deepEqual([outcome.attributes.sizeBytes, outcome.attributes.contents], [0, contents]);
   const [, command] = seen.commands;
   assert.ok(command?.kind === 'bear');
@@ -376,7 +376,7 @@ test('others have been asked, and what they are asked has left, before this serv
   };
   await births.reserve({ owner: 3, count: 10 });
   const [outcome] = await births.create(requestFor(1, 100), {});
-  assert.equal(outcome?.kind, 'born');
+  assert.equal(outcome?.kind, 'created');
   assert.deepEqual(order, ['asked', 'asked', 'left', 'left', 'stores']);
 });
 
@@ -396,7 +396,7 @@ test('files go to the servers that were reserved with their numbers, and their n
   const [left, right] = [100, 100 + 64];
   const outcomes = await births.create(requestFor(1, left, right), {});
   assert.deepEqual(
-    outcomes.map((outcome) => outcome.kind === 'born' && [outcome.attributes.replicas, outcome.renew]),
+    outcomes.map((outcome) => outcome.kind === 'created' && [outcome.attributes.replicas, outcome.renew]),
     [
       [sets[0], undefined],
       [sets[1], true],
@@ -418,7 +418,7 @@ test('a number is of no use to a volume that wants another number of replicas', 
   volume.replicas = 2;
   // Of what volumes want a server knows what was so a second ago.
   seen.laterMs = 1_100;
-  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
   assert.deepEqual(seen.stored, []);
 });
 
@@ -427,7 +427,7 @@ test('a file that no majority has gets no name', async (t) => {
   const away = new ServiceError('unknown', 'no answer');
   const { births, seen } = bearerOf(cluster, () => Promise.reject(away));
   await births.reserve({ owner: 3, count: 10 });
-  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
   assert.ok(!seen.commands.some(({ kind }) => kind === 'bear'));
 });
 
@@ -443,7 +443,7 @@ test('numbers of files that lost their names are void at once, and not of those 
   const outcomes = await births.create(requestFor(1, 100, 101, 102, 103, 104), {});
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
-    ['refused', 'refused', 'unborn', 'refused', 'born'],
+    ['refused', 'refused', 'not-created', 'refused', 'created'],
   );
   assert.deepEqual(seen.voided, [100, 103]);
 });
@@ -457,7 +457,7 @@ test('where the neighbour does not answer the spare server is asked to promise',
   });
   await births.reserve({ owner: 3, count: 10 });
   const [outcome] = await births.create(requestFor(1, 100), {});
-  assert.equal(outcome?.kind, 'born');
+  assert.equal(outcome?.kind, 'created');
   assert.equal(seen.calls.filter((method) => method === CREATE_CALL).length, 2);
 });
 
@@ -505,7 +505,7 @@ test('a request that another server has closed meanwhile has no effect', async (
   const { cluster } = startedNow(t);
   const { births } = bearerOf(cluster, STORED, true);
   await births.reserve({ owner: 3, count: 10 });
-  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
 });
 
 test('what a server has that was removed meanwhile is created in the ordinary way, and numbers go to other servers', async (t) => {
@@ -518,7 +518,7 @@ test('what a server has that was removed meanwhile is created in the ordinary wa
   assert.equal(seen.commands.length, 2, 'They are asked for once more, for the servers that there are now');
   seen.refusals.push({ kind: 'bear', error: left });
   const [outcome] = await births.create(requestFor(1, 100), {});
-  assert.equal(outcome?.kind, 'unborn');
+  assert.equal(outcome?.kind, 'not-created');
   const refused = new ServiceError('precondition-failed', 'Server c runs an earlier release', {
     outdated: ['c'],
   });
@@ -541,10 +541,10 @@ test("nobody fills the replicas of another's numbers", async (t) => {
   const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
-  assert.deepEqual(await births.create({ ...requestFor(1, 100), owner: 4 }, {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create({ ...requestFor(1, 100), owner: 4 }, {}), [{ kind: 'not-created' }]);
   assert.deepEqual(seen.stored, []);
   const [outcome] = await births.create(requestFor(2, 100), {});
-  assert.equal(outcome?.kind, 'born');
+  assert.equal(outcome?.kind, 'created');
 });
 
 test('a retry waits for the same, and one that comes later closes the request', async (t) => {
@@ -554,7 +554,7 @@ test('a retry waits for the same, and one that comes later closes the request', 
   const request = requestFor(1, 100);
   const [first, retry] = await Promise.all([births.create(request, {}), births.create(request, {})]);
   assert.equal(first, retry);
-  assert.deepEqual(await births.create(request, {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(await births.create(request, {}), [{ kind: 'not-created' }]);
   assert.deepEqual(
     seen.commands.map(({ kind }) => kind),
     ['reserve-inodes', 'bear', 'forgo'],

@@ -39,7 +39,7 @@ function started() {
         if (seen.refusal !== null) throw seen.refusal;
         const first = 100 * ++seen.reservations;
         for (let number = first; number < first + count; number++) owners.set(number, seen.members);
-        return { first, count, bearer: 's1', named: true, validMs: 1_000 };
+        return { first, count, creatingServer: 's1', named: true, validMs: 1_000 };
       },
       take: (_owner, number) => {
         const members = owners.get(number);

@@ -115,7 +115,7 @@ export const FILE_OPERATIONS: Operations = {
     },
   },
   'HEAD /v1/files': {
-    id: 'lookAtFile',
+    id: 'headFile',
     tag: 'files',
     summary: 'The headers of GET',
     headers: READING,
@@ -217,7 +217,7 @@ export const FILE_OPERATIONS: Operations = {
     answers: { 204: done },
   },
   'HEAD /v1/uploads/:volume/:upload': {
-    id: 'lookAtUpload',
+    id: 'headUpload',
     tag: 'uploads',
     summary: 'Offset of an upload',
     headers: TUS,

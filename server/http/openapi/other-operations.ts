@@ -85,7 +85,7 @@ export const OTHER_OPERATIONS: Operations = {
     answers: { 204: done },
   },
   'GET /v1/leases/:name': {
-    id: 'lookAtLease',
+    id: 'leaseStatus',
     tag: 'leases',
     summary: 'State of a lease',
     query: { consistency: text('majority or stale') },
@@ -280,12 +280,12 @@ export const OTHER_OPERATIONS: Operations = {
     body: json(NumbersRequest),
     answers: { 200: jsonAnswer('The numbers, and the creating server') },
   }),
-  'POST /v1/births': data('bearFiles', 'Creates files with contents, many in one request', {
+  'POST /v1/births': data('createFiles', 'Creates files with contents, many in one request', {
     body: octets,
     answers: { 200: jsonAnswer('Outcome of each file') },
   }),
   'GET /v1/data/:file/state': data('state', 'Size, time and version'),
-  'GET /v1/data/:file/standing': data('standing', 'Lease and replicas'),
+  'GET /v1/data/:file/standing': data('replicas', 'Lease and replicas'),
   'GET /v1/data/:file/locks': data('locks', 'Locks on a file'),
   'POST /v1/data/:file/locks': data('lock', 'Sets or releases a lock', { body: json(LockBody) }),
   'POST /v1/data/:file/locks/renew': data('renewLocks', "Renews a client's locks", {
