@@ -8,10 +8,12 @@ import { join } from 'node:path';
 import { ClusterClient } from '../client/cluster/cluster-client.ts';
 import { RealCluster } from '../test/cluster/real-cluster.ts';
 import {
+  decodeNumbers,
   decodeOutcomes,
   encodeBirths,
   type FileWithContents,
   type NewFilesAnswer,
+  type NumbersAnswer,
 } from '../wire/new-files.ts';
 import { NEW_FILES_MAX } from '../wire/request-limits.ts';
 import { systemWorld } from '../world/system-world.ts';
