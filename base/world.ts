@@ -30,7 +30,7 @@ export interface World {
   soon(run: () => void): Timer;
   /** Resolves after `delayMs`. @throws AbortError if `signal` ends the wait */
   sleep(delayMs: number, options?: SleepOptions): Promise<void>;
-  nextTurn(): Promise<void>;
+  nextTick(): Promise<void>;
   /** @returns a signal that aborts with a `TimeoutError` after `delayMs`; does not keep the process alive */
   timeout(delayMs: number): AbortSignal;
   /** @returns unpredictable bytes, for keys and secrets */

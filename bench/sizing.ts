@@ -10,7 +10,7 @@ import { RealCluster } from '../test/cluster/real-cluster.ts';
 import {
   decodeNumbers,
   decodeOutcomes,
-  encodeBirths,
+  encodeNewFiles,
   type FileWithContents,
   type NewFilesAnswer,
   type NumbersAnswer,
@@ -75,7 +75,7 @@ async function bear(parent: number): Promise<void> {
     names = [];
     for (let from = 0; from < births.length; from += NEW_FILES_MAX) {
       const some = births.slice(from, from + NEW_FILES_MAX);
-      const body = encodeBirths({ session: randomInt(1, NUMBER_MAX), number: 1, owner, births: some });
+      const body = encodeNewFiles({ session: randomInt(1, NUMBER_MAX), number: 1, owner, newFiles: some });
       const outcomes = decodeOutcomes(
         (await post('/v1/births', body, numbers.creatingServer)) as NewFilesAnswer,
       );

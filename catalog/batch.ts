@@ -8,9 +8,9 @@ import {
   type CommandId,
   type Outcome,
   outcomeOfError,
-  sessionRecall,
-  sessionRecord,
+  sessionFind,
   sessionRefusal,
+  sessionStore,
 } from './sessions.ts';
 import { Tables } from './tables.ts';
 import {
@@ -114,7 +114,7 @@ const EPOCHS_APART_MAX = 2 ** 21;
  * Continues inode numbers in a range of the epoch's own; call before every batch. A power loss can revert that a number
  * was used, while its contents are already on disks, but never an epoch. @param epoch counter, from 1
  */
-export function inodesBegin(db: CatalogDatabase, epoch: number): void {
+export function startEpochInodes(db: CatalogDatabase, epoch: number): void {
   if (epoch <= EPOCHS_APART_MAX) Tables.of(db).numbers.startFrom((epoch - 1) * INODES_PER_EPOCH);
 }
 
@@ -141,7 +141,7 @@ export function executeRequests(
   const outcomes = requests.map((request, index): Outcome => {
     const { session, number, command } = request;
     const id = { session, number, since: request.since ?? null };
-    const known = sessionRecall(tables, id, seq) ?? sessionRefusal(tables, id, context.nowNs);
+    const known = sessionFind(tables, id, seq) ?? sessionRefusal(tables, id, context.nowNs);
     if (known !== null) return known;
     // Not stored as an outcome: a retry finds the fence lost again.
     const refusal = context.refusal?.(request) ?? null;
@@ -196,7 +196,7 @@ function executeOnce(
 ): Outcome {
   let outcome: Outcome;
   tables.forgetTouched();
-  tables.inodes.isDated = version >= CREATIONS_VERSION;
+  tables.inodes.storesCreationTimes = version >= CREATIONS_VERSION;
   try {
     outcome = { kind: 'done', result: executeCommand(db, resolved) };
   } catch (error) {
@@ -204,6 +204,6 @@ function executeOnce(
     outcome = outcomeOfError(error);
   }
   const fenced = version >= SESSIONS_VERSION;
-  sessionRecord(tables, id, { seq, atNs: BigInt(resolved.atNs), fenced }, outcome);
+  sessionStore(tables, id, { seq, atNs: BigInt(resolved.atNs), fenced }, outcome);
   return outcome;
 }

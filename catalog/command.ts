@@ -162,7 +162,7 @@ export function executeCommand(db: CatalogDatabase, resolved: ResolvedCommand): 
   tables.begin();
   try {
     const result = dispatch(tables, resolved);
-    tables.keep();
+    tables.releaseSavepoint();
     return result;
   } catch (error) {
     if (error instanceof ServiceError) tables.undo();

@@ -71,7 +71,7 @@ export class EntryTables {
   insert(parent: number, name: string, inode: number): void {
     this.#changes.touch(parent);
     this.#changes.add({ kind: 'created', parent, name, inode });
-    const since = this.#snapshots.nextIn(parent);
+    const since = this.#snapshots.nextSerialOfInode(parent);
     this.#statements.run(
       'INSERT INTO entries (parent, name, inode, since) VALUES (?, ?, ?, ?)',
       parent,

@@ -75,7 +75,7 @@ export class InodeTables {
   readonly #snapshots: SnapshotTables;
   readonly #changes: ChangeRecord;
   /** Whether creation times are stored; the same at all replicas executing a command. */
-  isDated = false;
+  storesCreationTimes = false;
 
   constructor(
     statements: Statements,
@@ -94,7 +94,7 @@ export class InodeTables {
     return this.#statements.get<InodeRow>(INODE, id);
   }
 
-  known(id: number): InodeRow {
+  existing(id: number): InodeRow {
     const row = this.row(id);
     assert(row !== undefined, 'An inode that is referred to exists');
     return row;
@@ -131,10 +131,10 @@ export class InodeTables {
       inode.orphanedNs,
       inode.policy,
       inode.allowed,
-      this.#snapshots.nextOf(inode.volume),
-      this.isDated ? inode.atNs : null,
+      this.#snapshots.nextSerialOfVolume(inode.volume),
+      this.storesCreationTimes ? inode.atNs : null,
     );
-    if (inode.replicas !== '') this.#servers.place(id, inode.replicas);
+    if (inode.replicas !== '') this.#servers.addPlacements(id, inode.replicas);
     this.#volumes.count(inode.volume, 1, 0);
     if (inode.orphanedNs === null) this.#volumes.charge(inode.volume, 1, chargeOf(inode));
     return id;
@@ -162,20 +162,20 @@ export class InodeTables {
       inode.contentsSeq,
       inode.policy,
       inode.allowed,
-      this.#snapshots.nextOf(inode.volume),
-      this.isDated ? inode.createdNs : null,
+      this.#snapshots.nextSerialOfVolume(inode.volume),
+      this.storesCreationTimes ? inode.createdNs : null,
     );
-    this.#servers.place(inode.id, inode.replicas);
+    this.#servers.addPlacements(inode.id, inode.replicas);
   }
 
   delete(inode: InodeRow): void {
     this.#changes.touch(inode.id);
     charge(this.#volumes, inode, -1, -chargeOf(inode));
     if (inode.trashed) this.#trash.delete(inode.id);
-    this.#snapshots.keepWhole(inode.id);
+    this.#snapshots.keepInodeAndXattrs(inode.id);
     this.#statements.run('DELETE FROM xattrs WHERE inode = ?', inode.id);
     this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
-    if (inode.replicas !== '') this.#servers.displace(inode.id, inode.replicas);
+    if (inode.replicas !== '') this.#servers.removePlacements(inode.id, inode.replicas);
     this.#servers.endPlan(inode.id, Number.MAX_SAFE_INTEGER);
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
   }
@@ -194,8 +194,8 @@ export class InodeTables {
 
   setView(inode: InodeRow, view: number, replicas: string): void {
     this.#changes.touch(inode.id);
-    this.#servers.displace(inode.id, inode.replicas);
-    this.#servers.place(inode.id, replicas);
+    this.#servers.removePlacements(inode.id, inode.replicas);
+    this.#servers.addPlacements(inode.id, replicas);
     this.#servers.endPlan(inode.id, view);
     this.#statements.run('UPDATE inodes SET view = ?, replicas = ? WHERE id = ?', view, replicas, inode.id);
   }
@@ -261,7 +261,7 @@ export class InodeTables {
   }
 
   /** Like `setAccessed`, for a read: recalls no client's cached copy, and watches report nothing. */
-  noteAccessed(id: number, accessedNs: string): void {
+  setAccessedByRead(id: number, accessedNs: string): void {
     this.#snapshots.keepInode(id);
     this.#statements.run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);
   }
@@ -322,8 +322,8 @@ export class InodeTables {
   }
 
   /** A preserving inode has its contents: stores its servers and size. */
-  preserved(id: number, contents: InodeRow, view: number, replicas: string): void {
-    this.#servers.place(id, replicas);
+  storePreserved(id: number, contents: InodeRow, view: number, replicas: string): void {
+    this.#servers.addPlacements(id, replicas);
     this.#statements.run(
       `UPDATE inodes SET view = ?, replicas = ?, size = ?, modified_ns = ?, contents_epoch = ?, contents_seq = ? WHERE id = ?`,
       view,
@@ -342,7 +342,7 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET allowed = ? WHERE id = ?', allowed, id);
   }
 
-  modified(id: number): void {
+  noteModified(id: number): void {
     this.#changes.add({ kind: 'modified', inode: id });
   }
 }

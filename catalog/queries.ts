@@ -19,7 +19,7 @@ import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
 import { sessionLast, sessionsMissing } from './sessions.ts';
 import { Tables } from './tables.ts';
-import { directoryOf, inodeOf, treeAt, treeNamed, volumeOf } from './tree.ts';
+import { directoryOf, inodeOf, treeAt, treeByName, volumeOf } from './tree.ts';
 import type { VolumeRow } from './volume-tables.ts';
 import { pathInode, pathTo } from './walk.ts';
 
@@ -146,7 +146,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const rows = tables.trash.below(volume.id, pathCheck(query.path), query.after, query.countMax + 1);
       const files = rows
         .slice(0, query.countMax)
-        .map((row) => trashedFileOf(tables.inodes.known(row.inode), row));
+        .map((row) => trashedFileOf(tables.inodes.existing(row.inode), row));
       return { files, more: rows.length > query.countMax };
     }
     default:
@@ -155,12 +155,12 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
 }
 
 function resolved(tables: Tables, { volume, path, follow }: QueryOf<'resolve'>): QueryResults['resolve'] {
-  return { attributes: shownOf(treeNamed(tables, volume).tree, pathInode(tables, volume, path, follow)) };
+  return { attributes: shownOf(treeByName(tables, volume).tree, pathInode(tables, volume, path, follow)) };
 }
 
 /** @returns an entry's path in its volume; null if its directory is unlinked */
 function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | null {
-  const directory = tables.inodes.known(parent);
+  const directory = tables.inodes.existing(parent);
   const path = pathTo(tables, directory, name);
   return path === null ? null : { inode, volume: directory.volumeName, path };
 }

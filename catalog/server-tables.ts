@@ -78,18 +78,18 @@ export class ServerTables {
   }
 
   /** @param replicas server ids, separated by commas */
-  place(inode: number, replicas: string): void {
+  addPlacements(inode: number, replicas: string): void {
     for (const server of replicas.split(','))
       this.#statements.run('INSERT INTO placements VALUES (?, ?)', server, inode);
   }
 
-  displace(inode: number, replicas: string): void {
+  removePlacements(inode: number, replicas: string): void {
     for (const server of replicas.split(','))
       this.#statements.run('DELETE FROM placements WHERE server = ? AND inode = ?', server, inode);
   }
 
   /** Includes files of which the server will become a member. */
-  holds(server: string): boolean {
+  hasFiles(server: string): boolean {
     return [PLACED_ON, PLANNED].some((query) => this.#statements.get(query, server) !== undefined);
   }
 

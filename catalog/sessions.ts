@@ -57,7 +57,7 @@ export function refusalOf({
  * later than `since` too, so the outcome is unknown and the request refused. A future `since` stems from batches that
  * a power loss reverted; it proves nothing.
  */
-export function sessionRecall(tables: Tables, id: CommandId, seq: number): Outcome | null {
+export function sessionFind(tables: Tables, id: CommandId, seq: number): Outcome | null {
   const session = tables.sessions.row(id.session);
   if (session === undefined) {
     if (id.since !== null) {
@@ -105,7 +105,7 @@ export function sessionsMissing(
 }
 
 /** Stores an outcome for retries, and forgets old ones. @param fenced false until all members know timed sessions */
-export function sessionRecord(
+export function sessionStore(
   tables: Tables,
   id: CommandId,
   { seq, atNs, fenced }: { readonly seq: number; readonly atNs: bigint; readonly fenced: boolean },

@@ -55,7 +55,7 @@ export class SnapshotTables {
   }
 
   /** @returns the first snapshot that will show a new row of the volume */
-  nextOf(volume: number): number {
+  nextSerialOfVolume(volume: number): number {
     if (!this.#any) return 1;
     return (
       (this.#statements.get<{ serial: number }>('SELECT serial FROM volumes WHERE id = ?', volume)?.serial ??
@@ -63,8 +63,8 @@ export class SnapshotTables {
     );
   }
 
-  /** Like `nextOf`, for rows of an inode. */
-  nextIn(inode: number): number {
+  /** Like `nextSerialOfVolume`, for rows of an inode. */
+  nextSerialOfInode(inode: number): number {
     return this.#any ? (this.#versionsOfInode(inode)?.serial ?? 0) + 1 : 1;
   }
 
@@ -84,7 +84,7 @@ export class SnapshotTables {
   }
 
   /** Call before an inode is deleted: copies its row and its extended attributes for snapshots that show them. */
-  keepWhole(id: number): void {
+  keepInodeAndXattrs(id: number): void {
     this.keepXattrs(id);
     this.keepInode(id);
   }
@@ -136,7 +136,7 @@ export class SnapshotTables {
   }
 
   /** @returns whether a snapshot shows the file's present contents */
-  holdsContents(file: number): boolean {
+  showsContents(file: number): boolean {
     if (!this.#any) return false;
     if (this.#statements.get('SELECT 1 FROM past_inodes WHERE id = ? AND source = 0', file) !== undefined)
       return true;
@@ -150,13 +150,13 @@ export class SnapshotTables {
   }
 
   /** Call before a file's contents change. @param source inode that preserves what snapshots show; -1: it is lost */
-  contentsAre(file: number, source: number): void {
+  setContentsSource(file: number, source: number): void {
     this.keepInode(file);
     this.#statements.run('UPDATE past_inodes SET source = ? WHERE id = ? AND source = 0', source, file);
   }
 
   /** @returns whether a snapshot shows contents that this inode preserves */
-  needs(source: number): boolean {
+  showsPreserved(source: number): boolean {
     return this.#statements.get('SELECT 1 FROM past_inodes WHERE source = ?', source) !== undefined;
   }
 
@@ -243,7 +243,7 @@ export class SnapshotTables {
     );
   }
 
-  named(volume: number, name: string): SnapshotRow | undefined {
+  byName(volume: number, name: string): SnapshotRow | undefined {
     return this.#statements.get<SnapshotRow>(
       `SELECT ${SNAPSHOT_COLUMNS} FROM snapshots WHERE volume = ? AND name = ?`,
       volume,
@@ -251,7 +251,7 @@ export class SnapshotTables {
     );
   }
 
-  numbered(volume: number, serial: number): SnapshotRow | undefined {
+  bySerial(volume: number, serial: number): SnapshotRow | undefined {
     return this.#statements.get<SnapshotRow>(
       `SELECT ${SNAPSHOT_COLUMNS} FROM snapshots WHERE volume = ? AND serial = ?`,
       volume,
@@ -259,7 +259,7 @@ export class SnapshotTables {
     );
   }
 
-  make(volume: number, name: string, madeNs: string): SnapshotRow {
+  create(volume: number, name: string, madeNs: string): SnapshotRow {
     const row = this.#statements.get<{ serial: number }>(
       'UPDATE volumes SET serial = serial + 1, kept = serial + 1 WHERE id = ? RETURNING serial',
       volume,

@@ -72,7 +72,7 @@ export class Tables {
     this.#changes.begin();
   }
 
-  keep(): void {
+  releaseSavepoint(): void {
     this.#statements.run('RELEASE command');
   }
 

@@ -69,7 +69,7 @@ export function treeAt(tables: Tables, inode: number, snapshot: number | undefin
   if (snapshot === undefined) return tables;
   const tree = new SnapshotTree(tables, snapshot);
   const volume = tree.inode(inode)?.volume;
-  if (volume !== undefined && tables.snapshots.numbered(volume, snapshot) !== undefined) return tree;
+  if (volume !== undefined && tables.snapshots.bySerial(volume, snapshot) !== undefined) return tree;
   throw new ServiceError(
     'not-found',
     `There is no inode ${inode} in snapshot ${snapshot}, or the snapshot was removed`,
@@ -77,11 +77,11 @@ export function treeAt(tables: Tables, inode: number, snapshot: number | undefin
 }
 
 /** @param name of a volume, or of a snapshot: `volume@snapshot` */
-export function treeNamed(tables: Tables, name: string): { readonly tree: Tree; readonly root: number } {
+export function treeByName(tables: Tables, name: string): { readonly tree: Tree; readonly root: number } {
   const [volumeName, snapshotName] = name.split('@') as [string, string?];
   const volume = volumeOf(tables, volumeName);
   if (snapshotName === undefined) return { tree: tables, root: volume.root };
-  const snapshot = tables.snapshots.named(volume.id, snapshotName);
+  const snapshot = tables.snapshots.byName(volume.id, snapshotName);
   if (snapshot === undefined) {
     throw new ServiceError('not-found', `There is no snapshot "${snapshotName}" of volume "${volumeName}"`);
   }
@@ -89,7 +89,7 @@ export function treeNamed(tables: Tables, name: string): { readonly tree: Tree; 
 }
 
 export function volumeOf(tables: Tables, name: string): VolumeRow {
-  const volume = tables.volumes.named(name);
+  const volume = tables.volumes.byName(name);
   if (volume === undefined) throw new ServiceError('not-found', `There is no volume "${name}"`);
   return volume;
 }

@@ -45,7 +45,7 @@ export class VolumeTables {
     return row;
   }
 
-  named(name: string): VolumeRow | undefined {
+  byName(name: string): VolumeRow | undefined {
     return this.#statements.get<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes WHERE name = ?`, name);
   }
 

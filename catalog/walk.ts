@@ -5,22 +5,22 @@ import type { InodeRow } from './inode-rows.ts';
 import { nameCheck, pathNames, SYMLINKS_MAX, targetNames } from './names.ts';
 import { KIND_DIRECTORY, KIND_SYMLINK } from './schema.ts';
 import type { Tables } from './tables.ts';
-import { directoryOf, inodeOf, type ShownRow, treeNamed, volumeOf } from './tree.ts';
+import { directoryOf, inodeOf, type ShownRow, treeByName, volumeOf } from './tree.ts';
 import type { VolumeRow } from './volume-tables.ts';
 
 /** A name in a directory, and the inode with that name, if any. */
-export interface EntrySpot {
+export interface ResolvedName {
   readonly directory: InodeRow;
   readonly name: string;
   readonly inode: ShownRow | undefined;
 }
 
 /** A path's end: an entry, or a directory reached without one (the root, or by `..`). */
-type End = EntrySpot | { readonly directory: null; readonly inode: ShownRow };
+type End = ResolvedName | { readonly directory: null; readonly inode: ShownRow };
 
 /** Walks from a root. Symbolic links stay in the volume: absolute targets start at its root; `..` above it fails. */
 function walk(tables: Tables, volumeName: string, path: string, followLast: boolean): End {
-  const { tree, root: rootId } = treeNamed(tables, volumeName);
+  const { tree, root: rootId } = treeByName(tables, volumeName);
   const root = inodeOf(tree, rootId);
   // Remaining names, the next one last.
   const remaining = pathNames(path).reverse();
@@ -69,7 +69,7 @@ export function pathInode(tables: Tables, volume: string, path: string, follow: 
  * Resolves a place to directory, name and inode. Follows a path's final symbolic link only on request, and never one in
  * a directory given by inode: such callers follow links. @returns null for the root, and for a path that ends in `..`
  */
-export function spotAt(tables: Tables, place: Place, follow: boolean): EntrySpot | null {
+export function resolvePlace(tables: Tables, place: Place, follow: boolean): ResolvedName | null {
   if ('parent' in place) {
     nameCheck(place.name);
     const directory = directoryOf(tables, place.parent);
@@ -95,7 +95,7 @@ export function pathTo(tables: Tables, directory: InodeRow, name: string): strin
     const above = tables.entries.nameIn(here.parent, here.id);
     if (above === undefined) return null;
     names.unshift(above);
-    here = tables.inodes.known(here.parent);
+    here = tables.inodes.existing(here.parent);
   }
   return `/${names.join('/')}`;
 }
@@ -105,7 +105,7 @@ export function isBelow(tables: Tables, directory: InodeRow, ancestor: InodeRow)
   let here = directory;
   while (here.id !== ancestor.id) {
     if (here.parent === here.id) return false;
-    here = tables.inodes.known(here.parent);
+    here = tables.inodes.existing(here.parent);
     assert(here.kind === KIND_DIRECTORY, 'The parent of a directory is a directory');
   }
   return true;

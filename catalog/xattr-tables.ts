@@ -42,7 +42,7 @@ export class XattrTables {
   put(inode: number, name: string, value: Uint8Array): void {
     this.#changes.touch(inode);
     this.#snapshots.keepXattrs(inode, name);
-    const since = this.#snapshots.nextIn(inode);
+    const since = this.#snapshots.nextSerialOfInode(inode);
     this.#statements.run(
       'INSERT OR REPLACE INTO xattrs (inode, name, value, since) VALUES (?, ?, ?, ?)',
       inode,
@@ -63,7 +63,7 @@ export class XattrTables {
     this.#changes.touch(to);
     this.#snapshots.keepXattrs(to);
     this.#statements.run('DELETE FROM xattrs WHERE inode = ?', to);
-    const since = this.#snapshots.nextIn(to);
+    const since = this.#snapshots.nextSerialOfInode(to);
     this.#statements.run(
       'INSERT INTO xattrs SELECT ?, name, value, ? FROM xattrs WHERE inode = ?',
       to,

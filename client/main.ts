@@ -59,14 +59,14 @@ export async function runCli(
     refuseCallOfFuse(argv);
     await buildProgram({}, launcher).parseAsync([...argv], { from: 'user' });
   } catch (error) {
-    const { exit, lines } = endOf(error);
+    const { exit, lines } = describeExit(error);
     for (const line of lines) process.stderr.write(`${line}\n`);
     process.exitCode = exit;
   }
 }
 
 /** @returns the exit code after `error`, and the lines still to be printed */
-export function endOf(error: unknown): { readonly exit: number; readonly lines: readonly string[] } {
+export function describeExit(error: unknown): { readonly exit: number; readonly lines: readonly string[] } {
   if (!(error instanceof CommanderError)) return describeFailure(error);
   // Commander has printed the message. Help on request is a success, help because no command was given is not.
   return { exit: error.exitCode === 0 ? 0 : EXIT_USAGE, lines: [] };

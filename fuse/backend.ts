@@ -37,7 +37,7 @@ export interface BackendLocks {
   lock(lock: BackendLock, waits: boolean, signal: AbortSignal): Promise<void>;
   unlock(range: Omit<BackendLock, 'type'>): Promise<void>;
   /** @returns a conflicting lock, and whether it is one of this mount; null if there is none */
-  holder(lock: BackendLock): Promise<{ readonly lock: BackendLock; readonly own: boolean } | null>;
+  findConflict(lock: BackendLock): Promise<{ readonly lock: BackendLock; readonly own: boolean } | null>;
   /** The owner lost a lock and has not released it since: other clients may have it. */
   isLost(kind: BackendLock['kind'], owner: string): boolean;
   close(): Promise<void>;
@@ -89,7 +89,7 @@ export interface BackendFile {
    * @param isReported whether a failure is returned to a program that created the file, or has it open for writing
    * @returns the state at the cluster of a file that was uncommitted; else nothing
    */
-  arrive(isReported?: boolean): Promise<FileState | undefined>;
+  ensureCommitted(isReported?: boolean): Promise<FileState | undefined>;
   /** Resolves when what was acknowledged before survives a loss of power. */
   flush(): Promise<FileState>;
   /** The contents change no more, and every reachable server of the file has them. */
@@ -178,7 +178,7 @@ export interface FileSystemBackend {
     readonly uncommitted?: boolean;
   }>;
   /** Whether a request has reached its time limit, and none was answered since: only necessary ones should be sent. */
-  isCatalogAway(): boolean;
+  isCatalogUnavailable(): boolean;
   /**
    * Makes changes of names and attributes survive a loss of power of all servers: those of all clients, or of this
    * mount since the last call (then returns at once if there are none).
@@ -215,7 +215,7 @@ export interface FileSystemBackend {
     readonly links: number;
     readonly atNs?: string;
     /** The cluster has not executed it yet; `atNs` is an estimate. */
-    readonly behind?: boolean;
+    readonly isPending?: boolean;
   }>;
   /** @param inode that last had the name, as far as known */
   removeDirectory(parent: number, name: string, inode?: number): Promise<{ readonly atNs?: string }>;
@@ -325,7 +325,7 @@ export interface DelegationBackend {
   /** The current delegation of a directory, for what is acknowledged now and sent later; null if there is none. */
   fenceOf(directory: number): Fence | null;
   /** Called when a delegation is used, or soon will be: the session ends if it is unused for some time. */
-  use(): void;
+  markUsed(): void;
   /** Requests a delegation. @returns the first names of the directory; null if it is not delegated */
   delegate(directory: number, countMax: number): Promise<ListedPage | null>;
   reserve(count: number): Promise<InodeNumbers>;

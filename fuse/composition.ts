@@ -80,7 +80,7 @@ export async function mountCluster(
   const dropAttributes = (inodes: readonly number[]): Promise<void> =>
     mounted?.dropAttributes(inodes) ?? Promise.resolve();
   const { client, grantedMs } = clientOf(mode, clientOptions, {
-    recalled: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
+    recalled: (inodes) => mounted?.invalidate(inodes) ?? Promise.resolve(),
     changing: dropAttributes,
     accessed: dropAttributes,
     failed,

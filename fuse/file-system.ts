@@ -22,8 +22,8 @@ import type { FileKernel, FileSystemCalls, Log } from './transport.ts';
 export interface FileSystem extends FileSystemCalls {
   readonly ttlPolicy: ReturnType<typeof ttlPolicy>;
   mounted(kernel: FileKernel): void;
-  isWritten(inode: number): boolean;
-  writtenCount(): number;
+  isOpenForWriting(inode: number): boolean;
+  openForWritingCount(): number;
   recordAccesses(isRecorded: boolean): void;
   /** Called before another client changes the inode: drops what is cached of it here. */
   forget(inode: number): Promise<void>;
@@ -90,8 +90,8 @@ export function fileSystemOf(
     ]),
     ...callsOf(new SpaceCalls(parts), ['space']),
     ttlPolicy: ttlPolicy(cache, cache.ttlMs),
-    ...callsOf(files, ['mounted', 'isWritten']),
-    writtenCount: () => files.writtenCount,
+    ...callsOf(files, ['mounted', 'isOpenForWriting']),
+    openForWritingCount: () => files.openForWritingCount,
     recordAccesses: (isRecorded) => {
       accesses.isPaused = !isRecorded;
     },

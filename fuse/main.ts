@@ -40,7 +40,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     settings = parseSettings(argv);
   } catch (error) {
     process.stderr.write(`${messageOf(error)}\n${USAGE}\n`);
-    sayReady({ error: { code: 'bad-request', message: messageOf(error) } });
+    reportReady({ error: { code: 'bad-request', message: messageOf(error) } });
     return 2;
   }
   const { volume, path, directory } = settings;
@@ -61,7 +61,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     const { limitMs, cache } = mounted;
     // Before the parent gets its line: it may read the log then.
     log('info', 'mounted', { volume, path, directory, limitMs, cache: cache.kind });
-    sayReady({ ready: true, pid: process.pid });
+    reportReady({ ready: true, pid: process.pid });
     await mounted.ended;
     endControl();
     log('info', 'unmounted', { volume, directory });
@@ -71,7 +71,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   } catch (error) {
     log('error', 'cannot mount', { volume, directory, error: messageOf(error) });
     const hint = error instanceof TransportError ? { hint: error.hint } : {};
-    sayReady({ error: { code: codeOf(error), message: messageOf(error), ...hint } });
+    reportReady({ error: { code: codeOf(error), message: messageOf(error), ...hint } });
     return 1;
   }
 }
@@ -91,7 +91,7 @@ export function unmountOnSignal(unmount: () => Promise<void>, failed: (error: un
   for (const signal of signals) process.on(signal, onSignal);
 }
 
-export function sayReady(line: unknown): void {
+export function reportReady(line: unknown): void {
   const text = `${JSON.stringify(line)}\n`;
   // Without a parent, descriptor 3 is closed, or one of this process's own.
   let isPipe = false;

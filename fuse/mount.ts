@@ -38,7 +38,7 @@ export interface Mounted {
    */
   remount(mode: RemountMode, isForced?: boolean): Promise<void>;
   /** Resolves when the kernel caches nothing of these inodes, which other clients are about to change. */
-  forgotten(inodes: readonly number[]): Promise<void>;
+  invalidate(inodes: readonly number[]): Promise<void>;
   dropAttributes(inodes: readonly number[]): Promise<void>;
 }
 
@@ -77,13 +77,13 @@ export async function mountVolume(
         await mounted.unmount();
       },
       remount: (mode, isForced = false) => remount(world, fileSystem, gate, mode, isForced),
-      forgotten: async (inodes) => {
+      invalidate: async (inodes) => {
         await Promise.all(inodes.map((inode) => fileSystem.forget(inode)));
         // Not the pages of a file that is written here: the kernel locks them until their write is answered, which may
         // wait for the client that waits for this recall.
         await Promise.all([
           mounted.expireNames(inodes),
-          ...inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isWritten(inode))),
+          ...inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isOpenForWriting(inode))),
         ]);
       },
       dropAttributes: async (inodes) => {
@@ -110,14 +110,14 @@ async function remount(
   }
   if (!gate.isOpen) return;
   const assertUnused = (): void => {
-    const count = fileSystem.writtenCount();
+    const count = fileSystem.openForWritingCount();
     if (count === 0 || isForced) return;
     throw new ErrnoError('EBUSY', `${count} ${count === 1 ? 'file is' : 'files are'} open for writing`);
   };
   // A file that a program has closed counts until its bytes are stored.
-  if (fileSystem.writtenCount() > 0) {
+  if (fileSystem.openForWritingCount() > 0) {
     await fileSystem.persistDirectory(fileSystem.root);
-    await world.nextTurn();
+    await world.nextTick();
   }
   // Checked before the gate closes too, so that a refused remount disturbs no program.
   assertUnused();

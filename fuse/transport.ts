@@ -171,7 +171,7 @@ export interface TransportOptions {
 export interface MountedTransport {
   readonly ended: Promise<void>;
   /** The kernel requests a file's attributes before a read, if its cached ones are not valid. */
-  readonly asksBeforeReads: boolean;
+  readonly checksAttributesBeforeReads: boolean;
   unmount(): Promise<void>;
   /** @param pages false: attributes only, which waits for no read or write */
   invalidateInode(inode: number, pages?: boolean): Promise<void>;
@@ -185,12 +185,12 @@ export interface MountedTransport {
    * @param isCurrent called just before; if false, the pages are not stored
    * @returns whether the kernel has them
    */
-  givePages?(inode: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean>;
+  storePages?(inode: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean>;
 }
 
 export type FileKernel = Pick<
   MountedTransport,
-  'asksBeforeReads' | 'invalidateInode' | 'dropAttributes' | 'givePages'
+  'checksAttributesBeforeReads' | 'invalidateInode' | 'dropAttributes' | 'storePages'
 >;
 
 export type Transport = (

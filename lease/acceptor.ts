@@ -120,13 +120,13 @@ export class Acceptor {
     { cell, view, ballot }: Pick<QueryMessage, 'cell' | 'view' | 'ballot'>,
     nowMs: number,
   ): AckReadMessage {
-    const reported = lease === null ? null : this.#rules.outgoing(lease, nowMs);
+    const reported = lease === null ? null : this.#rules.leaseToSend(lease, nowMs);
     return { kind: 'ack-read', cell, view, ballot, written, lease: reported };
   }
 
   #write(row: number, register: Register, message: WriteMessage, nowMs: number): AcceptorReply {
     const { cell, view, ballot } = message;
-    const kept = this.#rules.stored(message.lease, register.lease, nowMs);
+    const kept = this.#rules.leaseToStore(message.lease, register.lease, nowMs);
     const [accepted, reply] = registerWrite(register, ballot, kept);
     if (accepted !== register) this.#table.setRegister(row, accepted);
     if (reply.kind === 'ack-write') return { kind: 'ack-write', cell, view, ballot };

@@ -19,12 +19,12 @@ export class AttemptLimit {
     this.#slowMs = slowMs;
   }
 
-  noteSlow(nowMs: number): void {
+  noteSlowVoters(nowMs: number): void {
     this.#slowUntilMs = nowMs + this.#slowMs;
   }
 
   /** Whether to ask all voters at once, because the fastest majority answers before a chosen one does. */
-  isSlow(nowMs: number): boolean {
+  hasSlowVoters(nowMs: number): boolean {
     return nowMs < this.#slowUntilMs;
   }
 
@@ -41,12 +41,12 @@ export class AttemptLimit {
     this.#running--;
   }
 
-  wait(row: number): void {
+  queue(row: number): void {
     this.#queuedRows.add(row);
   }
 
   /** Removes the row that has waited longest from the queue. @returns null if none waits or the limit is reached */
-  next(): number | null {
+  takeQueued(): number | null {
     if (this.isFull || this.#queuedRows.size === 0) return null;
     const [row] = this.#queuedRows as Iterable<number>;
     assert(row !== undefined, 'A row waits');
@@ -54,7 +54,7 @@ export class AttemptLimit {
     return row;
   }
 
-  forget(row: number): void {
+  unqueue(row: number): void {
     this.#queuedRows.delete(row);
   }
 }

@@ -33,7 +33,7 @@ export interface Bidder {
   /** Whether to start with a query, given the local acceptor's lease. */
   queriesFirst(accepted: Lease | null, nowMs: number): boolean;
   /** Whether the lease is of the bidder's kind (server or client). */
-  knows(lease: Lease): boolean;
+  isOwnKind(lease: Lease): boolean;
   isMine(lease: Lease): boolean;
   /** Decides after a majority answered. One clock reading, `nowMs`, serves every decision. */
   bid(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid;

@@ -51,7 +51,7 @@ const TOKEN_GRAIN_MS = 512;
  * server or incarnation differ. Independent of the interval's length, so tokens rise even if that changes.
  */
 export function ballotToken(k: Ballot, parameters: LeaseParameters): number {
-  return Math.floor((k.interval * parameters.intervalMs) / TOKEN_GRAIN_MS) * ROUNDS_MAX + k.round;
+  return Math.floor((k.interval * parameters.ballotIntervalMs) / TOKEN_GRAIN_MS) * ROUNDS_MAX + k.round;
 }
 
 /** Whether a real clock can show the ballot's interval. */
@@ -66,7 +66,7 @@ export function ballotText(k: Ballot): string {
 
 /** Number of the interval that contains a clock reading: I(t) of [Flease], with one fixed rounding. */
 export function ballotInterval(clockMs: number, parameters: LeaseParameters): number {
-  return Math.floor(clockMs / parameters.intervalMs);
+  return Math.floor(clockMs / parameters.ballotIntervalMs);
 }
 
 /** The ballots of one incarnation, strictly increasing over all cells; one counter costs a cell no memory. */
@@ -84,8 +84,8 @@ export class BallotSequence {
     const interval = Math.max(this.#interval, ballotInterval(nowMs, this.#parameters));
     if (interval > this.#interval) this.#round = 0;
     this.#interval = interval;
-    // After the interval is set: `overtake` compares `known` with the present interval.
-    this.overtake(known);
+    // After the interval is set: `raiseAbove` compares `known` with the present interval.
+    this.raiseAbove(known);
     this.#round++;
     if (this.#round === ROUNDS_MAX) {
       // Acceptors refuse it as future until its interval begins, which only costs time.
@@ -107,7 +107,7 @@ export class BallotSequence {
    * interval: it comes from another clock, and this one catches up. In PaxosLease intervals have no meaning, so they
    * are adopted.
    */
-  overtake(known: Ballot): void {
+  raiseAbove(known: Ballot): void {
     if (known.round >= ROUNDS_MAX - 1) return;
     if (known.interval === this.#interval) this.#round = Math.max(this.#round, known.round);
     if (this.#parameters.algorithm === 'flease' || known.interval <= this.#interval) return;

@@ -18,8 +18,8 @@ export interface CellContext {
   readonly rules: LeaseRules;
   readonly ballots: BallotSequence;
   readonly acceptor: Acceptor;
-  readonly bidder: ServerBidder;
-  readonly flow: AttemptLimit;
+  readonly serverBidder: ServerBidder;
+  readonly attemptLimit: AttemptLimit;
   readonly monitor: ClockMonitor;
   readonly prng: Prng;
   readonly table: CellTable;
@@ -68,7 +68,7 @@ export class CellCursor {
     return this.#context.table.knownLeaseIsOf(this.#row, self, incarnation);
   }
 
-  begin(): CellWork {
+  workOrNew(): CellWork {
     if (this.#work !== null) return this.#work;
     const { wheel } = this.#context;
     const work = workBegin(this.isOpen ? wheel.dueMs(this.#row) : Infinity);
@@ -85,7 +85,7 @@ export class CellCursor {
   endAttempt(work: CellWork): void {
     if (work.attempt === null) return;
     work.attempt = null;
-    this.#context.flow.end();
+    this.#context.attemptLimit.end();
   }
 
   trace(out: LeaseAction[], mark: LeaseMark, detail: string): void {

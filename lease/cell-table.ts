@@ -4,7 +4,7 @@ import { BALLOT_ZERO, type Ballot } from './ballot.ts';
 import { CellIndex } from './cell-index.ts';
 import { CellPage, PAGE_ROWS } from './cell-page.ts';
 import { type Group, GroupTable, NO_MEMBERS } from './group.ts';
-import { IncarnationTable, LIVES_MAX } from './incarnations.ts';
+import { INCARNATIONS_MAX, IncarnationTable } from './incarnations.ts';
 import type { Claim, Lease } from './lease.ts';
 import { REGISTER_EMPTY, type Register } from './register.ts';
 import type { WheelLinks } from './timing-wheel.ts';
@@ -61,7 +61,7 @@ export class CellTable implements WheelLinks {
     const at = row & OFFSET_MASK;
     page.cell[at] = cell;
     page.flags[at] = 0;
-    page.group[at] = this.#groups.take(0, NO_MEMBERS, undefined);
+    page.group[at] = this.#groups.addReference(0, NO_MEMBERS, undefined);
     this.setRegister(row, REGISTER_EMPTY);
     this.setKnownLease(row, null);
     this.#index.add(cell, row);
@@ -74,7 +74,7 @@ export class CellTable implements WheelLinks {
     const page = this.#page(row);
     const at = row & OFFSET_MASK;
     this.#index.remove(this.cell(row));
-    this.#groups.leave(page.group[at] as number);
+    this.#groups.removeReference(page.group[at] as number);
     this.#claims.delete(row);
     page.next[at] = this.#freeRow;
     page.cell[at] = NO_CELL;
@@ -110,8 +110,8 @@ export class CellTable implements WheelLinks {
   ): void {
     const { group } = this.#page(row);
     const before = group[row & OFFSET_MASK] as number;
-    group[row & OFFSET_MASK] = this.#groups.take(view, members, joint);
-    this.#groups.leave(before);
+    group[row & OFFSET_MASK] = this.#groups.addReference(view, members, joint);
+    this.#groups.removeReference(before);
   }
 
   register(row: number): Register {
@@ -267,16 +267,16 @@ export class CellTable implements WheelLinks {
   }
 
   /** False if only a message without new incarnations fits: a peer that invents them used up the numbers. */
-  canAddLives(): boolean {
-    if (this.#incarnations.left >= INCARNATIONS_PER_MESSAGE) return true;
+  canAddIncarnations(): boolean {
+    if (this.#incarnations.freeCount >= INCARNATIONS_PER_MESSAGE) return true;
     // Sweeps rarely, so that a flood costs little.
     if (this.#refused++ % SWEEP_EVERY !== 0) return false;
     this.#sweepIncarnations();
-    return this.#incarnations.left >= INCARNATIONS_PER_MESSAGE;
+    return this.#incarnations.freeCount >= INCARNATIONS_PER_MESSAGE;
   }
 
   #sweepIncarnations(): void {
-    const used = new Uint8Array(LIVES_MAX + 1);
+    const used = new Uint8Array(INCARNATIONS_MAX + 1);
     for (const row of this.rows()) {
       const page = this.#page(row);
       const at = row & OFFSET_MASK;

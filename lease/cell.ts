@@ -28,7 +28,7 @@ export interface CellState {
 /**
  * One cell on one server: takes events and the time, appends actions. [Flease], [PaxosLease].
  *
- * One object serves all cells: `at` moves its cursor to a row of the table. An idle cell is only that row; a cell
+ * One object serves all cells: `moveTo` moves its cursor to a row of the table. An idle cell is only that row; a cell
  * with an attempt, a release or an order under way also has a `CellWork`.
  */
 export class Cell {
@@ -48,7 +48,7 @@ export class Cell {
     this.#proposer = new Proposer(context, this.#cursor, this.#timing, this.#knowledge);
   }
 
-  at(row: number): this {
+  moveTo(row: number): this {
     this.#cursor.moveTo(row);
     return this;
   }
@@ -56,7 +56,7 @@ export class Cell {
   forget(): void {
     assert(this.#cursor.work === null, 'A cell at work is not forgotten');
     this.#context.acceptor.forget(this.#cursor.row);
-    this.#context.flow.forget(this.#cursor.row);
+    this.#context.attemptLimit.unqueue(this.#cursor.row);
   }
 
   get row(): number {
@@ -98,7 +98,7 @@ export class Cell {
   }
 
   /** Drops finished work. @returns when `tick` is due, null if unchanged; for an idle cell: when to remove it */
-  settle(nowMs: number): number | null {
+  finishStep(nowMs: number): number | null {
     const { parameters } = this.#context;
     const row = this.#cursor.row;
     const work = this.#cursor.work;
@@ -132,7 +132,7 @@ export class Cell {
     const changed = group !== before;
     const wasOpen = table.isOpen(row);
     if (wasOpen && !changed && (this.#cursor.work?.handicapMs ?? 0) === handicapMs) return;
-    const work = this.#cursor.begin();
+    const work = this.#cursor.workOrNew();
     table.setOpen(row, true);
     if (changed) this.#cursor.endAttempt(work);
     work.handicapMs = handicapMs;
@@ -155,7 +155,7 @@ export class Cell {
    * Sets the view that the local acceptor votes by, unless a request has a newer one. The local replica's view counts
    * even if the previous one was newer: that one was never committed, and both share acceptors with the committed view.
    */
-  follow({ view, members, joint }: KnownView): void {
+  setView({ view, members, joint }: KnownView): void {
     const { acceptor } = this.#context;
     if (view === this.#cursor.group.view) return;
     assert(!this.#cursor.isOpen, 'An open cell gets its new view by the event open');
@@ -163,8 +163,8 @@ export class Cell {
   }
 
   /** Notes that the holder `from` chose this server: its RELEASE then starts an attempt without a random delay. */
-  succeed(from: ServerId): void {
-    if (this.#cursor.isOpen && !this.#cursor.isOwn) this.#cursor.begin().succeeds = from;
+  expectRelease(from: ServerId): void {
+    if (this.#cursor.isOpen && !this.#cursor.isOwn) this.#cursor.workOrNew().predecessor = from;
   }
 
   /** This server stops competing: a lease that it holds runs out. Clients' orders continue. */
@@ -172,12 +172,12 @@ export class Cell {
     this.#knowledge.expire(nowMs, out);
     this.#table.setOpen(this.#cursor.row, false);
     const work = this.#cursor.work;
-    if (work === null || work.asks.length > 0) return;
+    if (work === null || work.orders.length > 0) return;
     this.#cursor.endAttempt(work);
     work.attemptAtMs = Infinity;
     work.backoffMs = 0;
     work.handicapMs = 0;
-    work.succeeds = null;
+    work.predecessor = null;
   }
 
   /** Releases a lease that the caller no longer uses. RELEASE has the latest ballot: it voids an open renewal too. */
@@ -185,7 +185,7 @@ export class Cell {
     this.#knowledge.expire(nowMs, out);
     const { parameters, ballots } = this.#context;
     const held = this.#cursor.isOwn;
-    const work = this.#cursor.begin();
+    const work = this.#cursor.workOrNew();
     this.#cursor.endAttempt(work);
     work.attemptAtMs = nowMs + parameters.renewBeforeMs;
     if (held) {
@@ -199,10 +199,10 @@ export class Cell {
     }
   }
 
-  ask(bidder: ClientBidder, nowMs: number, out: LeaseAction[]): void {
+  addOrder(bidder: ClientBidder, nowMs: number, out: LeaseAction[]): void {
     assert(!this.#cursor.isOpen, 'A cell belongs to servers or to clients');
-    const work = this.#cursor.begin();
-    work.asks.push(bidder);
+    const work = this.#cursor.workOrNew();
+    work.orders.push(bidder);
     if (work.attempt === null && work.backoffMs === 0) work.attemptAtMs = nowMs;
     this.#proposer.attemptIfDue(nowMs, out);
   }
@@ -212,16 +212,16 @@ export class Cell {
     const work = this.#cursor.work;
     if (work === null) return false;
     this.#cursor.endAttempt(work);
-    for (const { ask } of work.asks) out.push(answeredAction(ask, { kind: 'unknown' }));
-    work.asks = [];
+    for (const { ask } of work.orders) out.push(answeredAction(ask, { kind: 'unknown' }));
+    work.orders = [];
     work.backoffMs = 0;
     work.attemptAtMs = Infinity;
     return true;
   }
 
-  fault(out: LeaseAction[]): void {
+  endByClockFault(out: LeaseAction[]): void {
     if (this.#cursor.isOwn) out.push({ kind: 'lost', cell: this.#cursor.id });
-    for (const { ask } of this.#cursor.work?.asks ?? []) out.push(answeredAction(ask, { kind: 'unknown' }));
+    for (const { ask } of this.#cursor.work?.orders ?? []) out.push(answeredAction(ask, { kind: 'unknown' }));
     this.#table.setKnownLease(this.#cursor.row, null);
     this.#table.setOpen(this.#cursor.row, false);
     this.#cursor.dropWork();
@@ -231,7 +231,7 @@ export class Cell {
   hint(lease: Lease, nowMs: number, out: LeaseAction[]): void {
     const { rules } = this.#context;
     if (lease.claim !== null || rules.isTooLong(lease, nowMs)) return;
-    this.#knowledge.learn(rules.received(lease, nowMs), nowMs, out);
+    this.#knowledge.learn(rules.leaseReceived(lease, nowMs), nowMs, out);
   }
 
   message(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
@@ -244,7 +244,7 @@ export class Cell {
         out.push({ kind: 'send', to: from, message: acceptor.accept(this.#cursor.row, message, nowMs, out) });
         break;
       case 'learn':
-        this.#knowledge.takeDecided(message, nowMs, out);
+        this.#knowledge.receiveDecided(message, nowMs, out);
         break;
       case 'release':
         this.#onRelease(message, nowMs, out);
@@ -252,14 +252,14 @@ export class Cell {
       default:
         this.#proposer.receive(from, message, nowMs, out);
     }
-    if (this.#cursor.work !== null && this.#cursor.work.asks.length > 0)
+    if (this.#cursor.work !== null && this.#cursor.work.orders.length > 0)
       this.#proposer.attemptIfDue(nowMs, out);
   }
 
   /** Starts an attempt that had to wait for `AttemptLimit`, if the cell is still open and not this server's. */
   startQueued(nowMs: number, out: LeaseAction[]): void {
     if (!this.#cursor.isOpen || this.#cursor.isOwn) return;
-    const work = this.#cursor.begin();
+    const work = this.#cursor.workOrNew();
     work.attemptAtMs = Math.min(work.attemptAtMs, nowMs);
     this.#proposer.attemptIfDue(nowMs, out);
   }
@@ -267,7 +267,7 @@ export class Cell {
   tick(nowMs: number, out: LeaseAction[]): void {
     this.#knowledge.expire(nowMs, out);
     if (this.#cursor.work === null && !this.#cursor.isOpen) return;
-    const work = this.#cursor.begin();
+    const work = this.#cursor.workOrNew();
     this.#proposer.expireAsks(work, nowMs, out);
     const { attempt } = work;
     if (attempt !== null && nowMs >= attemptDeadlineMs(attempt, this.#context.parameters)) {
@@ -289,9 +289,9 @@ export class Cell {
     if (ballotCompare(known.uid, uid) > 0 || this.#cursor.isOwn) return;
     this.#table.setKnownLease(this.#cursor.row, null);
     if (!this.#cursor.isOpen) return;
-    const work = this.#cursor.begin();
-    const isChosen = work.succeeds === uid.server;
-    work.succeeds = null;
+    const work = this.#cursor.workOrNew();
+    const isChosen = work.predecessor === uid.server;
+    work.predecessor = null;
     if (work.attempt !== null) return;
     work.attemptAtMs = isChosen ? nowMs : nowMs + this.#timing.jitterMs() + work.handicapMs;
     if (isChosen) this.#proposer.attemptIfDue(nowMs, out);

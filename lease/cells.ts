@@ -20,44 +20,44 @@ export class Cells {
     return this.#context.table.size;
   }
 
-  get canAddLives(): boolean {
-    return this.#context.table.canAddLives();
+  get canAddIncarnations(): boolean {
+    return this.#context.table.canAddIncarnations();
   }
 
   *[Symbol.iterator](): Generator<Cell> {
-    for (const row of this.#context.table.rows()) yield this.#cell.at(row);
+    for (const row of this.#context.table.rows()) yield this.#cell.moveTo(row);
   }
 
-  in(row: number): Cell {
-    return this.#cell.at(row);
+  atRow(row: number): Cell {
+    return this.#cell.moveTo(row);
   }
 
-  at(id: CellId, nowMs: number): Cell {
+  findOrAdd(id: CellId, nowMs: number): Cell {
     const { table, wheel, parameters } = this.#context;
     const row = table.find(id);
-    if (row !== null) return this.#cell.at(row);
+    if (row !== null) return this.#cell.moveTo(row);
     const added = table.add(id);
     wheel.insert(added, nowMs + parameters.forgetMs, nowMs);
-    const cell = this.#cell.at(added);
+    const cell = this.#cell.moveTo(added);
     const known = this.#knownView(id);
-    if (known !== null) cell.follow(known);
+    if (known !== null) cell.setView(known);
     return cell;
   }
 
   find(id: CellId): Cell | null {
     const row = this.#context.table.find(id);
-    return row === null ? null : this.#cell.at(row);
+    return row === null ? null : this.#cell.moveTo(row);
   }
 
-  forget(cell: Cell): void {
+  remove(cell: Cell): void {
     const { row } = cell;
     cell.forget();
     this.#context.table.remove(row);
   }
 
   /** Called after each event of a cell: drops its finished work, and sets when it is due. */
-  settle(cell: Cell, nowMs: number): void {
-    const dueMs = cell.settle(nowMs);
+  reschedule(cell: Cell, nowMs: number): void {
+    const dueMs = cell.finishStep(nowMs);
     if (dueMs !== null) this.#context.wheel.move(cell.row, dueMs);
   }
 
@@ -65,15 +65,15 @@ export class Cells {
     return this.#context.wheel.firstMs();
   }
 
-  /** @returns a due cell or null; the caller calls `wait` or `forget` before it takes the next one */
+  /** @returns a due cell or null; the caller calls `putBack` or `remove` before it takes the next one */
   takeDue(nowMs: number): Cell | null {
     const row = this.#context.wheel.take(nowMs);
-    return row === null ? null : this.#cell.at(row);
+    return row === null ? null : this.#cell.moveTo(row);
   }
 
   /** Puts a cell from `takeDue` back into the wheel. */
-  wait(cell: Cell, nowMs: number): void {
-    const dueMs = cell.settle(nowMs) ?? nowMs;
+  putBack(cell: Cell, nowMs: number): void {
+    const dueMs = cell.finishStep(nowMs) ?? nowMs;
     assert(dueMs > nowMs, 'A tick leaves nothing due');
     this.#context.wheel.insert(cell.row, dueMs, nowMs);
   }

@@ -56,7 +56,7 @@ export class ClientBidder implements Bidder {
     return !accepted.released && nowMs < accepted.untilMs;
   }
 
-  knows(lease: Lease): boolean {
+  isOwnKind(lease: Lease): boolean {
     return lease.claim !== null;
   }
 

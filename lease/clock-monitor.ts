@@ -106,16 +106,16 @@ export class ClockMonitor {
   }
 
   /** The connection to the peer broke; cleared by its next frame. */
-  away(peer: ServerId): void {
+  disconnected(peer: ServerId): void {
     this.#disconnected.add(peer);
   }
 
-  isAway(peer: ServerId): boolean {
+  isDisconnected(peer: ServerId): boolean {
     return this.#disconnected.has(peer);
   }
 
   /** When the peer's last frame arrived; -Infinity if never, or if the connection broke since. */
-  heardMs(peer: ServerId): number {
+  lastFrameMs(peer: ServerId): number {
     if (this.#disconnected.has(peer)) return -Infinity;
     return this.#peers.get(peer)?.receivedMs ?? -Infinity;
   }

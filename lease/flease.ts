@@ -51,19 +51,19 @@ export class FleaseRules implements LeaseRules {
     return Math.max(foundMs, untilMs);
   }
 
-  requested(lease: Lease): Lease {
+  leaseToWrite(lease: Lease): Lease {
     return lease;
   }
 
-  stored(lease: Lease): Lease {
+  leaseToStore(lease: Lease): Lease {
     return lease;
   }
 
-  outgoing(lease: Lease): Lease {
+  leaseToSend(lease: Lease): Lease {
     return lease;
   }
 
-  received(lease: Lease): Lease {
+  leaseReceived(lease: Lease): Lease {
     return lease;
   }
 

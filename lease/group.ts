@@ -54,7 +54,11 @@ export function groupAll(group: Group): number {
  * Just enough voters for a majority: `self`, and present voters that follow it by name. The same order for all cells
  * lets requests share frames and spreads load. @returns their bits; all voters if too few are present
  */
-export function groupSome(group: Group, self: ServerId, isPresent: (server: ServerId) => boolean): number {
+export function groupMajority(
+  group: Group,
+  self: ServerId,
+  isPresent: (server: ServerId) => boolean,
+): number {
   const { voters } = group;
   if (group.joint !== 0) return groupAll(group);
   let bits = 0;
@@ -122,7 +126,7 @@ export class GroupTable {
 
   constructor() {
     // Every row starts with this group, so it is never dropped.
-    this.take(0, NO_MEMBERS, undefined);
+    this.addReference(0, NO_MEMBERS, undefined);
   }
 
   at(index: number): Group {
@@ -130,7 +134,7 @@ export class GroupTable {
   }
 
   /** Adds a reference to the group. @returns its number */
-  take(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): number {
+  addReference(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): number {
     for (const recent of this.#recent) {
       if (recent.view !== view || recent.joint !== joint || !sameIds(recent.members, members)) continue;
       this.#counted(recent.index).rows++;
@@ -142,7 +146,7 @@ export class GroupTable {
     return index;
   }
 
-  leave(index: number): void {
+  removeReference(index: number): void {
     const counted = this.#counted(index);
     assert(counted.rows > 0, 'A removed reference was added');
     counted.rows--;

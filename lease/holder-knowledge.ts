@@ -32,19 +32,19 @@ export class HolderKnowledge {
     return { holder: null, own: false, remainingMs: 0 };
   }
 
-  takeDecided(message: LearnMessage, nowMs: number, out: LeaseAction[]): void {
+  receiveDecided(message: LearnMessage, nowMs: number, out: LeaseAction[]): void {
     const { acceptor, rules } = this.#context;
     if (!acceptor.learn(this.#cursor.row, message, nowMs)) return;
     const { lease } = message;
     if (lease.claim !== null) out.push({ kind: 'claimed', cell: this.#cursor.id });
-    else this.learn(rules.received(lease, nowMs), nowMs, out);
+    else this.learn(rules.leaseReceived(lease, nowMs), nowMs, out);
   }
 
   /** Notes another server's decided lease, which ends on the local clock; postpones an own attempt until after it. */
   learn(lease: Lease, nowMs: number, out: LeaseAction[]): void {
-    const { bidder, table } = this.#context;
+    const { serverBidder, table } = this.#context;
     if (lease.claim !== null || lease.released || nowMs > lease.untilMs) return;
-    if (bidder.isMine(lease)) return;
+    if (serverBidder.isMine(lease)) return;
     // Reports of others do not end this server's running lease; the clocks decide.
     const held = this.#cursor.isOwn;
     const known = table.knownLease(this.#cursor.row);
@@ -56,7 +56,7 @@ export class HolderKnowledge {
     table.setKnownLease(this.#cursor.row, lease);
     const work = this.#cursor.work;
     if (work?.attempt?.phase === 'writing' || !table.isOpen(this.#cursor.row)) return;
-    const begun = this.#cursor.begin();
+    const begun = this.#cursor.workOrNew();
     this.#cursor.endAttempt(begun);
     begun.attemptAtMs = this.#timing.afterEndMs(lease.untilMs, nowMs);
   }

@@ -60,8 +60,8 @@ export class LeaseHost {
       rules,
       ballots: new BallotSequence(parameters),
       acceptor: new Acceptor(rules, table, parameters),
-      bidder: new ServerBidder(parameters, rules),
-      flow: new AttemptLimit(SLOW_LEASES * parameters.leaseMs),
+      serverBidder: new ServerBidder(parameters, rules),
+      attemptLimit: new AttemptLimit(SLOW_LEASES * parameters.leaseMs),
       monitor: this.#monitor,
       prng: new Prng(config.incarnation),
       table,
@@ -85,23 +85,23 @@ export class LeaseHost {
     switch (event.kind) {
       case 'open': {
         const { view, members, joint, handicapMs } = event;
-        const cell = this.#cells.at(event.cell, nowMs);
+        const cell = this.#cells.findOrAdd(event.cell, nowMs);
         cell.open(view, members, joint, handicapMs, nowMs, out);
-        this.#cells.settle(cell, nowMs);
+        this.#cells.reschedule(cell, nowMs);
         break;
       }
       case 'disconnected':
-        this.#monitor.away(event.peer);
+        this.#monitor.disconnected(event.peer);
         break;
       case 'view':
         // A missing cell gets its view when it is created.
-        this.#cells.find(event.cell)?.follow(event);
+        this.#cells.find(event.cell)?.setView(event);
         break;
       case 'succeed': {
         const cell = this.#cells.find(event.cell);
         if (cell === null) break;
-        cell.succeed(event.from);
-        this.#cells.settle(cell, nowMs);
+        cell.expectRelease(event.from);
+        this.#cells.reschedule(cell, nowMs);
         break;
       }
       case 'close':
@@ -110,7 +110,7 @@ export class LeaseHost {
         if (cell === null) break;
         if (event.kind === 'close') cell.close(nowMs, out);
         else cell.release(nowMs, out);
-        this.#cells.settle(cell, nowMs);
+        this.#cells.reschedule(cell, nowMs);
         break;
       }
       case 'ask':
@@ -210,7 +210,8 @@ export class LeaseHost {
     const silent = this.#isRecovering(nowMs);
     if (silent) this.#trace(out, 'kept-silent', '');
     for (const message of messages) {
-      if (!isFromBallotOwner(message, from, envelope.incarnation) || !this.#cells.canAddLives) continue;
+      if (!isFromBallotOwner(message, from, envelope.incarnation) || !this.#cells.canAddIncarnations)
+        continue;
       if (this.#isOfOtherView(message)) this.#refuseView(from, message, silent, out);
       else if (silent) this.#onHint(message, nowMs, out);
       else this.#onMessage(from, message, nowMs, out);
@@ -221,10 +222,10 @@ export class LeaseHost {
     const { kind } = message;
     const createsCell = kind === 'read' || kind === 'query' || kind === 'write' || kind === 'learn';
     // An answer or a RELEASE for a cell that was removed is too late.
-    const cell = createsCell ? this.#cells.at(message.cell, nowMs) : this.#cells.find(message.cell);
+    const cell = createsCell ? this.#cells.findOrAdd(message.cell, nowMs) : this.#cells.find(message.cell);
     if (cell === null) return;
     cell.message(from, message, nowMs, out);
-    this.#cells.settle(cell, nowMs);
+    this.#cells.reschedule(cell, nowMs);
   }
 
   /** The voters of clients' leases changed: ends all attempts and orders, whose votes are of the previous view. */
@@ -232,7 +233,7 @@ export class LeaseHost {
     assert(this.#view !== null && view > this.#view, 'Views of voters are numbered in their order');
     this.#view = view;
     for (const cell of this.#cells) {
-      if (cell.endWork(out)) this.#cells.settle(cell, nowMs);
+      if (cell.endWork(out)) this.#cells.reschedule(cell, nowMs);
     }
   }
 
@@ -260,17 +261,17 @@ export class LeaseHost {
       assert(order.spanMs > 0 && order.spanMs <= parameters.leaseMs, 'A claim is at most a lease long');
       assert((order.note ?? '').length <= CLAIM_NOTE_MAX, 'A note has its bounds');
     }
-    const cell = this.#cells.at(event.cell, nowMs);
-    cell.ask(new ClientBidder(event, nowMs, parameters, rules), nowMs, out);
-    this.#cells.settle(cell, nowMs);
+    const cell = this.#cells.findOrAdd(event.cell, nowMs);
+    cell.addOrder(new ClientBidder(event, nowMs, parameters, rules), nowMs, out);
+    this.#cells.reschedule(cell, nowMs);
   }
 
   /** Takes in a message during the recovery wait: answers nothing, and notes the holder of a decided lease only. */
   #onHint(message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     if (message.kind !== 'learn') return;
-    const cell = this.#cells.at(message.cell, nowMs);
+    const cell = this.#cells.findOrAdd(message.cell, nowMs);
     cell.hint(message.lease, nowMs, out);
-    this.#cells.settle(cell, nowMs);
+    this.#cells.reschedule(cell, nowMs);
   }
 
   /** Handles each cell that is due: removes an idle one, else repeats, starts or aborts what is due. */
@@ -278,28 +279,28 @@ export class LeaseHost {
     for (let cell = this.#cells.takeDue(nowMs); cell !== null; cell = this.#cells.takeDue(nowMs)) {
       if (cell.isIdle) {
         this.#trace(out, 'forgotten', '', cell.id);
-        this.#cells.forget(cell);
+        this.#cells.remove(cell);
       } else {
         cell.tick(nowMs, out);
-        this.#cells.wait(cell, nowMs);
+        this.#cells.putBack(cell, nowMs);
       }
     }
   }
 
   /** Starts attempts that wait for `AttemptLimit`, while it allows more. */
   #startQueued(nowMs: number, out: LeaseAction[]): void {
-    const { flow } = this.#context;
-    for (let row = flow.next(); row !== null; row = flow.next()) {
-      const cell = this.#cells.in(row);
+    const { attemptLimit } = this.#context;
+    for (let row = attemptLimit.takeQueued(); row !== null; row = attemptLimit.takeQueued()) {
+      const cell = this.#cells.atRow(row);
       cell.startQueued(nowMs, out);
-      this.#cells.settle(cell, nowMs);
+      this.#cells.reschedule(cell, nowMs);
     }
   }
 
   #stopForClockFault(detail: string, out: LeaseAction[]): void {
     this.#clockFault = true;
     this.#trace(out, 'clock-fault', detail);
-    for (const cell of this.#cells) cell.fault(out);
+    for (const cell of this.#cells) cell.endByClockFault(out);
   }
 
   #isRecovering(nowMs: number): boolean {

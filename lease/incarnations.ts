@@ -7,7 +7,7 @@ export interface ServerIncarnation {
 }
 
 /** Incarnation numbers fit the two bytes of a row's column. */
-export const LIVES_MAX = 0xffff;
+export const INCARNATIONS_MAX = 0xffff;
 
 interface Known extends ServerIncarnation {
   readonly index: number;
@@ -28,15 +28,15 @@ export class IncarnationTable {
     }
     for (const entry of known) if (entry.incarnation === incarnation) return entry.index;
     const index = this.#free.pop() ?? this.#incarnations.length;
-    if (index >= LIVES_MAX) return null;
+    if (index >= INCARNATIONS_MAX) return null;
     const entry = { server, incarnation, index };
     this.#incarnations[index] = entry;
     known.push(entry);
     return index;
   }
 
-  get left(): number {
-    return LIVES_MAX - this.#incarnations.length + this.#free.length;
+  get freeCount(): number {
+    return INCARNATIONS_MAX - this.#incarnations.length + this.#free.length;
   }
 
   at(index: number): ServerIncarnation {

@@ -29,12 +29,12 @@ export interface LeaseConfig extends LeaseTiming {
   /** Ask only a majority while peers answer; saves two fifths of the messages. True if absent; Flease only. */
   readonly thrifty?: boolean;
   /** The recovery wait that earlier timing would need, in milliseconds. This server's wait is no shorter. */
-  readonly formerSilenceMs?: number;
+  readonly earlierRecoveryMs?: number;
   /**
    * The latest lease clock reading at which an earlier incarnation may have voted or drawn a ballot; set if ballots
    * must rise over restarts. The recovery wait counts from the later of it and the start.
    */
-  readonly formerClockMs?: number;
+  readonly earlierClockMs?: number;
   /** Largest random delay of competitors, in milliseconds. Default: a twentieth of a lease, at most 100. */
   readonly jitterMaxMs?: number;
   /** The view of a cell on disk if its members ever changed, so that no removed cell returns with an outdated one. */
@@ -51,14 +51,14 @@ export interface LeaseParameters {
   readonly leaseMs: number;
   readonly clockSkewMaxMs: number;
   /** L: width of a ballot interval. At most the recovery wait less 2ε, so that ballots after a restart are larger. */
-  readonly intervalMs: number;
+  readonly ballotIntervalMs: number;
   /** W: the recovery wait after every start. */
   readonly recoveryMs: number;
-  readonly formerClockMs: number;
+  readonly earlierClockMs: number;
   /** Time limit for each phase of a client's attempt. */
   readonly attemptMaxMs: number;
   /** The same for the first phase of a server's own attempt: longer, as a dropped attempt loses its answers. */
-  readonly ownReadMaxMs: number;
+  readonly serverReadMaxMs: number;
   readonly repeatMs: number;
   /** A lease is renewed this long, and a random part of `jitterMaxMs`, before its end. */
   readonly renewBeforeMs: number;
@@ -86,12 +86,12 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     leaseMs,
     clockSkewMaxMs,
     // [Flease]: t_max − ε.
-    intervalMs: leaseMs - clockSkewMaxMs,
-    recoveryMs: Math.max(leaseSilenceMs(config), config.formerSilenceMs ?? 0),
-    formerClockMs: config.formerClockMs ?? -Infinity,
+    ballotIntervalMs: leaseMs - clockSkewMaxMs,
+    recoveryMs: Math.max(leaseRecoveryMs(config), config.earlierRecoveryMs ?? 0),
+    earlierClockMs: config.earlierClockMs ?? -Infinity,
     attemptMaxMs,
     // The model checks PaxosLease with the shorter limit.
-    ownReadMaxMs: config.algorithm === 'paxoslease' ? attemptMaxMs : leaseMs / 2,
+    serverReadMaxMs: config.algorithm === 'paxoslease' ? attemptMaxMs : leaseMs / 2,
     repeatMs: attemptMaxMs / 4,
     renewBeforeMs: (leaseMs * 2) / 3,
     backoffMinMs: Math.min(50, leaseMs / 30),
@@ -107,7 +107,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
 }
 
 /** W, in milliseconds of the local clock. t_max of [Flease] §3.5 is too short for clocks slewed within ε meanwhile. */
-export function leaseSilenceMs({ leaseMs, clockSkewMaxMs }: LeaseTiming): number {
+export function leaseRecoveryMs({ leaseMs, clockSkewMaxMs }: LeaseTiming): number {
   return leaseMs + 2 * clockSkewMaxMs;
 }
 

@@ -66,23 +66,23 @@ export class PaxosLeaseRules implements LeaseRules {
     return untilMs;
   }
 
-  requested(lease: Lease, spanMs: number): Lease {
+  leaseToWrite(lease: Lease, spanMs: number): Lease {
     return { ...lease, untilMs: spanMs };
   }
 
   /** Never shorter than the same holder's previous lease: the holder may not know yet that it asked for less. */
-  stored(lease: Lease, before: Lease | null, nowMs: number): Lease {
+  leaseToStore(lease: Lease, before: Lease | null, nowMs: number): Lease {
     const untilMs = nowMs + lease.untilMs * (1 + CLOCK_DRIFT_MAX);
     const same = before !== null && !before.released && leaseSameHolder(before, lease);
     return { ...lease, untilMs: same ? Math.max(before.untilMs, untilMs) : untilMs };
   }
 
-  outgoing(lease: Lease, nowMs: number): Lease | null {
+  leaseToSend(lease: Lease, nowMs: number): Lease | null {
     if (lease.released || nowMs >= lease.untilMs) return null;
     return { ...lease, untilMs: lease.untilMs - nowMs };
   }
 
-  received(lease: Lease, nowMs: number): Lease {
+  leaseReceived(lease: Lease, nowMs: number): Lease {
     return { ...lease, untilMs: nowMs + lease.untilMs };
   }
 

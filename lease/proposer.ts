@@ -15,7 +15,7 @@ import {
 import type { AttemptTiming } from './attempt-timing.ts';
 import { ballotCompare } from './ballot.ts';
 import type { CellContext, CellCursor } from './cell-cursor.ts';
-import { groupAll, groupSome } from './group.ts';
+import { groupAll, groupMajority } from './group.ts';
 import type { HolderKnowledge } from './holder-knowledge.ts';
 import { leaseText } from './lease.ts';
 import type {
@@ -52,19 +52,19 @@ export class Proposer {
     for (;;) {
       const work = this.#cursor.work;
       if (work === null || work.attempt !== null || nowMs < work.attemptAtMs) return;
-      if (work.asks.length === 0 && !this.#cursor.isOpen) return;
+      if (work.orders.length === 0 && !this.#cursor.isOpen) return;
       if (!this.#startAttempt(work, nowMs, out)) return;
     }
   }
 
   /** Asks voters for the first order, else for this server. @returns false if postponed to a new `attemptAtMs` */
   #startAttempt(work: CellWork, nowMs: number, out: LeaseAction[]): boolean {
-    const { parameters, ballots, rules, bidder, acceptor, flow } = this.#context;
+    const { parameters, ballots, rules, serverBidder, acceptor, attemptLimit } = this.#context;
     if (nowMs < rules.recovery.untilMs) {
       work.attemptAtMs = rules.recovery.untilMs + this.#timing.jitterMs() + work.handicapMs;
       return false;
     }
-    const client = work.asks[0];
+    const client = work.orders[0];
     const held = this.#cursor.isOwn;
     if (client === undefined && !held) {
       // A READ would only disturb the renewals of the known holder.
@@ -74,16 +74,16 @@ export class Proposer {
         return false;
       }
     }
-    if (flow.isFull && client === undefined && !held) {
-      flow.wait(this.#cursor.row);
+    if (attemptLimit.isFull && client === undefined && !held) {
+      attemptLimit.queue(this.#cursor.row);
       work.attemptAtMs = nowMs + parameters.repeatMs;
       return false;
     }
-    flow.begin();
+    attemptLimit.begin();
     // Each order has its own members: two names that share a cell may have different ones.
     if (client !== undefined) acceptor.regroup(this.#cursor.row, client.view, client.members, client.joint);
     const register = this.#context.table.register(this.#cursor.row);
-    const attemptBidder = client ?? bidder;
+    const attemptBidder = client ?? serverBidder;
     const query = attemptBidder.queriesFirst(register.lease, nowMs);
     const attempt = attemptStart(
       attemptBidder,
@@ -115,14 +115,14 @@ export class Proposer {
 
   /** Bits of the voters to ask first: all, or just a majority. Both are safe. `repeat` asks the others. */
   #votersAskedFirst(nowMs: number): number {
-    const { parameters, monitor, flow } = this.#context;
+    const { parameters, monitor, attemptLimit } = this.#context;
     const group = this.#cursor.group;
-    if (!parameters.thrifty || flow.isSlow(nowMs)) return groupAll(group);
+    if (!parameters.thrifty || attemptLimit.hasSlowVoters(nowMs)) return groupAll(group);
     // The last holder may have failed. If only a majority with it were asked, the attempt would wait for its answer.
     const { lease } = this.#context.table.register(this.#cursor.row);
     if (lease !== null && lease.holder !== parameters.self && lease.claim === null) return groupAll(group);
     const sinceMs = nowMs - parameters.presentMs;
-    return groupSome(group, parameters.self, (peer) => monitor.heardMs(peer) >= sinceMs);
+    return groupMajority(group, parameters.self, (peer) => monitor.lastFrameMs(peer) >= sinceMs);
   }
 
   #requestMessage(attempt: Attempt, view: number): ReadMessage | QueryMessage | WriteMessage {
@@ -130,7 +130,7 @@ export class Proposer {
     if (attempt.phase === 'reading') {
       return { kind: attempt.query ? 'query' : 'read', cell: this.#cursor.id, view, ballot };
     }
-    const lease = this.#context.rules.requested(attempt.lease, attempt.spanMs);
+    const lease = this.#context.rules.leaseToWrite(attempt.lease, attempt.spanMs);
     return {
       kind: 'write',
       cell: this.#cursor.id,
@@ -149,7 +149,7 @@ export class Proposer {
       return;
     }
     this.#cursor.trace(out, 'repeated', attempt.phase);
-    this.#context.flow.noteSlow(nowMs);
+    this.#context.attemptLimit.noteSlowVoters(nowMs);
     const repeated = { ...attempt, repeatAtMs: nowMs + this.#context.parameters.repeatMs };
     const { acks, nacks } = attempt.tally;
     this.#ask(work, repeated, groupAll(this.#cursor.group) & ~(acks | nacks), nowMs, out);
@@ -182,12 +182,12 @@ export class Proposer {
     const attempt = work?.attempt;
     if (work === null || !attempt || attempt.phase !== 'reading') return;
     if (ballotCompare(message.ballot, attempt.ballot) !== 0) return;
-    if (message.lease !== null && !attempt.bidder.knows(message.lease)) return;
+    if (message.lease !== null && !attempt.bidder.isOwnKind(message.lease)) return;
     const group = this.#cursor.group;
     const tally = tallyAdd(attempt.tally, group, from, 'ack');
     if (tally === null) return;
     const { rules } = this.#context;
-    const lease = message.lease === null ? null : rules.received(message.lease, nowMs);
+    const lease = message.lease === null ? null : rules.leaseReceived(message.lease, nowMs);
     const outranks = rules.outranks(attempt, message.written, lease);
     const merged = readingMerge(attempt, tally, message.written, lease, outranks);
     work.attempt = merged;
@@ -196,7 +196,7 @@ export class Proposer {
 
   /** A majority promised: the bidder writes a lease, waits, or is done, by one clock reading. */
   #propose(work: CellWork, attempt: ReadingAttempt, nowMs: number, out: LeaseAction[]): void {
-    const { parameters, rules, flow } = this.#context;
+    const { parameters, rules, attemptLimit } = this.#context;
     assert(nowMs >= attempt.startedMs, 'Answers come after questions');
     if (nowMs - attempt.startedMs > attempt.bidder.readMaxMs) {
       this.#cursor.trace(out, 'timed-out', 'reading');
@@ -208,7 +208,7 @@ export class Proposer {
     if (bid.kind === 'write') {
       const writing = attemptWrite(attempt, bid, nowMs, parameters);
       // The voters that promised are a majority; the others learn the outcome.
-      const isThrifty = parameters.thrifty && !flow.isSlow(nowMs);
+      const isThrifty = parameters.thrifty && !attemptLimit.hasSlowVoters(nowMs);
       const bits = isThrifty ? attempt.tally.acks : groupAll(this.#cursor.group);
       this.#ask(work, writing, bits, nowMs, out);
       return;
@@ -245,7 +245,7 @@ export class Proposer {
     this.#cursor.endAttempt(work);
     work.backoffMs = 0;
     // Null if the lease is over in PaxosLease. Members must still learn that a claim ended.
-    const sent = rules.outgoing(lease, nowMs) ?? (lease.claim === null ? null : { ...lease, untilMs: 0 });
+    const sent = rules.leaseToSend(lease, nowMs) ?? (lease.claim === null ? null : { ...lease, untilMs: 0 });
     if (sent !== null) {
       const message = { kind: 'learn', cell: this.#cursor.id, view, ballot, lease: sent } as const;
       for (const to of voters) if (to !== self) out.push({ kind: 'send', to, message });
@@ -289,7 +289,7 @@ export class Proposer {
     const phase = message.kind === 'nack-read' || message.kind === 'refused-read' ? 'reading' : 'writing';
     if (phase !== attempt.phase) return;
     if (message.kind === 'nack-read' || message.kind === 'nack-write') {
-      this.#context.ballots.overtake(message.largestBallot);
+      this.#context.ballots.raiseAbove(message.largestBallot);
     }
     const group = this.#cursor.group;
     const tally = tallyAdd(attempt.tally, group, from, 'nack');
@@ -306,7 +306,7 @@ export class Proposer {
   }
 
   #isLost(tally: Attempt['tally']): boolean {
-    return tallyLost(tally, this.#cursor.group, (voter) => this.#context.monitor.isAway(voter));
+    return tallyLost(tally, this.#cursor.group, (voter) => this.#context.monitor.isDisconnected(voter));
   }
 
   /** Aborts: members changed, and this server does not know it yet. An event brings the new view. */
@@ -325,23 +325,23 @@ export class Proposer {
   }
 
   #answerFirstOrder(work: CellWork, nowMs: number, out: LeaseAction[]): void {
-    const first = work.asks.shift();
+    const first = work.orders.shift();
     assert(first !== undefined, 'An order waits');
     out.push(answeredAction(first.ask, first.outcome));
     work.backoffMs = 0;
-    work.attemptAtMs = work.asks.length === 0 ? Infinity : nowMs;
+    work.attemptAtMs = work.orders.length === 0 ? Infinity : nowMs;
   }
 
   /** Ends orders past their deadline as unknown: their WRITEs may or may not be decided. */
   expireAsks(work: CellWork, nowMs: number, out: LeaseAction[]): void {
-    if (work.asks.length === 0) return;
-    const first = work.asks[0];
-    const left = work.asks.filter(({ deadlineMs }) => nowMs < deadlineMs);
-    if (left.length === work.asks.length) return;
-    for (const { ask, deadlineMs } of work.asks) {
+    if (work.orders.length === 0) return;
+    const first = work.orders[0];
+    const left = work.orders.filter(({ deadlineMs }) => nowMs < deadlineMs);
+    if (left.length === work.orders.length) return;
+    for (const { ask, deadlineMs } of work.orders) {
       if (nowMs >= deadlineMs) out.push(answeredAction(ask, { kind: 'unknown' }));
     }
-    work.asks = left;
+    work.orders = left;
     if (left[0] === first) return;
     this.#cursor.endAttempt(work);
     work.backoffMs = 0;

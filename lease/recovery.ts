@@ -13,7 +13,7 @@ import type { LeaseParameters } from './parameters.ts';
  * + ε, which is too short if clocks are slewed during the wait.
  *
  * If the clock was set back before the start, x is the previous incarnation's last reading, which the caller remembers
- * (`formerClockMs`): the wait is longer, and ballots still rise.
+ * (`earlierClockMs`): the wait is longer, and ballots still rise.
  */
 export interface Recovery {
   readonly untilMs: number;
@@ -23,7 +23,7 @@ export interface Recovery {
 
 /** When the recovery wait of a start at `nowMs` ends, and which ballots are void after it. */
 export function recoveryStart(nowMs: number, parameters: LeaseParameters): Recovery {
-  const lastMs = Math.max(nowMs, parameters.formerClockMs);
+  const lastMs = Math.max(nowMs, parameters.earlierClockMs);
   return {
     untilMs: lastMs + parameters.recoveryMs,
     floor: ballotInterval(lastMs + parameters.clockSkewMaxMs, parameters),
@@ -42,9 +42,9 @@ export function ballotRefusal(
   nowMs: number,
   parameters: LeaseParameters,
 ): 'old' | 'future' | null {
-  const { intervalMs, leaseMs, clockSkewMaxMs } = parameters;
+  const { ballotIntervalMs, leaseMs, clockSkewMaxMs } = parameters;
   if (k.interval <= floor) return 'old';
-  if ((k.interval + 1) * intervalMs + leaseMs + clockSkewMaxMs < nowMs) return 'old';
+  if ((k.interval + 1) * ballotIntervalMs + leaseMs + clockSkewMaxMs < nowMs) return 'old';
   if (k.interval > ballotInterval(nowMs + clockSkewMaxMs, parameters)) return 'future';
   return null;
 }

@@ -26,13 +26,13 @@ export interface LeaseRules {
   /** The same for a holder that extends a lease found to end at `foundMs`. Never shortens it. */
   extendedMs(foundMs: number, untilMs: number): number;
   /** A lease as a WRITE carries it. */
-  requested(lease: Lease, spanMs: number): Lease;
+  leaseToWrite(lease: Lease, spanMs: number): Lease;
   /** A WRITE's lease as the acceptor stores it instead of `before`. */
-  stored(lease: Lease, before: Lease | null, nowMs: number): Lease;
+  leaseToStore(lease: Lease, before: Lease | null, nowMs: number): Lease;
   /** A stored lease as messages carry it; null if it is over. */
-  outgoing(lease: Lease, nowMs: number): Lease | null;
+  leaseToSend(lease: Lease, nowMs: number): Lease | null;
   /** A received lease, on this server's clock. */
-  received(lease: Lease, nowMs: number): Lease;
+  leaseReceived(lease: Lease, nowMs: number): Lease;
   /** Whether the answer (`written`, `lease`) is newer than the previous ones of the attempt. */
   outranks(attempt: ReadingAttempt, written: Ballot, lease: Lease | null): boolean;
   finding(attempt: ReadingAttempt, nowMs: number): Finding;

@@ -11,7 +11,7 @@ export class ServerBidder implements Bidder {
   readonly #rules: LeaseRules;
 
   constructor(parameters: LeaseParameters, rules: LeaseRules) {
-    this.readMaxMs = parameters.ownReadMaxMs;
+    this.readMaxMs = parameters.serverReadMaxMs;
     this.#parameters = parameters;
     this.#rules = rules;
   }
@@ -20,7 +20,7 @@ export class ServerBidder implements Bidder {
     return false;
   }
 
-  knows(lease: Lease): boolean {
+  isOwnKind(lease: Lease): boolean {
     return lease.claim === null;
   }
 

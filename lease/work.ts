@@ -20,9 +20,9 @@ export interface CellWork {
   handicapMs: number;
   releasing: Releasing | null;
   /** The holder that chose this server as the next and is about to release its lease. */
-  succeeds: ServerId | null;
+  predecessor: ServerId | null;
   /** Waiting clients; the attempt is for the first. */
-  asks: ClientBidder[];
+  orders: ClientBidder[];
 }
 
 export function workBegin(attemptAtMs: number): CellWork {
@@ -32,24 +32,24 @@ export function workBegin(attemptAtMs: number): CellWork {
     backoffMs: 0,
     handicapMs: 0,
     releasing: null,
-    succeeds: null,
-    asks: [],
+    predecessor: null,
+    orders: [],
   };
 }
 
 export function workIsDone(work: CellWork): boolean {
-  const { attempt, backoffMs, handicapMs, releasing, succeeds, asks } = work;
-  if (attempt !== null || releasing !== null || succeeds !== null) return false;
-  return backoffMs === 0 && handicapMs === 0 && asks.length === 0;
+  const { attempt, backoffMs, handicapMs, releasing, predecessor, orders } = work;
+  if (attempt !== null || releasing !== null || predecessor !== null) return false;
+  return backoffMs === 0 && handicapMs === 0 && orders.length === 0;
 }
 
 /** When to repeat, start or abort something. `open`: this server competes for the cell. */
 export function workDueMs(work: CellWork, open: boolean, parameters: LeaseParameters): number {
-  const { attempt, attemptAtMs, releasing, asks } = work;
+  const { attempt, attemptAtMs, releasing, orders } = work;
   let dueMs = Infinity;
   if (attempt !== null) dueMs = Math.min(attempt.repeatAtMs, attemptDeadlineMs(attempt, parameters));
-  else if (open || asks.length > 0) dueMs = attemptAtMs;
+  else if (open || orders.length > 0) dueMs = attemptAtMs;
   if (releasing !== null) dueMs = Math.min(dueMs, releasing.atMs);
-  for (const { deadlineMs } of asks) dueMs = Math.min(dueMs, deadlineMs);
+  for (const { deadlineMs } of orders) dueMs = Math.min(dueMs, deadlineMs);
   return dueMs;
 }

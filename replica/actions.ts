@@ -159,7 +159,7 @@ export interface ReplicaConfig {
   /** Smallest counter of a candidate's epoch; smaller ones belong to servers that create subjects. */
   readonly candidatesFrom: number;
   /** The subject may start empty even if all its stores have the trust `lost`: a new catalog's have. */
-  readonly mayBeginLost: boolean;
+  readonly mayStartEmptyIfLost: boolean;
   /** A replica without messages for this long is reported unreachable, in milliseconds. */
   readonly silentMs: number;
   /** Bytes of operations kept for lagging replicas; a replica further back fetches the state. */

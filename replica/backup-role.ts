@@ -10,10 +10,10 @@ import { WriteOrder } from './write-order.ts';
 /** A reset waits this many heartbeats for intact replicas; then promises of replicas that lost power suffice. */
 const PATIENT_HEARTBEATS = 2;
 
-/** An epoch that this process ended with nothing under way. `isEverywhere`: all replicas had all of it. */
+/** An epoch that this process ended with nothing under way. `isAtAllReplicas`: all replicas had all of it. */
 export interface EndedEpoch {
   readonly position: Position;
-  readonly isEverywhere: boolean;
+  readonly isAtAllReplicas: boolean;
 }
 
 export class BackupRole extends ReplicaRole {
@@ -27,19 +27,19 @@ export class BackupRole extends ReplicaRole {
   }
 
   override get resumable(): Position | null {
-    const { lease, config, candidacy, standing } = this.parts;
+    const { lease, config, candidacy, state } = this.parts;
     if (this.#ended === null || lease.isHeld) return null;
     // A primary that applies last keeps a transaction open for what it orders, and holds the lease for that.
     if (config.appliesAtPrimary === 'last') return null;
     const { position } = this.#ended;
-    return candidacy.votes && mayBeResumed(position, standing) ? position : null;
+    return candidacy.votes && mayBeResumed(position, state) ? position : null;
   }
 
   /** Remembers that this process may resume the epoch at `position`: all up to there is committed (event `ended`). */
   override ended(position: Position): void {
-    const { standing, backup } = this.parts;
-    if (!mayBeResumed(position, standing)) return;
-    this.#ended = { position, isEverywhere: false };
+    const { state, backup } = this.parts;
+    if (!mayBeResumed(position, state)) return;
+    this.#ended = { position, isAtAllReplicas: false };
     backup.wasPrimaryUntil(position.seq);
   }
 
@@ -50,7 +50,7 @@ export class BackupRole extends ReplicaRole {
     const { out, schedule } = this.parts;
     out.trace('resumed', epochFormat(base.epoch));
     // A replica that may lack the base gets `install` with the first operation; one that has it only confirms.
-    const start = this.#ended?.isEverywhere ? 'asked' : 'unasked';
+    const start = this.#ended?.isAtAllReplicas ? 'asked' : 'unasked';
     const order = new WriteOrder(this.parts, { base, installed: new Map(), start, hasLease: false }, nowMs);
     schedule.start(nowMs);
     this.roles.become(new Resumed(this.parts, this.roles, order));
@@ -64,7 +64,7 @@ export class BackupRole extends ReplicaRole {
 
   override prepare(nowMs: number): void {
     const { candidacy } = this.parts;
-    if (!candidacy.mayBegin(nowMs)) return;
+    if (!candidacy.mayBecomeCandidate(nowMs)) return;
     if (candidacy.isCreator) this.#beginFirst(nowMs);
     else this.#beginReset(nowMs);
   }
@@ -73,7 +73,7 @@ export class BackupRole extends ReplicaRole {
   #beginFirst(nowMs: number): void {
     const { candidacy, schedule, out } = this.parts;
     const epoch = candidacy.takeFirstEpoch();
-    this.roles.begins({ isFirst: true, inheritedFrom: null });
+    this.roles.noteOrigin({ isFirst: true, inheritedFrom: null });
     schedule.startAligned(nowMs);
     out.trace('made', epochFormat(epoch));
     const beginning = new Beginning(this.parts, this.roles, epoch);
@@ -87,12 +87,12 @@ export class BackupRole extends ReplicaRole {
    * one, can choose the same epoch.
    */
   #beginReset(nowMs: number): void {
-    const { config, standing, backup, candidacy, schedule, out } = this.parts;
+    const { config, state, backup, candidacy, schedule, out } = this.parts;
     const epoch = candidacy.nextEpoch();
-    standing.promise(epoch);
+    state.promise(epoch);
     backup.onNewPromise();
     const patientUntilMs = nowMs + PATIENT_HEARTBEATS * config.heartbeatMs;
-    const reset = new Reset(epoch, standing.view, config.self, config.mayBeginLost, patientUntilMs);
+    const reset = new Reset(epoch, state.view, config.self, config.mayStartEmptyIfLost, patientUntilMs);
     out.trace('reset-started', epochFormat(epoch));
     const candidate = new Candidate(this.parts, this.roles, reset);
     this.roles.become(candidate);
@@ -101,7 +101,7 @@ export class BackupRole extends ReplicaRole {
   }
 
   override wakeAtMs(nowMs: number): number {
-    const askMs = this.parts.readLease.nextAskMs();
+    const askMs = this.parts.readLease.nextRequestMs();
     // No wake-up for a request that may not be sent yet.
     return Math.min(askMs > nowMs ? askMs : Infinity, this.parts.candidacy.wakeAtMs());
   }

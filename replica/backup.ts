@@ -107,7 +107,7 @@ export class Backup {
   /** Sends the promise once it is stored, starts a waiting install once the disk is at rest, and local flushes. */
   advance(): void {
     const { promised } = this.#state;
-    if (this.#mustAnswerPrepare && this.#state.settled) {
+    if (this.#mustAnswerPrepare && this.#state.isFinal) {
       this.#mustAnswerPrepare = false;
       this.#out.trace('promised', `${epochFormat(promised)} from ${positionFormat(this.#state.position)}`);
       this.#out.send(promised.server, {
@@ -168,7 +168,7 @@ export class Backup {
   #beginInstall(): void {
     const state = this.#state;
     const { install } = state;
-    if (install === null || install.stage !== 'waiting' || !state.settled) return;
+    if (install === null || install.stage !== 'waiting' || !state.isFinal) return;
     const { epoch, base } = install;
     const { seq, view, sessions } = state;
     if (this.#has(epoch, base) && state.trust === 'intact') {
@@ -245,7 +245,7 @@ export class Backup {
     if (epoch.server === this.#self || !epochEqual(epoch, this.#state.promised)) return;
     for (const write of this.#earlyWrites.splice(0)) this.#onWrite(write);
     // If operations are under way, their acknowledgement says the same.
-    if (!this.#state.atRest) return;
+    if (!this.#state.isAtRest) return;
     this.#out.send(epoch.server, { kind: 'installed', epoch, seq: this.#state.seq });
   }
 
@@ -298,7 +298,7 @@ export class Backup {
   #onHeartbeat(message: Extract<PrimaryMessage, { kind: 'heartbeat' }>, nowMs: number): void {
     const state = this.#state;
     const { epoch, beat } = message;
-    this.#guard.hold(epoch, nowMs, message.guardMs);
+    this.#guard.bind(epoch, nowMs, message.guardMs);
     if (epochEqual(epoch, state.installed)) {
       this.#noteCommitted(message.committedSeq);
       // Without a guard the sender may order without a lease, and another server may have been primary since.
@@ -311,12 +311,12 @@ export class Backup {
   }
 
   /** Requests a read lease, or its renewal, if reads arrive here and it is time. */
-  askToRead(nowMs: number): void {
+  requestReadLease(nowMs: number): void {
     const { installed, promised } = this.#state;
-    if (nowMs < this.#readLease.nextAskMs()) return;
+    if (nowMs < this.#readLease.nextRequestMs()) return;
     if (installed.counter === 0 || installed.server === this.#self || !epochEqual(installed, promised))
       return;
-    const nonce = this.#readLease.ask(nowMs);
+    const nonce = this.#readLease.request(nowMs);
     this.#out.send(installed.server, { kind: 'read-request', epoch: installed, nonce });
   }
 

@@ -58,7 +58,7 @@ export class Candidacy {
     return this.#firstEpoch !== null && epochEqual(this.#state.promised, this.#firstEpoch);
   }
 
-  mayBegin(nowMs: number): boolean {
+  mayBecomeCandidate(nowMs: number): boolean {
     return this.#isWilling && this.#lease.isValid(nowMs) && nowMs >= this.#beginAtMs();
   }
 

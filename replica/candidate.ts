@@ -45,19 +45,19 @@ export class Candidate extends ReplicaRole {
     if (message.kind === 'promise') {
       const { position, view, trust } = message;
       const before = reset.voters.size;
-      reset.promise(from, { position, view, trust });
+      reset.addPromise(from, { position, view, trust });
       // Its view may contain members that this server does not know.
       if (reset.voters.size > before) this.heartbeatDue();
       // Too late to be considered for the base: it gets the base.
       if (reset.base !== null) this.#request(from);
     }
-    if (message.kind === 'installed' && reset.base !== null) reset.install(from, message.seq);
+    if (message.kind === 'installed' && reset.base !== null) reset.noteInstalled(from, message.seq);
   }
 
   override installedHere(epoch: Epoch, seq: number): void {
     const reset = this.#reset;
     if (reset.base === null || !epochEqual(reset.epoch, epoch)) return;
-    reset.install(this.parts.config.self, seq);
+    reset.noteInstalled(this.parts.config.self, seq);
     // Voters that need only the stamp were asked when the base was chosen.
     for (const voter of this.#others()) if (!reset.needsOnlyStamp(voter)) this.#request(voter);
   }
@@ -66,9 +66,9 @@ export class Candidate extends ReplicaRole {
   override prepare(nowMs: number): void {
     const reset = this.#reset;
     if (reset.base !== null) return;
-    const { config, standing, out } = this.parts;
-    const { position, view, trust } = standing;
-    if (standing.settled) reset.promise(config.self, { position, view, trust });
+    const { config, state, out } = this.parts;
+    const { position, view, trust } = state;
+    if (state.isFinal) reset.addPromise(config.self, { position, view, trust });
     const base = reset.choose(nowMs);
     if (base !== null) this.#install(base, nowMs);
     else if (reset.noticeDistrust()) out.trace('distrusted', epochFormat(reset.epoch));
@@ -105,7 +105,7 @@ export class Candidate extends ReplicaRole {
     if (base === null || !reset.isComplete() || this.#mayBeReadByGrant(nowMs)) return;
     // An earlier candidate may have been primary, if only for the replicas that promised to it.
     const isFirst = base.position.epoch.counter === 0 && epoch.counter === this.parts.config.candidatesFrom;
-    this.roles.begins({ isFirst, inheritedFrom });
+    this.roles.noteOrigin({ isFirst, inheritedFrom });
     const start = { base: base.position, installed, start: 'unknown', hasLease: true } as const;
     const order = new WriteOrder(this.parts, start, nowMs);
     const primary = this.roles.serve(order);
@@ -134,7 +134,7 @@ export class Candidate extends ReplicaRole {
 
   #request(voter: ServerId): void {
     const reset = this.#reset;
-    const { out, config, lives } = this.parts;
+    const { out, config, peerIncarnations } = this.parts;
     const { epoch, base, view } = reset;
     if (base === null) {
       if (!reset.hasPromised(voter)) out.send(voter, { kind: 'prepare', epoch, view });
@@ -143,7 +143,7 @@ export class Candidate extends ReplicaRole {
       !reset.hasInstalled(voter)
     ) {
       // A voter that needs more than the stamp fetches from here, after this server installed the base.
-      const to = lives.of(voter);
+      const to = peerIncarnations.of(voter);
       out.send(voter, { kind: 'install', epoch, view, base: base.position, to, urgent: true });
     }
   }

@@ -1,7 +1,7 @@
 import type { ServerId } from '../base/ids.ts';
 import type { MemberChange } from './member-change.ts';
 import type { OrderContext } from './order-context.ts';
-import { viewReached } from './view.ts';
+import { viewReachedByMajority } from './view.ts';
 
 /** How far the operations of an epoch are applied here, committed and answered. */
 export class CommitPoint {
@@ -50,12 +50,12 @@ export class CommitPoint {
 
   /** Applies operations at this replica. `first`: at once. `last`: after the others of a majority, which commits. */
   #applyOwn(nowMs: number): void {
-    const { standing, log, config } = this.#context;
-    while (standing.issuedSeq < log.lastSeq) {
-      const seq = standing.issuedSeq + 1;
+    const { state, log, config } = this.#context;
+    while (state.issuedSeq < log.lastSeq) {
+      const seq = state.issuedSeq + 1;
       if (config.appliesAtPrimary === 'last' && this.#committableSeq(Infinity, nowMs) < seq) break;
       const { operation, sessions } = log.get(seq);
-      standing.apply(operation, sessions, false);
+      state.apply(operation, sessions, false);
     }
   }
 
@@ -65,8 +65,8 @@ export class CommitPoint {
    * operation.
    */
   #commit(nowMs: number): void {
-    const { standing, out, log, grants, peers, epoch } = this.#context;
-    const committedSeq = Math.min(this.#committableSeq(standing.seq, nowMs), standing.seq);
+    const { state, out, log, grants, peers, epoch } = this.#context;
+    const committedSeq = Math.min(this.#committableSeq(state.seq, nowMs), state.seq);
     if (committedSeq <= this.#committedSeq) return;
     const from = this.#committedSeq + 1;
     this.#committedSeq = committedSeq;
@@ -75,7 +75,7 @@ export class CommitPoint {
       const { view } = log.get(seq).operation;
       if (view === undefined) continue;
       this.#members.committed(view);
-      standing.reportView();
+      state.reportView();
     }
     for (const server of grants.holders(nowMs)) {
       // Holders of read leases cannot serve an operation before they know that it is committed.
@@ -85,13 +85,13 @@ export class CommitPoint {
 
   /** Answers committed operations; with policy `all` those that every member has. Reads need not wait for that. */
   #answer(): void {
-    const { standing, out, log, peers } = this.#context;
+    const { state, out, log, peers } = this.#context;
     const { view, countedView } = this.#members;
     let answeredSeq = this.#committedSeq;
     // Members change by majorities even with policy `all`: a failed member must be replaceable.
     if (view.policy === 'all' && countedView.joint === undefined) {
-      const ackedSeq = (server: ServerId): number => peers.ackedSeq(server, standing.seq);
-      answeredSeq = Math.min(answeredSeq, viewReached(countedView, ackedSeq, true));
+      const ackedSeq = (server: ServerId): number => peers.ackedSeq(server, state.seq);
+      answeredSeq = Math.min(answeredSeq, viewReachedByMajority(countedView, ackedSeq, true));
     }
     while (this.#answeredSeq < answeredSeq) {
       this.#answeredSeq++;
@@ -108,7 +108,7 @@ export class CommitPoint {
     const { config, peers, log, out, grants } = this.#context;
     const { self } = config;
     const ackedSeq = (server: ServerId): number => peers.ackedSeq(server, ownSeq);
-    const reached = viewReached(this.#members.countedView, ackedSeq);
+    const reached = viewReachedByMajority(this.#members.countedView, ackedSeq);
     let atReaders = reached;
     for (const server of grants.holders(nowMs)) {
       if (server !== self) atReaders = Math.min(atReaders, Math.max(this.#committedSeq, ackedSeq(server)));

@@ -44,7 +44,7 @@ export class CreationQuorum {
   }
 
   /** The server stored the subjects at these indexes as durably as a promise. */
-  holds(server: ServerId, indexes: Iterable<number>): void {
+  stored(server: ServerId, indexes: Iterable<number>): void {
     for (const index of indexes) this.#holders[index]?.add(server);
   }
 
@@ -79,7 +79,7 @@ export class NumberReservations {
   #ranges: NumberRange[] = [];
 
   /** @param range only its `owner` may use the numbers, until `untilMs` by the caller's clock */
-  reserved(range: NumberRange): void {
+  add(range: NumberRange): void {
     this.#ranges.push(range);
   }
 

@@ -39,7 +39,7 @@ export class EventHandler {
 
   #handle(event: ReplicaEvent, nowMs: number): void {
     const { current } = this.#roles;
-    const { standing, backup, localFlush } = this.#parts;
+    const { state, backup, localFlush } = this.#parts;
     switch (event.kind) {
       case 'lease':
         this.#roles.leaseChanged(event.untilMs, event.view, nowMs);
@@ -72,10 +72,10 @@ export class EventHandler {
         this.#roles.stop();
         return;
       case 'promised':
-        standing.promiseStored(event.epoch);
+        state.promiseStored(event.epoch);
         return;
       case 'applied':
-        standing.applied(event.epoch, event.seq);
+        state.applied(event.epoch, event.seq);
         backup.applied();
         return;
       case 'state-fetched':
@@ -91,7 +91,7 @@ export class EventHandler {
         return;
       case 'begun':
         // A backup applies what followed `begin`; the primary starts to order.
-        standing.begun(event.epoch);
+        state.begun(event.epoch);
         backup.installed(event.epoch);
         current.begunHere(nowMs);
         return;
@@ -130,15 +130,15 @@ export class EventHandler {
 
   /** Stores the first epoch while the lease is requested; it binds no server. */
   #created(): void {
-    const { standing, candidacy, backup } = this.#parts;
-    if (!standing.isNew) return;
-    standing.begin(candidacy.created());
+    const { state, candidacy, backup } = this.#parts;
+    if (!state.isNew) return;
+    state.begin(candidacy.created());
     backup.onNewPromise();
   }
 
   #installed(epoch: Epoch, seq: number): void {
-    const { standing, candidacy, backup } = this.#parts;
-    standing.installStored(epoch, seq);
+    const { state, candidacy, backup } = this.#parts;
+    state.installStored(epoch, seq);
     candidacy.outside = null;
     backup.installed(epoch);
     this.#roles.current.installedHere(epoch, seq);
@@ -151,7 +151,7 @@ export class EventHandler {
     this.#roles.current.prepare(nowMs);
     backup.advance();
     this.#roles.current.advance(nowMs);
-    if (this.#roles.current.kind === 'backup') backup.askToRead(nowMs);
+    if (this.#roles.current.kind === 'backup') backup.requestReadLease(nowMs);
     const { current } = this.#roles;
     if (current.epoch === null) return;
     if (schedule.isDue(current.order, nowMs)) current.heartbeatDue(nowMs);

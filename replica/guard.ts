@@ -21,7 +21,7 @@ export class Guard {
   }
 
   /** Binds this replica to the process of `epoch` for `guardMs`. */
-  hold(epoch: Epoch, nowMs: number, guardMs: number): void {
+  bind(epoch: Epoch, nowMs: number, guardMs: number): void {
     const untilMs = nowMs + guardMs * (1 + DRIFT_MAX);
     this.#epoch = epoch;
     this.#untilMs = Math.max(this.#untilMs, untilMs);
@@ -36,7 +36,7 @@ export class Guard {
   }
 
   /** Until when no other server gets a promise; −Infinity without a guard. */
-  get heldUntilMs(): number {
+  get boundUntilMs(): number {
     return this.#untilMs;
   }
 

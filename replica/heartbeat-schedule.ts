@@ -32,7 +32,7 @@ export class HeartbeatSchedule {
     if (nowMs - this.#readMs < this.#quietHeartbeatMs) this.#nextMs = nowMs;
   }
 
-  mayAskForGuard(sinceSentMs: number): boolean {
+  mayRequestGuard(sinceSentMs: number): boolean {
     return sinceSentMs >= GUARD_ASK_MS;
   }
 

@@ -4,7 +4,7 @@ import type { MemberChange } from './member-change.ts';
 import type { OrderContext } from './order-context.ts';
 import type { Progress } from './progress.ts';
 import type { Trust } from './record.ts';
-import { viewHasMajority, viewReached, viewVoters } from './view.ts';
+import { viewHasMajority, viewReachedByMajority, viewVoters } from './view.ts';
 
 /** Heartbeats whose answers still count. */
 const BEATS_MAX = 64;
@@ -45,16 +45,16 @@ export class Heartbeats {
     const { config, peers } = this.#context;
     const guardUntilMs = (server: ServerId): number =>
       server === config.self ? Infinity : (peers.find(server)?.guardUntilMs ?? -Infinity);
-    return viewReached(this.#members.countedView, guardUntilMs);
+    return viewReachedByMajority(this.#members.countedView, guardUntilMs);
   }
 
   /** Whether the local disk has all that a quorum read can have shown (decision 0055). */
-  get hasShownOperations(): boolean {
-    return this.#context.standing.seq >= this.#shownSeq;
+  get hasQuorumReadOperations(): boolean {
+    return this.#context.state.seq >= this.#shownSeq;
   }
 
   /** @returns the guard that the next heartbeat requests, in milliseconds */
-  next(nowMs: number): number {
+  startNext(nowMs: number): number {
     const { hasLease, lease, guard, epoch } = this.#context;
     // Without a lease this server answers no reads, so it needs no guard.
     const guardMs = hasLease ? Math.max(0, Math.floor(lease.untilMs - nowMs)) : 0;
@@ -62,7 +62,7 @@ export class Heartbeats {
     this.#sentMs = nowMs;
     this.#beats.set(this.#number, { sentMs: nowMs, guardMs });
     this.#beats.delete(this.#number - BEATS_MAX);
-    guard.hold(epoch, nowMs, guardMs);
+    guard.bind(epoch, nowMs, guardMs);
     return guardMs;
   }
 
@@ -91,14 +91,14 @@ export class Heartbeats {
     // Per member: a quorum read's answers differ in time, and the guard may move between them.
     if (!wasBound && nowMs < peer.guardUntilMs) {
       this.#shownSeq = this.#context.log.lastSeq;
-      this.#isBehindShown = !this.hasShownOperations;
+      this.#isBehindShown = !this.hasQuorumReadOperations;
     }
     if (!wasKept && nowMs < this.guardEndMs()) this.#context.out.push({ kind: 'advanced', committedSeq });
   }
 
   /** Retries reads that waited until the local disk had what a quorum read may have shown. */
   applied(committedSeq: number): void {
-    if (!this.#isBehindShown || !this.hasShownOperations) return;
+    if (!this.#isBehindShown || !this.hasQuorumReadOperations) return;
     this.#isBehindShown = false;
     this.#context.out.push({ kind: 'advanced', committedSeq });
   }

@@ -24,13 +24,13 @@ export class Inbox {
   }
 
   receive(from: ServerId, message: ReplicaMessage, nowMs: number): void {
-    const { lives, out, guard, readLease } = this.#parts;
-    if (lives.isFormer(from, message.incarnation)) {
+    const { peerIncarnations, out, guard, readLease } = this.#parts;
+    if (peerIncarnations.isEnded(from, message.incarnation)) {
       out.trace('late-answer', `${message.kind} of an earlier incarnation of ${from}`);
       return;
     }
     if (this.#isOfOtherMembers(from, message)) return;
-    if (lives.received(from, message.incarnation)) this.#onRestart(from);
+    if (peerIncarnations.received(from, message.incarnation)) this.#onRestart(from);
     switch (message.kind) {
       case 'prepare':
       case 'install':
@@ -59,9 +59,9 @@ export class Inbox {
 
   /** Majorities intersect only within one member set: a server with other members for its view number is ignored. */
   #isOfOtherMembers(from: ServerId, message: ReplicaMessage): boolean {
-    const { standing, out } = this.#parts;
+    const { state, out } = this.#parts;
     const stated = statedView(message);
-    const { view } = standing;
+    const { view } = state;
     if (stated === null || !viewsConflict(stated, view)) return false;
     const [here, there] = [viewMembersFormat(view), viewMembersFormat(stated)];
     out.trace('view-conflict', `view ${view.number} has ${here} here and ${there} at ${from}`);
@@ -72,31 +72,31 @@ export class Inbox {
   #onRestart(from: ServerId): void {
     this.#parts.out.trace('peer-restarted', from);
     // The process with the read lease has ended.
-    this.#parts.grants.returned(from);
+    this.#parts.grants.ended(from);
     this.#roles.current.peerRestarted(from);
   }
 
   #onPrimaryMessage(from: ServerId, message: PrimaryMessage, nowMs: number): void {
-    const { standing, out, guard, candidacy, backup } = this.#parts;
+    const { state, out, guard, candidacy, backup } = this.#parts;
     const { epoch } = message;
     if (epoch.server !== from || epoch.incarnation !== message.incarnation) {
       out.trace('stranger', `${from} speaks for ${epoch.server}`);
       return;
     }
-    const order = epochCompare(epoch, standing.promised);
+    const order = epochCompare(epoch, state.promised);
     if (order < 0) {
       out.trace('refused-old-epoch', `${message.kind} of ${epochFormat(epoch)}`);
-      out.send(from, { kind: 'refuse', epoch, promised: standing.promised });
+      out.send(from, { kind: 'refuse', epoch, promised: state.promised });
       return;
     }
     if (message.kind === 'prepare' && nowMs < guard.barsUntilMs(epoch)) {
       this.#delay(from, message);
       return;
     }
-    if (message.kind === 'begin' && standing.isNew && candidacy.votes) {
+    if (message.kind === 'begin' && state.isNew && candidacy.votes) {
       // No guard delays it: no epoch is smaller, and a larger one refuses it.
       out.trace('begun', epochFormat(epoch));
-      standing.begin(epoch);
+      state.begin(epoch);
       backup.onNewPromise();
       return;
     }
@@ -127,7 +127,7 @@ export class Inbox {
   /** Refuses smaller epochs from now on. A primary steps down even with a valid lease: two mean wrong clocks. */
   #followEpoch(epoch: Epoch, nowMs: number): void {
     this.#roles.depose(`by ${epochFormat(epoch)}`, nowMs);
-    this.#parts.standing.promise(epoch);
+    this.#parts.state.promise(epoch);
     this.#parts.backup.onNewPromise();
   }
 

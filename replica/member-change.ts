@@ -25,7 +25,7 @@ export class MemberChange {
 
   constructor(context: OrderContext) {
     this.#context = context;
-    const { view, seq } = context.standing;
+    const { view, seq } = context.state;
     this.#view = view;
     this.#committedView = view;
     this.#countedView = view;
@@ -49,7 +49,7 @@ export class MemberChange {
   }
 
   /** Whether this server no longer votes: another one must be primary. */
-  get isOut(): boolean {
+  get isRemoved(): boolean {
     return this.#change === null && !viewVoters(this.#view).includes(this.#context.config.self);
   }
 
@@ -59,7 +59,7 @@ export class MemberChange {
   }
 
   /** Whether a peer that has all up to `seq` uses the newest view. */
-  isKnownAt(seq: number): boolean {
+  isViewKnownAt(seq: number): boolean {
     return this.#change !== null && this.#change.stage !== 'learning' && seq >= this.#change.seq;
   }
 

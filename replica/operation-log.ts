@@ -4,7 +4,7 @@ import type { ReplicaMessage } from './messages.ts';
 import type { Operation, RequestId } from './operation.ts';
 import type { Outbox } from './outbox.ts';
 import { sessionsAfter } from './replica-state.ts';
-import type { SessionAnswer, SessionTable } from './sessions.ts';
+import type { SessionLookup, SessionTable } from './sessions.ts';
 
 /** Memory of an operation beside its bytes. */
 const OPERATION_OVERHEAD_BYTES = 128;
@@ -51,7 +51,7 @@ export class OperationLog {
     return this.#lastSeq;
   }
 
-  find(request: RequestId): SessionAnswer {
+  find(request: RequestId): SessionLookup {
     return this.#sessions.find(request);
   }
 

@@ -21,12 +21,12 @@ export interface LeaseReading {
 export interface WriteOrderParts {
   readonly config: ReplicaConfig;
   readonly out: Outbox;
-  readonly standing: ReplicaState;
+  readonly state: ReplicaState;
   readonly localFlush: LocalFlush;
   readonly guard: Guard;
   readonly grants: ReadGrants;
   readonly lease: LeaseReading;
-  readonly lives: PeerIncarnations;
+  readonly peerIncarnations: PeerIncarnations;
 }
 
 export interface OrderContext extends WriteOrderParts {
@@ -35,7 +35,7 @@ export interface OrderContext extends WriteOrderParts {
   readonly base: Position;
   /** False if this server orders without a lease: others may begin another epoch at the same time. */
   readonly hasLease: boolean;
-  readonly beganMs: number;
+  readonly startedMs: number;
   readonly peers: ProgressTracker;
   readonly log: OperationLog;
 }

@@ -16,7 +16,7 @@ abstract class OrderingRole extends ReplicaRole {
     const { order } = this;
     if (order === null) return;
     if (message.kind === 'read-returned') {
-      this.parts.grants.returned(from);
+      this.parts.grants.ended(from);
     } else if (!order.hasPeer(from)) {
       this.parts.out.trace('stranger', `${from} is no member`);
     } else {
@@ -77,7 +77,7 @@ export class Beginning extends OrderingRole {
   }
 
   override begunHere(nowMs: number): void {
-    if (!epochEqual(this.#epoch, this.parts.standing.installed)) return;
+    if (!epochEqual(this.#epoch, this.parts.state.installed)) return;
     const start = { base: POSITION_ZERO, installed: new Map(), start: 'unasked', hasLease: true } as const;
     this.#order = new WriteOrder(this.parts, start, nowMs);
     this.roles.become(this);
@@ -134,13 +134,13 @@ export class Active extends InstalledRole {
     const { order } = this;
     const { schedule, out } = this.parts;
     if (nowMs < order.heartbeats.guardEndMs()) return;
-    if (!schedule.mayAskForGuard(order.heartbeats.sinceSentMs(nowMs))) return;
+    if (!schedule.mayRequestGuard(order.heartbeats.sinceSentMs(nowMs))) return;
     out.trace('guard-lapsed', epochFormat(order.epoch));
     schedule.beat(order, nowMs);
   }
 
   protected override peerAnswered(order: WriteOrder, from: ServerId, message: Answer, nowMs: number): void {
-    if (message.kind === 'read-request') order.readRequested(from, message.nonce, nowMs);
+    if (message.kind === 'read-request') order.grantReadLease(from, message.nonce, nowMs);
     else super.peerAnswered(order, from, message, nowMs);
   }
 
@@ -151,7 +151,7 @@ export class Active extends InstalledRole {
   override advance(nowMs: number): void {
     const { order } = this;
     order.advance(nowMs);
-    if (!order.isOut) return;
+    if (!order.isRemoved) return;
     this.parts.out.trace('members-changed', 'without this server');
     this.parts.candidacy.stop();
     this.#becomeStopping().finish(nowMs);

@@ -83,12 +83,12 @@ export class PeerAnswers {
   }
 
   #acknowledged(from: ServerId, seq: number, nowMs: number): void {
-    const { peers, log, standing } = this.#context;
+    const { peers, log, state } = this.#context;
     const peer = peers.received(from, nowMs);
     assert(seq <= log.lastSeq, 'No replica has an operation of this epoch that was not sequenced');
     if (!peer.isInstalled) this.#installed(peer, seq);
     // A peer votes by the new view, so this server does too.
-    if (this.#members.isKnownAt(seq)) standing.reportView();
+    if (this.#members.isViewKnownAt(seq)) state.reportView();
     peer.acknowledged(seq, log.firstSeq);
     this.#advance(nowMs);
     this.#replication.pump(peer);
@@ -96,7 +96,7 @@ export class PeerAnswers {
 
   #installed(peer: Progress, seq: number): void {
     // Its read lease of an earlier epoch ended with the promise to this one.
-    this.#context.grants.followed(peer.server, this.#context.epoch);
+    this.#context.grants.endEarlier(peer.server, this.#context.epoch);
     peer.installed(seq);
   }
 

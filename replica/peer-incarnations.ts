@@ -12,7 +12,7 @@ export class PeerIncarnations {
     return this.#current.get(server) ?? INCARNATION_UNKNOWN;
   }
 
-  isFormer(server: ServerId, incarnation: Incarnation): boolean {
+  isEnded(server: ServerId, incarnation: Incarnation): boolean {
     return this.#ended?.get(server)?.has(incarnation) === true;
   }
 

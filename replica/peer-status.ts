@@ -11,7 +11,7 @@ export function peerStatuses(
   committedSeq: number,
   nowMs: number,
 ): PeerStatus[] {
-  const { peers, config, standing } = context;
+  const { peers, config, state } = context;
   const voters = viewVoters(view);
   const statuses: PeerStatus[] = [...peers].map((peer) => {
     const lagOperations = Math.max(0, committedSeq - peer.ackedSeq);
@@ -27,15 +27,15 @@ export function peerStatuses(
     };
   });
   if (!voters.includes(config.self)) return statuses;
-  const own = { server: config.self, role: 'primary', state: 'current', seq: standing.seq } as const;
+  const own = { server: config.self, role: 'primary', state: 'current', seq: state.seq } as const;
   statuses.push({ ...own, lagOperations: 0, lagBytes: 0, behindMs: 0 });
   return statuses.sort((a, b) => voters.indexOf(a.server) - voters.indexOf(b.server));
 }
 
 /** A peer beyond the majority, which gets operations a moment later, is behind by that moment. */
-function behindSinceMs({ log, beganMs }: OrderContext, peer: Progress): number {
+function behindSinceMs({ log, startedMs }: OrderContext, peer: Progress): number {
   const missing = peer.isInstalled ? log.findKept(peer.ackedSeq + 1) : undefined;
-  return missing?.numberedMs ?? beganMs;
+  return missing?.numberedMs ?? startedMs;
 }
 
 function lagBytes({ log }: OrderContext, peer: Progress, committedSeq: number): number | null {

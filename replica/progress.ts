@@ -64,7 +64,7 @@ export class Progress {
     return this.#stage.kind === 'installed';
   }
 
-  get isUnasked(): boolean {
+  get isNotRequested(): boolean {
     return this.#stage.kind === 'unasked';
   }
 
@@ -105,7 +105,7 @@ export class Progress {
     return this.#stage.kind === 'asked' && beat <= this.#stage.askedBeat + 1;
   }
 
-  asked(askedBeat: number): void {
+  installRequested(askedBeat: number): void {
     this.#stage = { kind: 'asked', askedBeat };
   }
 
@@ -137,7 +137,7 @@ export class Progress {
     this.resendFrom(this.#ackedSeq + 1);
   }
 
-  sent(): void {
+  noteSent(): void {
     this.#nextSeq++;
   }
 
@@ -146,7 +146,7 @@ export class Progress {
   }
 
   /** @param floorSeq the fetched state has at least this */
-  fetches(floorSeq: number): void {
+  startFetch(floorSeq: number): void {
     this.#isFetching = true;
     this.#floorSeq = floorSeq;
   }

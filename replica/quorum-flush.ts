@@ -1,7 +1,7 @@
 import type { ServerId } from '../base/ids.ts';
 import type { MemberChange } from './member-change.ts';
 import type { OrderContext } from './order-context.ts';
-import { viewReached } from './view.ts';
+import { viewReachedByMajority } from './view.ts';
 
 interface PendingFlush {
   readonly ticket: number;
@@ -40,7 +40,7 @@ export class QuorumFlush {
     const ownSeq = localFlush.flushedSeq;
     const flushedSeq = (server: ServerId): number =>
       server === config.self ? ownSeq : (peers.find(server)?.flushedSeq ?? -1);
-    const reached = Math.min(ownSeq, viewReached(this.#members.countedView, flushedSeq));
+    const reached = Math.min(ownSeq, viewReachedByMajority(this.#members.countedView, flushedSeq));
     const waiting: PendingFlush[] = [];
     for (const flush of this.#pending) {
       if (reached >= flush.seq) out.push({ kind: 'flushed', ticket: flush.ticket });

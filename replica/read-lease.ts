@@ -38,13 +38,13 @@ export class ReadLease {
   }
 
   /** @returns when to ask the primary (again); Infinity while no client reads here */
-  nextAskMs(): number {
+  nextRequestMs(): number {
     if (this.#readMs === -Infinity) return Infinity;
     const dueMs = this.#askedMs + this.#leaseMs / ASKS_PER_LEASE;
     return dueMs <= this.#readMs + this.#leaseMs ? dueMs : Infinity;
   }
 
-  ask(nowMs: number): number {
+  request(nowMs: number): number {
     this.#nonce++;
     this.#askedMs = nowMs;
     this.#isRequested = true;
@@ -83,18 +83,18 @@ export class ReadGrants {
   }
 
   /** The server's read lease ended: it returned the lease, or its process ended. */
-  returned(server: ServerId): void {
+  ended(server: ServerId): void {
     this.#grants.delete(server);
   }
 
   /** Removes the server's grant of an earlier epoch: its promise to `epoch` ended that read lease. */
-  followed(server: ServerId, epoch: Epoch): void {
+  endEarlier(server: ServerId, epoch: Epoch): void {
     const grant = this.#grants.get(server);
     if (grant !== undefined && !epochEqual(grant.epoch, epoch)) this.#grants.delete(server);
   }
 
   /** Until then clients may use cached answers of this primary, which it cannot revoke from here. */
-  cachedUntil(untilMs: number): void {
+  noteCachedUntil(untilMs: number): void {
     this.#cachedUntilMs = Math.max(this.#cachedUntilMs, untilMs);
   }
 

@@ -62,13 +62,13 @@ export class ReplicaState {
   }
 
   /** Nothing under way can still move the position. */
-  get atRest(): boolean {
+  get isAtRest(): boolean {
     return this.seq === this.issuedSeq && this.install?.stage !== 'storing';
   }
 
   /** The promise survives a crash and the position is final: both may be sent. */
-  get settled(): boolean {
-    return this.atRest && epochEqual(this.stored, this.promised);
+  get isFinal(): boolean {
+    return this.isAtRest && epochEqual(this.stored, this.promised);
   }
 
   /** Refuses every smaller epoch from now on, and drops a fetch for one. */
@@ -150,7 +150,7 @@ export class ReplicaState {
     { seq, view, sessions }: { readonly seq: number; readonly view: View; readonly sessions: SessionTable },
     fetched: boolean,
   ): void {
-    assert(this.settled && epochEqual(install.epoch, this.promised), 'Only the promised epoch is installed');
+    assert(this.isFinal && epochEqual(install.epoch, this.promised), 'Only the promised epoch is installed');
     install.stage = 'storing';
     install.seq = seq;
     install.view = view;

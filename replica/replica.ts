@@ -75,8 +75,8 @@ export class Replica {
     const { members } = record.view;
     assert(new Set(members).size === members.length, 'Every member has one vote');
     const out = new Outbox(config.incarnation);
-    const standing = new ReplicaState(out, record, trust);
-    const localFlush = new LocalFlush(out, standing);
+    const state = new ReplicaState(out, record, trust);
+    const localFlush = new LocalFlush(out, state);
     const guard = new Guard(config.startGuardUntilMs);
     // Never a used nonce: an answer to it may be under way.
     const firstNonce =
@@ -86,15 +86,15 @@ export class Replica {
     this.#parts = {
       config,
       out,
-      standing,
+      state,
       localFlush,
       guard,
       readLease,
       lease,
-      backup: new Backup(config, out, standing, localFlush, guard, readLease),
+      backup: new Backup(config, out, state, localFlush, guard, readLease),
       grants: new ReadGrants(),
-      lives: new PeerIncarnations(),
-      candidacy: new Candidacy(config, file, standing, guard, lease),
+      peerIncarnations: new PeerIncarnations(),
+      candidacy: new Candidacy(config, file, state, guard, lease),
       schedule: new HeartbeatSchedule(config),
     };
     this.#roles = new Roles(this.#parts);
@@ -126,7 +126,7 @@ export class Replica {
     // A guard that lapsed is requested again; see `read-wanted`.
     if (nowMs >= order.heartbeats.guardEndMs()) return 'wait';
     // While no member kept the guard, a majority may have answered quorum reads with what this server ordered.
-    if (!order.heartbeats.hasShownOperations) return 'wait';
+    if (!order.heartbeats.hasQuorumReadOperations) return 'wait';
     // Never uncommitted data, which may vanish, nor the version before, which may be outdated.
     return dependsOnSeq <= order.committedSeq ? 'serve' : 'wait';
   }
@@ -175,7 +175,7 @@ export class Replica {
    */
   noteCachedUntil(untilMs: number): void {
     if (untilMs === -Infinity) this.#parts.grants.cachesDropped();
-    else this.#parts.grants.cachedUntil(untilMs);
+    else this.#parts.grants.noteCachedUntil(untilMs);
   }
 
   noteRead(nowMs: number): void {
@@ -187,16 +187,16 @@ export class Replica {
   }
 
   get view(): View {
-    return this.#parts.standing.view;
+    return this.#parts.state.view;
   }
 
   get epoch(): Epoch {
-    return this.#parts.standing.installed;
+    return this.#parts.state.installed;
   }
 
   /** Until when a replacement replica in this process must promise nothing to other servers; −Infinity: not bound. */
   get boundUntilMs(): number {
-    return Math.max(this.#parts.guard.heldUntilMs, this.#parts.grants.lastEndMs());
+    return Math.max(this.#parts.guard.boundUntilMs, this.#parts.grants.lastEndMs());
   }
 
   /**
@@ -210,12 +210,12 @@ export class Replica {
 
   /** The last operation given to the storage here. */
   get issuedSeq(): number {
-    return this.#parts.standing.issuedSeq;
+    return this.#parts.state.issuedSeq;
   }
 
   /** The last operation numbered; a primary that applies last numbers before it applies. */
   get orderedSeq(): number {
-    return this.#roles.current.order?.lastSeq ?? this.#parts.standing.issuedSeq;
+    return this.#roles.current.order?.lastSeq ?? this.#parts.state.issuedSeq;
   }
 
   get #committedSeq(): number {
@@ -223,18 +223,18 @@ export class Replica {
   }
 
   status(nowMs: number): ReplicaStatus {
-    const { standing, lease, candidacy, backup } = this.#parts;
+    const { state, lease, candidacy, backup } = this.#parts;
     const { current } = this.#roles;
     return {
       role: current.kind,
-      epoch: standing.installed,
-      seq: standing.seq,
+      epoch: state.installed,
+      seq: state.seq,
       committedSeq: this.#committedSeq,
       leaseUntilMs: lease.untilMs,
       peers: current.order?.peers(nowMs) ?? [],
-      view: standing.view,
+      view: state.view,
       outside: candidacy.outside,
-      trust: standing.trust,
+      trust: state.trust,
       currentAtMs: current.kind === 'active' ? nowMs : backup.currentAtMs,
     };
   }
@@ -249,7 +249,7 @@ export class Replica {
   }
 
   inspect(): ReplicaInspection {
-    const { promised, stored, installed, seq, issuedSeq, view } = this.#parts.standing;
+    const { promised, stored, installed, seq, issuedSeq, view } = this.#parts.state;
     return {
       role: this.role,
       promised,

@@ -29,11 +29,11 @@ export class Replication {
 
   /** Sends what the replica lacks, in order, within the window. */
   pump(peer: Progress, deferrable: boolean = false): void {
-    const { log, standing, out } = this.#context;
-    if (peer.isUnasked) this.#requestFirstInstall(peer, deferrable);
+    const { log, state, out } = this.#context;
+    if (peer.isNotRequested) this.#requestFirstInstall(peer, deferrable);
     if (!peer.takesOperations) return;
     if (peer.nextSeq < log.firstSeq) {
-      peer.fetches(standing.seq);
+      peer.startFetch(state.seq);
       this.sendInstall(peer);
       return;
     }
@@ -42,19 +42,19 @@ export class Replication {
       if (log.bytesUpTo(peer.nextSeq - 1) - ackedBytes > WINDOW_BYTES_MAX) return;
       const { message } = log.get(peer.nextSeq);
       out.push({ kind: 'send', to: peer.server, message, deferrable });
-      peer.sent();
+      peer.noteSent();
     }
   }
 
   /** Requests the install of an epoch that began without a reset from all peers not asked yet. */
   establish(): void {
-    for (const peer of this.#context.peers) if (peer.isUnasked) this.#requestFirstInstall(peer, false);
+    for (const peer of this.#context.peers) if (peer.isNotRequested) this.#requestFirstInstall(peer, false);
   }
 
   /** Requests the install of an epoch that began without a reset; operations are sent before it is confirmed. */
   #requestFirstInstall(peer: Progress, deferrable: boolean): void {
     const { out, base, epoch } = this.#context;
-    peer.asked(this.#heartbeats.number);
+    peer.installRequested(this.#heartbeats.number);
     const message = { epoch, view: this.#members.committedView } as const;
     if (base.seq === 0) {
       out.send(peer.server, { kind: 'begin', ...message }, deferrable);
@@ -67,7 +67,7 @@ export class Replication {
 
   sendInstall(peer: Progress): void {
     if (!this.#heartbeats.mayInstall(peer)) return;
-    const { out, epoch, standing, base, lives } = this.#context;
+    const { out, epoch, state, base, peerIncarnations } = this.#context;
     // A peer that lags within the epoch fetches the present state. So does one in doubt: it may have acknowledged
     // more than the base.
     const isCurrent = peer.isInstalled || peer.trust !== 'intact';
@@ -75,8 +75,8 @@ export class Replication {
       kind: 'install',
       epoch,
       view: this.#members.committedView,
-      base: isCurrent ? { epoch, seq: standing.seq } : base,
-      to: isCurrent ? lives.of(peer.server) : INCARNATION_UNKNOWN,
+      base: isCurrent ? { epoch, seq: state.seq } : base,
+      to: isCurrent ? peerIncarnations.of(peer.server) : INCARNATION_UNKNOWN,
       urgent: false,
     });
   }
@@ -98,7 +98,7 @@ export class Replication {
   /** Repeats what may be lost, and shows that there is a primary. */
   heartbeat(flushSeq: number, nowMs: number): void {
     const { peers } = this.#context;
-    const guardMs = this.#heartbeats.next(nowMs);
+    const guardMs = this.#heartbeats.startNext(nowMs);
     const voters = viewVoters(this.#members.committedView);
     this.establish();
     const extra = this.extraPeers(nowMs);

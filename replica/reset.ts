@@ -22,7 +22,7 @@ export interface Base {
  *
  * @param promises positions of a majority; at equal positions `self` wins, as its state needs no fetch
  */
-export function authoritative(
+export function authoritativeState(
   promises: ReadonlyMap<ServerId, { readonly position: Position }>,
   self: ServerId,
 ): Base {
@@ -149,7 +149,7 @@ export class Reset {
   }
 
   /** Of repeated answers the first counts: a replica that promised does not move. */
-  promise(member: ServerId, promised: Promised): void {
+  addPromise(member: ServerId, promised: Promised): void {
     if (this.#base === null && !this.#promises.has(member)) this.#promises.set(member, promised);
   }
 
@@ -163,7 +163,7 @@ export class Reset {
   choose(nowMs: number): Base | null {
     if (this.#base !== null) return this.#base;
     if (!this.#promises.has(this.#self) || !this.#suffices(this.#ownView, nowMs)) return null;
-    const base = authoritative(this.#promises, this.#self);
+    const base = authoritativeState(this.#promises, this.#self);
     if (!this.#suffices(this.#viewAt(base), nowMs)) return null;
     this.#base = base;
     return base;
@@ -173,7 +173,7 @@ export class Reset {
   noticeDistrust(): boolean {
     if (this.#distrusted || !this.#promises.has(this.#self)) return false;
     const promised = (server: ServerId): boolean => this.#promises.has(server);
-    const views = [this.#ownView, this.#viewAt(authoritative(this.#promises, this.#self))];
+    const views = [this.#ownView, this.#viewAt(authoritativeState(this.#promises, this.#self))];
     this.#distrusted = views.every((view) => viewHasMajority(view, promised));
     return this.#distrusted;
   }
@@ -183,7 +183,7 @@ export class Reset {
     return promisesSuffice(view, this.#promises, { mayBeginLost: this.#mayBeginLost, mayLose });
   }
 
-  install(member: ServerId, seq: number): void {
+  noteInstalled(member: ServerId, seq: number): void {
     assert(this.#base !== null, 'What is installed was chosen');
     if (seq >= this.#base.position.seq) this.#installed.set(member, seq);
   }

@@ -28,7 +28,7 @@ export interface EpochOrigin {
 export interface Transitions {
   become(role: ReplicaRole): void;
   /** An epoch begins in which this server will order. */
-  begins(origin: EpochOrigin): void;
+  noteOrigin(origin: EpochOrigin): void;
   /** A majority installed the epoch: this server is primary. @returns its new role */
   serve(order: WriteOrder): ReplicaRole;
   stepDown(): void;

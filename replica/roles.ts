@@ -37,11 +37,11 @@ export class Roles implements Transitions {
 
   become(role: ReplicaRole): void {
     this.#current = role;
-    const epoch = role.epoch ?? this.#parts.standing.installed;
+    const epoch = role.epoch ?? this.#parts.state.installed;
     this.#parts.out.push({ kind: 'role-changed', role: role.kind, epoch });
   }
 
-  begins(origin: EpochOrigin): void {
+  noteOrigin(origin: EpochOrigin): void {
     this.#origin = origin;
   }
 
@@ -67,20 +67,20 @@ export class Roles implements Transitions {
   #stepDown(ended: EndedEpoch | null): void {
     const role = this.#current;
     if (role.epoch === null) return;
-    const { standing, backup } = this.#parts;
-    const { install } = standing;
+    const { state, backup } = this.#parts;
+    const { install } = state;
     if (role.order !== null) {
       role.order.abandon();
       backup.wasPrimaryUntil(role.order.committedSeq);
     }
-    if (install !== null && install.stage !== 'storing') standing.install = null;
+    if (install !== null && install.stage !== 'storing') state.install = null;
     this.become(new BackupRole(this.#parts, this, ended));
     if (role.kind === 'stopping') this.stopped();
   }
 
   endInOrder(order: WriteOrder): void {
     const position = order.isIdle ? { epoch: order.epoch, seq: order.lastSeq } : null;
-    this.#stepDown(position === null ? null : { position, isEverywhere: order.isQuiet });
+    this.#stepDown(position === null ? null : { position, isAtAllReplicas: order.isQuiet });
   }
 
   stop(): void {
@@ -89,7 +89,7 @@ export class Roles implements Transitions {
   }
 
   stopped(): void {
-    this.#parts.out.trace('stopped', `at ${this.#parts.standing.seq}`);
+    this.#parts.out.trace('stopped', `at ${this.#parts.state.seq}`);
     this.#parts.out.push({ kind: 'stopped' });
   }
 

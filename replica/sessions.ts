@@ -27,7 +27,7 @@ interface Session {
   readonly encoded: Uint8Array;
 }
 
-export type SessionAnswer =
+export type SessionLookup =
   /** Certainly new: it may be sequenced. */
   | { readonly kind: 'fresh' }
   | { readonly kind: 'known'; readonly seq: number; readonly result: Uint8Array }
@@ -60,7 +60,7 @@ export class SessionTable {
    * `forgottenSeqMax`; so with `since ≥ forgottenSeqMax` it must be new. This needs a *committed* `since`: an
    * uncommitted number may be used again.
    */
-  find(request: RequestId): SessionAnswer {
+  find(request: RequestId): SessionLookup {
     const session = this.#sessions.get(request.session);
     if (session === undefined) {
       return request.since < this.#forgottenSeqMax ? { kind: 'expired' } : { kind: 'fresh' };

@@ -34,7 +34,7 @@ export function viewHasMajority(view: View, counts: (server: ServerId) => boolea
 }
 
 /** @returns the largest number that a majority of each side has reached; all voters of each side if `allVoters` */
-export function viewReached(
+export function viewReachedByMajority(
   view: View,
   reached: (server: ServerId) => number,
   allVoters: boolean = false,

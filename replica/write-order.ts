@@ -40,12 +40,12 @@ export class WriteOrder {
   readonly #flushes: QuorumFlush;
 
   constructor(parts: WriteOrderParts, { base, installed, start, hasLease }: OrderStart, nowMs: number) {
-    const { config, out, standing, grants } = parts;
-    assert(standing.seq === base.seq, 'The base is here');
-    const epoch = standing.installed;
+    const { config, out, state, grants } = parts;
+    assert(state.seq === base.seq, 'The base is here');
+    const epoch = state.installed;
     const peers = new ProgressTracker(config.self, config.silentMs);
-    const log = new OperationLog(epoch, out, config.retainedBytesMax, base.seq, standing.sessions);
-    const context: OrderContext = { ...parts, epoch, base, hasLease, beganMs: nowMs, peers, log };
+    const log = new OperationLog(epoch, out, config.retainedBytesMax, base.seq, state.sessions);
+    const context: OrderContext = { ...parts, epoch, base, hasLease, startedMs: nowMs, peers, log };
     this.epoch = epoch;
     this.#context = context;
     this.#members = new MemberChange(context);
@@ -61,12 +61,12 @@ export class WriteOrder {
       this.#replication,
       (atMs) => this.advance(atMs),
     );
-    for (const server of viewVoters(standing.view)) {
+    for (const server of viewVoters(state.view)) {
       if (server === config.self) continue;
       peers.add(new Progress(server, installed.get(server) ?? null, base.seq, nowMs, start));
     }
     // A peer with this epoch installed has dropped its read lease of an earlier one.
-    for (const server of installed.keys()) grants.followed(server, epoch);
+    for (const server of installed.keys()) grants.endEarlier(server, epoch);
   }
 
   get committedSeq(): number {
@@ -99,8 +99,8 @@ export class WriteOrder {
     return viewHasMajority(this.#members.countedView, hasInstalled);
   }
 
-  get isOut(): boolean {
-    return this.#members.isOut;
+  get isRemoved(): boolean {
+    return this.#members.isRemoved;
   }
 
   submit(ticket: number, operation: Operation, nowMs: number): void {
@@ -149,14 +149,14 @@ export class WriteOrder {
 
   changeMembers(ticket: number, servers: readonly ServerId[], nowMs: number): void {
     if (!this.#members.request(ticket, servers)) return;
-    const { peers, config, standing } = this.#context;
+    const { peers, config, state } = this.#context;
     const voters = viewVoters(this.#members.view);
     for (const server of peers.servers()) {
       if (!voters.includes(server) && !servers.includes(server)) peers.remove(server);
     }
     for (const server of servers) {
       if (server === config.self || peers.has(server)) continue;
-      const peer = peers.add(new Progress(server, null, standing.seq, nowMs, 'unknown'));
+      const peer = peers.add(new Progress(server, null, state.seq, nowMs, 'unknown'));
       this.#replication.sendInstall(peer);
     }
     this.advance(nowMs);
@@ -198,8 +198,8 @@ export class WriteOrder {
 
   /** Never drops what is not committed and applied here. @param nowMs null to ignore silence */
   #drop(nowMs: number | null): void {
-    const { standing, log, peers } = this.#context;
-    const doneSeq = Math.min(this.#commit.answeredSeq, standing.seq);
+    const { state, log, peers } = this.#context;
+    const doneSeq = Math.min(this.#commit.answeredSeq, state.seq);
     log.drop(peers.doneSeq(doneSeq, nowMs), doneSeq);
   }
 
@@ -223,7 +223,7 @@ export class WriteOrder {
   }
 
   /** Grants a read lease to a replica that has all that is committed, for at most as long as this server may read. */
-  readRequested(from: ServerId, nonce: number, nowMs: number): void {
+  grantReadLease(from: ServerId, nonce: number, nowMs: number): void {
     const { peers, config, lease, grants, out, epoch } = this.#context;
     const peer = peers.received(from, nowMs);
     if (!peer.isInstalled || peer.isFetching || peer.ackedSeq < this.#commit.committedSeq) return;

@@ -6,7 +6,7 @@ import type { ServerConfig } from './config/config.ts';
 import { silencesOf } from './config/timing.ts';
 import { SUCCESSION_MS_MAX } from './file/succession.ts';
 import { planCluster } from './membership/cluster-plan.ts';
-import { within } from './process/bounded.ts';
+import { succeedsWithin } from './process/bounded.ts';
 import { systemMachine } from './process/machine.ts';
 import type { Surroundings } from './process/surroundings.ts';
 import { Security } from './security/security.ts';
@@ -139,22 +139,22 @@ export class Server {
     garbage.close();
     for (const sweep of sweeps) sweep.close();
     scrubber.close();
-    lease.retire();
-    gateway.router.retire();
+    lease.stopCompeting();
+    gateway.router.stopCompeting();
     // Files first: their next primaries may ask the catalog, which must have a primary then.
     await idle.releaseAll(RELEASE_MS_MAX);
     const catalog = host.loaded(CATALOG_CELL);
     if (catalog !== null && catalog.role === 'active') {
-      await within(world, catalogMember.recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
-      await within(world, catalog.stop(), RELEASE_MS_MAX);
+      await succeedsWithin(world, catalogMember.recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
+      await succeedsWithin(world, catalog.stop(), RELEASE_MS_MAX);
       lease.close(CATALOG_CELL);
       lease.release(CATALOG_CELL);
-      await within(world, lease.heldElsewhere(CATALOG_CELL), SUCCESSION_MS_MAX);
+      await succeedsWithin(world, lease.heldElsewhere(CATALOG_CELL), SUCCESSION_MS_MAX);
     }
     lease.closeDriver();
     await drain.finish();
     named.close();
-    await within(world, gateway.router.drained(), CALLS_MS_MAX);
+    await succeedsWithin(world, gateway.router.callsEnded(), CALLS_MS_MAX);
     // The HTTP server waits for the peers' connections, which the transport has to end.
     const ending = app.close();
     await gateway.close();

@@ -883,8 +883,8 @@ export interface QueryResults {
 const CacheNumber = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 
 /** A delegation; each has its own generation number. */
-export const HeldDelegation = Type.Object({ inode: Inode, generation: CacheNumber });
-export type HeldDelegation = Static<typeof HeldDelegation>;
+export const DelegationOfSession = Type.Object({ inode: Inode, generation: CacheNumber });
+export type DelegationOfSession = Static<typeof DelegationOfSession>;
 
 /** Requests changes in or below a directory after an operation of the catalog; null: from now on. */
 export const ChangesRequest = Type.Object({
@@ -923,7 +923,7 @@ export const CacheOwner = Type.Object({
    */
   under: Type.Optional(CacheNumber),
   /** The command runs only while session `under` holds these delegations, else `fence-lost`. Checked in its tick. */
-  fence: Type.Optional(Type.Array(HeldDelegation, { minItems: 1, maxItems: FORGETS_MAX })),
+  fence: Type.Optional(Type.Array(DelegationOfSession, { minItems: 1, maxItems: FORGETS_MAX })),
   /**
    * Of `create-file`: the client wants to keep changes of the new file's attributes. All its commands contain `under`,
    * which clients of earlier releases omit.

@@ -3,7 +3,7 @@ import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 /** Bytes of a file per request for locations. */
 export const LOCATIONS_BYTES_MAX = 16 * 1024 * 1024;
 /** How long reported bytes stay in place, in milliseconds; the client counts from its request and stops at half. */
-export const LOCATIONS_HELD_MS = 2_000;
+export const LOCATIONS_VALID_MS = 2_000;
 
 /** File in the data folder, random at each start: it lets a client prove that it can read the folder. */
 export const LOCAL_PROOF_FILE = 'local-proof';

@@ -46,11 +46,11 @@ export interface LocksHeld {
 }
 
 /** The requested state of a range: a lock, or none (`unlock`). */
-export interface LockWish extends Omit<LockHeld, 'type'> {
+export interface LockChange extends Omit<LockHeld, 'type'> {
   readonly type: 'shared' | 'exclusive' | 'unlock';
 }
 
-export interface WishOfClient extends LockWish {
+export interface LockChangeOfClient extends LockChange {
   readonly client: number;
 }
 
@@ -81,11 +81,11 @@ interface SinceField {
 
 /** What the client last received from the primary; epoch 0 before. In the query; absent from earlier releases. */
 interface LastReceivedField {
-  readonly heard?: LockMoment;
+  readonly heard?: LockPrimaryState;
 }
 
 /** The primary's epoch in each answer, and its client's in each message. */
-export interface LockMoment {
+export interface LockPrimaryState {
   readonly epoch: number;
   /** How often a client's locks or state lapsed with their lease in this epoch; absent from earlier releases. */
   readonly lapses?: number;
@@ -103,7 +103,7 @@ export type LockRenewalBody = Static<typeof LockRenewalBody>;
 /** A renewal. Without effect in another epoch than `heard`: it may be late and name released locks. */
 export interface LockClaim extends LockRenewalBody, SinceField, LastReceivedField {}
 
-export interface LockGrant extends LockMoment {
+export interface LockGrant extends LockPrimaryState {
   readonly primary: string;
   /** Nothing was set: the request is older than this. The client repeats it if it still wants the lock. */
   readonly outdated?: true;

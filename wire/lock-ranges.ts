@@ -1,9 +1,9 @@
-import type { LockHeld, LockWish } from './lock-api.ts';
+import type { LockChange, LockHeld } from './lock-api.ts';
 
 /** Applies a request to an owner's sorted, disjoint ranges; remaining parts keep all other fields. */
 export function rangesWith<Held extends LockHeld>(
   ranges: readonly Held[],
-  request: Omit<Held, 'type'> & Pick<LockWish, 'type' | 'start' | 'end'>,
+  request: Omit<Held, 'type'> & Pick<LockChange, 'type' | 'start' | 'end'>,
 ): Held[] {
   const after: Held[] = [];
   for (const range of ranges) {
@@ -40,7 +40,7 @@ export function overlap(a: Range, b: Range): Range | null {
 /** @returns whether an owner's sorted, disjoint ranges cover the request with its type or a stronger one */
 export function rangesCover(
   ranges: readonly Pick<LockHeld, 'type' | 'start' | 'end'>[],
-  request: Pick<LockWish, 'type' | 'start' | 'end'>,
+  request: Pick<LockChange, 'type' | 'start' | 'end'>,
 ): boolean {
   let at = request.start;
   for (const range of ranges) {
@@ -55,7 +55,7 @@ export function rangesCover(
 /** @returns whether the lock conflicts with another owner's request of the same kind */
 export function locksConflict(
   lock: Pick<LockHeld, 'type' | 'start' | 'end'>,
-  request: Pick<LockWish, 'type' | 'start' | 'end'>,
+  request: Pick<LockChange, 'type' | 'start' | 'end'>,
 ): boolean {
   if (request.type === 'unlock' || overlap(lock, request) === null) return false;
   return lock.type === 'exclusive' || request.type === 'exclusive';

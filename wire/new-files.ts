@@ -4,12 +4,12 @@ import type { Attributes, CacheOwner } from './catalog-api.ts';
 import { FORGETS_MAX, NEW_FILES_MAX } from './request-limits.ts';
 import type { ReservedNumbers } from './reserved-numbers.ts';
 
-/** New files sent with all their contents: `POST /v1/births`. */
+/** New files sent with all their contents: `POST /v1/newFiles`. */
 
 export const NEW_FILE_BYTES_MAX = 256 * 1024;
-export const BIRTHS_BYTES_MAX = 4 * 1024 * 1024;
+export const NEW_FILES_BYTES_MAX = 4 * 1024 * 1024;
 /** Bytes of a request's body: contents, names and attributes. */
-export const BIRTHS_BODY_BYTES_MAX = BIRTHS_BYTES_MAX + 1024 * 1024;
+export const NEW_FILES_BODY_BYTES_MAX = NEW_FILES_BYTES_MAX + 1024 * 1024;
 
 /** Flag in the mode field: the file already has an entry. Earlier releases refuse it. */
 const NAMED_BIT = 0x8000;
@@ -23,7 +23,7 @@ export interface FileWithContents {
   readonly name: string;
   readonly inode: number;
   /** `create-file` created the file with this number, live and empty; it gets its contents. */
-  readonly isNamed?: true;
+  readonly hasEntry?: true;
   /** Permission bits after the umask. */
   readonly mode: number;
   readonly uid: number;
@@ -35,7 +35,7 @@ export interface FileWithContents {
   readonly contents: Uint8Array;
 }
 
-/** Body of `POST /v1/births`; a retry carries the same, and is answered, not repeated. */
+/** Body of `POST /v1/newFiles`; a retry carries the same, and is answered, not repeated. */
 export interface NewFilesRequest {
   readonly session: number;
   readonly number: number;
@@ -44,7 +44,7 @@ export interface NewFilesRequest {
   /** Owner of the reserved numbers. */
   readonly owner: number;
   readonly cache?: CacheOwner;
-  readonly births: readonly FileWithContents[];
+  readonly newFiles: readonly FileWithContents[];
 }
 
 interface Created<Kind> {
@@ -70,7 +70,7 @@ interface Refused {
  */
 export type NewFileOutcome = Created<'created'> | Refused | { readonly kind: 'not-created' };
 
-/** Answer of `POST /v1/births`: one outcome per file, in order, in the words of earlier releases. */
+/** Answer of `POST /v1/newFiles`: one outcome per file, in order, in the words of earlier releases. */
 export interface NewFilesAnswer {
   readonly outcomes: readonly (Created<'born'> | Refused | { readonly kind: 'unborn' })[];
 }
@@ -102,16 +102,16 @@ export function decodeNumbers({ bearer, ...numbers }: NumbersAnswer): ReservedNu
   return { ...numbers, creatingServer: bearer };
 }
 
-export function encodeBirths({ session, number, owner, cache, births }: NewFilesRequest): Uint8Array {
-  const contentBytes = births.reduce((sum, { contents }) => sum + contents.length + 128, 0);
+export function encodeNewFiles({ session, number, owner, cache, newFiles }: NewFilesRequest): Uint8Array {
+  const contentBytes = newFiles.reduce((sum, { contents }) => sum + contents.length + 128, 0);
   const writer = new ByteWriter(128 + contentBytes).uint53(session).uint53(number).uint53(owner);
   writer.uint53(cache?.client ?? 0).uint8(cache?.forgets.length ?? 0);
   for (const inode of cache?.forgets ?? []) writer.uint53(inode);
-  writer.uint16(births.length);
-  for (const file of births) {
+  writer.uint16(newFiles.length);
+  for (const file of newFiles) {
     writer.uint53(file.parent).text(file.name).uint53(file.inode);
     writer
-      .uint16(file.mode | (file.isNamed === true ? NAMED_BIT : 0))
+      .uint16(file.mode | (file.hasEntry === true ? NAMED_BIT : 0))
       .uint32(file.uid)
       .uint32(file.gid);
     writer
@@ -130,7 +130,7 @@ export function encodeBirths({ session, number, owner, cache, births }: NewFiles
 }
 
 /** Decodes a request; contents are views into `encoded`. @throws MalformedError also for one above the limits */
-export function decodeBirths(encoded: Uint8Array): NewFilesRequest {
+export function decodeNewFiles(encoded: Uint8Array): NewFilesRequest {
   const reader = new ByteReader(encoded);
   const session = positive(reader, 'session');
   const number = positive(reader, 'number');
@@ -141,18 +141,18 @@ export function decodeBirths(encoded: Uint8Array): NewFilesRequest {
   const forgets = Array.from({ length: forgetsCount }, () => positive(reader, 'inode'));
   const count = reader.uint16();
   if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} new files in one request`);
-  const births = Array.from({ length: count }, () => readNewFile(reader));
+  const newFiles = Array.from({ length: count }, () => readNewFile(reader));
   const under = reader.remaining > 0 ? readFence(reader) : {};
   reader.end();
-  const contentBytes = births.reduce((sum, { contents }) => sum + contents.length, 0);
-  if (contentBytes > BIRTHS_BYTES_MAX) throw new MalformedError(`New files of ${contentBytes} bytes`);
-  if (new Set(births.map(({ inode }) => inode)).size !== count) throw new MalformedError('A number twice');
+  const contentBytes = newFiles.reduce((sum, { contents }) => sum + contents.length, 0);
+  if (contentBytes > NEW_FILES_BYTES_MAX) throw new MalformedError(`New files of ${contentBytes} bytes`);
+  if (new Set(newFiles.map(({ inode }) => inode)).size !== count) throw new MalformedError('A number twice');
   return {
     session,
     number,
     owner,
     ...(client === 0 ? {} : { cache: { client, forgets, ...under } }),
-    births,
+    newFiles,
   };
 }
 

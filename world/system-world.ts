@@ -46,7 +46,7 @@ export const systemWorld: World = {
   sleep: async (delayMs, { signal, unref = false }: SleepOptions = {}) => {
     await delay(delayMs, undefined, { ref: !unref, ...(signal === undefined ? {} : { signal }) });
   },
-  nextTurn: () => nextTick(),
+  nextTick: () => nextTick(),
   timeout: (delayMs) => AbortSignal.timeout(delayMs),
   randomBytes: (count) => randomBytes(count),
   random: () => Math.random(),

@@ -51,7 +51,7 @@ class LeaseServer {
       drawIncarnation,
       transport: () => this.#transport,
       knownView: () => null,
-      changed: (cell, untilMs) => this.#changed(cell, untilMs),
+      ownLeaseChanged: (cell, untilMs) => this.#changed(cell, untilMs),
       fatal: (error) => {
         log.fatal({ err: error }, 'broken');
         process.exit(1);

@@ -23,7 +23,7 @@ export function noteAccesses(
     const inode = tables.inode(access.inode);
     if (inode === undefined || inode.volume !== volume.id) continue;
     if (!isLater(accessedNs, inode.accessedNs) || mayBeSet(inode, access, command.unset === true)) continue;
-    tables.inodes.noteAccessed(inode.id, accessedNs);
+    tables.inodes.setAccessedByRead(inode.id, accessedNs);
     noted += 1;
   }
   return { noted };

@@ -46,7 +46,7 @@ function storeAccessAcl(tables: Tables, id: number, acl: Acl): void {
 }
 
 /** Adapts the access list, if the inode has one, to the mode of a chmod. */
-export function aclFollow(tables: Tables, inode: InodeRow, mode: number): void {
+export function adaptAclToMode(tables: Tables, inode: InodeRow, mode: number): void {
   const value = inode.xattrs === 0 ? undefined : tables.xattr(inode.id, ACCESS_ACL);
   if (value !== undefined) {
     tables.xattrs.put(inode.id, ACCESS_ACL, encodeAcl(aclWithMode(decodeAcl(value), mode)));
@@ -54,7 +54,7 @@ export function aclFollow(tables: Tables, inode: InodeRow, mode: number): void {
 }
 
 /** Mode of a new inode, and a function that stores the lists it inherits. Without a default list the umask applies. */
-export function inherit(
+export function inheritAcl(
   tables: Tables,
   directory: InodeRow,
   node: { readonly mode: number; readonly umask?: number | undefined; readonly kind: number },

@@ -9,7 +9,7 @@ import { KIND_FILE, POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { directoryOf } from '../tree.ts';
 import type { VolumeRow } from '../volume-tables.ts';
-import { inherit } from './acls.ts';
+import { inheritAcl } from './acls.ts';
 import { MODE_SETGID } from './entries.ts';
 
 /** Lifetime of an unused reservation, longer than clients learn; its stored contents may then be deleted. */
@@ -112,7 +112,7 @@ class FileCreation {
     this.#assertMembers(id, replicas);
     if (!this.#tables.numbers.takeReserved(this.#command.owner, id)) throw notReserved(id);
 
-    const { mode, storeAcl } = inherit(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
+    const { mode, storeAcl } = inheritAcl(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
     this.#tables.inodes.insertWithContents({
       ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs },

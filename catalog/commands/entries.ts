@@ -17,8 +17,8 @@ import { allowedOfNew, assertInodeAllowed } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
-import { type EntrySpot, spotAt } from '../walk.ts';
-import { inherit } from './acls.ts';
+import { type ResolvedName, resolvePlace } from '../walk.ts';
+import { inheritAcl } from './acls.ts';
 import { assertExpected, assertUnwritten } from './expectation.ts';
 import { moveToTrash, type Removal } from './removal.ts';
 
@@ -27,25 +27,30 @@ export const LINKS_MAX = 65_000;
 /** Setgid of a directory: new entries get its group, new directories the bit too. */
 export const MODE_SETGID = 0o2000;
 
-export function spotOf(tables: Tables, place: Place, codeIfNoEntry: ErrorCode, follow = false): EntrySpot {
-  const spot = spotAt(tables, place, follow);
+export function resolveName(
+  tables: Tables,
+  place: Place,
+  codeIfNoEntry: ErrorCode,
+  follow = false,
+): ResolvedName {
+  const spot = resolvePlace(tables, place, follow);
   if (spot === null)
     throw new ServiceError(codeIfNoEntry, 'Cannot change the name of a directory that has none here');
   return spot;
 }
 
-function resolveFreeName(tables: Tables, place: Place): EntrySpot {
-  const spot = spotOf(tables, place, 'exists');
+function resolveFreeName(tables: Tables, place: Place): ResolvedName {
+  const spot = resolveName(tables, place, 'exists');
   if (spot.inode !== undefined) throw new ServiceError('exists', `There is a "${spot.name}" already`);
   return spot;
 }
 
-export function takenSpotOf(
+export function resolveExistingName(
   tables: Tables,
   place: Place,
   codeIfNoEntry: ErrorCode,
-): EntrySpot & { inode: InodeRow } {
-  const { directory, name, inode } = spotOf(tables, place, codeIfNoEntry);
+): ResolvedName & { inode: InodeRow } {
+  const { directory, name, inode } = resolveName(tables, place, codeIfNoEntry);
   if (inode === undefined) throw new ServiceError('not-found', `There is no "${name}"`);
   return { directory, name, inode };
 }
@@ -63,7 +68,7 @@ interface Node {
   readonly id?: number;
 }
 
-export function nodeCreate(tables: Tables, spot: EntrySpot, node: Node, atNs: string): InodeRow {
+export function nodeCreate(tables: Tables, spot: ResolvedName, node: Node, atNs: string): InodeRow {
   assert(spot.inode === undefined, 'A new inode gets a name that is free');
   const { directory } = spot;
   assertMayGain(directory);
@@ -72,7 +77,7 @@ export function nodeCreate(tables: Tables, spot: EntrySpot, node: Node, atNs: st
   const inherits = (directory.mode & MODE_SETGID) !== 0;
   const target = node.target ?? '';
   const kind = kindNumber(node.kind);
-  const { mode, storeAcl } = inherit(tables, directory, { mode: node.mode, umask: node.umask, kind });
+  const { mode, storeAcl } = inheritAcl(tables, directory, { mode: node.mode, umask: node.umask, kind });
   const volume = tables.volumes.row(directory.volume);
   assertInodeAllowed(volume);
   const id = tables.inodes.insert({
@@ -99,7 +104,7 @@ export function nodeCreate(tables: Tables, spot: EntrySpot, node: Node, atNs: st
   storeAcl(id);
   tables.entries.insert(directory.id, spot.name, id);
   tables.inodes.touchDirectory(directory.id, isDirectory ? 1 : 0, atNs);
-  return tables.inodes.known(id);
+  return tables.inodes.existing(id);
 }
 
 /**
@@ -108,10 +113,10 @@ export function nodeCreate(tables: Tables, spot: EntrySpot, node: Node, atNs: st
  * @param removal what the command says about it
  * @returns the remaining links
  */
-export function linkLost(
+export function removeLink(
   tables: Tables,
   inode: InodeRow,
-  name: Pick<EntrySpot, 'directory' | 'name'>,
+  name: Pick<ResolvedName, 'directory' | 'name'>,
   removal: Removal,
   atNs: string,
 ): number {
@@ -185,7 +190,7 @@ export function link(tables: Tables, command: CommandOf<'link'>, atNs: string): 
   tables.entries.insert(spot.directory.id, spot.name, inode.id);
   tables.inodes.touchDirectory(spot.directory.id, 0, atNs);
   tables.inodes.setLinks(inode.id, inode.links + 1, null, atNs);
-  return { attributes: attributesOf(tables.inodes.known(inode.id)) };
+  return { attributes: attributesOf(tables.inodes.existing(inode.id)) };
 }
 
 export function removeDirectory(
@@ -193,14 +198,14 @@ export function removeDirectory(
   command: CommandOf<'remove-directory'>,
   atNs: string,
 ): CommandResults['remove-directory'] {
-  const { directory, name, inode } = takenSpotOf(tables, command.place, 'bad-request');
+  const { directory, name, inode } = resolveExistingName(tables, command.place, 'bad-request');
   if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `"${name}" is no directory`);
   if (tables.entries.hasChildren(inode.id))
     throw new ServiceError('not-empty', `Directory "${name}" is not empty`);
   assertMayLose(directory, inode);
   tables.entries.delete(directory.id, name, inode.id);
   tables.inodes.touchDirectory(directory.id, -1, atNs);
-  linkLost(tables, inode, { directory, name }, {}, atNs);
+  removeLink(tables, inode, { directory, name }, {}, atNs);
   return {};
 }
 
@@ -244,12 +249,12 @@ function removeEntry(
   atNs: string,
   check: (inode: InodeRow) => void = () => undefined,
 ): { readonly directory: number; readonly inode: number; readonly links: number } {
-  const { directory, name, inode } = takenSpotOf(tables, place, 'is-directory');
+  const { directory, name, inode } = resolveExistingName(tables, place, 'is-directory');
   if (inode.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   if (expect !== undefined) assertExpected(expect, name, inode);
   check(inode);
   assertMayLose(directory, inode);
   tables.entries.delete(directory.id, name, inode.id);
-  const links = linkLost(tables, inode, { directory, name }, removal, atNs);
+  const links = removeLink(tables, inode, { directory, name }, removal, atNs);
   return { directory: directory.id, inode: inode.id, links };
 }

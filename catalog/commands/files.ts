@@ -9,8 +9,8 @@ import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../tree.ts';
 import { forgetReservations, notReserved } from './create-with-contents.ts';
-import { nodeCreate, spotOf } from './entries.ts';
-import { isCollected, preserveFirst } from './snapshots.ts';
+import { nodeCreate, resolveName } from './entries.ts';
+import { collectOrphan, preserveIfShown } from './snapshots.ts';
 
 /** Creates a file, or returns the existing one. Follows a final symbolic link, as open(2), unless `exclusive`. */
 export function createFile(
@@ -20,7 +20,7 @@ export function createFile(
   replicas: readonly string[],
 ): CommandResults['create-file'] {
   const { mode, uid, gid, umask, exclusive, reserved, times } = command;
-  const spot = spotOf(tables, command.place, exclusive ? 'exists' : 'is-directory', !exclusive);
+  const spot = resolveName(tables, command.place, exclusive ? 'exists' : 'is-directory', !exclusive);
   if (spot.inode !== undefined) {
     // An earlier create with contents, whose answer was lost, created it.
     if (spot.inode.id === reserved?.inode) return { attributes: attributesOf(spot.inode), created: false };
@@ -39,7 +39,7 @@ export function createFile(
   tables.inodes.setAccessed(inode.id, timeCheck(times.accessedNs));
   tables.inodes.setModified(inode.id, timeCheck(times.modifiedNs), 0, 0);
   tables.inodes.setChanged(inode.id, timeCheck(times.changedNs));
-  return { attributes: attributesOf(tables.inodes.known(inode.id)), created: true };
+  return { attributes: attributesOf(tables.inodes.existing(inode.id)), created: true };
 }
 
 export function createOrphan(
@@ -70,7 +70,7 @@ export function createOrphan(
     allowed: allowedOfNew(volume),
   });
   if (command.note !== undefined) tables.xattrs.put(id, UPLOAD_NOTE, Buffer.from(command.note, 'base64'));
-  return { attributes: attributesOf(tables.inodes.known(id)) };
+  return { attributes: attributesOf(tables.inodes.existing(id)) };
 }
 
 /** Postpones the collection of an unlinked file: an unfinished upload, or a file that is still open. */
@@ -100,7 +100,7 @@ export function openForWrite(
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
   // A primary of an earlier release would overwrite an append-only file.
   if (isImmutable(inode) || (isAppendOnly(inode) && command.restricts !== true)) throw protectedError(inode);
-  const preserve = preserveFirst(tables, inode, command, atNs);
+  const preserve = preserveIfShown(tables, inode, command, atNs);
   if (preserve !== null) return { attributes: attributesOf(inode), preserve };
   const current = { epoch: inode.markEpoch, turn: inode.markTurn };
   const mark = command.mark ?? current;
@@ -135,7 +135,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     const live = contentsCompare(epoch, seq, inode.modifiedEpoch, inode.modifiedSeq) < 0 ? inode.live : 0;
     const changes = contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) > 0;
     // The file was written without a mark, as after a power loss: what its snapshots show is lost.
-    if (changes && tables.snapshots.holdsContents(inode.id)) tables.snapshots.contentsAre(inode.id, -1);
+    if (changes && tables.snapshots.showsContents(inode.id)) tables.snapshots.setContentsSource(inode.id, -1);
     const changedNs = changes && BigInt(modifiedNs) > BigInt(inode.changedNs) ? modifiedNs : inode.changedNs;
     // The growth allowance ends with the mark: the primary requests it again.
     const allowed = live === 1 || inode.allowed === null ? inode.allowed : file.sizeBytes;
@@ -151,7 +151,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
       live,
       allowed,
     );
-    if (changes && inode.orphanedNs === null) tables.inodes.modified(inode.id);
+    if (changes && inode.orphanedNs === null) tables.inodes.noteModified(inode.id);
     charge(
       tables.volumes,
       inode,
@@ -173,7 +173,7 @@ export function collect(
 ): CommandResults['collect'] {
   forgetReservations(tables, atNs);
   const orphans = tables.inodeLists.orphansBefore(timeCheck(command.beforeNs), command.countMax);
-  const inodes = orphans.filter((orphan) => isCollected(tables, orphan));
+  const inodes = orphans.filter((orphan) => collectOrphan(tables, orphan));
   return { inodes: inodes.map((orphan) => orphan.id) };
 }
 

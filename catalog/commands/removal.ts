@@ -3,7 +3,7 @@ import type { InodeRow } from '../inode-rows.ts';
 import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import type { VolumeRow } from '../volume-tables.ts';
-import { type EntrySpot, pathTo } from '../walk.ts';
+import { pathTo, type ResolvedName } from '../walk.ts';
 
 /**
  * The trash: a file that loses its last link is kept with its path. It is an orphan with a later collection time,
@@ -20,7 +20,7 @@ export interface Removal {
 }
 
 /** Whether a file that loses its last link goes to the trash; known empty files do not. */
-export function isKept(volume: VolumeRow, inode: InodeRow, removal: Removal): boolean {
+export function goesToTrash(volume: VolumeRow, inode: InodeRow, removal: Removal): boolean {
   if (volume.trashMs === 0 || removal.trash === false) return false;
   return inode.kind === KIND_FILE && inode.links === 1 && (inode.sizeBytes > 0 || inode.live === 1);
 }
@@ -29,12 +29,12 @@ export function isKept(volume: VolumeRow, inode: InodeRow, removal: Removal): bo
 export function moveToTrash(
   tables: Tables,
   inode: InodeRow,
-  { directory, name }: Pick<EntrySpot, 'directory' | 'name'>,
+  { directory, name }: Pick<ResolvedName, 'directory' | 'name'>,
   removal: Removal,
   atNs: string,
 ): boolean {
   const volume = tables.volumes.row(inode.volume);
-  if (!isKept(volume, inode, removal)) return false;
+  if (!goesToTrash(volume, inode, removal)) return false;
   const path = pathTo(tables, directory, name);
   if (path === null) return false;
   tables.inodes.setLinks(inode.id, 0, (BigInt(atNs) + BigInt(volume.trashMs) * NS_PER_MS).toString(), atNs);

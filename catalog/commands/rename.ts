@@ -4,15 +4,15 @@ import { assertMayGain, assertMayLose } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';
-import { type EntrySpot, isBelow } from '../walk.ts';
-import { linkLost, nodeCreate, spotOf, takenSpotOf } from './entries.ts';
+import { isBelow, type ResolvedName } from '../walk.ts';
+import { nodeCreate, removeLink, resolveExistingName, resolveName } from './entries.ts';
 import { assertExpected } from './expectation.ts';
 import type { Removal } from './removal.ts';
 
 /** POSIX rename, with two variants of Linux's renameat2. */
 export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: string): CommandResults['rename'] {
-  const from = takenSpotOf(tables, command.from, 'bad-request');
-  const to = spotOf(tables, command.to, 'bad-request');
+  const from = resolveExistingName(tables, command.from, 'bad-request');
+  const to = resolveName(tables, command.to, 'bad-request');
   if (from.directory.volume !== to.directory.volume) {
     throw new ServiceError('cross-volume', `Cannot rename "${from.name}" to another volume`);
   }
@@ -35,7 +35,7 @@ export function renameWhiteout(
 ): CommandResults['rename-whiteout'] {
   const { uid, gid, ...names } = command;
   const result = rename(tables, { ...names, kind: 'rename' }, atNs);
-  const spot = spotOf(tables, command.from, 'bad-request');
+  const spot = resolveName(tables, command.from, 'bad-request');
   // Both entries were links of one inode, and stay.
   if (spot.inode === undefined)
     nodeCreate(tables, spot, { kind: 'character', mode: 0, device: 0, uid, gid }, atNs);
@@ -44,8 +44,8 @@ export function renameWhiteout(
 
 function move(
   tables: Tables,
-  from: EntrySpot & { inode: InodeRow },
-  to: EntrySpot,
+  from: ResolvedName & { inode: InodeRow },
+  to: ResolvedName,
   removal: Removal,
   atNs: string,
 ): CommandResults['rename'] {
@@ -80,7 +80,7 @@ function move(
     // A directory that replaces a directory leaves the link count unchanged.
     tables.entries.setInode(to.directory.id, to.name, moved.id);
     tables.inodes.touchDirectory(to.directory.id, 0, atNs);
-    linkLost(tables, replaced, to, removal, atNs);
+    removeLink(tables, replaced, to, removal, atNs);
   }
   tables.inodes.setChanged(moved.id, atNs);
   if (isDirectory) tables.inodes.setParent(moved.id, to.directory.id);
@@ -89,8 +89,8 @@ function move(
 
 function exchange(
   tables: Tables,
-  from: EntrySpot & { inode: InodeRow },
-  to: EntrySpot & { inode: InodeRow },
+  from: ResolvedName & { inode: InodeRow },
+  to: ResolvedName & { inode: InodeRow },
   atNs: string,
 ): CommandResults['rename'] {
   const [a, b] = [from.inode, to.inode];

@@ -9,11 +9,11 @@ import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE, POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
-import type { EntrySpot } from '../walk.ts';
-import { inherit } from './acls.ts';
-import { linkLost, MODE_SETGID, spotOf } from './entries.ts';
+import type { ResolvedName } from '../walk.ts';
+import { inheritAcl } from './acls.ts';
+import { MODE_SETGID, removeLink, resolveName } from './entries.ts';
 import { assertExpected } from './expectation.ts';
-import { isKept } from './removal.ts';
+import { goesToTrash } from './removal.ts';
 
 type Replacement = CommandOf<'replace'> | CommandOf<'replace-with-contents'>;
 
@@ -31,7 +31,7 @@ export function replace(
     throw new ServiceError('bad-request', `Inode ${orphan.id} is no file without a name`);
   }
   assertUnprotected(orphan);
-  const spot = spotOf(tables, command.place, 'is-directory', true);
+  const spot = resolveName(tables, command.place, 'is-directory', true);
   if (spot.directory.volume !== orphan.volume) {
     throw new ServiceError('cross-volume', `File ${orphan.id} is of volume "${orphan.volumeName}"`);
   }
@@ -45,13 +45,13 @@ export function replaceWithContents(
   command: CommandOf<'replace-with-contents'>,
   atNs: string,
 ): CommandResults['replace-with-contents'] {
-  const spot = spotOf(tables, command.place, 'is-directory', true);
+  const spot = resolveName(tables, command.place, 'is-directory', true);
   assertReplaceable(spot, command);
   return linkInPlaceOf(tables, command, spot, createUnlinked(tables, command, spot, atNs), atNs);
 }
 
 /** @throws ServiceError if the entry cannot be replaced, or is not the expected one */
-function assertReplaceable({ directory, name, inode: old }: EntrySpot, { expect }: Replacement): void {
+function assertReplaceable({ directory, name, inode: old }: ResolvedName, { expect }: Replacement): void {
   if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   assertExpected(expect, name, old);
   if (old === undefined) assertMayGain(directory);
@@ -62,7 +62,7 @@ function assertReplaceable({ directory, name, inode: old }: EntrySpot, { expect 
 function createUnlinked(
   tables: Tables,
   command: CommandOf<'replace-with-contents'>,
-  { directory }: EntrySpot,
+  { directory }: ResolvedName,
   atNs: string,
 ): InodeRow {
   const { inode: id, owner, replicas, objectBytes, mode, uid, gid, sizeBytes, contents } = command;
@@ -88,7 +88,7 @@ function createUnlinked(
     allowed: volume.quotaBytes > 0 ? sizeBytes : null,
   });
   tables.volumes.count(volume.id, 1, sizeBytes);
-  return tables.inodes.known(id);
+  return tables.inodes.existing(id);
 }
 
 function areSame(a: readonly string[], b: readonly string[]): boolean {
@@ -98,13 +98,13 @@ function areSame(a: readonly string[], b: readonly string[]): boolean {
 function linkInPlaceOf(
   tables: Tables,
   command: Replacement,
-  { directory, name, inode: old }: EntrySpot,
+  { directory, name, inode: old }: ResolvedName,
   file: InodeRow,
   atNs: string,
 ): CommandResults['replace'] {
   const volume = tables.volumes.row(file.volume);
-  if (old === undefined || isKept(volume, old, command)) assertInodeAllowed(volume);
-  const isFreed = old?.links === 1 && !isKept(volume, old, command);
+  if (old === undefined || goesToTrash(volume, old, command)) assertInodeAllowed(volume);
+  const isFreed = old?.links === 1 && !goesToTrash(volume, old, command);
   assertBytesAllowed(volume, chargeOf(file), isFreed ? chargeOf(old) : 0);
 
   // Upload metadata does not belong to the file.
@@ -114,7 +114,7 @@ function linkInPlaceOf(
     tables.inodes.setAttributes(file.id, old.mode, old.uid, old.gid, atNs);
   } else {
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
-    const { mode, storeAcl } = inherit(tables, directory, { mode: file.mode, kind: KIND_FILE });
+    const { mode, storeAcl } = inheritAcl(tables, directory, { mode: file.mode, kind: KIND_FILE });
     tables.inodes.setAttributes(file.id, mode, file.uid, gid, atNs);
     storeAcl(file.id);
   }
@@ -124,8 +124,8 @@ function linkInPlaceOf(
     tables.entries.insert(directory.id, name, file.id);
   } else {
     tables.entries.setInode(directory.id, name, file.id);
-    linkLost(tables, old, { directory, name }, command, atNs);
+    removeLink(tables, old, { directory, name }, command, atNs);
   }
   tables.inodes.touchDirectory(directory.id, 0, atNs);
-  return { attributes: attributesOf(tables.inodes.known(file.id)), replaced: old?.id ?? null };
+  return { attributes: attributesOf(tables.inodes.existing(file.id)), replaced: old?.id ?? null };
 }

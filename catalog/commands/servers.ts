@@ -100,7 +100,7 @@ export function serverRemove(
   command: CommandOf<'server-remove'>,
 ): CommandResults['server-remove'] {
   const before = serverOf(tables, command.id);
-  if (!command.dead && tables.servers.holds(before.id)) {
+  if (!command.dead && tables.servers.hasFiles(before.id)) {
     throw new ServiceError(
       'precondition-failed',
       `Server ${before.id} holds or is to hold replicas of ${tables.servers.count(before.id)} files: drain it first`,

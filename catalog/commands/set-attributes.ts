@@ -8,7 +8,7 @@ import { timeCheck } from '../names.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
-import { aclFollow, setAcl } from './acls.ts';
+import { adaptAclToMode, setAcl } from './acls.ts';
 
 /** Bytes of an extended attribute's value, as in Linux. */
 export const XATTR_BYTES_MAX = 64 * 1024;
@@ -39,10 +39,10 @@ export function setAttributes(
   const kept = newOwner && inode.kind !== KIND_DIRECTORY ? withoutPrivileges(inode.mode) : inode.mode;
   const mode = command.mode ?? kept;
   tables.inodes.setAttributes(inode.id, mode, command.uid ?? inode.uid, command.gid ?? inode.gid, atNs);
-  if (command.mode !== undefined) aclFollow(tables, inode, mode);
+  if (command.mode !== undefined) adaptAclToMode(tables, inode, mode);
   if (accessedNs !== undefined) tables.inodes.setAccessed(inode.id, at(accessedNs));
   if (modifiedNs !== undefined) setModified(tables, inode, at(modifiedNs), command.contents);
-  return { attributes: attributesOf(tables.inodes.known(inode.id)) };
+  return { attributes: attributesOf(tables.inodes.existing(inode.id)) };
 }
 
 /** Only its primary knows whether a live file is changing, so the catalog's primary has it settled first. */
@@ -61,7 +61,7 @@ export function setFlags(
   if (flags === inode.flags) return { attributes: attributesOf(inode) };
   if (inode.live === 1) throw stillLive(inode.id);
   tables.inodes.setFlags(inode.id, flags, atNs);
-  return { attributes: attributesOf(tables.inodes.known(inode.id)) };
+  return { attributes: attributesOf(tables.inodes.existing(inode.id)) };
 }
 
 export function stillLive(inode: number): ServiceError {

@@ -21,7 +21,7 @@ export function snapshotCreate(
 ): CommandResults['snapshot-create'] {
   const volume = volumeOf(tables, command.volume);
   const { snapshots } = tables;
-  if (snapshots.named(volume.id, command.name) !== undefined) {
+  if (snapshots.byName(volume.id, command.name) !== undefined) {
     throw new ServiceError(
       'exists',
       `There is a snapshot "${command.name}" of volume "${volume.name}" already`,
@@ -38,7 +38,7 @@ export function snapshotCreate(
       `Cannot make a snapshot of volume "${volume.name}": file ${live} is being written`,
     );
   }
-  return { snapshot: snapshotInfoOf(volume, snapshots.make(volume.id, command.name, atNs)) };
+  return { snapshot: snapshotInfoOf(volume, snapshots.create(volume.id, command.name, atNs)) };
 }
 
 export function snapshotRemove(
@@ -46,7 +46,7 @@ export function snapshotRemove(
   command: CommandOf<'snapshot-remove'>,
 ): CommandResults['snapshot-remove'] {
   const volume = volumeOf(tables, command.volume);
-  const snapshot = tables.snapshots.named(volume.id, command.name);
+  const snapshot = tables.snapshots.byName(volume.id, command.name);
   if (snapshot === undefined) {
     throw new ServiceError('not-found', `There is no snapshot "${command.name}" of volume "${volume.name}"`);
   }
@@ -75,7 +75,7 @@ export function isSweepPending(tables: Tables): boolean {
 }
 
 /** Deletes an orphan, unless a snapshot shows its contents: then keeps it. @returns whether it was deleted */
-export function isCollected(tables: Tables, orphan: InodeRow): boolean {
+export function collectOrphan(tables: Tables, orphan: InodeRow): boolean {
   if (isShown(tables, orphan)) {
     // It can be recovered from the snapshot, so it leaves the trash.
     charge(tables.volumes, orphan, -1, -chargeOf(orphan));
@@ -94,13 +94,13 @@ export function isCollected(tables: Tables, orphan: InodeRow): boolean {
  * @returns what to preserve; null if nothing
  * @throws ServiceError `busy` if the caller knows no snapshots
  */
-export function preserveFirst(
+export function preserveIfShown(
   tables: Tables,
   inode: InodeRow,
   { preserves, preserved }: CommandOf<'open-for-write'>,
   atNs: string,
 ): Preservation | null {
-  if (!tables.snapshots.holdsContents(inode.id)) {
+  if (!tables.snapshots.showsContents(inode.id)) {
     // A preservation begun for removed snapshots must not continue after the contents changed.
     endPreservation(tables, inode);
     return null;
@@ -111,7 +111,12 @@ export function preserveFirst(
     return null;
   }
   if (preserved !== undefined && preserved !== 'again' && preserved.inode === inode.preserving) {
-    tables.inodes.preserved(preserved.inode, inode, preserved.view.number, preserved.view.members.join(','));
+    tables.inodes.storePreserved(
+      preserved.inode,
+      inode,
+      preserved.view.number,
+      preserved.view.members.join(','),
+    );
     setContentsSource(tables, inode, preserved.inode, atNs);
     tables.inodes.setPreserving(inode.id, 0);
     return null;
@@ -150,13 +155,13 @@ export function preserveFirst(
 }
 
 function setContentsSource(tables: Tables, inode: InodeRow, source: number, atNs: string): void {
-  tables.snapshots.contentsAre(inode.id, source);
+  tables.snapshots.setContentsSource(inode.id, source);
   // It was kept only for snapshots that show its contents; now an open file is written.
   if (inode.orphanedNs === KEPT_FOR_SNAPSHOT_NS) tables.inodes.setOrphaned(inode.id, atNs);
 }
 
 function isShown({ snapshots }: Tables, { id }: InodeRow): boolean {
-  return snapshots.holdsContents(id) || snapshots.needs(id);
+  return snapshots.showsContents(id) || snapshots.showsPreserved(id);
 }
 
 function endPreservation(tables: Tables, { id, preserving }: InodeRow): void {

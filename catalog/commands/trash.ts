@@ -36,12 +36,12 @@ export function trashRestore(
   tables.inodes.setLinks(inode.id, 1, null, atNs);
   tables.entries.insert(directory.id, name, inode.id);
   tables.inodes.touchDirectory(directory.id, 0, atNs);
-  return { attributes: attributesOf(tables.inodes.known(inode.id)), path };
+  return { attributes: attributesOf(tables.inodes.existing(inode.id)), path };
 }
 
 /** Follows no symbolic links: a trash path has only directories. */
 function createDirectories(tables: Tables, root: number, names: readonly string[], atNs: string): InodeRow {
-  let directory = tables.inodes.known(root);
+  let directory = tables.inodes.existing(root);
   for (const name of names) {
     let inode = tables.child(directory.id, name);
     if (inode === undefined) {
@@ -70,7 +70,7 @@ export function trashEmpty(
       ? tables.trash.below(volume.id, pathCheck(path ?? '/'), null, countMax).map((row) => row.inode)
       : [trashedInode(tables, name, inode).id];
   for (const id of inodes) {
-    charge(tables.volumes, tables.inodes.known(id), -1, -chargeOf(tables.inodes.known(id)));
+    charge(tables.volumes, tables.inodes.existing(id), -1, -chargeOf(tables.inodes.existing(id)));
     tables.trash.delete(id);
     tables.inodes.setOrphaned(id, atNs);
   }

@@ -10,7 +10,7 @@ export function volumeCreate(
   command: CommandOf<'volume-create'>,
   atNs: string,
 ): CommandResults['volume-create'] {
-  if (tables.volumes.named(command.name) !== undefined) {
+  if (tables.volumes.byName(command.name) !== undefined) {
     throw new ServiceError('exists', `There is a volume "${command.name}" already`);
   }
   const policy = POLICIES.indexOf(command.policy ?? 'quorum');
@@ -80,7 +80,7 @@ export function volumeRemove(
   }
   tables.sweeps.forgetVolume(volume.id);
   for (const orphan of tables.inodeLists.orphansOfVolume(volume.id)) tables.inodes.delete(orphan);
-  tables.inodes.delete(tables.inodes.known(volume.root));
+  tables.inodes.delete(tables.inodes.existing(volume.root));
   tables.volumes.delete(volume.id);
   return {};
 }

@@ -17,7 +17,7 @@ const BOUND_NAME = /^backup\.[0-9a-f]{12}$/;
 export interface OwnSnapshotParts {
   readonly client: ClusterClient;
   readonly leases: NamedLeaseClient;
-  readonly tell: (text: string) => void;
+  readonly report: (text: string) => void;
 }
 
 /**
@@ -30,7 +30,7 @@ export async function withOwnSnapshot(
   call: CallOptions & { readonly signal: AbortSignal },
   work: (name: string | null, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  const { client, tell } = parts;
+  const { client, report } = parts;
   const id = client.world.randomBytes(6).toString('hex');
   const lease = await acquireLease(parts, volume, `backup.${id}`, call);
   // A user without leases gets a name that no other process removes.
@@ -39,7 +39,7 @@ export async function withOwnSnapshot(
   try {
     if (lease !== null) await removeLeftBehind(parts, volume, name, call);
     if (!(await createSnapshot(client, volume, name, call))) {
-      tell('the archive may mix states of several moments: only the role admin may create a snapshot');
+      report('the archive may mix states of several moments: only the role admin may create a snapshot');
       await work(null, signal);
       return;
     }
@@ -88,7 +88,7 @@ async function createSnapshot(
 }
 
 /** @returns the snapshots of aborted backups: those whose leases have no holder */
-export async function leftBehind(
+export async function abandonedSnapshots(
   leases: NamedLeaseClient,
   volume: string,
   names: readonly string[],
@@ -102,7 +102,7 @@ export async function leftBehind(
 
 /** Removes snapshots of aborted backups; those that cannot be checked or removed are left to the next backup. */
 async function removeLeftBehind(
-  { client, leases, tell }: OwnSnapshotParts,
+  { client, leases, report }: OwnSnapshotParts,
   volume: string,
   own: string,
   call: CallOptions,
@@ -110,14 +110,14 @@ async function removeLeftBehind(
   try {
     const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
     const others = snapshots.map(({ name }) => name).filter((name) => name !== own);
-    for (const name of await leftBehind(leases, volume, others, call)) {
+    for (const name of await abandonedSnapshots(leases, volume, others, call)) {
       await client.command({ kind: 'snapshot-remove', volume, name }, call);
-      tell(`removed the snapshot ${volume}@${name}, which an aborted backup had left behind`);
+      report(`removed the snapshot ${volume}@${name}, which an aborted backup had left behind`);
     }
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     if (error.code !== 'not-found' && error.code !== 'forbidden')
-      tell(`cannot remove the snapshots of aborted backups: ${error.message}`);
+      report(`cannot remove the snapshots of aborted backups: ${error.message}`);
   }
 }
 

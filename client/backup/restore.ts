@@ -4,7 +4,7 @@ import { type ArchiveMember, readArchive } from '../archive/archive-reader.ts';
 import type { ArchiveEntry } from '../archive/pax.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { joinPath } from '../cluster/remote-path.ts';
-import { generalFailure, isOfOneName } from '../terminal/failure.ts';
+import { generalFailure, isOfOneFile } from '../terminal/failure.ts';
 import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
@@ -102,7 +102,7 @@ class Restorer {
     try {
       return await step();
     } catch (error) {
-      if (!isOfOneName(error)) throw error;
+      if (!isOfOneFile(error)) throw error;
       this.#report.members -= 1;
       this.#report.failed.push({ path, why: error.message });
       return null;

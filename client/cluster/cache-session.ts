@@ -12,7 +12,7 @@ export interface SessionEvents {
   /** Resolves when nothing of these inodes is cached any more, and nothing requested before the call will be. */
   recalled(inodes: readonly number[]): Promise<void>;
   /** Granted inodes were read. Resolves when no answer from the cache has an earlier access time. */
-  read?(reads: readonly NotedRead[]): Promise<void>;
+  readsNoted?(reads: readonly NotedRead[]): Promise<void>;
   /** The session has ended or expired: no grant is valid any more. */
   ended(): void;
   /** Resolves when no operation is in flight that is fenced by a session which has just ended here. */
@@ -70,11 +70,11 @@ export class CacheSession {
 
   /** Sent with queries, so that their answers are granted; null while no session is valid. */
   get session(): number | null {
-    return this.leftMs > 0 ? this.#session : null;
+    return this.remainingMs > 0 ? this.#session : null;
   }
 
   /** For how long grants may still be used, in milliseconds; 0: not at all. Callers ask before each use. */
-  get leftMs(): number {
+  get remainingMs(): number {
     return Math.max(0, this.#untilMs - this.#parts.world.nowMs());
   }
 
@@ -109,7 +109,7 @@ export class CacheSession {
     if (session === null) return;
     const flushed = this.#parts.flushed?.() ?? Promise.resolve();
     // It keeps no process alive: a session that is not renewed expires by itself.
-    const expired = this.#parts.world.sleep(this.leftMs, { unref: true });
+    const expired = this.#parts.world.sleep(this.remainingMs, { unref: true });
     this.#end();
     this.#acked = 0;
     void Promise.allSettled([flushed, expired]).then(() => {
@@ -188,14 +188,14 @@ export class CacheSession {
     // A server of an earlier release enforces no fences, so its grants are not used.
     const answer = polled.fenced === true ? polled : { ...polled, session: null };
     if (answer.session !== session) {
-      const { leftMs } = this;
+      const { remainingMs } = this;
       const { unused, flushed, world } = this.#parts;
-      const grantsUnused = leftMs > 0 ? Promise.allSettled([unused?.(), flushed?.()]) : undefined;
+      const grantsUnused = remainingMs > 0 ? Promise.allSettled([unused?.(), flushed?.()]) : undefined;
       this.#end();
       // The primary delays a handover until the next poll reports that the session has ended. Before that it executes
       // what was acknowledged under the session.
       if (grantsUnused !== undefined)
-        await Promise.race([grantsUnused, world.sleep(leftMs, { unref: true })]);
+        await Promise.race([grantsUnused, world.sleep(remainingMs, { unref: true })]);
       if (signal.aborted) return false;
       this.#endedSession = session ?? this.#endedSession;
       this.#session = answer.session;
@@ -204,7 +204,7 @@ export class CacheSession {
     if (answer.session === null) return session !== null;
     if (answer.validMs > 0) this.#renew(sentMs + answer.validMs);
     if (answer.recalls.length > 0) await this.#parts.recalled(answer.recalls);
-    if (answer.reads !== undefined) await this.#parts.read?.(answer.reads);
+    if (answer.reads !== undefined) await this.#parts.readsNoted?.(answer.reads);
     this.#acked = Math.max(this.#acked, answer.through);
     return answer.validMs > 0 || answer.recalls.length > 0;
   }
@@ -212,11 +212,11 @@ export class CacheSession {
   /** Extends the session, as a poll's answer allows. */
   #renew(untilMs: number): void {
     // What an expired session granted may have changed since.
-    if (this.leftMs === 0) this.#parts.ended();
+    if (this.remainingMs === 0) this.#parts.ended();
     if (untilMs <= this.#untilMs) return;
     this.#untilMs = untilMs;
     this.#timer?.cancel();
-    this.#timer = this.#parts.world.after(Math.max(0, this.leftMs), () => this.#parts.ended()).unref();
+    this.#timer = this.#parts.world.after(Math.max(0, this.remainingMs), () => this.#parts.ended()).unref();
   }
 
   #end(): void {

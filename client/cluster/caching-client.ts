@@ -56,8 +56,8 @@ export class CachingClient extends ClusterClient {
       client: drawClientNumber(this.world),
       poll: (request, { signal, timeoutMs }) => this.renewCache(request, { signal, timeoutMs }),
       recalled: (inodes) => this.#recalled(inodes),
-      read: (reads) => {
-        const inodes = reads.filter((read) => this.#memory.read(read)).map(({ inode }) => inode);
+      readsNoted: (reads) => {
+        const inodes = reads.filter((read) => this.#memory.noteRead(read)).map(({ inode }) => inode);
         return options.accessed?.(inodes) ?? Promise.resolve();
       },
       ended: () => {
@@ -75,7 +75,7 @@ export class CachingClient extends ClusterClient {
   /** How long these attributes stay valid without a recall, in milliseconds; 0 if they are not those in the cache. */
   validMs(attributes: CachedAttributes): number {
     const cached = this.#memory.attributes(attributes.inode);
-    return cached !== undefined && isSame(cached, attributes) ? this.#session.leftMs : 0;
+    return cached !== undefined && isSame(cached, attributes) ? this.#session.remainingMs : 0;
   }
 
   /** @returns cached attributes of the name's inode; undefined if they are not cached: then a query is needed */
@@ -89,12 +89,12 @@ export class CachingClient extends ClusterClient {
 
   /** How long the name stays this inode's without a recall, in milliseconds; 0 if the cache does not say that it is. */
   nameValidMs(parent: number, name: string, inode: number): number {
-    return this.#memory.name(parent, name) === inode ? this.#session.leftMs : 0;
+    return this.#memory.name(parent, name) === inode ? this.#session.remainingMs : 0;
   }
 
   /** Whether the catalog's primary recalls the directory from this client before another client changes it. */
   isGranted(directory: number): boolean {
-    const cached = this.#memory.attributes(directory) ?? this.#memory.attributesBeforeOwn(directory);
+    const cached = this.#memory.attributes(directory) ?? this.#memory.attributesBeforeOwnChanges(directory);
     return this.#session.session !== null && cached !== undefined;
   }
 
@@ -169,7 +169,7 @@ export class CachingClient extends ClusterClient {
   ): Promise<Result> {
     const parents = [...directoriesOf(change)];
     const forgets = [...new Set([...parents, ...drops])];
-    const begunAt = this.#memory.changing(change);
+    const begunAt = this.#memory.beginChange(change);
     let outcome: OwnOutcome | null = null;
     let grant: CommandResults['set-attributes'] | null = null;
     try {
@@ -189,7 +189,7 @@ export class CachingClient extends ClusterClient {
     } finally {
       const { session } = this.#session;
       const granted = session !== null && grant?.granted === session ? grant.attributes : null;
-      this.#memory.changed(change, begunAt, outcome, granted);
+      this.#memory.endChange(change, begunAt, outcome, granted);
       if (parents.length > 0) await this.#changing(parents);
     }
   }
@@ -247,7 +247,7 @@ export class CachingClient extends ClusterClient {
 
   /** Known from granted attributes; own changes of names in a directory do not change its extended attributes. */
   #hasNoXattrs(inode: number): boolean {
-    return (this.#memory.attributes(inode) ?? this.#memory.attributesBeforeOwn(inode))?.xattrs === 0;
+    return (this.#memory.attributes(inode) ?? this.#memory.attributesBeforeOwnChanges(inode))?.xattrs === 0;
   }
 
   /** Caches the granted parts of an answer. @param refused inodes for which the catalog granted nothing */
@@ -283,7 +283,7 @@ export class CachingClient extends ClusterClient {
 
   #noteAccesses(command: Command): void {
     if (command.kind !== 'note-accesses') return;
-    for (const access of command.accesses) this.#memory.accessed(access);
+    for (const access of command.accesses) this.#memory.noteAccess(access);
   }
 
   #attributesAt(place: Place): Attributes | undefined {
@@ -299,7 +299,7 @@ export class CachingClient extends ClusterClient {
   #attributes(inode: number): Attributes | undefined {
     const granted = this.#memory.attributes(inode);
     if (granted !== undefined || this.#sharer?.isDelegated(inode) !== true) return granted;
-    return this.#memory.attributesBeforeOwn(inode);
+    return this.#memory.attributesBeforeOwnChanges(inode);
   }
 
   /** @returns what a command names; everything else that it changes is recalled from this client, too */

@@ -73,7 +73,7 @@ export class CatalogCache {
   }
 
   /** A directory without effects of own commands in flight. Valid while delegated: no other client has seen these. */
-  attributesBeforeOwn(directory: number): Attributes | undefined {
+  attributesBeforeOwnChanges(directory: number): Attributes | undefined {
     return this.#beforeOwn.get(directory)?.attributes;
   }
 
@@ -129,7 +129,7 @@ export class CatalogCache {
   }
 
   /** The catalog has recorded a read of this client, without a recall. Otherwise unchanged attributes get its time. */
-  accessed({ inode, accessedNs: to, seen }: NotedAccess): void {
+  noteAccess({ inode, accessedNs: to, seen }: NotedAccess): void {
     // An answer in flight may be older.
     this.#sequencer.changed(inode);
     const isSeen = (known?: Attributes): known is Attributes =>
@@ -142,17 +142,17 @@ export class CatalogCache {
   }
 
   /** The catalog has recorded a read by any client. @returns whether cached attributes got a new access time */
-  read({ inode, accessedNs, changedNs }: NotedRead): boolean {
+  noteRead({ inode, accessedNs, changedNs }: NotedRead): boolean {
     const seen = this.#attributes.get(inode) ?? this.#beforeOwn.get(inode)?.attributes;
     const isNewer =
       seen !== undefined && seen.changedNs === changedNs && isLater(accessedNs, seen.accessedNs);
-    if (isNewer) this.accessed({ inode, accessedNs, seen });
+    if (isNewer) this.noteAccess({ inode, accessedNs, seen });
     else this.#sequencer.changed(inode);
     return isNewer;
   }
 
   /** Begins an own change: until its end, what it names is neither valid nor cached. @returns `since` of its end */
-  changing(change: OwnChange): number {
+  beginChange(change: OwnChange): number {
     const before = [...directoriesOf(change)].map(
       (parent) => [parent, this.#attributes.get(parent)] as const,
     );
@@ -168,7 +168,7 @@ export class CatalogCache {
    * Ends an own change, for which the catalog recalls nothing from this client. If no other change interfered, caches
    * its names, and their directories with the new times and link counts. `outcome` is null if unknown.
    */
-  changed(
+  endChange(
     change: OwnChange,
     since: number,
     outcome: OwnOutcome | null = null,

@@ -73,7 +73,7 @@ export class CatalogCommands {
    * Sends a request that contains commands, at first to `server`; if that does not answer, to the others.
    * @param hasCommands whether an answer reports commands that a flush must cover
    */
-  executeAt<Value>(
+  executeFirstAt<Value>(
     server: string,
     what: string,
     requestOf: RequestOf,

@@ -17,7 +17,7 @@ import type { LateErrorReport } from '../../wire/late-errors.ts';
 import {
   decodeNumbers,
   decodeOutcomes,
-  encodeBirths,
+  encodeNewFiles,
   type FileWithContents,
   type NewFileOutcome,
   type NewFilesAnswer,
@@ -34,7 +34,7 @@ import { AdminClient } from './admin-client.ts';
 import { CatalogCommands, type CommandOptions, type OwnedOptions } from './catalog-commands.ts';
 import type { RequestOf } from './command-session.ts';
 import { FileHandle, type FileOptions } from './file-handle.ts';
-import { FileLocks, type FileLocksEvents, type LockClient, lockClient } from './file-locks.ts';
+import { createLockClient, FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
 import { LastPrimaries } from './last-primaries.ts';
 import { encodePath } from './remote-path.ts';
 import { SettleBatches } from './settle-batches.ts';
@@ -83,7 +83,7 @@ export class ClusterClient {
     const { world, access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
     this.world = world;
     this.inodeOwner = drawSession(world);
-    this.#lockClient = lockClient(drawSession(world));
+    this.#lockClient = createLockClient(drawSession(world));
     this.#exchanger = new Exchanger(world, options.servers, operationTimeoutMs, access);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
@@ -160,7 +160,7 @@ export class ClusterClient {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
     const what = `Cannot create ${files.length} files`;
     const requestOf: RequestOf = ({ session, since }, number) => {
-      const body = encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births: files });
+      const body = encodeNewFiles({ session, number, owner: this.inodeOwner, ...cache, newFiles: files });
       // Not in the body: here servers of an earlier release ignore it.
       return bytesRequest(
         what,
@@ -171,8 +171,8 @@ export class ClusterClient {
     };
     // A file that already has a directory entry only gets contents, for which there is no command.
     const hasCommands = (answer: NewFilesAnswer): boolean =>
-      decodeOutcomes(answer).some(({ kind }, index) => kind === 'created' && files[index]?.isNamed !== true);
-    const answer = await this.#commands.executeAt(creatingServer, what, requestOf, options, hasCommands);
+      decodeOutcomes(answer).some(({ kind }, index) => kind === 'created' && files[index]?.hasEntry !== true);
+    const answer = await this.#commands.executeFirstAt(creatingServer, what, requestOf, options, hasCommands);
     const outcomes = decodeOutcomes(answer);
     for (const [index, outcome] of outcomes.entries()) {
       if (outcome.kind !== 'created') continue;

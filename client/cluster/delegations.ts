@@ -1,14 +1,14 @@
 import { assert } from '../../base/assert.ts';
 import { Counts } from '../../base/counts.ts';
 import { Sequencer } from '../../base/sequencer.ts';
-import type { CacheOwner, GrantedAnswer, HeldDelegation, QueryResults } from '../../wire/catalog-api.ts';
+import type { CacheOwner, DelegationOfSession, GrantedAnswer, QueryResults } from '../../wire/catalog-api.ts';
 import { CacheSession, drawClientNumber, type SessionEvents } from './cache-session.ts';
 import { CachingClient } from './caching-client.ts';
 import type { CommandOptions } from './catalog-commands.ts';
 import type { ClusterClient } from './cluster-client.ts';
 
 /** A delegation under which an operation was acknowledged before the cluster has it. */
-export interface Fence extends HeldDelegation {
+export interface Fence extends DelegationOfSession {
   readonly client: number;
   readonly session: number;
 }
@@ -93,7 +93,7 @@ export class Delegations {
 
   /** For how long the directory stays delegated without a recall, in milliseconds; 0 if it is not. */
   delegatedMs(directory: number): number {
-    return this.#generations.has(directory) ? this.#session.leftMs : 0;
+    return this.#generations.has(directory) ? this.#session.remainingMs : 0;
   }
 
   listen(events: DelegationEvents): void {
@@ -101,13 +101,13 @@ export class Delegations {
     this.#session.start();
   }
 
-  use(): void {
+  markUsed(): void {
     this.#session.markUsed();
   }
 
   /** Requests the delegation of a directory, together with its first entries. @returns null if it is not delegated */
   async delegate(directory: number, countMax: number): Promise<QueryResults['list'] | null> {
-    this.use();
+    this.markUsed();
     const { session } = this.#session;
     if (session === null) return null;
     const requestedAt = this.request();
@@ -140,7 +140,7 @@ export class Delegations {
   }
 
   /** As `asOwner`, for a command that creates a directory in the given one; the new one is delegated, too. */
-  asMaker(directory: number): OwnedCommand {
+  asDirectoryCreator(directory: number): OwnedCommand {
     const owner = this.asOwner([directory]);
     const { client, session } = this.#session;
     if (session === null) return owner;

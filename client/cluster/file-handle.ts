@@ -127,7 +127,12 @@ export class FileHandle {
   /** Asks a server on this machine where bytes are on its disk. @returns null if none here may answer reads now */
   async range(offset: number, length: number): Promise<FileRange | null> {
     const { file } = this;
-    const located = { file, subject: this.#subject, replicas: this.#replicas, shown: this.#snapshotQuery };
+    const located = {
+      file,
+      subject: this.#subject,
+      replicas: this.#replicas,
+      snapshotQuery: this.#snapshotQuery,
+    };
     const range = (await this.#local?.locate(located, offset, length)) ?? null;
     if (range === null) return null;
     const { end, sizeBytes, sinceMs, untilMs } = range;

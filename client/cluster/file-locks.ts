@@ -5,16 +5,16 @@ import { LOCK_END } from '../../base/lock-end.ts';
 import type { Timer } from '../../base/world.ts';
 import type {
   LockBody,
+  LockChange,
   LockGrant,
   LockHeld,
   LockKind,
   LockList,
-  LockMoment,
   LockOfClient,
+  LockPrimaryState,
   LockRenewal,
   LockRenewalBody,
   LocksHeld,
-  LockWish,
 } from '../../wire/lock-api.ts';
 import { LOCK_REQUESTS_PENDING_MAX } from '../../wire/lock-limits.ts';
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
@@ -45,13 +45,13 @@ export interface LockClient {
   /** By file: the numbers of its lock requests in progress. */
   readonly pending: Map<number, Set<number>>;
   /** By file: the primary's epoch in its last answer. */
-  readonly lastAnswers: BoundedMap<number, LockMoment>;
+  readonly lastAnswers: BoundedMap<number, LockPrimaryState>;
 }
 
-const NO_ANSWER: LockMoment = { epoch: 0 };
+const NO_ANSWER: LockPrimaryState = { epoch: 0 };
 const LAST_ANSWERS_MAX = 10_000;
 
-export function lockClient(id: number): LockClient {
+export function createLockClient(id: number): LockClient {
   return { id, stamp: 0, pending: new Map(), lastAnswers: new BoundedMap(LAST_ANSWERS_MAX) };
 }
 
@@ -142,7 +142,7 @@ export class FileLocks {
 
   /** Releases the owner's locks in the range. Nothing is sent if there is none. */
   async unlock(range: Omit<LockHeld, 'type'>): Promise<void> {
-    const wish: LockWish = { ...range, type: 'unlock' };
+    const wish: LockChange = { ...range, type: 'unlock' };
     const key = keyOf(wish);
     this.#removeRange(this.#lost, wish);
     const held = this.#held.get(key) ?? [];
@@ -205,7 +205,7 @@ export class FileLocks {
   }
 
   /** Queries the primary. @returns a lock that conflicts with `wish`, and whether this client has it; or null */
-  async holder(wish: LockHeld): Promise<{ readonly lock: LockHeld; readonly own: boolean } | null> {
+  async findConflict(wish: LockHeld): Promise<{ readonly lock: LockHeld; readonly own: boolean } | null> {
     const { locks } = await listLocks(this.#exchanger, this.file, {}, this.#subject);
     const isOther = (lock: LockOfClient): boolean =>
       lock.client !== this.#client.id || lock.owner !== wish.owner;
@@ -269,7 +269,7 @@ export class FileLocks {
   #send(
     stamp: number,
     number: number,
-    wish: LockWish,
+    wish: LockChange,
     waitMs: number,
     signal?: AbortSignal,
   ): Promise<TimedAnswer<LockGrant>> {
@@ -283,18 +283,18 @@ export class FileLocks {
   }
 
   /** After a request with an unknown outcome: reduces the owner's locks in its range, at the server, to `#held`. */
-  #repair(wish: LockWish): void {
+  #repair(wish: LockChange): void {
     const key = keyOf(wish);
     const before = this.#repairs.get(key) ?? Promise.resolve();
     const repair = before
       .then(async () => {
         const held = this.#held.get(key) ?? [];
-        const inside = held.flatMap((lock): LockWish[] => {
+        const inside = held.flatMap((lock): LockChange[] => {
           const both = overlap(lock, wish);
           return both === null ? [] : [{ ...lock, ...both }];
         });
         let at = wish.start;
-        const wanted: LockWish[] = [];
+        const wanted: LockChange[] = [];
         for (const lock of inside) {
           if (at < lock.start) wanted.push({ ...wish, type: 'unlock', start: at, end: lock.start - 1n });
           // A lock that may have become exclusive is made shared again; one that was exclusive before still is.
@@ -311,7 +311,7 @@ export class FileLocks {
   }
 
   /** Sends a repair until a server answers. Without locks here it ends: unrenewed, those at the server expire. */
-  async #sendUntilAnswered(wish: LockWish): Promise<void> {
+  async #sendUntilAnswered(wish: LockChange): Promise<void> {
     for (;;) {
       const number = this.#beginRequest();
       try {
@@ -358,7 +358,7 @@ export class FileLocks {
     this.#events.lost(this.file, locks);
   }
 
-  #removeRange(ranges: Map<string, LockHeld[]>, wish: LockWish): void {
+  #removeRange(ranges: Map<string, LockHeld[]>, wish: LockChange): void {
     const key = keyOf(wish);
     const before = ranges.get(key);
     if (before === undefined) return;
@@ -436,15 +436,15 @@ export class FileLocks {
     return 'renewed';
   }
 
-  get #lastAnswer(): LockMoment {
+  get #lastAnswer(): LockPrimaryState {
     return this.#client.lastAnswers.get(this.file) ?? NO_ANSWER;
   }
 
-  #noteAnswer({ epoch, lapses = 0 }: LockMoment): void {
+  #noteAnswer({ epoch, lapses = 0 }: LockPrimaryState): void {
     this.#client.lastAnswers.set(this.file, { epoch, lapses });
   }
 
-  async #post<Value extends LockMoment>(
+  async #post<Value extends LockPrimaryState>(
     what: string,
     name: string,
     body: unknown,

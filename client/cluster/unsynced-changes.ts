@@ -55,24 +55,24 @@ export class UnsyncedFiles {
   }
 
   created(file: number, contents: ContentVersion): void {
-    noteChange(this.change(file), { contents, request: null });
+    noteChange(this.entryOf(file), { contents, request: null });
   }
 
   find(file: number): UnsyncedFile | undefined {
     return this.#files.get(file);
   }
 
-  change(file: number, kept: UnsyncedFile = { changes: [], lost: 0, reported: 0 }): UnsyncedFile {
+  entryOf(file: number, kept: UnsyncedFile = { changes: [], lost: 0, reported: 0 }): UnsyncedFile {
     const unsynced = this.#files.get(file) ?? kept;
     this.#files.set(file, unsynced);
     return unsynced;
   }
 
-  lose(unsynced: UnsyncedFile): void {
+  noteLoss(unsynced: UnsyncedFile): void {
     unsynced.lost = ++this.#lossLast;
   }
 
-  clean(file: number, unsynced: UnsyncedFile, flushed: readonly UnsyncedChange[]): void {
+  dropFlushed(file: number, unsynced: UnsyncedFile, flushed: readonly UnsyncedChange[]): void {
     unsynced.changes = unsynced.changes.filter((change) => !flushed.includes(change));
     if (unsynced.changes.length === 0 && unsynced.lost === 0) this.#files.delete(file);
   }
@@ -117,7 +117,7 @@ export class UnsyncedChanges {
     sent: readonly UnsyncedChange[],
   ): void {
     const unsynced = this.#entry();
-    if (before !== undefined && isBehind(before, sent)) this.#files.lose(unsynced);
+    if (before !== undefined && isBehind(before, sent)) this.#files.noteLoss(unsynced);
     noteChange(unsynced, { contents, request });
   }
 
@@ -126,8 +126,8 @@ export class UnsyncedChanges {
     const isLost = lost || isBehind(contents, sent);
     const unsynced = isLost ? this.#entry() : this.#find();
     if (unsynced === undefined) return;
-    if (isLost) this.#files.lose(unsynced);
-    this.#files.clean(this.#file, unsynced, sent);
+    if (isLost) this.#files.noteLoss(unsynced);
+    this.#files.dropFlushed(this.#file, unsynced, sent);
   }
 
   /** Reports a loss to this handle's caller. @throws ChangesLost once for each loss */
@@ -140,7 +140,7 @@ export class UnsyncedChanges {
   }
 
   #entry(): UnsyncedFile {
-    this.#lastEntry = this.#files.change(this.#file, this.#find());
+    this.#lastEntry = this.#files.entryOf(this.#file, this.#find());
     return this.#lastEntry;
   }
 

@@ -64,9 +64,9 @@ async function runBackup(
   }
   await client.resolve(volume, path, call);
   const leases = leaseClientOf(command);
-  const tell = (text: string): void => void process.stderr.write(`leasehold: ${text}\n`);
+  const report = (text: string): void => void process.stderr.write(`leasehold: ${text}\n`);
   try {
-    await withOwnSnapshot({ client, leases, tell }, volume, call, async (name, signal) => {
+    await withOwnSnapshot({ client, leases, report }, volume, call, async (name, signal) => {
       const place = { volume: name === null ? volume : `${volume}@${name}`, path };
       await writeArchive(client, place, archive, options, { ...call, signal });
     });

@@ -80,7 +80,12 @@ export function addCertCommands(program: Command): void {
     .description('make a certificate that a client can use instead of a token')
     .argument('<name>', 'name of the client, shown in logs', grantName)
     .addOption(roleOption())
-    .option('--volume <name>', 'restrict it to this volume; may be repeated (default: all)', volume, [])
+    .option(
+      '--volume <name>',
+      'restrict it to this volume; may be repeated (default: all)',
+      collectVolume,
+      [],
+    )
     .action(
       async (
         name: string,
@@ -287,7 +292,7 @@ export function grantName(text: string): string {
   throw new InvalidArgumentError('A name has 1 to 63 characters of a-z, 0-9, dots, hyphens and underscores.');
 }
 
-export function volume(text: string, before: readonly string[]): string[] {
+export function collectVolume(text: string, before: readonly string[]): string[] {
   if (isVolumeName(text)) return [...before, text];
   throw new InvalidArgumentError('It is no valid volume name.');
 }

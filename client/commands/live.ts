@@ -71,7 +71,7 @@ export function addLiveCommands(program: Command): void {
 
 function eventsOf(event: LiveEvent): readonly ServerEvent[] {
   if (event.kind === 'resync') return event.resync.happenings;
-  return event.kind === 'happened' ? [event.happening] : [];
+  return event.kind === 'happened' ? [event.serverEvent] : [];
 }
 
 function watchedPath(text: string): string {

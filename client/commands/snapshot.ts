@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
-import { leftBehind } from '../backup/own-snapshot.ts';
+import { abandonedSnapshots } from '../backup/own-snapshot.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatTime } from '../terminal/quantities.ts';
@@ -76,7 +76,7 @@ async function abandonedOrNone(
 ): Promise<string[]> {
   const leases = leaseClientOf(command);
   try {
-    return await leftBehind(leases, volume, names, call);
+    return await abandonedSnapshots(leases, volume, names, call);
   } catch (error) {
     if (error instanceof ServiceError) return [];
     throw error;

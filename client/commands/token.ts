@@ -13,7 +13,7 @@ import {
 } from '../certificates/token-file.ts';
 import { notFoundFailure, preconditionFailure } from '../terminal/failure.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
-import { grantName, roleOption, volume } from './cert.ts';
+import { collectVolume, grantName, roleOption } from './cert.ts';
 import { wholeNumber } from './cluster-command.ts';
 
 const DAY_MS = 86_400_000;
@@ -40,7 +40,12 @@ export function addTokenCommands(program: Command): void {
     .description('create a token; it is printed once, or written to --out, and kept nowhere')
     .argument('<name>', 'name of the holder, shown in logs', grantName)
     .addOption(roleOption())
-    .option('--volume <name>', 'restrict it to this volume; may be repeated (default: all)', volume, [])
+    .option(
+      '--volume <name>',
+      'restrict it to this volume; may be repeated (default: all)',
+      collectVolume,
+      [],
+    )
     .option('--days <count>', 'days of validity (default: until it is revoked)', wholeNumber(1, DAYS_MAX))
     .option('--out <file>', 'where the token is written, for --token-file; else it is printed')
     .option('--force', 'replace the file of --out')

@@ -138,7 +138,7 @@ async function checkTarget(
   target: { volume: string; path: string },
   call: CallOptions,
 ): Promise<void> {
-  const existing = await resolveIfThere(client, target.volume, target.path, call);
+  const existing = await resolveOrNull(client, target.volume, target.path, call);
   if (existing?.kind === 'directory') {
     throw preconditionFailure(
       `Cannot put a file at ${target.volume}:${target.path}: there is a directory`,
@@ -147,7 +147,7 @@ async function checkTarget(
   }
   if (existing !== null) return;
   const parent = dirname(target.path);
-  const directory = await resolveIfThere(client, target.volume, parent, call);
+  const directory = await resolveOrNull(client, target.volume, parent, call);
   if (directory === null) {
     await client.query({ kind: 'volume', name: target.volume }, call);
     throw notFoundFailure(
@@ -158,7 +158,7 @@ async function checkTarget(
 }
 
 /** @returns the inode at the path, or null if there is none */
-export async function resolveIfThere(
+export async function resolveOrNull(
   client: ClusterClient,
   volume: string,
   path: string,
@@ -180,7 +180,7 @@ export async function pathInto(
   to: RemotePath,
   call: CallOptions,
 ): Promise<string> {
-  const existing = await resolveIfThere(client, to.volume, to.path, call);
+  const existing = await resolveOrNull(client, to.volume, to.path, call);
   if (existing?.kind === 'directory')
     return from.path === '/' ? to.path : joinPath(to.path, baseName(from.path));
   if (!to.directory) return to.path;

@@ -12,7 +12,7 @@ import { entityTag } from '../transfer/entity-tag.ts';
 import { whoami } from '../transfer/whoami.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand } from './cluster-command.ts';
-import { pathInto, resolveIfThere } from './transfer.ts';
+import { pathInto, resolveOrNull } from './transfer.ts';
 
 const REMOVALS_IN_FLIGHT_MAX = 16;
 
@@ -252,7 +252,7 @@ export async function removeAt(
     );
   }
   const attributes = options.force
-    ? await resolveIfThere(client, volume, path, { ...call, follow: false })
+    ? await resolveOrNull(client, volume, path, { ...call, follow: false })
     : await client.resolve(volume, path, { ...call, follow: false });
   if (attributes === null) return;
   if (attributes.kind !== 'directory') {

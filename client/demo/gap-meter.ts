@@ -26,7 +26,7 @@ export class GapMeter {
   }
 
   /** Resolves after `count` further writes. */
-  marks(count: number): Promise<void> {
+  afterMarks(count: number): Promise<void> {
     return new Promise((resolve) => this.#waiting.push({ count, resolve }));
   }
 }

@@ -1,4 +1,4 @@
-import { carryOut } from '../dev/dev-control.ts';
+import { executeOrder } from '../dev/dev-control.ts';
 import type { Stage } from './stage.ts';
 
 const CTRL_C = '\u0003';
@@ -62,6 +62,6 @@ export class Keys {
     if (order === undefined) return;
     const primary = await this.#stage.primaryOf(PATH);
     this.#say(`  ${order} of ${primary.plan.id}, the primary of ${PATH}`);
-    await carryOut(primary, order);
+    await executeOrder(primary, order);
   }
 }

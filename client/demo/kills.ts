@@ -4,7 +4,7 @@ import { formatDuration } from '../terminal/quantities.ts';
 import { compareCopy, copyIn, type MountCopy } from './mount-copy.ts';
 import { type ProbedLoad, Stage } from './stage.ts';
 import { readMeanwhile, type StaleReads } from './stale-reader.ts';
-import { STEP_TIMEOUT_MS, within } from './waiting.ts';
+import { STEP_TIMEOUT_MS, withTimeout } from './waiting.ts';
 
 const MARKS_AFTER_KILL = 5;
 
@@ -43,7 +43,7 @@ export async function killPrimary(
   copies = false,
 ): Promise<Killed> {
   const target = stage.probed[(round - 1) % stage.probed.length] as ProbedLoad;
-  await within(target.meter.marks(1), `an acknowledged write of ${target.path}`);
+  await withTimeout(target.meter.afterMarks(1), `an acknowledged write of ${target.path}`);
   const server = await stage.primaryOf(target.path);
   const { file } = await stage.client.info(Stage.VOLUME, target.path);
   const pid = server.pid as number;
@@ -54,7 +54,10 @@ export async function killPrimary(
   // Another act awaits the copy; until then a failure must not count as unhandled.
   copy?.catch(() => undefined);
   const others = stage.servers.filter((one) => one !== server).map(({ plan }) => plan.url);
-  const resumed = within(target.meter.marks(MARKS_AFTER_KILL), `writes of ${target.path} after the kill`);
+  const resumed = withTimeout(
+    target.meter.afterMarks(MARKS_AFTER_KILL),
+    `writes of ${target.path} after the kill`,
+  );
   const [staleReads] = await Promise.all([readMeanwhile(file, others, resumed), resumed]);
   const newPrimary = (await stage.primaryOf(target.path)).plan.id;
   say(
@@ -76,7 +79,7 @@ export async function restartKilled(
 ): Promise<DemoRound> {
   const startedMs = systemWorld.nowMs();
   await server.start();
-  await server.ready(STEP_TIMEOUT_MS);
+  await server.waitUntilReady(STEP_TIMEOUT_MS);
   await stage.waitUntilCurrent();
   const caughtUpMs = Math.round(systemWorld.nowMs() - startedMs);
   const gapsMs = Object.fromEntries(
@@ -106,7 +109,7 @@ export async function restartKilled(
 }
 
 /** Waits for the copy into the mount that began when the primary died, and compares it. */
-export async function endOfCopy(
+export async function compareFinishedCopy(
   stage: Stage,
   { copy }: Killed,
   say: (text: string) => void,
@@ -115,7 +118,7 @@ export async function endOfCopy(
     say('  there is no mount here, so nothing is copied through it');
     return null;
   }
-  const result = await compareCopy(stage, COPY, await within(copy, 'the copy through the mount'));
+  const result = await compareCopy(stage, COPY, await withTimeout(copy, 'the copy through the mount'));
   say(
     `  ${result.bytes / 2 ** 20} MiB were copied and synced in ${formatDuration(result.tookMs)}, begun when the primary died; ` +
       `${result.equal ? 'every running server has the same bytes' : 'WRONG: the servers have something else'}`,

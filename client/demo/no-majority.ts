@@ -4,7 +4,7 @@ import { parseJsonObject } from '../../wire/json.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { formatDuration } from '../terminal/quantities.ts';
 import { Stage } from './stage.ts';
-import { within } from './waiting.ts';
+import { withTimeout } from './waiting.ts';
 
 const ANSWER_MS_MAX = 30_000;
 
@@ -37,8 +37,8 @@ export async function loseMajority(stage: Stage, say: (text: string) => void): P
   );
   say('  nothing is acknowledged that a majority does not have, so there is nothing to lose');
   const restartMs = systemWorld.nowMs();
-  const resumed = within(
-    stage.probed[0]?.meter.marks(1) ?? Promise.resolve(),
+  const resumed = withTimeout(
+    stage.probed[0]?.meter.afterMarks(1) ?? Promise.resolve(),
     'a write after the return of the majority',
   );
   await stage.restoreServers();

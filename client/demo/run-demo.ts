@@ -8,12 +8,12 @@ import { type ActReport, type BeforeAct, DemoReporter } from './demo-reporter.ts
 import { type Fencing, resumeOldPrimary } from './fencing.ts';
 import { compareAll } from './final-comparison.ts';
 import { readAnywhere, showLease, writeOnce } from './first-acts.ts';
-import { type DemoRound, endOfCopy, killPrimary, restartKilled } from './kills.ts';
+import { compareFinishedCopy, type DemoRound, killPrimary, restartKilled } from './kills.ts';
 import { type Damage, damageSum, NO_DAMAGE } from './ledger.ts';
 import type { MountCopy } from './mount-copy.ts';
 import { loseMajority, type NoMajority } from './no-majority.ts';
 import { Stage } from './stage.ts';
-import { aborted, STEP_TIMEOUT_MS, within } from './waiting.ts';
+import { rejectOnAbort, STEP_TIMEOUT_MS, withTimeout } from './waiting.ts';
 
 export interface DemoOptions {
   readonly kills: number;
@@ -101,7 +101,7 @@ async function play(stage: Stage, options: DemoOptions): Promise<DemoResult> {
   const running = new Loads(stage);
   // A load that fails by itself ends the demo, at its next wait.
   const act = <Value>(title: string, work: () => Promise<Value>, mayDisturb = true): Promise<Value> =>
-    Promise.race([story.act(title, work, mayDisturb), running.failed, aborted(signal)]);
+    Promise.race([story.act(title, work, mayDisturb), running.failed, rejectOnAbort(signal)]);
   const boundMs = writeGapBound(options.leaseMs, options.clockSkewMs).totalMs;
   const rounds: DemoRound[] = [];
   try {
@@ -110,7 +110,7 @@ async function play(stage: Stage, options: DemoOptions): Promise<DemoResult> {
     await act(ACTS.lease, () => showLease(stage, say));
     await act(ACTS.load, () => running.start(say));
     const killed = await act(ACTS.kill, () => killPrimary(stage, 1, say, true));
-    const copy = await act(ACTS.copy, () => endOfCopy(stage, killed, say), false);
+    const copy = await act(ACTS.copy, () => compareFinishedCopy(stage, killed, say), false);
     rounds.push(await act(ACTS.back, () => restartKilled(stage, killed, boundMs, say), false));
     if (kills > 1) {
       await act(ACTS.again, async () => {
@@ -169,7 +169,9 @@ class Loads {
     for (const { title, path } of loads) say(`  ${title} (${Stage.VOLUME}:${path})`);
     this.#running = Promise.all(loads.map((load) => load.run(this.#enough.signal)));
     this.#running.catch((error: unknown) => this.#fail(error));
-    const began = probed.map(({ meter, path }) => within(meter.marks(1), `the first write of ${path}`));
+    const began = probed.map(({ meter, path }) =>
+      withTimeout(meter.afterMarks(1), `the first write of ${path}`),
+    );
     await Promise.all(began);
   }
 

@@ -11,7 +11,7 @@ import type { Load } from './load.ts';
 import { MountLoad } from './mount-load.ts';
 import { SlotsLoad } from './slots-load.ts';
 import { UploadLoad } from './upload-load.ts';
-import { eventually, STEP_TIMEOUT_MS } from './waiting.ts';
+import { pollUntil, STEP_TIMEOUT_MS } from './waiting.ts';
 
 const SERVERS = 3;
 const PATIENCE_MS = 5_000;
@@ -98,7 +98,7 @@ export class Stage {
   }
 
   async primaryOf(path: string): Promise<ServerProcess> {
-    return eventually(`a primary of ${path}`, async () => {
+    return pollUntil(`a primary of ${path}`, async () => {
       const { primary } = await this.client.info(DevCluster.VOLUME, path);
       return this.servers.find(({ plan, state }) => plan.id === primary && state === 'running') ?? null;
     });
@@ -108,18 +108,18 @@ export class Stage {
   async restoreServers(): Promise<void> {
     for (const server of this.servers) {
       server.resume();
-      server.heal();
+      server.reconnect();
     }
     const dead = this.servers.filter(({ state }) => state === 'dead');
     await Promise.all(dead.map((server) => server.start()));
-    await Promise.all(dead.map((server) => server.ready(STEP_TIMEOUT_MS)));
+    await Promise.all(dead.map((server) => server.waitUntilReady(STEP_TIMEOUT_MS)));
     await this.waitUntilCurrent();
   }
 
   /** Resolves when all replicas of all files under load are current, and the cluster reports that it is healthy. */
   async waitUntilCurrent(): Promise<void> {
     let sayAtMs = systemWorld.nowMs() + PATIENCE_MS;
-    await eventually('all replicas to be current', async () => {
+    await pollUntil('all replicas to be current', async () => {
       const why = await this.#whyNotCurrent();
       if (why !== null && systemWorld.nowMs() >= sayAtMs) {
         sayAtMs = systemWorld.nowMs() + PATIENCE_MS;

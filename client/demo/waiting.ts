@@ -7,7 +7,7 @@ export const STEP_TIMEOUT_MS = 60_000;
 const POLL_MS = 100;
 
 /** @throws CommandFailure if `promise` is still pending after `STEP_TIMEOUT_MS`; `what` is in its message */
-export async function within<Value>(promise: Promise<Value>, what: string): Promise<Value> {
+export async function withTimeout<Value>(promise: Promise<Value>, what: string): Promise<Value> {
   const abort = new AbortController();
   const late = systemWorld.sleep(STEP_TIMEOUT_MS, { signal: abort.signal }).then(() => {
     throw temporaryFailure(`Timed out after ${formatDuration(STEP_TIMEOUT_MS)} waiting for ${what}`);
@@ -21,7 +21,7 @@ export async function within<Value>(promise: Promise<Value>, what: string): Prom
 }
 
 /** Polls until there is an answer other than null: the state of other processes sends no events. */
-export async function eventually<Value>(what: string, query: () => Promise<Value | null>): Promise<Value> {
+export async function pollUntil<Value>(what: string, query: () => Promise<Value | null>): Promise<Value> {
   const deadlineMs = systemWorld.nowMs() + STEP_TIMEOUT_MS;
   for (;;) {
     try {
@@ -38,7 +38,7 @@ export async function eventually<Value>(what: string, query: () => Promise<Value
 }
 
 /** @returns a promise that rejects when `signal` is aborted */
-export function aborted(signal: AbortSignal): Promise<never> {
+export function rejectOnAbort(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     const stop = () => reject(temporaryFailure(`Stopped by ${String(signal.reason)}`));
     if (signal.aborted) stop();

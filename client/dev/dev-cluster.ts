@@ -33,7 +33,7 @@ export interface DevClusterOptions {
   readonly onUnexpectedEnd: (server: ServerProcess, how: string, servers: readonly ServerProcess[]) => void;
 }
 
-export interface LeftServer {
+export interface ForeignServer {
   readonly id: string;
   readonly pid: number;
 }
@@ -85,7 +85,7 @@ export class DevCluster {
     const cluster = new DevCluster(options, folder, await DevControl.start());
     try {
       await Promise.all(cluster.servers.map((server) => server.start()));
-      await Promise.all(cluster.servers.map((server) => server.ready(READY_TIMEOUT_MS)));
+      await Promise.all(cluster.servers.map((server) => server.waitUntilReady(READY_TIMEOUT_MS)));
       await cluster.#createVolume();
       return cluster;
     } catch (error) {
@@ -119,7 +119,7 @@ export class DevCluster {
   }
 
   /** Unmounts, which may store something, and then ends the servers. @returns servers that were restarted elsewhere */
-  async stop(): Promise<readonly LeftServer[]> {
+  async stop(): Promise<readonly ForeignServer[]> {
     const failures: unknown[] = [];
     if (this.#mounted !== null) {
       const { directory } = this.#mounted;

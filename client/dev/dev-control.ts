@@ -111,7 +111,7 @@ export class DevControl {
     if (request.method !== 'POST' || server === undefined || !isOrder(order)) {
       return send(response, 404, `There is nothing at ${path}`);
     }
-    await carryOut(server, order);
+    await executeOrder(server, order);
     return send(response, 204, '');
   }
 
@@ -142,7 +142,7 @@ export class DevControl {
 }
 
 /** Executes a command of the dashboard, or of a key in the terminal. */
-export async function carryOut(server: ServerProcess, order: Order): Promise<void> {
+export async function executeOrder(server: ServerProcess, order: Order): Promise<void> {
   switch (order) {
     case 'kill':
       return server.kill();
@@ -151,13 +151,13 @@ export async function carryOut(server: ServerProcess, order: Order): Promise<voi
     case 'resume':
       return server.resume();
     case 'cut':
-      return server.cut();
+      return server.disconnect();
     case 'heal':
-      return server.heal();
+      return server.reconnect();
     case 'restart':
       if (server.state !== 'dead') return;
       await server.start();
-      return server.ready(READY_TIMEOUT_MS);
+      return server.waitUntilReady(READY_TIMEOUT_MS);
   }
 }
 

@@ -98,7 +98,7 @@ export class ServerProcess {
   }
 
   /** Polls until the server can serve. @throws CommandFailure with the end of its log if it ends or is late */
-  async ready(timeoutMs: number): Promise<void> {
+  async waitUntilReady(timeoutMs: number): Promise<void> {
     const deadlineMs = systemWorld.nowMs() + timeoutMs;
     const end = { isOver: false };
     void this.#ended.then(() => {
@@ -146,11 +146,11 @@ export class ServerProcess {
     this.#notify();
   }
 
-  cut(): void {
+  disconnect(): void {
     if (this.state === 'running') this.#toggleCable();
   }
 
-  heal(): void {
+  reconnect(): void {
     if (this.state === 'cut') this.#toggleCable();
   }
 
@@ -182,7 +182,7 @@ export class ServerProcess {
     if (child === null) return;
     this.#isReady = false;
     this.resume();
-    this.heal();
+    this.reconnect();
     child.kill('SIGTERM');
     const timer = systemWorld.after(STOP_TIMEOUT_MS, () => child.kill('SIGKILL'));
     await this.#ended;

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { leftBehind } from '../backup/own-snapshot.ts';
+import { abandonedSnapshots } from '../backup/own-snapshot.ts';
 import { ClusterClient } from '../cluster/cluster-client.ts';
 import { NamedLeaseClient } from '../lease/named-lease-client.ts';
 import type { Access } from '../transport/access.ts';
@@ -18,7 +18,7 @@ export async function examineSnapshots(servers: readonly string[], access: Acces
     for (const { name: volume } of volumes) {
       const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
       const names = snapshots.map(({ name }) => name);
-      for (const name of await leftBehind(leases, volume, names, call))
+      for (const name of await abandonedSnapshots(leases, volume, names, call))
         findings.push(
           warning(
             `snapshot ${volume}@${name}`,

@@ -10,7 +10,7 @@ import {
   type GuardReport,
   guardText,
 } from './guard-messages.ts';
-import { type LeaseMoment, leaseLeftMs, leaseMomentEarlier } from './lease-clock.ts';
+import { type LeaseMoment, leaseMomentEarlier, leaseRemainingMs } from './lease-clock.ts';
 
 const CHECK_MS_MAX = 200;
 
@@ -45,7 +45,7 @@ class Guard {
       case 'run':
         this.#deadline = order.deadline;
         // This process may have started late: a command without time left is not started.
-        if (leaseLeftMs(world, order.deadline.stop) > 0) this.#run(order.command, order.args);
+        if (leaseRemainingMs(world, order.deadline.stop) > 0) this.#run(order.command, order.args);
         else this.#sendLast({ kind: 'ended', code: null, signal: null, expired: true });
         return;
       case 'extend':
@@ -84,7 +84,7 @@ class Guard {
     this.#timer?.cancel();
     const deadline = this.#deadline;
     if (deadline === null || this.#child === null) return;
-    const leftMs = leaseLeftMs(world, this.#expired ? deadline.kill : deadline.stop);
+    const leftMs = leaseRemainingMs(world, this.#expired ? deadline.kill : deadline.stop);
     // One tick later: an extension that arrived while this process was stopped must count.
     this.#timer =
       leftMs > 0
@@ -95,12 +95,12 @@ class Guard {
   #enforceDeadline(): void {
     const deadline = this.#deadline;
     if (deadline === null) return;
-    if (leaseLeftMs(world, deadline.kill) <= 0) {
+    if (leaseRemainingMs(world, deadline.kill) <= 0) {
       this.#expired = true;
       this.#signal('SIGKILL');
       return;
     }
-    if (leaseLeftMs(world, deadline.stop) <= 0 && !this.#expired) {
+    if (leaseRemainingMs(world, deadline.stop) <= 0 && !this.#expired) {
       this.#expired = true;
       this.#signal('SIGTERM');
     }

@@ -16,10 +16,10 @@ import {
 } from './guard-messages.ts';
 import {
   type LeaseMoment,
-  leaseLeftMs,
   leaseMomentAfter,
   leaseMomentEarlier,
   leaseMomentNow,
+  leaseRemainingMs,
 } from './lease-clock.ts';
 
 /** With the extension of this file, TypeScript or JavaScript. */
@@ -148,7 +148,7 @@ export class GuardedCommand {
    * guard has killed it: its report is lost if this process was stopped while it was about to write.
    */
   #endWithoutReport(): CommandEnd {
-    if (this.#pid === null || leaseLeftMs(this.#world, this.#killAt) > 0)
+    if (this.#pid === null || leaseRemainingMs(this.#world, this.#killAt) > 0)
       return { kind: 'unguarded', killed: this.#pid !== null };
     return { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
   }
@@ -170,7 +170,7 @@ export class GuardedCommand {
 
   /** How long the guard may still take to kill the command, in milliseconds. */
   #guardLeftMs(): number {
-    return leaseLeftMs(
+    return leaseRemainingMs(
       this.#world,
       leaseMomentAfter(this.#killAt, killMarginMs(this.#ttlMs) * GUARD_LATE_SHARE),
     );

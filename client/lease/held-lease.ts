@@ -4,7 +4,7 @@ import type { LeaseKeys } from '../../wire/named-lease.ts';
 import type { GrantedLease, LeaseEvent } from '../../wire/named-lease-api.ts';
 import type { CallOptions, ExchangeOutcome } from '../transport/exchange.ts';
 import type { ExchangeRequest } from '../transport/request.ts';
-import { type LeaseMoment, leaseLeftMs } from './lease-clock.ts';
+import { type LeaseMoment, leaseRemainingMs } from './lease-clock.ts';
 
 const REFRESH_SHARE = 0.5;
 /** A request that has no answer after this share of the lease is sent to another server. */
@@ -83,7 +83,7 @@ export class HeldLease {
   /** For how long the lease may still be relied on, in milliseconds; 0 once it is lost or released. */
   get remainingMs(): number {
     if (this.#released || this.#lost.signal.aborted) return 0;
-    return Math.max(0, leaseLeftMs(this.#cluster.world, this.#end) - this.#marginMs);
+    return Math.max(0, leaseRemainingMs(this.#cluster.world, this.#end) - this.#marginMs);
   }
 
   get isHeld(): boolean {
@@ -197,7 +197,8 @@ export class HeldLease {
   #extend({ lease, end }: Grant): void {
     this.#keys = lease.keys;
     // An end that was counted from an earlier moment may still be later, and is valid.
-    if (leaseLeftMs(this.#cluster.world, end) > leaseLeftMs(this.#cluster.world, this.#end)) this.#end = end;
+    if (leaseRemainingMs(this.#cluster.world, end) > leaseRemainingMs(this.#cluster.world, this.#end))
+      this.#end = end;
     for (const listener of this.#listeners) listener(this.#end);
     this.#arm();
   }
@@ -212,7 +213,7 @@ export class HeldLease {
       this.#lose(this.#lostError('it could not be refreshed in time'));
       return;
     }
-    const untilRefreshMs = leaseLeftMs(this.#cluster.world, this.#end) - this.#ttlMs * REFRESH_SHARE;
+    const untilRefreshMs = leaseRemainingMs(this.#cluster.world, this.#end) - this.#ttlMs * REFRESH_SHARE;
     if (untilRefreshMs <= 0 && !this.#refreshing) {
       this.#refreshing = true;
       void this.#refreshInTime();

@@ -19,11 +19,11 @@ export function leaseMomentAfter({ monotonicMs, wallMs }: LeaseMoment, spanMs: n
 }
 
 /** The time until `moment` in milliseconds, by the clock that is nearer to it; negative after it. */
-export function leaseLeftMs(world: World, moment: LeaseMoment): number {
+export function leaseRemainingMs(world: World, moment: LeaseMoment): number {
   const now = leaseMomentNow(world);
   return Math.min(moment.monotonicMs - now.monotonicMs, moment.wallMs - now.wallMs);
 }
 
 export function leaseMomentEarlier(world: World, a: LeaseMoment, b: LeaseMoment): LeaseMoment {
-  return leaseLeftMs(world, a) < leaseLeftMs(world, b) ? a : b;
+  return leaseRemainingMs(world, a) < leaseRemainingMs(world, b) ? a : b;
 }

@@ -7,7 +7,7 @@ const SILENT_MS_MAX = 4_000;
 
 export type LiveEvent =
   | { readonly kind: 'resync'; readonly resync: LiveResync; readonly url: string }
-  | { readonly kind: 'happened'; readonly happening: ServerEvent }
+  | { readonly kind: 'happened'; readonly serverEvent: ServerEvent }
   | { readonly kind: 'state'; readonly state: LiveState };
 
 /**
@@ -35,7 +35,7 @@ function liveEvent(event: string, data: string, url: string): LiveEvent | null {
     case 'resync':
       return { kind: event, resync: JSON.parse(data), url };
     case 'happened':
-      return { kind: event, happening: JSON.parse(data) };
+      return { kind: event, serverEvent: JSON.parse(data) };
     case 'state':
       return { kind: event, state: JSON.parse(data) };
     default:

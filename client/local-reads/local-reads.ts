@@ -5,7 +5,7 @@ import {
   type FileLocations,
   HEADER_LOCAL_PROOF,
   LOCATIONS_BYTES_MAX,
-  LOCATIONS_HELD_MS,
+  LOCATIONS_VALID_MS,
   type LocalAnswer,
 } from '../../wire/locations.ts';
 import type { Endpoint } from '../transport/endpoint.ts';
@@ -14,7 +14,7 @@ import { readBytes, readJson } from '../transport/response.ts';
 import { LocalDisk } from './local-disk.ts';
 
 /** How long reported locations may be used, from the sending of the request; the server keeps them longer. */
-const USABLE_MS = LOCATIONS_HELD_MS / 2;
+const USABLE_MS = LOCATIONS_VALID_MS / 2;
 const RETRY_DISK_MS = 10_000;
 const RETRY_SERVER_MS = 1_000;
 const RETRY_FILE_MS = 50;
@@ -26,7 +26,7 @@ export interface LocatedFile {
   readonly file: number;
   readonly subject: Subject;
   readonly replicas: readonly string[];
-  readonly shown: string;
+  readonly snapshotQuery: string;
 }
 
 /** Why bytes were not read at their reported locations: not in time, or they are missing or have another checksum. */
@@ -71,7 +71,7 @@ export class LocalReads {
     const chosen = this.#choose(located);
     if (chosen === null) return null;
     const { endpoint, known } = chosen;
-    const { file, subject, shown } = located;
+    const { file, subject, snapshotQuery } = located;
     const sentMs = this.#world.nowMs();
     const bytes = Math.min(length, LOCATIONS_BYTES_MAX);
     const outcome = await this.#exchanger.askOnce(
@@ -80,7 +80,7 @@ export class LocalReads {
       {
         what: `Cannot find file ${file} on this machine`,
         method: 'GET',
-        path: `/v1/data/${file}/locations?offset=${offset}&length=${bytes}${shown}`,
+        path: `/v1/data/${file}/locations?offset=${offset}&length=${bytes}${snapshotQuery}`,
         headers: { [HEADER_LOCAL_PROOF]: known.disk.proof },
         files: [file],
         mutation: false,

@@ -34,7 +34,7 @@ export async function controlSocketOf(pid: number): Promise<string | null> {
 }
 
 /** Sends a request to the control socket of a mount. @throws Error if its process does not answer in time */
-export async function askMount(
+export async function requestFromMount(
   socket: string,
   request: ControlRequest,
   timeoutMs: number,

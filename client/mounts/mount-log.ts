@@ -59,7 +59,7 @@ async function removeEndedSockets(folder: string): Promise<void> {
 }
 
 /** Renames a log after the process that writes it. @returns its path from then on */
-export async function nameMountLog(path: string, directory: string, pid: number): Promise<string> {
+export async function renameMountLog(path: string, directory: string, pid: number): Promise<string> {
   const named = join(dirname(path), `mount-${basename(directory)}-${pid}.log`);
   await rename(path, named);
   return named;

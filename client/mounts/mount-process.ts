@@ -17,7 +17,7 @@ import {
 import { formatDuration } from '../terminal/quantities.ts';
 import type { AccessFiles } from '../transport/access.ts';
 import { deviceObstacle } from './fuse-device.ts';
-import { createMountLog, nameMountLog, OWN_LOG_VARIABLE } from './mount-log.ts';
+import { createMountLog, OWN_LOG_VARIABLE, renameMountLog } from './mount-log.ts';
 import { accessTexts, optionText, parseMountOptions } from './mount-options.ts';
 import { MOUNT_DAEMON, mountAt } from './mount-table.ts';
 import { LAUNCHER, logTail } from './programs.ts';
@@ -70,7 +70,7 @@ export async function mountVolume(options: MountOptions): Promise<Mounted> {
   const log = await createMountLog(directory);
   const { child, pid } = await startDaemon(options, directory, log, { [OWN_LOG_VARIABLE]: '1' });
   child.unref();
-  return { directory, pid, log: await nameMountLog(log.path, directory, pid) };
+  return { directory, pid, log: await renameMountLog(log.path, directory, pid) };
 }
 
 /**

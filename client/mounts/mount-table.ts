@@ -149,7 +149,7 @@ export async function holdersOf(device: string): Promise<MountHolder[]> {
 }
 
 /** @returns those of `found` that are in `before`, too: elsewhere the device number belongs to a newer file system */
-export function stillHeld(found: readonly MountHolder[], before: readonly MountHolder[]): MountHolder[] {
+export function stillMounted(found: readonly MountHolder[], before: readonly MountHolder[]): MountHolder[] {
   return found.filter(({ namespace, directory }) =>
     before.some((holder) => holder.namespace === namespace && holder.directory === directory),
   );

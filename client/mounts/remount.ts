@@ -6,7 +6,7 @@ import {
   preconditionFailure,
   temporaryFailure,
 } from '../terminal/failure.ts';
-import { askMount, type ControlAnswer, controlSocketOf } from './mount-control.ts';
+import { type ControlAnswer, controlSocketOf, requestFromMount } from './mount-control.ts';
 import { isMountDaemon, mountAt, processes } from './mount-table.ts';
 import { run } from './run-program.ts';
 import { canonicalOrFail } from './unmount.ts';
@@ -46,7 +46,7 @@ export async function remountDirectory(
       `${cannot}: its process has no control socket that this user may use`,
       'run it as the user of the mount or as root; unmount a mount of an earlier release, and mount it again',
     );
-  const answer = await askMount(socket, { command: 'remount', mode, force }, timeoutMs).catch(
+  const answer = await requestFromMount(socket, { command: 'remount', mode, force }, timeoutMs).catch(
     (error: unknown): never => {
       throw temporaryFailure(
         `${cannot}: the outcome is unknown: ${error instanceof Error ? error.message : error}`,

@@ -19,7 +19,7 @@ import {
   mountAt,
   mountsBelow,
   type ProcessEntry,
-  stillHeld,
+  stillMounted,
   usersOf,
 } from './mount-table.ts';
 import { isAlive, isStopped } from './process-state.ts';
@@ -74,7 +74,7 @@ export async function unmountDirectory(
   }
   const users = lazy ? await usersOf(directory) : [];
   await detach(directory, lazy);
-  const holders = daemons.length === 0 ? [] : stillHeld(await holdersOf(mounted.device), before);
+  const holders = daemons.length === 0 ? [] : stillMounted(await holdersOf(mounted.device), before);
   const who = holders.map(describeHolder).join('\n  ');
   const keepsRunning = `process ${daemons.join(', ')} keeps running, because the file system is also mounted elsewhere:\n  ${who}`;
   const isElsewhere = holders.length > 0;

@@ -114,7 +114,7 @@ const OF_ONE_NAME: ReadonlySet<ErrorCode> = new Set([
 ]);
 
 /** @returns whether the failure concerns one file of many, so that the others can be copied */
-export function isOfOneName(error: unknown): error is ServiceError {
+export function isOfOneFile(error: unknown): error is ServiceError {
   return error instanceof ServiceError && OF_ONE_NAME.has(error.code);
 }
 

@@ -58,7 +58,7 @@ export class Access {
   }
 
   /** Whether the client has a token or certificate: only then do servers require capabilities. */
-  get isNamed(): boolean {
+  get hasCredentials(): boolean {
     return this.#credentials.token !== null || this.#credentials.tls.cert !== undefined;
   }
 

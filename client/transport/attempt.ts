@@ -54,7 +54,7 @@ export async function attemptOnce<Value>(parts: AttemptParts<Value>): Promise<At
     why = 'timed-out';
     controller.abort(new Error(`no answer from ${endpoint.url} within ${Math.round(limitMs)} ms`));
   });
-  const endWatch = endpoint.pulse.watch(patienceIntervals, () => {
+  const endWatch = endpoint.liveness.watch(patienceIntervals, () => {
     why = 'silent';
     controller.abort(new Error(`${endpoint.url} does not respond`));
   });
@@ -69,7 +69,7 @@ export async function attemptOnce<Value>(parts: AttemptParts<Value>): Promise<At
       body: request.body ?? null,
       signal: controller.signal,
     });
-    endpoint.pulse.signOfLife();
+    endpoint.liveness.signOfLife();
     parts.received(response.headers);
     if (response.statusCode >= 200 && response.statusCode < 300)
       return { kind: 'answered', value: await parts.read(response) };

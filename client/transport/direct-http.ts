@@ -148,7 +148,7 @@ export class DirectHttp {
       timer.cancel();
       signal.removeEventListener('abort', onAbort);
     }
-    this.#traffic.add(connection.socket, this.#world.nowMs() - beganMs);
+    this.#traffic.addConnection(connection.socket, this.#world.nowMs() - beganMs);
     return connection;
   }
 

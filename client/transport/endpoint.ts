@@ -8,15 +8,15 @@ import { SocketChannel } from './socket-channel.ts';
 
 export interface EndpointEvents {
   /** The server refused a connection, or became silent. */
-  lost(): void;
+  unreachable(): void;
   /** @returns whether a request pending at `endpoint` could be sent to another one */
-  elsewhere(endpoint: Endpoint): boolean;
+  hasAlternative(endpoint: Endpoint): boolean;
 }
 
 export class Endpoint {
   readonly world: World;
   readonly url: string;
-  readonly pulse: LivenessProbe;
+  readonly liveness: LivenessProbe;
   /** Whether the caller gave its address; discovered servers are dropped when they leave the cluster. */
   readonly given: boolean;
   id: string | null = null;
@@ -49,13 +49,13 @@ export class Endpoint {
     this.given = given;
     this.#events = events;
     const pulse = {
-      silent: () => events.lost(),
+      silent: () => events.unreachable(),
       alive: () => {
         this.#dead = false;
       },
-      elsewhere: () => events.elsewhere(this),
+      hasAlternative: () => events.hasAlternative(this),
     };
-    this.pulse = new LivenessProbe(world, this.#channel, pulse);
+    this.liveness = new LivenessProbe(world, this.#channel, pulse);
   }
 
   /** One exchange, which may be repeated freely. @throws the reason of the signal, or why there is no answer */
@@ -77,32 +77,32 @@ export class Endpoint {
     return this.#dead;
   }
 
-  get isAway(): boolean {
-    return this.#dead || this.pulse.isSilent;
+  get isUnreachable(): boolean {
+    return this.#dead || this.liveness.isSilent;
   }
 
   markDead(nowMs: number): void {
-    this.pulse.away(nowMs);
+    this.liveness.delayProbe(nowMs);
     if (this.#dead) return;
     this.#dead = true;
-    this.#events.lost();
+    this.#events.unreachable();
   }
 
   /** @returns whether to send it a request now; an unreachable server is probed in the background */
   isUsable(nowMs: number): boolean {
-    if (!this.isAway) return this.avoidUntilMs <= nowMs;
-    this.pulse.probeIfAway(nowMs);
+    if (!this.isUnreachable) return this.avoidUntilMs <= nowMs;
+    this.liveness.probeIfDue(nowMs);
     return false;
   }
 
   /** Ends its connections once the requests in flight have ended. */
   async retire(): Promise<void> {
     await this.#channel.close();
-    this.pulse.close();
+    this.liveness.close();
   }
 
   async close(): Promise<void> {
-    this.pulse.close();
+    this.liveness.close();
     await this.#channel.destroy();
   }
 }

@@ -17,8 +17,8 @@ export class Endpoints {
   readonly #closing = new AbortController();
   readonly #searches: SearchSchedule;
   readonly #events: EndpointEvents = {
-    lost: () => this.#searches.wantSoon(),
-    elsewhere: (endpoint) => {
+    unreachable: () => this.#searches.requestSoon(),
+    hasAlternative: (endpoint) => {
       const nowMs = this.world.nowMs();
       return this.#all.some((other) => other !== endpoint && other.isUsable(nowMs));
     },
@@ -80,20 +80,22 @@ export class Endpoints {
     return this.#all.every((endpoint) => endpoint.isDead);
   }
 
-  allAway(): boolean {
-    return this.#all.every((endpoint) => endpoint.isAway);
+  allUnreachable(): boolean {
+    return this.#all.every((endpoint) => endpoint.isUnreachable);
   }
 
-  awayNames(): string[] {
-    return this.#all.filter((endpoint) => endpoint.isAway).map((endpoint) => endpoint.id ?? endpoint.url);
+  unreachableNames(): string[] {
+    return this.#all
+      .filter((endpoint) => endpoint.isUnreachable)
+      .map((endpoint) => endpoint.id ?? endpoint.url);
   }
 
   /** Asks the servers for their ids, in the background; if all are known, searches for further servers. */
   #learnIds(nowMs: number): void {
     if (nowMs - this.#idsAtMs < IDS_PERIOD_MS) return;
     this.#idsAtMs = nowMs;
-    const unknown = this.#all.filter((endpoint) => endpoint.id === null && !endpoint.isAway);
-    if (unknown.length === 0) this.#searches.want();
+    const unknown = this.#all.filter((endpoint) => endpoint.id === null && !endpoint.isUnreachable);
+    if (unknown.length === 0) this.#searches.request();
     for (const endpoint of unknown) void this.#learnId(endpoint);
   }
 
@@ -109,7 +111,9 @@ export class Endpoints {
   async #search(): Promise<boolean> {
     const { signal } = this.#closing;
     await Promise.all(
-      this.#all.filter(({ id, isAway }) => id === null && !isAway).map((one) => this.#learnId(one)),
+      this.#all
+        .filter(({ id, isUnreachable }) => id === null && !isUnreachable)
+        .map((one) => this.#learnId(one)),
     );
     const found = await findServers(this.#all, this.#preferred, this.#events, signal, this.#access);
     if (signal.aborted) {
@@ -121,7 +125,7 @@ export class Endpoints {
       if (endpoint.id !== null) this.#byId.set(endpoint.id, endpoint);
     }
     for (const endpoint of found.left) this.#retire(endpoint);
-    if (found.unproven) this.#searches.want();
+    if (found.unproven) this.#searches.request();
     return found.joined.length + found.left.length > 0;
   }
 

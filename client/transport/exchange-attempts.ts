@@ -28,7 +28,7 @@ export interface ExchangeFailure {
   readonly isOutcomeUnknown: boolean;
 }
 
-export interface ExchangeCourseParts {
+export interface ExchangeAttemptsParts {
   readonly world: World;
   readonly endpoints: Endpoints;
   readonly access: Access;
@@ -41,7 +41,7 @@ export interface ExchangeCourseParts {
 /** The state of one request over its attempts: the next step, the bound of the next attempt, and the final error. */
 export class ExchangeAttempts {
   readonly deadlineMs: number;
-  readonly #parts: ExchangeCourseParts;
+  readonly #parts: ExchangeAttemptsParts;
   readonly #retry: Retry;
   readonly #startMs: number;
   #beganMs = 0;
@@ -55,7 +55,7 @@ export class ExchangeAttempts {
   #mayBeForwarded = false;
   #final: ExchangeFailure | null = null;
 
-  constructor(parts: ExchangeCourseParts) {
+  constructor(parts: ExchangeAttemptsParts) {
     const { world, options, timeoutMs } = parts;
     this.#parts = parts;
     this.#startMs = world.nowMs();
@@ -65,7 +65,7 @@ export class ExchangeAttempts {
     this.#retry = new Retry({ deadlineMs, pace: CLIENT_PACE, lastWait: 'fail' }, () => world.random());
   }
 
-  limits(nowMs: number): AttemptLimits {
+  beginAttempt(nowMs: number): AttemptLimits {
     const { attemptMsMax = Number.POSITIVE_INFINITY, signal } = this.#parts.options;
     this.#beganMs = nowMs;
     this.#limitMs = Math.min(this.#attemptMs, this.deadlineMs - nowMs, attemptMsMax);
@@ -73,7 +73,7 @@ export class ExchangeAttempts {
   }
 
   /** @returns whether to send the request again after a failed attempt at `endpoint`, and when */
-  next(attempt: FailedAttempt, endpoint: Endpoint): RetryStep {
+  nextStep(attempt: FailedAttempt, endpoint: Endpoint): RetryStep {
     const step = this.#retry.next(this.#outcomeOf(attempt, endpoint), this.#parts.world.nowMs());
     if (step.kind !== 'fail' || !step.isFinal) this.#final = null;
     return step;
@@ -165,8 +165,8 @@ export class ExchangeAttempts {
 
 /** The error of a request that no server has answered. */
 export function noAnswer(endpoints: Endpoints, request: ExchangeRequest, cause: Error): ServiceError {
-  const unreachable = endpoints.awayNames();
-  const why = endpoints.allAway()
+  const unreachable = endpoints.unreachableNames();
+  const why = endpoints.allUnreachable()
     ? `no server answers at ${endpoints.all.map(({ url }) => url).join(', ')}`
     : causeText(cause);
   return new ServiceError(

@@ -110,7 +110,8 @@ export class Exchanger {
     options: CallOptions,
   ): Promise<ExchangeOutcome<Value>> {
     const { files = [] } = request;
-    if (files.length === 0 || !this.#access.isNamed) return this.#exchange(subject, request, read, options);
+    if (files.length === 0 || !this.#access.hasCredentials)
+      return this.#exchange(subject, request, read, options);
     const deadlineMs = this.world.nowMs() + (options.timeoutMs ?? this.operationTimeoutMs);
     for (let attempt = 1; ; attempt++) {
       const authorized = await this.#withCapabilities(request, options);
@@ -152,7 +153,7 @@ export class Exchanger {
     options: CallOptions,
   ): Promise<ExchangeOutcome<ExchangeRequest>> {
     const { what, files = [] } = request;
-    if (!this.#access.isNamed) return { kind: 'answered', value: request };
+    if (!this.#access.hasCredentials) return { kind: 'answered', value: request };
     const ask = async (wanted: readonly number[]): Promise<ReadonlyMap<number, string>> => {
       // Other callers wait for the same answer, so this one's signal must not end it.
       const { signal: _, ...rest } = options;
@@ -189,13 +190,13 @@ export class Exchanger {
       if (nowMs >= attempts.deadlineMs) return { kind: 'failed', ...attempts.failure() };
       if (this.#closed) return { kind: 'failed', ...attempts.failure(new Error('this client was closed')) };
       const endpoint = endpoints.choose(subject.primary, last, nowMs);
-      const attempt = await this.#attempt(endpoint, subject, request, read, attempts.limits(nowMs));
+      const attempt = await this.#attempt(endpoint, subject, request, read, attempts.beginAttempt(nowMs));
       last = endpoint;
       if (attempt.kind === 'answered') {
         endpoints.prefer(endpoint);
         return attempt;
       }
-      const step = attempts.next(attempt, endpoint);
+      const step = attempts.nextStep(attempt, endpoint);
       if (step.kind === 'fail') return { kind: 'failed', ...attempts.failure() };
       if (step.kind === 'wait') await this.#sleep(step.ms, options.signal);
     }

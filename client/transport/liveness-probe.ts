@@ -30,7 +30,7 @@ export interface LivenessEvents {
   silent(): void;
   alive(): void;
   /** @returns whether a request could be sent to another server instead; if not, it stays at this one */
-  elsewhere(): boolean;
+  hasAlternative(): boolean;
 }
 
 /**
@@ -82,13 +82,13 @@ export class LivenessProbe {
   }
 
   /** Called when an unreachable server would be chosen: whether it is alive again is known at a later choice. */
-  probeIfAway(nowMs: number): void {
+  probeIfDue(nowMs: number): void {
     if (this.#probe !== null || nowMs < this.#nextProbeMs || this.#closed) return;
     this.#sendProbe();
   }
 
   /** Delays the next probe of an unreachable server. */
-  away(nowMs: number): void {
+  delayProbe(nowMs: number): void {
     this.#nextProbeMs = nowMs + AWAY_PROBE_PERIOD_MS;
   }
 
@@ -135,7 +135,7 @@ export class LivenessProbe {
   #markSilent(): void {
     if (this.#silent) return;
     this.#silent = true;
-    this.away(this.#world.nowMs());
+    this.delayProbe(this.#world.nowMs());
     this.#events.silent();
   }
 
@@ -143,7 +143,7 @@ export class LivenessProbe {
   #endWatches(): void {
     for (const watch of [...this.#watches]) {
       if (this.#interval - watch.since < watch.patienceIntervals) continue;
-      if (!this.#events.elsewhere()) return;
+      if (!this.#events.hasAlternative()) return;
       this.#watches.delete(watch);
       watch.onSilent();
     }
@@ -164,7 +164,7 @@ export class LivenessProbe {
         // No error to report. The probe is repeated for as long as an answer is awaited.
         if (this.#probe !== probe) return;
         this.#probe = null;
-        this.away(this.#world.nowMs());
+        this.delayProbe(this.#world.nowMs());
       },
     );
   }
@@ -181,7 +181,7 @@ export class LivenessProbe {
     const probe = this.#probe;
     if (probe === null) return;
     this.#probe = null;
-    this.away(this.#world.nowMs());
+    this.delayProbe(this.#world.nowMs());
     probe.controller.abort();
   }
 

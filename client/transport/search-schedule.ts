@@ -22,19 +22,19 @@ export class SearchSchedule {
   constructor(world: World, search: () => Promise<boolean>) {
     this.#world = world;
     this.#search = search;
-    this.#periodic = world.every(SEARCH_PERIOD_MAX_MS, () => this.want()).unref();
+    this.#periodic = world.every(SEARCH_PERIOD_MAX_MS, () => this.request()).unref();
   }
 
   /** Requests a search, because an answer names an unknown server. */
-  want(): void {
+  request(): void {
     this.#wanted = true;
     this.#plan();
   }
 
   /** The cluster has certainly changed: search soon, even if the last searches found nothing. */
-  wantSoon(): void {
+  requestSoon(): void {
     this.#periodMs = SEARCH_PERIOD_MS;
-    this.want();
+    this.request();
   }
 
   #plan(): void {

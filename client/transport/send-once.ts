@@ -27,7 +27,7 @@ export async function sendOnce<Value>(
       const { error, isOutcomeUnknown: doubtful } = outcome;
       if (error.remedy !== 'reopen') throw error;
       ticket.forgotten();
-      if (doubtful) throw lostSession(error);
+      if (doubtful) throw unknownOutcome(error);
       if (attempt === 2) throw error;
     } catch (error) {
       failed(error);
@@ -39,7 +39,7 @@ export async function sendOnce<Value>(
 }
 
 /** An attempt may have been executed; sent under another number, the change could be executed twice. */
-export function lostSession(cause: ServiceError): ServiceError {
+export function unknownOutcome(cause: ServiceError): ServiceError {
   const why = `${cause.message}; it is unknown whether an earlier attempt was executed`;
   return new ServiceError('unknown', why, cause.details, { cause });
 }

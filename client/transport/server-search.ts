@@ -39,7 +39,9 @@ export async function findServers(
   access: Access = Access.NONE,
 ): Promise<FoundServers> {
   const others = known.filter((endpoint) => endpoint !== preferred);
-  const reporters = [preferred, ...others].filter(({ isAway }) => !isAway).slice(0, ASKED_SERVERS_MAX);
+  const reporters = [preferred, ...others]
+    .filter(({ isUnreachable }) => !isUnreachable)
+    .slice(0, ASKED_SERVERS_MAX);
   for (const reporter of reporters) {
     const list = await askServers(reporter, signal);
     if (list === null) continue;
@@ -114,7 +116,7 @@ function candidateOf(
   access: Access,
 ): Candidate | null {
   if (listed.state !== 'in' || listed.storageId === '') return null;
-  if (known.some(({ id, isAway }) => id === listed.id && !isAway)) return null;
+  if (known.some(({ id, isUnreachable }) => id === listed.id && !isUnreachable)) return null;
   const address = addressReportedBy(listed.url, reporter.url);
   if (address === null || known.some(({ url }) => url === address)) return null;
   if (!access.allows(new URL(address))) return null;
@@ -133,7 +135,7 @@ async function isProven({ listed, endpoint }: Candidate, signal: AbortSignal): P
 function hasLeft(found: Endpoint, list: readonly Listed[], known: readonly Endpoint[]): boolean {
   const listed = list.find(({ id }) => id === found.id);
   if (listed === undefined || listed.state === 'out') return true;
-  return known.some(({ given, id, isAway }) => given && id === found.id && !isAway);
+  return known.some(({ given, id, isUnreachable }) => given && id === found.id && !isUnreachable);
 }
 
 /** @returns base URL to try for an address that the server at `reporterUrl` reported; null if it is useless here */

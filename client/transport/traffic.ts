@@ -21,7 +21,7 @@ export class Traffic {
       const connect = buildConnector({ ...access.tls, timeout: connectTimeoutMs, maxCachedSessions: 0 });
       connect(options, (...outcome) => {
         const [error, socket] = outcome;
-        if (error === null) this.add(socket, world.nowMs() - beganMs);
+        if (error === null) this.addConnection(socket, world.nowMs() - beganMs);
         callback(...outcome);
       });
     };
@@ -46,7 +46,7 @@ export class Traffic {
     return moved;
   }
 
-  add(socket: Socket, tookMs: number): void {
+  addConnection(socket: Socket, tookMs: number): void {
     this.#connectMs = Math.min(tookMs, this.#connectMs ?? tookMs);
     this.#bytesSeen.set(socket, socket.bytesRead);
     this.#access.revoked?.watchSocket(socket);

@@ -2,7 +2,7 @@ import {
   CommandFailure,
   EXIT_PRECONDITION,
   generalFailure,
-  isOfOneName,
+  isOfOneFile,
   isSystemError,
   systemReason,
 } from '../terminal/failure.ts';
@@ -42,7 +42,7 @@ export async function attemptOne<Value>(
   } catch (error) {
     const isLocal = isSystemError(error) && error.path !== undefined;
     const isRefusal =
-      isOfOneName(error) || (error instanceof CommandFailure && error.exit === EXIT_PRECONDITION);
+      isOfOneFile(error) || (error instanceof CommandFailure && error.exit === EXIT_PRECONDITION);
     if (!isLocal && !isRefusal) throw error;
     report.failed.push({ path, why: isLocal ? systemReason(error) : error.message });
     return null;

@@ -44,7 +44,7 @@ export class DirectoryCalls {
     const inode = this.#directories.countsAsAccess(handle) ? this.#directories.inodeOf(handle) : undefined;
     const attributes = inode === undefined ? undefined : inodes.cache.attributes.lastOf(inode);
     // Its attributes are unknown while a name in it changes: the next listing records the access.
-    if (attributes !== undefined) accesses.read(attributes);
+    if (attributes !== undefined) accesses.recordRead(attributes);
     return page;
   }
 
@@ -67,7 +67,7 @@ export class DirectoryCalls {
     const { accesses, backend, inodes } = this.#parts;
     const attributes = inodes.cache.entry(parent, name) ?? backend.granted(parent, name);
     if (attributes === undefined || inodes.isOpen(attributes.inode)) return undefined;
-    return accesses.shown(attributes);
+    return accesses.withReads(attributes);
   }
 
   async releaseDirectory(handle: number): Promise<void> {

@@ -51,7 +51,7 @@ export class InodeCalls {
       inodes.cache.lookedUp(inode) ??
       (await staleIfGone(inodes.request(inode)));
     if (attributes.kind !== 'symlink') throw new ErrnoError('EINVAL', `Inode ${inode} is no symbolic link`);
-    accesses.read(attributes);
+    accesses.recordRead(attributes);
     return attributes.target;
   }
 

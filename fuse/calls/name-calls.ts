@@ -106,7 +106,7 @@ export class NameCalls {
     const { attributes } = await this.#changes.create({ parent, name }, () =>
       backend.createFile(parent, name, permissions, caller, true),
     );
-    await files.made(attributes);
+    await files.commitUnopened(attributes);
     return attributes;
   }
 

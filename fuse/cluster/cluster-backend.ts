@@ -22,7 +22,7 @@ import type {
   Space,
 } from '../backend.ts';
 import { ErrnoError, isLockLoss, lockLost } from '../errno.ts';
-import { CatalogReach } from './catalog-reach.ts';
+import { CatalogAvailability } from './catalog-availability.ts';
 import { replicatedCapacity } from './replicated-capacity.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
 
@@ -63,7 +63,9 @@ export function clusterBackend(
   const asOwner = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   let snapshotOption: { readonly snapshot?: number } = {};
   const volumeName = volume.replace(/@.*$/, '');
-  const reach = new CatalogReach(client.world, () => client.query({ kind: 'volume', name: volumeName }));
+  const reach = new CatalogAvailability(client.world, () =>
+    client.query({ kind: 'volume', name: volumeName }),
+  );
   const query: ClusterClient['query'] = (question) =>
     reach.request((limits) => client.query(question, limits));
   const command: ClusterClient['command'] = async (change, options) => {
@@ -103,7 +105,7 @@ export function clusterBackend(
       reach.close();
       return client.close();
     },
-    isCatalogAway: () => reach.isAway,
+    isCatalogUnavailable: () => reach.isUnavailable,
     isChanging: () => false,
     delegatedAttributesMs: () => 0,
     findsNumbers,
@@ -131,7 +133,7 @@ export function clusterBackend(
     async makeDirectory(parent, name, mode, owner) {
       const change = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;
       const requestedAt = delegations?.request() ?? 0;
-      const made = await command(change, delegations?.asMaker(parent));
+      const made = await command(change, delegations?.asDirectoryCreator(parent));
       delegations?.learn(made.attributes.inode, made, requestedAt);
       return made.attributes;
     },
@@ -347,7 +349,7 @@ function clusterFile(
       );
       return { copiedBytes: state.offset - toOffset, state };
     },
-    arrive: async () => undefined,
+    ensureCommitted: async () => undefined,
     staysUncommitted: () => false,
     flush: () => handle.flush(),
     async seal() {

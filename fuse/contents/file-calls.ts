@@ -55,7 +55,7 @@ export class FileCalls {
 
   /** How long reads use copies of written bytes. The kernel requests attributes before a read, except by a mapping. */
   get #writtenMs(): number {
-    if (this.#files.kernel?.asksBeforeReads !== true) return 0;
+    if (this.#files.kernel?.checksAttributesBeforeReads !== true) return 0;
     return this.#files.inodes.cache.ttlMs === 0
       ? ASKED_MS
       : Math.min(this.#files.inodes.cache.ttlMs, WRITTEN_MS_MAX);
@@ -106,7 +106,7 @@ export class FileCalls {
 
   /** @returns whether the access time changes */
   #recordRead({ file, isNoAtime }: FileHandle): boolean {
-    return !isNoAtime && this.#parts.accesses.read(file.latest);
+    return !isNoAtime && this.#parts.accesses.recordRead(file.latest);
   }
 
   /** The transport does not use the bytes of a read any more. */
@@ -128,7 +128,7 @@ export class FileCalls {
     if (bytes.length === 0) return 0;
     if (!Number.isSafeInteger(offset + bytes.length))
       throw new ErrnoError('EFBIG', 'The file would be too large');
-    opened.failedSync = null;
+    opened.errorForSync = null;
     throwFailed(opened);
     file.locks?.assertKept(handle);
     await this.#files.privileges.clear(file, caller);
@@ -142,7 +142,7 @@ export class FileCalls {
     try {
       await this.#storeIfRequired(opened);
     } catch (error) {
-      if (opened.persisting && !isAppend) opened.failedSync = { error };
+      if (opened.persisting && !isAppend) opened.errorForSync = { error };
       throw error;
     }
     if (isAppend && !opened.appending) this.#dropBehindAnswer(file);
@@ -154,7 +154,8 @@ export class FileCalls {
    * zeros for the new bytes, which a mapping would show and write back. Over `fuse-native` it cannot drop pages.
    */
   async #dropPagesAfterAppend(file: OpenFile): Promise<void> {
-    if (file.mayHavePages && this.#files.kernel?.asksBeforeReads === true) await this.#files.dropPages(file);
+    if (file.mayHavePages && this.#files.kernel?.checksAttributesBeforeReads === true)
+      await this.#files.dropPages(file);
   }
 
   /**
@@ -214,8 +215,8 @@ export class FileCalls {
   }
 
   async #persist(opened: FileHandle): Promise<void> {
-    const { failedSync } = opened;
-    opened.failedSync = null;
+    const { errorForSync } = opened;
+    opened.errorForSync = null;
     await opened.file.writes.drain();
     const lost = opened.errors.peek();
     if (lost !== undefined) this.#logLost(opened.file.inode, lost);
@@ -223,7 +224,7 @@ export class FileCalls {
     else await Promise.all([opened.file.persist(), this.#parts.backend.persistNames('mount')]);
     const error = opened.errors.checkAndAdvance();
     if (error !== undefined) throw error;
-    if (failedSync !== null) throw failedSync.error;
+    if (errorForSync !== null) throw errorForSync.error;
   }
 
   /** Called after the last close of a handle: stores its writes, and releases its locks. No program gets its errors. */
@@ -240,7 +241,7 @@ export class FileCalls {
     }
     await this.#recordLikelyRead(opened);
     await opened.file.locks?.release(handle);
-    while (opened.file.handleCount === 1 && opened.file.source.isGiving)
+    while (opened.file.handleCount === 1 && opened.file.source.isStoringPages)
       await opened.file.source.invalidate();
     this.#files.close(opened.file, opened.writing);
   }

@@ -20,7 +20,7 @@ export interface FileHandle {
   hasPages: boolean;
   readonly errors: ErrorCursor;
   /** After a split write Linux returns a short count in place of this error, and calls fsync, which must return it. */
-  failedSync: { readonly error: unknown } | null;
+  errorForSync: { readonly error: unknown } | null;
 }
 
 export class FileHandles {
@@ -47,7 +47,7 @@ export class FileHandles {
       hasRead: false,
       hasPages: false,
       errors: new ErrorCursor(this.#errors, file.inode),
-      failedSync: null,
+      errorForSync: null,
     });
     return {
       handle,

@@ -69,8 +69,9 @@ export class OpenLocks {
     const wish = { ...ownerOf(handle, request), type, start, end, pid };
     this.#endClosing(handle);
     const closing = this.#closingNow(wish.kind);
-    let found = await this.#locks.holder(wish);
-    if (found?.own === true && (await this.#waitForClosing(closing))) found = await this.#locks.holder(wish);
+    let found = await this.#locks.findConflict(wish);
+    if (found?.own === true && (await this.#waitForClosing(closing)))
+      found = await this.#locks.findConflict(wish);
     if (found === null) return null;
     const { lock, own } = found;
     const { kind, type: held, start: from, end: to } = lock;

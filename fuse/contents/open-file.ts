@@ -18,9 +18,9 @@ const DRAIN_FOR_ATTRIBUTES_MS = 1000;
 const PAGE_BYTES = 4096;
 
 export interface OpenFileParts extends Pick<FileParts, 'world' | 'limitMs' | 'pending'> {
-  readonly kernel: Pick<MountedTransport, 'givePages'> | null;
+  readonly kernel: Pick<MountedTransport, 'storePages'> | null;
   readonly dropPages: (inode: number) => Promise<void>;
-  readonly room: Pick<FreeSpace, 'failed'>;
+  readonly freeSpace: Pick<FreeSpace, 'failed'>;
 }
 
 /** A file that is open on this mount, shared by all its handles: pending writes, and what is known of its contents. */
@@ -44,7 +44,7 @@ export class OpenFile {
   #pagesDropped: Promise<void> = Promise.resolve();
 
   constructor(parts: OpenFileParts, attributes: Answered, backend: BackendFile, pages: PagesOfFile) {
-    const { world, limitMs, pending, room } = parts;
+    const { world, limitMs, pending, freeSpace } = parts;
     const { inode } = attributes;
     this.#parts = parts;
     this.inode = inode;
@@ -61,10 +61,10 @@ export class OpenFile {
       world,
       write: (offset, bytes) => backend.write(offset, bytes),
       writeParts: (writes) => backend.writeParts(writes),
-      taken: (offset, bytes) => pages.put(offset, bytes),
+      accepted: (offset, bytes) => pages.put(offset, bytes),
       acknowledged: (state) => this.#changed(state),
       failed: (error) => {
-        room.failed(error);
+        freeSpace.failed(error);
         this.#recordLoss(error);
       },
       budget: pending.budget,
@@ -139,7 +139,7 @@ export class OpenFile {
     return this.#bounded(this.#backend.seek(offset, what), `A search for ${what}`);
   }
 
-  keeps(endBytes: number): boolean {
+  staysUncommitted(endBytes: number): boolean {
     return this.#backend.staysUncommitted(endBytes);
   }
 
@@ -155,10 +155,13 @@ export class OpenFile {
     return copiedBytes;
   }
 
-  /** Stores earlier writes and a new file's name, or puts the error into the sequence. @see BackendFile.arrive */
+  /**
+   * Stores earlier writes and a new file's name, or puts the error into the sequence.
+   * @see BackendFile.ensureCommitted
+   */
   async flush(isReported = false): Promise<void> {
     await this.writes.drain();
-    const state = await this.#bounded(this.#backend.arrive(isReported), 'Committing');
+    const state = await this.#bounded(this.#backend.ensureCommitted(isReported), 'Committing');
     if (state !== undefined) this.known.created(state);
   }
 
@@ -220,7 +223,7 @@ export class OpenFile {
   }
 
   /** Applies own writes to attributes from before them; null if the result is unknown. */
-  since(attributes: Attributes): Attributes | null {
+  withOwnWrites(attributes: Attributes): Attributes | null {
     const isWhole = !this.writes.dirty && this.writes.failure === null;
     return isWhole ? this.known.applyOwnWrites(attributes) : null;
   }
@@ -259,8 +262,8 @@ export class OpenFile {
   #pageStore(): StorePages | null {
     const { kernel } = this.#parts;
     const isRead = this.handleCount > 0 && this.writerCount === 0 && !this.writes.dirty;
-    if (!isRead || kernel?.givePages === undefined) return null;
-    const give = kernel.givePages.bind(kernel);
+    if (!isRead || kernel?.storePages === undefined) return null;
+    const give = kernel.storePages.bind(kernel);
     return async (offset, bytes, isCurrent) => {
       const within = Math.min(bytes.length, this.known.answeredSizeBytes - offset);
       const whole = Math.floor(within / PAGE_BYTES) * PAGE_BYTES;
@@ -282,11 +285,11 @@ export class OpenFile {
   }
 
   async #bounded<Value>(promise: Promise<Value>, what: string): Promise<Value> {
-    const { world, limitMs, room } = this.#parts;
+    const { world, limitMs, freeSpace } = this.#parts;
     try {
       return await withDeadline(world, promise, limitMs, `${what} of file ${this.inode}`);
     } catch (error) {
-      room.failed(error);
+      freeSpace.failed(error);
       throw error;
     }
   }

@@ -12,8 +12,8 @@ import type { FileParts } from './contents-parts.ts';
 import { isForWriting } from './file-handles.ts';
 import { FreeSpace } from './free-space.ts';
 import { OpenFile, type OpenFileParts } from './open-file.ts';
-import { StalePageChecks } from './page-checks.ts';
 import { Privileges } from './privileges.ts';
+import { StalePageChecks } from './stale-page-checks.ts';
 import { UnlinkedFiles } from './unlinked-files.ts';
 import { WrittenPages } from './written-pages.ts';
 
@@ -42,7 +42,7 @@ export class OpenFiles implements PendingKind {
     this.privileges = new Privileges(backend, this.inodes);
     const kernel = (): FileKernel | null => this.kernel;
     this.#fileParts = {
-      ...{ ...parts, room: this.freeSpace },
+      ...{ ...parts, freeSpace: this.freeSpace },
       get kernel() {
         return kernel();
       },
@@ -55,7 +55,7 @@ export class OpenFiles implements PendingKind {
   mounted(kernel: FileKernel): void {
     this.kernel = kernel;
     // Over `fuse-native` the kernel cannot drop pages.
-    if (!kernel.asksBeforeReads) return;
+    if (!kernel.checksAttributesBeforeReads) return;
     const check = async (file: OpenFile): Promise<void> => void (await this.confirm(file, true));
     const { world, cache } = this.#parts;
     this.#pageChecks = new StalePageChecks(world, cache.ttlMs, () => this.#open.values(), check);
@@ -76,7 +76,7 @@ export class OpenFiles implements PendingKind {
     // Another client has unlinked it since the look-up.
     if (attributes.links === 0) this.orphans.add(inode);
     try {
-      if (writing && file.source.isGiving) await file.source.invalidate();
+      if (writing && file.source.isStoringPages) await file.source.invalidate();
       // An open does not wait for pending bytes of other handles; a read does.
       if (!file.writes.dirty) await file.present(attributes);
       if ((writing || truncates) && attributes.policy === 'read-only') await this.#assertUnsealed(file);
@@ -117,7 +117,7 @@ export class OpenFiles implements PendingKind {
     const file = this.#addHandle(attributes, writing);
     file.unsettled = true;
     // Another client may have found its name already, and read it.
-    if (file.source.isGiving) await file.source.invalidate();
+    if (file.source.isStoringPages) await file.source.invalidate();
     if (this.freeSpace.isShort) await this.#commitOrAbort(file, writing);
     return file;
   }
@@ -136,7 +136,7 @@ export class OpenFiles implements PendingKind {
   }
 
   /** Commits a file that mknod(2) created. No program has it open, so it is settled at once. */
-  async made(attributes: Attributes): Promise<void> {
+  async commitUnopened(attributes: Attributes): Promise<void> {
     const file = this.#addHandle(attributes, true);
     file.unsettled = true;
     try {
@@ -155,11 +155,11 @@ export class OpenFiles implements PendingKind {
     return this.#open.get(inode);
   }
 
-  isWritten(inode: number): boolean {
+  isOpenForWriting(inode: number): boolean {
     return (this.#open.get(inode)?.writerCount ?? 0) > 0;
   }
 
-  get writtenCount(): number {
+  get openForWritingCount(): number {
     return [...this.#open.values()].filter(({ writerCount }) => writerCount > 0).length;
   }
 
@@ -169,7 +169,7 @@ export class OpenFiles implements PendingKind {
     this.inodes.assertNamed(attributes);
     const file = this.#addHandle(attributes, true);
     try {
-      if (file.source.isGiving) await file.source.invalidate();
+      if (file.source.isStoringPages) await file.source.invalidate();
       await this.privileges.clear(file, caller);
       await file.truncate(sizeBytes);
     } finally {
@@ -216,7 +216,7 @@ export class OpenFiles implements PendingKind {
 
   /** Drops the kernel's pages, which show lost bytes. Over `fuse-native` it cannot drop them. */
   async #dropLostPages(inode: number): Promise<void> {
-    if (this.kernel?.asksBeforeReads !== true) return;
+    if (this.kernel?.checksAttributesBeforeReads !== true) return;
     try {
       await this.dropPages({ inode });
     } catch (error) {
@@ -271,10 +271,10 @@ export class OpenFiles implements PendingKind {
     if (writing) file.writerCount--;
     if (file.writerCount === 0 && file.unsettled && !this.orphans.has(file.inode)) this.#settle(file);
     if (file.handleCount > 0) return;
-    assert(!file.source.isGiving, 'The next open knows nothing of pages on their way');
+    assert(!file.source.isStoringPages, 'The next open knows nothing of pages on their way');
     // While the file was open, this mount's attributes were newer than those requested before its writes were stored.
     if (file.written || file.writes.failure !== null)
-      this.inodes.cache.attributes.closed(file.inode, (before) => file.since(before));
+      this.inodes.cache.attributes.closed(file.inode, (before) => file.withOwnWrites(before));
     file.locks?.close().catch((error: unknown) => {
       this.#parts.log('error', 'locks of a closed file are not released', { error: String(error) });
     });

@@ -42,7 +42,7 @@ export class RangeCopies {
    */
   copy(range: RangeCopy): Promise<number> {
     const { file, toOffset, length } = range;
-    return file.keeps(toOffset + length) ? this.#throughHere(range) : this.#atServers(range);
+    return file.staysUncommitted(toOffset + length) ? this.#throughHere(range) : this.#atServers(range);
   }
 
   async #throughHere({ source, fromOffset, file, toOffset, length }: RangeCopy): Promise<number> {

@@ -80,8 +80,8 @@ export class ReadAhead {
       if (answer !== true && !(await answer)) return this.#readWithoutBlock(source, offset, length);
     }
     if (!inSequence && !this.#has(source, first)) {
-      const isWithin = first === last && source.isGivable;
-      if (!isWithin || !this.#around.missed(blockKey(source, first))) {
+      const isWithin = first === last && source.mayStorePages;
+      if (!isWithin || !this.#around.countMiss(blockKey(source, first))) {
         return this.#readWithoutBlock(source, offset, length);
       }
       this.#fetchAround(source, first);
@@ -162,8 +162,8 @@ export class ReadAhead {
       .then(async (bytes) => {
         this.#around.blockTook(this.#world.nowMs() - beganMs);
         if (!block.mayBeStored || this.#blocks.get(block.key) !== block) return;
-        if (!(await source.give(generation, index * BLOCK_BYTES, bytes))) return;
-        this.#around.given(block.key);
+        if (!(await source.storePages(generation, index * BLOCK_BYTES, bytes))) return;
+        this.#around.storedInKernel(block.key);
         if (this.#blocks.get(block.key) === block) this.#blocks.delete(block.key);
       })
       // Reads that wait for the block get the failure.

@@ -26,7 +26,7 @@ export class ReadAround {
   #blockMs: number | null = null;
 
   /** Counts a single read in a block that is not here. @returns whether the whole block should be fetched */
-  missed(key: string): boolean {
+  countMiss(key: string): boolean {
     const missed = this.#missed.get(key) ?? { count: 0, reluctance: 1 };
     this.#missed.set(key, missed);
     missed.count++;
@@ -34,7 +34,7 @@ export class ReadAround {
   }
 
   /** The kernel has the block: a later miss means that it was evicted. */
-  given(key: string): void {
+  storedInKernel(key: string): void {
     const missed = this.#missed.get(key);
     if (missed === undefined) return;
     missed.count = 0;

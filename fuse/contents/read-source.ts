@@ -64,11 +64,11 @@ export class ReadSource {
     return this.#generation;
   }
 
-  get isGivable(): boolean {
+  get mayStorePages(): boolean {
     return this.#pageStore() !== null;
   }
 
-  get isGiving(): boolean {
+  get isStoringPages(): boolean {
     return this.#storing.size > 0;
   }
 
@@ -78,8 +78,8 @@ export class ReadSource {
   }
 
   /** Stores fetched bytes in the kernel. @param generation from before the fetch. @returns whether it has them */
-  async give(generation: number, offset: number, bytes: Uint8Array): Promise<boolean> {
-    const isCurrent = (): boolean => generation === this.#generation && this.isGivable;
+  async storePages(generation: number, offset: number, bytes: Uint8Array): Promise<boolean> {
+    const isCurrent = (): boolean => generation === this.#generation && this.mayStorePages;
     const store = this.#pageStore();
     if (store === null || !isCurrent()) return false;
     const storing = store(offset, bytes, isCurrent);

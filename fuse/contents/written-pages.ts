@@ -47,7 +47,7 @@ export class WrittenPages {
   }
 
   /** Memory for one page, if necessary from the least recently used file; null if there is none. */
-  take(): Uint8Array | null {
+  allocatePage(): Uint8Array | null {
     if (this.#free.length === 0 && this.#pageCount < this.#pagesMax) this.#grow();
     while (this.#free.length === 0) {
       const { oldest } = this.#files;
@@ -57,7 +57,7 @@ export class WrittenPages {
     return this.#free.pop() ?? null;
   }
 
-  giveBack(memory: Uint8Array): void {
+  freePage(memory: Uint8Array): void {
     this.#free.push(memory);
   }
 
@@ -182,7 +182,7 @@ export class PagesOfFile {
   }
 
   #add(index: number): Page | null {
-    const memory = this.#all.take();
+    const memory = this.#all.allocatePage();
     if (memory === null) return null;
     const page = { memory, endBytes: 0 };
     this.#pages.set(index, page);
@@ -193,7 +193,7 @@ export class PagesOfFile {
     const page = this.#pages.get(index);
     if (page === undefined) return;
     this.#pages.delete(index);
-    this.#all.giveBack(page.memory);
+    this.#all.freePage(page.memory);
     if (this.#pages.size === 0) this.#all.emptied(this);
   }
 }

@@ -36,7 +36,7 @@ export class CachedNames {
     this.#forgetPast(nowMs);
     const key = placeKey(place);
     const before = this.#current.get(key);
-    if (before !== undefined && before.inode !== inode) this.notCached(place);
+    if (before !== undefined && before.inode !== inode) this.answeredUncached(place);
     const same = this.#byInode.get(inode)?.find((name) => name.key === key);
     const name = same ?? { place, key, inode, cachedMs: 0, untilMs: 0 };
     name.cachedMs = nowMs + leftMs - UPTAKE_SLACK_MS - ROUNDING_MS;
@@ -49,7 +49,7 @@ export class CachedNames {
    * have processed an earlier answer yet, and an open by the old name may be on its way: the name stays cached for
    * `UPTAKE_MS_MAX` at most.
    */
-  notCached(place: Place): void {
+  answeredUncached(place: Place): void {
     const key = placeKey(place);
     const name = this.#current.get(key);
     if (name === undefined) return;

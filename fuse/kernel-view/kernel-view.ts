@@ -2,12 +2,12 @@ import { RecentMap } from '../../base/recent-map.ts';
 import type { World } from '../../base/world.ts';
 import { type Answered, contentsName, type KernelCache } from '../answered.ts';
 import type { Place } from '../place.ts';
-import type { InodesWithoutAcls } from './absent-lists.ts';
-import { AttributeReaders } from './attribute-askers.ts';
+import { AttributeReaders } from './attribute-readers.ts';
 import { CachedContents } from './cached-contents.ts';
 import { CachedNames } from './cached-names.ts';
 import { GrantedNames } from './granted-names.ts';
 import { InFlight, UPTAKE_SLACK_MS } from './in-flight.ts';
+import type { InodesWithoutAcls } from './inodes-without-acls.ts';
 import { RefusedOpens } from './refused-opens.ts';
 
 export interface CacheTimes {

@@ -1,9 +1,9 @@
 import { type ErrnoName, errnoName } from '../errno.ts';
 import { logUnforeseen } from '../log.ts';
 import { RecentTimeouts } from '../transport/recent-timeouts.ts';
-import { TimedOutCallers } from '../transport/spent-callers.ts';
+import { TimedOutCallers } from '../transport/timed-out-callers.ts';
 import type { TransportOptions } from '../transport.ts';
-import { type CallUnderWay, PendingCalls } from './calls-under-way.ts';
+import { type CallUnderWay, PendingCalls } from './pending-calls.ts';
 import { ROOT_NODE } from './protocol.ts';
 import type { Replier } from './replier.ts';
 import type { Request, RequestHeader } from './requests.ts';

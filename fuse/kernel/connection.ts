@@ -1,4 +1,4 @@
-import type { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
+import type { InodesWithoutAcls } from '../kernel-view/inodes-without-acls.ts';
 import type { Place } from '../place.ts';
 import { BACKGROUND_MAX } from '../transport/kernel-tuning.ts';
 import type { FileKernel, FileSystemCalls, MountedTransport, TransportOptions } from '../transport.ts';
@@ -45,9 +45,9 @@ export function connectKernel(
       await world.sleep(REPEAT_MS);
     }
   };
-  const storePages: FileKernel['givePages'] = async (inode, offset, bytes, isCurrent) => {
+  const storePages: FileKernel['storePages'] = async (inode, offset, bytes, isCurrent) => {
     try {
-      return await notifier.givePages(session.numbers.node(inode), offset, bytes, isCurrent);
+      return await notifier.storePages(session.numbers.node(inode), offset, bytes, isCurrent);
     } catch (error) {
       log('warn', 'the kernel refuses pages', { inode, error: String(error) });
       return false;
@@ -77,11 +77,11 @@ export function connectKernel(
     receive: (request) => session.receive(request),
     stop: () => session.underWay.stop(),
     notices: {
-      asksBeforeReads: true,
+      checksAttributesBeforeReads: true,
       invalidateInode,
       expireNames: (directories) => session.view.recalled(directories),
       dropAttributes: (inode) => session.view.dropAttributes(inode),
-      givePages: storePages,
+      storePages,
     },
   };
 }

@@ -4,7 +4,7 @@ import { release } from 'node:os';
 import type { World } from '../../base/world.ts';
 import { canonical, mountAt } from '../../client/mounts/mount-table.ts';
 import { withDeadline } from '../deadline.ts';
-import { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../kernel-view/inodes-without-acls.ts';
 import { tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import type { FileSystemCalls, Log, MountedTransport, TransportOptions } from '../transport.ts';

@@ -42,7 +42,7 @@ export class Notifier {
   }
 
   /** @param isCurrent called just before. @returns false if outdated, or if the kernel does not know the inode */
-  givePages(node: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean> {
+  storePages(node: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean> {
     return this.#stores.run(async () => {
       if (!isCurrent()) return false;
       return this.#notify([storeNotice(node, offset, bytes.length), bytes]);

@@ -1,6 +1,6 @@
 import { constants } from 'node:os';
 import type { ErrnoName } from '../errno.ts';
-import type { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
+import type { InodesWithoutAcls } from '../kernel-view/inodes-without-acls.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from './protocol.ts';
 import { putHeader } from './replies.ts';

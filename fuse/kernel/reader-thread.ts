@@ -1,7 +1,7 @@
 import { readSync, writeSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemWorld } from '../../world/system-world.ts';
-import { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../kernel-view/inodes-without-acls.ts';
 import { IN_HEADER_BYTES } from './protocol.ts';
 import { type ReaderData, SMALL_BYTES_MAX } from './reader.ts';
 import { promptAnswer } from './reader-answers.ts';

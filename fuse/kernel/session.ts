@@ -1,12 +1,12 @@
 import { errnoName } from '../errno.ts';
-import type { InodesWithoutAcls } from '../kernel-view/absent-lists.ts';
+import type { InodesWithoutAcls } from '../kernel-view/inodes-without-acls.ts';
 import { InodeView, type Notices } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
 import type { FileSystemCalls, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { Answers } from './answers.ts';
-import type { PendingCalls } from './calls-under-way.ts';
 import { type Handlers, handlersOf } from './handlers.ts';
+import type { PendingCalls } from './pending-calls.ts';
 import { MAJOR, MINOR_EXPIRES, MINOR_MIN } from './protocol.ts';
 import { Replier, type Send } from './replier.ts';
 import { initFlags, NodeNumbers, putInit } from './replies.ts';

@@ -10,13 +10,13 @@ interface AttributeRecord extends Learned {
   /** From a listing or an own change: the next requests are answered from here. */
   readonly prefetched: boolean;
   /** If a look-up of a name requested them: that name as a key (`placeKey`). */
-  readonly askedAt: string | undefined;
+  readonly lookupKey: string | undefined;
   /** From a listing, of a live file whose primary did not answer in time: the catalog's attributes. */
   readonly isUncertain: boolean;
 }
 
 export type Origin = Pick<AttributeRecord, 'prefetched'> &
-  Partial<Pick<AttributeRecord, 'askedAt' | 'isUncertain'>>;
+  Partial<Pick<AttributeRecord, 'lookupKey' | 'isUncertain'>>;
 
 export class AttributeRecords {
   readonly #validity: RecordValidity;
@@ -67,10 +67,10 @@ export class AttributeRecords {
   /** The answer to a request for this inode, or its name, within the last `LOOKUP_AGE_MAX_MS`. */
   recentAnswer(
     inode: number,
-  ): { readonly attributes: Answered; readonly at: string | undefined } | undefined {
+  ): { readonly attributes: Answered; readonly lookupKey: string | undefined } | undefined {
     const record = this.#records.get(inode);
     if (record === undefined || record.prefetched || !this.#validity.isRecent(record)) return undefined;
-    return { attributes: record.attributes, at: record.askedAt };
+    return { attributes: record.attributes, lookupKey: record.lookupKey };
   }
 
   /** After this, `recentAnswer` does not return the record again. */
@@ -79,8 +79,8 @@ export class AttributeRecords {
     if (record !== undefined) this.#records.set(inode, { ...record, answeredMs: Number.NEGATIVE_INFINITY });
   }
 
-  askedAt(inode: number): string | undefined {
-    return this.#records.get(inode)?.askedAt;
+  lookupKeyOf(inode: number): string | undefined {
+    return this.#records.get(inode)?.lookupKey;
   }
 
   hasOneName(inode: number): boolean {
@@ -98,7 +98,7 @@ export class AttributeRecords {
   learn(
     attributes: Attributes,
     requestedAt: number,
-    { prefetched, isUncertain = false, askedAt }: Origin = { prefetched: false },
+    { prefetched, isUncertain = false, lookupKey }: Origin = { prefetched: false },
   ): Answered {
     const { inode, kind } = attributes;
     const validity = { requestedAt, asOf: requestedAt };
@@ -114,7 +114,7 @@ export class AttributeRecords {
     this.#records.set(inode, {
       ...{ attributes: answered, validity, answeredMs: this.#validity.nowMs() },
       prefetched: this.#validity.ttlMs > 0 && (prefetched || kind === 'directory'),
-      ...{ isUncertain, askedAt },
+      ...{ isUncertain, lookupKey },
     });
     return answered;
   }
@@ -212,7 +212,7 @@ export class AttributeRecords {
     if (!isKnown || isPast || this.#validity.ttlMs === 0) return false;
     const changedNs = laterNs(record.attributes.changedNs, atNs);
     const amended = this.#amended(record, { ...record.attributes, changedNs });
-    this.#records.set(inode, { ...amended, prefetched: true, askedAt: undefined });
+    this.#records.set(inode, { ...amended, prefetched: true, lookupKey: undefined });
     return true;
   }
 

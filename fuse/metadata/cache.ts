@@ -75,7 +75,9 @@ export class MetadataCache {
   /** The answer of a look-up within the last 50 ms; undefined if the kernel may refer to the inode by another name. */
   lookedUp(inode: number): Answered | undefined {
     const recent = this.attributes.recentAnswer(inode);
-    return recent !== undefined && this.kernel.names.isOnly(inode, recent.at) ? recent.attributes : undefined;
+    return recent !== undefined && this.kernel.names.isOnly(inode, recent.lookupKey)
+      ? recent.attributes
+      : undefined;
   }
 
   /** As `lookedUp`, for one open: the next one may come without a look-up, as through `/proc/self/fd`. */
@@ -98,7 +100,7 @@ export class MetadataCache {
    * open follows, and one request serves both. Nor is that of a file with several names, as each open would look up
    * all.
    */
-  entryLeftMs(parent: number, name: string, inode: number): number {
+  nameValidMs(parent: number, name: string, inode: number): number {
     const place = { parent, name };
     const record = this.#names.get(keyOf(parent, name));
     const isCacheable = record?.inode === inode && record.isCacheable && this.attributes.hasOneName(inode);
@@ -106,13 +108,13 @@ export class MetadataCache {
     // The kernel may open an inode that was answered from the cache, even after its validity.
     const isRemembered = record?.inode === inode && !(record.isLookedUp && this.#validity.isRecent(record));
     if (isCacheable || isRemembered) this.kernel.names.answered(place, inode, leftMs);
-    else this.kernel.names.notCached(place);
+    else this.kernel.names.answeredUncached(place);
     return leftMs;
   }
 
   /** Keys of the names by which the kernel may have found the inode. */
   namesOf(inode: number): string[] {
-    const key = this.attributes.askedAt(inode);
+    const key = this.attributes.lookupKeyOf(inode);
     return [...this.kernel.names.of(inode).map(placeKey), ...(key === undefined ? [] : [key])];
   }
 
@@ -126,7 +128,7 @@ export class MetadataCache {
     name: string,
     attributes: Attributes,
     requestedAt: number,
-    origin: Omit<Origin, 'askedAt'> = { prefetched: false },
+    origin: Omit<Origin, 'lookupKey'> = { prefetched: false },
   ): Answered {
     const key = keyOf(parent, name);
     const before = this.#names.get(key);
@@ -137,7 +139,7 @@ export class MetadataCache {
     const isLookedUp = !prefetched && !isUncertain;
     const answered = this.attributes.learn(attributes, requestedAt, {
       ...{ prefetched, isUncertain },
-      askedAt: isLookedUp ? key : undefined,
+      lookupKey: isLookedUp ? key : undefined,
     });
     const { inode, kind } = attributes;
     const wasValid = before?.inode === inode && this.#validity.leftMs(before) > 0;
@@ -156,7 +158,7 @@ export class MetadataCache {
 
   /** The directory is delegated from now on. @param page its first names, as of then */
   delegated(attributes: Attributes, page: ListedPage): void {
-    this.delegations.begin(attributes, page);
+    this.delegations.beginDelegation(attributes, page);
     this.#validity.delegated(attributes.inode, this.#sequencer.request());
   }
 
@@ -169,14 +171,14 @@ export class MetadataCache {
   }
 
   /** This mount has created or linked the name: updates its directory. @param since sequence number from before it */
-  made(parent: number, name: string, attributes: Attributes, since: number): void {
+  nameAdded(parent: number, name: string, attributes: Attributes, since: number): void {
     this.changingName(parent, name);
     const directories = attributes.kind === 'directory' ? 1 : 0;
     this.attributes.namesChanged(parent, attributes.changedNs, directories, since);
   }
 
   /** The cluster has creates or unlinks of this mount. @param atNs the directory's new times; null if unknown */
-  named(directory: number, atNs: string | null): void {
+  directoryChanged(directory: number, atNs: string | null): void {
     this.attributes.namesChanged(directory, atNs);
   }
 
@@ -188,11 +190,11 @@ export class MetadataCache {
     this.#dropName(parent, name, inode);
     const directory = this.attributes.lastOf(parent);
     if (!isPending || atNs === null || directory === undefined) {
-      this.named(parent, atNs);
+      this.directoryChanged(parent, atNs);
       return;
     }
     const nextNs = BigInt(directory.changedNs) + 1n;
-    this.named(parent, laterNs(String(nextNs), atNs));
+    this.directoryChanged(parent, laterNs(String(nextNs), atNs));
   }
 
   /** As `removed`, for an empty directory, which its parent counts. @param since as of `made` */
@@ -216,7 +218,7 @@ export class MetadataCache {
     const isPast = [from, to].some((place) => !this.#sequencer.isValid(since, placeKey(place)));
     for (const { parent, name } of [from, to]) {
       this.changingName(parent, name);
-      this.named(parent, atNs);
+      this.directoryChanged(parent, atNs);
     }
     if (!this.attributes.renamed(inode, atNs, isPast)) return;
     const learned = { validity: { requestedAt: since, asOf: since }, answeredMs: this.#validity.nowMs() };

@@ -223,7 +223,7 @@ export class DelegatedDirectories {
     this.#linked.add(inode);
     if (this.#linked.size <= LINKED_MAX) return;
     this.#linked.clear();
-    this.endAll();
+    this.endAllDelegations();
   }
 
   hasOneName({ inode, kind, links }: NamedInode): boolean {
@@ -231,15 +231,15 @@ export class DelegatedDirectories {
   }
 
   /** Called before a delegation is requested: a name that changes before the answer is then unknown. */
-  requesting(directory: number): void {
+  beginRequest(directory: number): void {
     this.#requested.set(directory, new Set());
   }
 
-  requested(directory: number): void {
+  endRequest(directory: number): void {
     this.#requested.delete(directory);
   }
 
-  begin(attributes: Attributes, page: ListedPage): void {
+  beginDelegation(attributes: Attributes, page: ListedPage): void {
     const { inode } = attributes;
     const directory = new DelegatedDirectory(attributes, page, this.#requested.get(inode));
     this.#delegations.set(inode, {
@@ -255,12 +255,12 @@ export class DelegatedDirectories {
   }
 
   /** Drops the directory's names, and voids the answer of a request for its delegation. */
-  end(directory: number): void {
+  endDelegation(directory: number): void {
     this.#delegations.delete(directory);
     this.#requested.delete(directory);
   }
 
-  endAll(): void {
+  endAllDelegations(): void {
     this.#delegations.clear();
     this.#requested.clear();
   }

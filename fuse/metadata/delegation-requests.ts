@@ -20,7 +20,7 @@ export interface DelegationRequestEvents {
 }
 
 export class DelegationRequests {
-  readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isCatalogAway'>;
+  readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isCatalogUnavailable'>;
   readonly #delegation: Pick<DelegationBackend, 'delegate' | 'isDelegated'>;
   readonly #cache: MetadataCache;
   readonly #log: Log;
@@ -32,7 +32,7 @@ export class DelegationRequests {
 
   constructor(
     world: World,
-    backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isCatalogAway'>,
+    backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isCatalogUnavailable'>,
     delegation: Pick<DelegationBackend, 'delegate' | 'isDelegated'>,
     cache: MetadataCache,
     log: Log,
@@ -57,7 +57,7 @@ export class DelegationRequests {
    */
   recalled(directory: number): void {
     const { delegations } = this.#cache;
-    delegations.end(directory);
+    delegations.endDelegation(directory);
     if (!delegations.isChanging(directory)) this.#wait(directory, RECALLED_MS);
   }
 
@@ -67,18 +67,18 @@ export class DelegationRequests {
   }
 
   /** Resolves when a request under way is answered. Changes of names wait for it: else it might never be granted. */
-  async settled(directory: number): Promise<void> {
+  async requestEnded(directory: number): Promise<void> {
     await this.#underWay.get(directory);
   }
 
   /** Requests the directory's delegation, unless that was just refused, or recalled for another client. */
   async send(directory: number): Promise<void> {
     const isTooSoon = this.#world.nowMs() < (this.#notBeforeMs.get(directory) ?? 0);
-    if (isTooSoon || this.#underWay.has(directory) || this.#backend.isCatalogAway()) return;
+    if (isTooSoon || this.#underWay.has(directory) || this.#backend.isCatalogUnavailable()) return;
     const { delegations } = this.#cache;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#underWay.set(directory, promise);
-    delegations.requesting(directory);
+    delegations.beginRequest(directory);
     try {
       await delegations.idle(directory);
       // Pending changes may be from before a recall, or before the end of the session.
@@ -97,7 +97,7 @@ export class DelegationRequests {
     } catch (error) {
       this.#log('debug', 'a directory is not delegated', { directory, error: String(error) });
     } finally {
-      delegations.requested(directory);
+      delegations.endRequest(directory);
       this.#underWay.delete(directory);
       resolve();
     }

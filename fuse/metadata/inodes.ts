@@ -32,7 +32,7 @@ export interface OpenInode {
 }
 
 export interface PendingAccessTimes {
-  shown(attributes: Answered): Answered;
+  withReads(attributes: Answered): Answered;
   /** Called before an access time is set. Resolves when no earlier access can take effect after that. */
   setting(inode: number): Promise<void>;
   /** Called before another attribute is set. Resolves when the cluster has earlier accesses. */
@@ -100,13 +100,13 @@ export class Inodes {
   /** Merges the cluster's answer with what only this mount knows. */
   async present(attributes: Answered): Promise<Answered> {
     const file = this.#openFile(attributes.inode);
-    if (file === undefined) return this.#accesses.shown(attributes);
+    if (file === undefined) return this.#accesses.withReads(attributes);
     const presented = await file.present(attributes);
     // By now the cluster has the writes that left these holes, and counts them.
     const counted = file.known.areHolesUnknown
       ? await file.present(await this.request(file.inode))
       : presented;
-    return this.#accesses.shown(counted);
+    return this.#accesses.withReads(counted);
   }
 
   /**

@@ -46,7 +46,7 @@ export class OwnChanges {
     }
     // An uncommitted file has not changed the times of its directory yet.
     if (result.uncommitted === true) cache.changingName(parent, name);
-    else cache.made(parent, name, attributes, since);
+    else cache.nameAdded(parent, name, attributes, since);
     return {
       attributes: cache.learnEntry(parent, name, attributes, cache.request(), { prefetched: true }),
       created,
@@ -58,15 +58,15 @@ export class OwnChanges {
     const attributes = await this.#change([place], link, (now, since) => {
       // The times of a live file come from its primary, and are not those of the directory.
       if (now.live) return false;
-      this.#cache.made(place.parent, place.name, now, since);
+      this.#cache.nameAdded(place.parent, place.name, now, since);
       return true;
     });
     return this.#cache.attributes.changed(attributes, begunAt);
   }
 
   unlink(place: Place, unlink: () => Promise<Result<'unlink'>>): Promise<Result<'unlink'>> {
-    return this.#change([place], unlink, ({ inode, atNs = null, behind }) => {
-      this.#cache.removed(place.parent, place.name, inode, atNs, behind);
+    return this.#change([place], unlink, ({ inode, atNs = null, isPending }) => {
+      this.#cache.removed(place.parent, place.name, inode, atNs, isPending);
       return true;
     });
   }

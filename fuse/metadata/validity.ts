@@ -13,7 +13,7 @@ export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
   return {
     attributesMs: ttlMs,
     validMs: (attributes) => cache.attributes.leftMs(attributes),
-    nameValidMs: (parent, name, inode) => cache.entryLeftMs(parent, name, inode),
+    nameValidMs: (parent, name, inode) => cache.nameValidMs(parent, name, inode),
     isGranted: null,
   };
 }

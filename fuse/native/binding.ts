@@ -11,12 +11,12 @@ import type { Place } from '../place.ts';
 import { tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import { RecentTimeouts } from '../transport/recent-timeouts.ts';
-import { TimedOutCallers } from '../transport/spent-callers.ts';
 import { FILE_TYPES, RENAME_EXCHANGE, soughtBy } from '../transport/stat.ts';
+import { TimedOutCallers } from '../transport/timed-out-callers.ts';
 import type { Caller, FileSystemCalls, MountedTransport, Opened, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { BindingLocks, ownerOf } from './binding-locks.ts';
-import { assertWasUtf8, timeChange, toSafe, toStatfs, toStats } from './conversions.ts';
+import { assertWasUtf8, timeChange, toFilePosition, toStatfs, toStats } from './conversions.ts';
 import { Paths } from './paths.ts';
 
 /**
@@ -97,7 +97,7 @@ export async function mountWithBinding(
   });
   return {
     ended,
-    asksBeforeReads: false,
+    checksAttributesBeforeReads: false,
     unmount: () =>
       new Promise((done, failed) => {
         fuse.unmount((error) => {
@@ -216,11 +216,15 @@ class Binding {
       },
       truncate: (path, size, cb) => {
         const by = caller();
-        this.#done(cb, async () => calls.truncate(await this.#paths.inodeToOpen(path), toSafe(size), by));
+        this.#done(cb, async () =>
+          calls.truncate(await this.#paths.inodeToOpen(path), toFilePosition(size), by),
+        );
       },
       ftruncate: (path, fd, size, cb) => {
         const by = caller();
-        this.#done(cb, async () => calls.truncate(await this.#paths.inodeOf(path, fd), toSafe(size), by));
+        this.#done(cb, async () =>
+          calls.truncate(await this.#paths.inodeOf(path, fd), toFilePosition(size), by),
+        );
       },
       open: (path, flags, cb) => {
         const by = caller();
@@ -235,7 +239,7 @@ class Binding {
       },
       read: (_path, fd, buffer, length, position, cb) => {
         const read = async (): Promise<number> => {
-          const bytes = await calls.read(Number(fd), toSafe(position), length);
+          const bytes = await calls.read(Number(fd), toFilePosition(position), length);
           buffer.set(bytes);
           return bytes.length;
         };
@@ -244,7 +248,7 @@ class Binding {
       write: (_path, fd, buffer, length, position, cb) => {
         const by = caller();
         const bytes = buffer.length === length ? buffer : buffer.subarray(0, length);
-        this.#answerCount(cb, async () => calls.write(Number(fd), toSafe(position), bytes, by));
+        this.#answerCount(cb, async () => calls.write(Number(fd), toFilePosition(position), bytes, by));
       },
       // Waiting for pending writes has limits of its own, which count from the last progress.
       flush: (_path, fd, cb) => {
@@ -261,16 +265,20 @@ class Binding {
       release: (_path, fd, cb) => this.#answer(cb, () => this.#release(Number(fd)), false),
       fallocate: (_path, fd, mode, offset, length, cb) => {
         const by = caller();
-        this.#answer(cb, async () => calls.allocate(Number(fd), mode, toSafe(offset), toSafe(length), by));
+        this.#answer(cb, async () =>
+          calls.allocate(Number(fd), mode, toFilePosition(offset), toFilePosition(length), by),
+        );
       },
       lseek: (_path, fd, offset, whence, cb) => {
-        this.#answer(cb, async () => calls.seek(Number(fd), toSafe(offset, 'ENXIO'), soughtBy(whence)));
+        this.#answer(cb, async () =>
+          calls.seek(Number(fd), toFilePosition(offset, 'ENXIO'), soughtBy(whence)),
+        );
       },
       copyFileRange: (_from, fromFd, fromOffset, _to, toFd, toOffset, length, flags, cb) => {
         const by = caller();
         this.#answerCount(cb, async () => {
           if (flags !== 0) throw new ErrnoError('EINVAL', `Cannot copy with flags ${flags}`);
-          const [from, to] = [toSafe(fromOffset), toSafe(toOffset)];
+          const [from, to] = [toFilePosition(fromOffset), toFilePosition(toOffset)];
           return calls.copyRange(Number(fromFd), from, Number(toFd), to, Number(length), by);
         });
       },
@@ -278,7 +286,7 @@ class Binding {
         const open = async () => ({ fd: await calls.openDirectory(await this.#paths.inode(path), flags) });
         this.#answerOpened(cb, open, (handle) => calls.releaseDirectory(handle));
       },
-      readdirPaged: (_path, fd, offset, cb) => this.#readDirectory(Number(fd), toSafe(offset), cb),
+      readdirPaged: (_path, fd, offset, cb) => this.#readDirectory(Number(fd), toFilePosition(offset), cb),
       releasedir: (_path, fd, cb) => this.#answer(cb, () => calls.releaseDirectory(Number(fd))),
       statfs: (_path, cb) => this.#answer(cb, () => calls.space().then(toStatfs)),
     };

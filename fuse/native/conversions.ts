@@ -67,7 +67,7 @@ export function toStatfs(space: Space): Fuse.Statfs {
   };
 }
 
-export function toSafe(value: number | bigint, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
+export function toFilePosition(value: number | bigint, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
   const number = Number(value);
   if (!Number.isSafeInteger(number) || number < 0)
     throw new ErrnoError(beyond, `${value} is not a file position`);

@@ -22,14 +22,14 @@ export const ACCESS_RULE_DEFAULT: AccessRule = { times: 'relatime', directories:
 export const GATHER_MS = 5_000;
 const GATHERED_COUNT = 5_000;
 /** Access times that are kept after they were sent, as later answers may lack them. */
-const TOLD_COUNT_MAX = 10_000;
+const SENT_COUNT_MAX = 10_000;
 const AGAIN_MS = 30_000;
 /** Nothing is recorded for this time after a refusal, as by servers of an earlier release. */
 const OFF_MS = 600_000;
 const STOP_LIMIT_MS = 5_000;
 const DAY_NS = 86_400_000_000_000n;
 
-type Note = Omit<RecordedAccess, 'inode'>;
+type PendingRead = Omit<RecordedAccess, 'inode'>;
 
 /**
  * Access times of reads here, merged into all answers, and sent in batches some seconds after the reads
@@ -41,16 +41,16 @@ export class AccessTimes implements PendingKind {
   readonly #rule: AccessRule;
   readonly #log: Log;
   readonly #stored: (access: RecordedAccess) => void;
-  readonly #noted = new Map<number, Note>();
+  readonly #pending = new Map<number, PendingRead>();
   /** Reads in the request under way. */
-  #sending = new Map<number, Note>();
+  #sending = new Map<number, PendingRead>();
   /** Whether that request succeeded. */
-  #sent: Promise<boolean> = Promise.resolve(true);
-  readonly #told = new BoundedMap<number, Note>(TOLD_COUNT_MAX);
+  #sendResult: Promise<boolean> = Promise.resolve(true);
+  readonly #sentReads = new BoundedMap<number, PendingRead>(SENT_COUNT_MAX);
   #timer: Timer | undefined;
   /** The timer is for `GATHERED_COUNT`, not `GATHER_MS`. */
   #isSoon = false;
-  #isTelling = false;
+  #isFlushing = false;
   /** No request before this time, unless a caller flushes. */
   #againMs = Number.NEGATIVE_INFINITY;
   #offUntilMs = Number.NEGATIVE_INFINITY;
@@ -74,40 +74,41 @@ export class AccessTimes implements PendingKind {
   }
 
   get count(): number {
-    return this.#noted.size + this.#sending.size;
+    return this.#pending.size + this.#sending.size;
   }
 
   /** Records a read. @param attributes as known here, without `shown`. @returns whether the access time changes */
-  read(attributes: Attributes): boolean {
+  recordRead(attributes: Attributes): boolean {
     const { inode, changedNs, kind } = attributes;
     const isKept = this.#rule.times !== 'noatime' && (kind !== 'directory' || this.#rule.directories);
     if (!isKept || this.#isStopped || this.isPaused) return false;
-    const { accessedNs } = this.shown(attributes);
+    const { accessedNs } = this.withReads(attributes);
     const readNs = nowNs(this.#world);
     if (!this.#isWanted(accessedNs, attributes, readNs)) return false;
     if (this.#world.nowMs() < this.#offUntilMs) return false;
-    if (this.#noted.size >= SHARES['access-time'].countMax && !this.#noted.has(inode)) return false;
+    if (this.#pending.size >= SHARES['access-time'].countMax && !this.#pending.has(inode)) return false;
     // The read follows the change that it saw, even if the clock of that change is ahead.
     const changed = BigInt(changedNs);
     const atNs = readNs > changed ? readNs : changed + 1n;
     if (atNs <= BigInt(accessedNs)) return false;
-    const told = this.#told.get(inode);
-    const heardNs = told !== undefined && isSince(told, attributes) ? told.accessedNs : attributes.accessedNs;
-    this.#noted.set(inode, { accessedNs: String(atNs), seen: { accessedNs: heardNs, changedNs } });
+    const sent = this.#sentReads.get(inode);
+    const clusterNs =
+      sent !== undefined && isSince(sent, attributes) ? sent.accessedNs : attributes.accessedNs;
+    this.#pending.set(inode, { accessedNs: String(atNs), seen: { accessedNs: clusterNs, changedNs } });
     this.#schedule();
     return true;
   }
 
   /** Drops reads of an inode that is removed and not open, or whose access time a program sets. */
   forget(inode: number): void {
-    this.#noted.delete(inode);
-    this.#told.delete(inode);
+    this.#pending.delete(inode);
+    this.#sentReads.delete(inode);
   }
 
   /** Called before a program sets the access time. Resolves when no earlier read can override it. */
   async setting(inode: number): Promise<void> {
     this.forget(inode);
-    while (this.#sending.has(inode)) await this.#sent;
+    while (this.#sending.has(inode)) await this.#sendResult;
     this.forget(inode);
   }
 
@@ -115,95 +116,95 @@ export class AccessTimes implements PendingKind {
   async flush(scope: FlushScope): Promise<void> {
     const isMeant =
       scope.kind === 'inode'
-        ? this.#noted.has(scope.inode) || this.#sending.has(scope.inode)
+        ? this.#pending.has(scope.inode) || this.#sending.has(scope.inode)
         : scope.kind === 'all';
     if (!isMeant) return;
     for (let left = this.count; left > 0; left -= ACCESSES_MAX) {
       // A failed request also ends this flush: its caller has waited as long as for one of its own.
-      while (this.#sending.size > 0) if (!(await this.#sent)) return;
-      if (this.#noted.size === 0 || !(await this.#sendSome())) return;
+      while (this.#sending.size > 0) if (!(await this.#sendResult)) return;
+      if (this.#pending.size === 0 || !(await this.#sendSome())) return;
     }
   }
 
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#timer?.cancel();
-    await withDeadline(this.#world, this.flush(FLUSH_ALL), STOP_LIMIT_MS, 'Telling of reads').catch(
+    await withDeadline(this.#world, this.flush(FLUSH_ALL), STOP_LIMIT_MS, 'Sending access times').catch(
       () => undefined,
     );
     if (this.count > 0) this.#log('info', 'access times are lost', { count: this.count });
-    this.#noted.clear();
+    this.#pending.clear();
   }
 
   #schedule(): void {
-    if (this.#isStopped || this.#isTelling || this.#noted.size === 0) return;
-    const isMany = this.#noted.size >= GATHERED_COUNT;
+    if (this.#isStopped || this.#isFlushing || this.#pending.size === 0) return;
+    const isMany = this.#pending.size >= GATHERED_COUNT;
     if (isMany && !this.#isSoon) {
       this.#timer?.cancel();
       this.#timer = undefined;
     }
     this.#isSoon = isMany;
     const waitMs = Math.max(isMany ? 0 : GATHER_MS, this.#againMs - this.#world.nowMs());
-    this.#timer ??= this.#world.after(waitMs, () => void this.#tell()).unref();
+    this.#timer ??= this.#world.after(waitMs, () => void this.#flushLater()).unref();
   }
 
-  async #tell(): Promise<void> {
+  async #flushLater(): Promise<void> {
     this.#timer = undefined;
     this.#isSoon = false;
-    this.#isTelling = true;
+    this.#isFlushing = true;
     await this.flush(FLUSH_ALL);
-    this.#isTelling = false;
+    this.#isFlushing = false;
     this.#schedule();
   }
 
   async #sendSome(): Promise<boolean> {
     assert(this.#sending.size === 0, 'One request is under way at a time');
-    const batch = new Map<number, Note>();
-    for (const [inode, note] of this.#noted) {
+    const batch = new Map<number, PendingRead>();
+    for (const [inode, read] of this.#pending) {
       if (batch.size === ACCESSES_MAX) break;
-      batch.set(inode, note);
-      this.#noted.delete(inode);
+      batch.set(inode, read);
+      this.#pending.delete(inode);
     }
     this.#sending = batch;
     const { promise, resolve } = Promise.withResolvers<boolean>();
-    this.#sent = promise;
+    this.#sendResult = promise;
     let failure: unknown;
     try {
-      await this.#backend.recordAccesses([...batch].map(([inode, note]) => ({ inode, ...note })));
+      await this.#backend.recordAccesses([...batch].map(([inode, read]) => ({ inode, ...read })));
     } catch (error) {
       failure = error;
     }
     this.#sending = new Map();
-    if (failure === undefined) this.#wasTold(batch);
+    if (failure === undefined) this.#succeeded(batch);
     else this.#failed(batch, failure);
     resolve(failure === undefined);
     return failure === undefined;
   }
 
-  #wasTold(batch: ReadonlyMap<number, Note>): void {
-    for (const [inode, note] of batch) {
-      const { accessedNs, seen } = note;
-      const next = this.#noted.get(inode);
+  #succeeded(batch: ReadonlyMap<number, PendingRead>): void {
+    for (const [inode, read] of batch) {
+      const { accessedNs, seen } = read;
+      const next = this.#pending.get(inode);
       // It was read again during the request.
       if (next?.seen.accessedNs === seen.accessedNs)
-        this.#noted.set(inode, { ...next, seen: { ...next.seen, accessedNs } });
-      this.#told.set(inode, note);
-      this.#stored({ inode, ...note });
+        this.#pending.set(inode, { ...next, seen: { ...next.seen, accessedNs } });
+      this.#sentReads.set(inode, read);
+      this.#stored({ inode, ...read });
     }
   }
 
-  #failed(batch: ReadonlyMap<number, Note>, error: unknown): void {
+  #failed(batch: ReadonlyMap<number, PendingRead>, error: unknown): void {
     const facts = { count: batch.size, error: String(error) };
     if (isRefusal(error)) {
       this.#offUntilMs = this.#world.nowMs() + OFF_MS;
-      this.#noted.clear();
+      this.#pending.clear();
       this.#log('warn', 'the cluster refuses access times: none are recorded for now', facts);
       return;
     }
     this.#log('debug', 'access times are not sent', facts);
-    for (const [inode, note] of batch)
-      if (!this.#noted.has(inode) && this.#noted.size < SHARES['access-time'].countMax)
-        this.#noted.set(inode, note);
+    for (const [inode, read] of batch)
+      if (!this.#pending.has(inode) && this.#pending.size < SHARES['access-time'].countMax)
+        this.#pending.set(inode, read);
     this.#againMs = this.#world.nowMs() + AGAIN_MS;
     this.#schedule();
   }
@@ -215,29 +216,29 @@ export class AccessTimes implements PendingKind {
   }
 
   /** The attributes with the access time of reads here that they lack. */
-  shown<Known extends Attributes>(attributes: Known): Known {
-    if (this.#noted.size + this.#sending.size + this.#told.size === 0) return attributes;
+  withReads<Known extends Attributes>(attributes: Known): Known {
+    if (this.#pending.size + this.#sending.size + this.#sentReads.size === 0) return attributes;
     const { inode } = attributes;
-    const note = this.#noted.get(inode) ?? this.#sending.get(inode);
-    if (note !== undefined && isAfter(note, attributes)) return withAccess(attributes, note);
-    const told = this.#told.get(inode);
-    if (told === undefined || !isSince(told, attributes)) return attributes;
-    return withAccess(attributes, told);
+    const read = this.#pending.get(inode) ?? this.#sending.get(inode);
+    if (read !== undefined && isAfter(read, attributes)) return withAccess(attributes, read);
+    const sent = this.#sentReads.get(inode);
+    if (sent === undefined || !isSince(sent, attributes)) return attributes;
+    return withAccess(attributes, sent);
   }
 }
 
 /** Whether the cluster will accept the read over these attributes. */
-function isAfter({ accessedNs, seen }: Note, attributes: Attributes): boolean {
+function isAfter({ accessedNs, seen }: PendingRead, attributes: Attributes): boolean {
   if (!isLater(accessedNs, attributes.accessedNs)) return false;
   if (attributes.changedNs === seen.changedNs) return true;
   return attributes.accessedNs === seen.accessedNs && attributes.changedNs === attributes.modifiedNs;
 }
 
 /** Whether the attributes are from before the cluster had the read, and no client has set another access time since. */
-function isSince({ accessedNs, seen }: Note, attributes: Attributes): boolean {
+function isSince({ accessedNs, seen }: PendingRead, attributes: Attributes): boolean {
   return isLater(accessedNs, attributes.accessedNs) && !isLater(attributes.changedNs, seen.changedNs);
 }
 
-function withAccess<Known extends Attributes>(attributes: Known, { accessedNs }: Note): Known {
+function withAccess<Known extends Attributes>(attributes: Known, { accessedNs }: PendingRead): Known {
   return { ...attributes, accessedNs };
 }

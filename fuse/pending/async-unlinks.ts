@@ -39,16 +39,16 @@ export class AsyncUnlinks {
     isOpen: (inode: number) => boolean,
   ): ReturnType<FileSystemBackend['unlink']> {
     const { parent, name } = place;
-    await this.#ops.requests.settled(parent);
+    await this.#ops.requests.requestEnded(parent);
     await this.#ops.flushName(place);
-    await this.#ops.unlinks.admit();
+    await this.#ops.unlinks.waitForBudget();
     const removable = this.#removable(place, isOpen);
     if (removable !== null) {
-      this.#parts.delegation.use();
+      this.#parts.delegation.markUsed();
       this.#ops.streaks.removed(parent);
       this.#ops.changed(place, 'free');
       const atNs = this.#ops.unlinks.add(removable, uid);
-      return { inode: removable.inode, links: 0, atNs, behind: true };
+      return { inode: removable.inode, links: 0, atNs, isPending: true };
     }
     const left = await this.#ops.changing(
       [place],
@@ -89,7 +89,7 @@ export class AsyncUnlinks {
   #removedAtCluster(parent: number): void {
     const count = this.#ops.streaks.removed(parent);
     if (count < SHOWN_COUNT) return;
-    this.#parts.delegation.use();
+    this.#parts.delegation.markUsed();
     const directory = this.#parts.cache.delegations.of(parent);
     if (directory !== undefined) void this.#ops.requests.learnMore(directory);
     else if (count >= REMOVED_COUNT) void this.#ops.requests.send(parent);

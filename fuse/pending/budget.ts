@@ -90,7 +90,7 @@ export class Budget {
     for (const resume of this.#released.splice(0)) resume();
   }
 
-  released(): Promise<void> {
+  untilReleased(): Promise<void> {
     return new Promise((resolve) => this.#released.push(resolve));
   }
 

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import { BIRTHS_BYTES_MAX } from '../../wire/new-files.ts';
+import { NEW_FILES_BYTES_MAX } from '../../wire/new-files.ts';
 import { NEW_FILES_MAX } from '../../wire/request-limits.ts';
 import type { CreateOutcome, DelegationBackend, InodeNumbers, NewFile } from '../backend.ts';
 import { SendQueue } from './send-queue.ts';
@@ -44,7 +44,7 @@ export class Creates {
   readonly #queue = new SendQueue<Waiting>({
     requestsMax: REQUESTS_MAX,
     countMax: NEW_FILES_MAX,
-    bytesMax: BIRTHS_BYTES_MAX,
+    bytesMax: NEW_FILES_BYTES_MAX,
     gatheredBytes: OWN_REQUEST_BYTES,
     gathersTick: true,
     isAlike: (one, other) => one.server === other.server,
@@ -103,19 +103,19 @@ export class Creates {
       );
       for (const [place, waiting] of batch.entries()) {
         const outcome = outcomes[place] ?? ({ kind: 'not-created' } as const);
-        this.#judge(waiting.file, outcome);
+        this.#checkNumbers(waiting.file, outcome);
         waiting.resolve(outcome);
       }
     } catch (error) {
       for (const waiting of batch) {
-        this.#judge(waiting.file, null);
+        this.#checkNumbers(waiting.file, null);
         waiting.reject(error);
       }
     }
   }
 
   /** Numbers determine the servers of files: after a failure others are reserved. @param outcome null if unknown */
-  #judge({ inode }: NewFile, outcome: CreateOutcome | null): void {
+  #checkNumbers({ inode }: NewFile, outcome: CreateOutcome | null): void {
     const numbers = this.#numbers;
     // Its numbers have been replaced since.
     if (numbers === null || inode < numbers.first || inode >= numbers.first + numbers.count) return;

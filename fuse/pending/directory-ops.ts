@@ -16,8 +16,8 @@ import { DelegationRequests } from '../metadata/delegation-requests.ts';
 import type { Place } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { afterUnlinks } from './file-after-unlinks.ts';
+import { KnownVersions } from './known-versions.ts';
 import { FLUSH_ALL, type FlushScope, type OperationKind, type PendingOps } from './pending-ops.ts';
-import { KnownVersions } from './seen-contents.ts';
 import { pageWith, UncommittedFiles } from './uncommitted-files.ts';
 import { UnlinkStreaks } from './unlink-streaks.ts';
 import { type LateError, type UnlinkOptions, Unlinks } from './unlinks.ts';
@@ -57,7 +57,7 @@ export class DirectoryOps {
     this.unlinks = new Unlinks(
       ...([world, pending, delegation] as const),
       {
-        removed: ({ parent }, atNs) => cache.named(parent, atNs),
+        removed: ({ parent }, atNs) => cache.directoryChanged(parent, atNs),
         failed: (place, error) => {
           const { parent: directory, name, inode: file } = place;
           this.streaks.end(directory);
@@ -82,7 +82,7 @@ export class DirectoryOps {
     delegation.listen({
       recalled: (directories) => this.#recalled(directories),
       ended: () => {
-        this.#delegations.endAll();
+        this.#delegations.endAllDelegations();
         // Other clients may take the names from now on.
         void this.files.attempt(FLUSH_ALL);
       },
@@ -217,7 +217,7 @@ export class DirectoryOps {
 
   /** Called when an acknowledged operation on the name was dropped. */
   dropOperation(place: Place): void {
-    this.#parts.cache.named(place.parent, null);
+    this.#parts.cache.directoryChanged(place.parent, null);
     this.changed(place, 'unknown');
   }
 
@@ -228,12 +228,12 @@ export class DirectoryOps {
 
   /** Changes attributes, after pending operations in the directory, whose cached delegation ends. */
   async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
-    this.#delegations.end(directory);
+    this.#delegations.endDelegation(directory);
     await this.flushLogged({ kind: 'directory', inode: directory });
     try {
       return await change();
     } finally {
-      this.#delegations.end(directory);
+      this.#delegations.endDelegation(directory);
     }
   }
 

@@ -66,7 +66,7 @@ function locksAfter(locks: BackendLocks, unlinks: Unlinks): BackendLocks {
       await unlinks.flush(FLUSH_ALL);
       await locks.unlock(range);
     },
-    holder: (lock) => locks.holder(lock),
+    findConflict: (lock) => locks.findConflict(lock),
     isLost: (kind, owner) => locks.isLost(kind, owner),
     async close() {
       await unlinks.flush(FLUSH_ALL);

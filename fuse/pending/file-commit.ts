@@ -56,9 +56,9 @@ export class FileCommit {
   /** As the catalog has created it; null if the cluster does not have it. */
   readonly #named: Attributes | null;
   #underWay: Promise<BackendFile> | null = null;
-  #there: BackendFile | null = null;
+  #clusterFile: BackendFile | null = null;
   /** The file's state if the cluster has these contents and no others. */
-  #arrival: FileState | undefined;
+  #stateAtCommit: FileState | undefined;
   /** What requests of unknown outcome may have left; `creation`: a created, perhaps written file. */
   #attempted: 'nothing' | 'with-contents' | 'creation' = 'nothing';
   /** A request has sent changes of attributes; what becomes of it may be unknown. */
@@ -90,7 +90,7 @@ export class FileCommit {
   }
 
   /** Whether the catalog lacks changes of attributes that a request has tried to send, and no request is under way. */
-  get owesChanges(): boolean {
+  get lacksChanges(): boolean {
     return this.#hasSentChanges && !this.#areChangesMade && !this.isRefused && this.#underWay === null;
   }
 
@@ -101,12 +101,12 @@ export class FileCommit {
 
   /** The file at the cluster; null before that. */
   get clusterFile(): BackendFile | null {
-    return this.#there;
+    return this.#clusterFile;
   }
 
   /** The file's state at its commit; undefined if the cluster may have other contents. */
   get committedState(): FileState | undefined {
-    return this.#arrival;
+    return this.#stateAtCommit;
   }
 
   /** Sends the file; repeats an attempt that failed without a definite answer. */
@@ -128,9 +128,9 @@ export class FileCommit {
     const created = way === 'with-contents' ? await this.#createWithContents(file) : null;
     const { there, namedNs, arrival, isSettled } = created ?? (await this.#create(file, way));
     this.isSettled = isSettled;
-    this.#there = there;
+    this.#clusterFile = there;
     // From here on changes are made at the cluster.
-    if (arrival !== null) this.#arrival = { ...arrival, before: this.#of.version() };
+    if (arrival !== null) this.#stateAtCommit = { ...arrival, before: this.#of.version() };
     this.#of.committed(namedNs);
     this.#of.release();
     return there;
@@ -247,7 +247,7 @@ export class FileCommit {
   /** No attempt follows. Open handles now read the file at the cluster, not what is in memory. */
   #refuse(message: string, there: BackendFile): never {
     this.#refusal = { error: new ErrnoError('EIO', message) };
-    this.#there = there;
+    this.#clusterFile = there;
     this.#of.release();
     throw this.#refusal.error;
   }

@@ -44,11 +44,11 @@ export class NewFiles {
     exclusive: boolean,
   ): ReturnType<FileSystemBackend['createFile']> {
     const { parent, name } = place;
-    await this.#ops.requests.settled(parent);
+    await this.#ops.requests.requestEnded(parent);
     // A pending unlink of the name must be executed or refused first.
     await this.#ops.unlinks.flush({ kind: 'name', ...place });
     const { budget } = this.#ops.files;
-    while (budget.isFull && this.#ops.isDelegated(parent)) await budget.released();
+    while (budget.isFull && this.#ops.isDelegated(parent)) await budget.untilReleased();
     const uncommitted = this.#ops.files.at(place);
     if (uncommitted !== undefined) {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
@@ -72,7 +72,7 @@ export class NewFiles {
 
   /** Prepares delegations and numbers for creates that are likely. */
   prepare(): void {
-    this.#parts.delegation.use();
+    this.#parts.delegation.markUsed();
     if (this.#isPossible) this.#creates.prepare();
   }
 
@@ -85,7 +85,7 @@ export class NewFiles {
     if (!this.#isPossible || !isPlain || this.#parts.cache.delegations.stateOf(place) !== 'free') return null;
     const number = this.#creates.takeNumber();
     if (number === null) return null;
-    this.#parts.delegation.use();
+    this.#parts.delegation.markUsed();
     const inherits = inheritsGroup(directory.attributes);
     const attributes = emptyFile(
       number.inode,
@@ -108,7 +108,7 @@ export class NewFiles {
     if (!this.#isPossible || this.#isLimited || directory?.attributes.xattrs !== 0) return null;
     const number = this.#creates.takeNumber();
     if (number?.takesNamed !== true) return null;
-    this.#parts.delegation.use();
+    this.#parts.delegation.markUsed();
     const atNs = String(nowNs(this.#parts.world));
     const file: NewFile = {
       ...{ ...place, inode: number.inode, mode: mode & ~umask, uid, gid },
@@ -161,7 +161,7 @@ export class NewFiles {
       isDelegated: () => this.#ops.isDelegated(parent),
       committed: ({ inode }, namedNs) => {
         this.#ops.files.delete(file);
-        if (!isNamed) this.#parts.cache.named(parent, namedNs);
+        if (!isNamed) this.#parts.cache.directoryChanged(parent, namedNs);
         // Its ctime is the catalog's now.
         else if (file.commit.hasChanged) this.#parts.cache.attributes.drop(inode);
       },

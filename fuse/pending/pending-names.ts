@@ -115,7 +115,7 @@ export function withPendingNames(
       // Any of them may be in the directory, which would not be empty.
       await ops.flushLogged(FLUSH_ALL);
       // The command reports that this mount has no valid records of it.
-      if (inode !== undefined) delegations.end(inode);
+      if (inode !== undefined) delegations.endDelegation(inode);
       return ops.changing(
         [place],
         () => backend.removeDirectory(parent, name, inode),

@@ -54,14 +54,14 @@ export class SendQueue<Op extends Sendable> {
   }
 
   /** Sends what is in the queue without a pause, since a caller waits for it. */
-  hurry(): void {
+  sendNow(): void {
     this.#isHurried = this.#waiting.length > 0;
     this.#send();
   }
 
   #send(): void {
     this.#isScheduled = false;
-    while (this.#mayLeave) {
+    while (this.#maySend) {
       if (this.#pauses()) return;
       this.#underWay++;
       void this.#sender.send(this.#takeBatch()).finally(() => {
@@ -71,7 +71,7 @@ export class SendQueue<Op extends Sendable> {
     }
   }
 
-  get #mayLeave(): boolean {
+  get #maySend(): boolean {
     const { requestsMax, gatheredBytes = Number.POSITIVE_INFINITY } = this.#sender;
     if (this.#waiting.length === 0 || this.#underWay >= requestsMax) return false;
     return this.#underWay === 0 || this.#waitingBytes >= gatheredBytes;

@@ -13,8 +13,8 @@ import type {
 import { withoutPrivileges } from '../metadata/inodes.ts';
 import type { Place } from '../place.ts';
 import type { Budget } from './budget.ts';
+import { BufferedContents } from './buffered-contents.ts';
 import { type CommitRequests, FileCommit, stateOf } from './file-commit.ts';
-import { BufferedContents } from './kept-contents.ts';
 
 export interface UncommittedFileParts extends CommitRequests {
   /** Called in the tick in which the cluster is known to have the file; with the directory's times, if known. */
@@ -48,15 +48,15 @@ export class UncommittedFile implements BackendFile {
   readonly commit: FileCommit;
   readonly #world: World;
   readonly #parts: UncommittedFileParts;
-  readonly #kept: BufferedContents;
+  readonly #contents: BufferedContents;
   /** Without size and version. */
   #attributes: Attributes;
-  #isTimed = false;
+  #areTimesSet = false;
   /** A program has set its mode or owner. */
-  #isOwned = false;
+  #areModeAndOwnerSet = false;
   #seq = 0;
   /** The commit that the close started. */
-  #ending: Promise<BackendFile> | null = null;
+  #closeCommit: Promise<BackendFile> | null = null;
   /** The failure after its close reached no program: it is a late error. */
   #isLate = false;
   /** A program got the failure, by its create, sync or close. */
@@ -77,14 +77,14 @@ export class UncommittedFile implements BackendFile {
     this.isNamed = isNamed;
     this.#attributes = attributes;
     this.#parts = parts;
-    this.#kept = new BufferedContents(parts.budget);
+    this.#contents = new BufferedContents(parts.budget);
     const of = {
       file: () => {
         const { mode, uid, gid, accessedNs, modifiedNs, changedNs } = this.#attributes;
         return {
           ...{ parent: this.parent, name: this.name, inode: this.inode, mode, uid, gid },
           ...(isNamed ? { isNamed: true as const } : {}),
-          ...{ accessedNs, modifiedNs, changedNs, contents: this.#kept.bytes },
+          ...{ accessedNs, modifiedNs, changedNs, contents: this.#contents.bytes },
         };
       },
       changes: () => this.#changes(),
@@ -93,19 +93,19 @@ export class UncommittedFile implements BackendFile {
         const { modifiedNs } = this.#attributes;
         this.#attributes = { ...this.#attributes, changedNs: laterNs(changedNs, modifiedNs) };
       },
-      isTimed: (way: string) => this.#isTimed || (this.#kept.sizeBytes > 0 && way !== 'changed'),
+      isTimed: (way: string) => this.#areTimesSet || (this.#contents.sizeBytes > 0 && way !== 'changed'),
       version: () => this.attributes.contents,
       committed: (namedNs: string | null) => parts.committed(this, namedNs),
       failed: (error: unknown) => parts.failed(this, error),
       unknown: (error: unknown) => parts.unknown(this, error),
-      release: () => this.#kept.release(),
+      release: () => this.#contents.release(),
     };
     this.commit = new FileCommit(parts, of, isNamed ? attributes : null);
   }
 
   get attributes(): Attributes {
     const contents = { epoch: 0, seq: this.#seq };
-    return { ...this.#attributes, sizeBytes: this.#kept.sizeBytes, contents };
+    return { ...this.#attributes, sizeBytes: this.#contents.sizeBytes, contents };
   }
 
   /** Whether such a change can be made in memory, to be sent with the file. */
@@ -134,22 +134,25 @@ export class UncommittedFile implements BackendFile {
       modifiedNs: modifiedNs ?? before.modifiedNs,
       changedNs: String(nowNs(this.#world)),
     };
-    this.#isTimed ||= accessedNs !== undefined || modifiedNs !== undefined;
-    this.#isOwned ||= isOwned || changes.mode !== undefined;
+    this.#areTimesSet ||= accessedNs !== undefined || modifiedNs !== undefined;
+    this.#areModeAndOwnerSet ||= isOwned || changes.mode !== undefined;
     return this.attributes;
   }
 
   /** What programs have changed, modification time aside: contents bring that. */
   #changes(): AttributeChanges {
     const { mode, uid, gid, accessedNs } = this.#attributes;
-    return { ...(this.#isOwned ? { mode, uid, gid } : {}), ...(this.#isTimed ? { accessedNs } : {}) };
+    return {
+      ...(this.#areModeAndOwnerSet ? { mode, uid, gid } : {}),
+      ...(this.#areTimesSet ? { accessedNs } : {}),
+    };
   }
 
   staysUncommitted(endBytes: number): boolean {
     return this.commit.isUnsent && endBytes <= NEW_FILE_BYTES_MAX && !this.#parts.budget.isFull;
   }
 
-  async arrive(isReported = false): Promise<FileState | undefined> {
+  async ensureCommitted(isReported = false): Promise<FileState | undefined> {
     await this.#report(this.commit.start('with-contents'), isReported);
     return this.commit.committedState;
   }
@@ -159,7 +162,7 @@ export class UncommittedFile implements BackendFile {
   }
 
   async read(offset: number, length: number): Promise<Uint8Array> {
-    return this.commit.clusterFile?.read(offset, length) ?? this.#kept.read(offset, length);
+    return this.commit.clusterFile?.read(offset, length) ?? this.#contents.read(offset, length);
   }
 
   write(offset: number, parts: readonly Uint8Array[]): Promise<FileState> {
@@ -167,7 +170,7 @@ export class UncommittedFile implements BackendFile {
     return this.#change(
       { offset, endBytes: offset + length },
       (file) => file.write(offset, parts),
-      () => this.#kept.put(offset, parts),
+      () => this.#contents.put(offset, parts),
     );
   }
 
@@ -178,16 +181,16 @@ export class UncommittedFile implements BackendFile {
       { offset, endBytes },
       (file) => file.writeParts(parts),
       () => {
-        for (const { offset, bytes } of parts) this.#kept.put(offset, [bytes]);
+        for (const { offset, bytes } of parts) this.#contents.put(offset, [bytes]);
       },
     );
   }
 
   append(bytes: Uint8Array): Promise<FileState> {
     return this.#change(
-      { offset: this.#kept.sizeBytes, endBytes: this.#kept.sizeBytes + bytes.length },
+      { offset: this.#contents.sizeBytes, endBytes: this.#contents.sizeBytes + bytes.length },
       (file) => file.append(bytes),
-      () => this.#kept.put(this.#kept.sizeBytes, [bytes]),
+      () => this.#contents.put(this.#contents.sizeBytes, [bytes]),
     );
   }
 
@@ -195,12 +198,12 @@ export class UncommittedFile implements BackendFile {
     return this.#change(
       { offset: sizeBytes, endBytes: sizeBytes },
       (file) => file.truncate(sizeBytes),
-      () => this.#kept.truncate(sizeBytes),
+      () => this.#contents.truncate(sizeBytes),
     );
   }
 
   punch(from: number, to: number, grows: boolean): Promise<FileState> {
-    return this.#after((file) => file.punch(from, to, grows));
+    return this.#changeAtCluster((file) => file.punch(from, to, grows));
   }
 
   async seek(offset: number, what: 'data' | 'hole'): Promise<number | null> {
@@ -213,7 +216,7 @@ export class UncommittedFile implements BackendFile {
     toOffset: number,
     length: number,
   ): ReturnType<BackendFile['copyFrom']> {
-    return this.#after((file) => file.copyFrom(source, fromOffset, toOffset, length));
+    return this.#changeAtCluster((file) => file.copyFrom(source, fromOffset, toOffset, length));
   }
 
   async flush(): Promise<FileState> {
@@ -226,7 +229,7 @@ export class UncommittedFile implements BackendFile {
 
   /** Resolves when the cluster has the file. @throws the failure, unless it is a late error */
   async stored(): Promise<void> {
-    await (this.#ending ?? this.commit.start('with-contents')).catch((error: unknown) => {
+    await (this.#closeCommit ?? this.commit.start('with-contents')).catch((error: unknown) => {
       if (!this.#isLate) throw error;
     });
   }
@@ -234,13 +237,13 @@ export class UncommittedFile implements BackendFile {
   /** Called after the last close: commits the file. A failure that no program gets is a late error. */
   async settle(): Promise<void> {
     const isReported = this.#isReported;
-    this.#ending = this.commit.start('with-contents').catch((error: unknown) => {
-      this.#kept.release();
+    this.#closeCommit = this.commit.start('with-contents').catch((error: unknown) => {
+      this.#contents.release();
       this.#isLate = !isReported;
       this.#parts.lost(this, error, isReported);
       throw error;
     });
-    const file = await this.#ending;
+    const file = await this.#closeCommit;
     if (!this.commit.isSettled) await file.settle();
   }
 
@@ -258,7 +261,8 @@ export class UncommittedFile implements BackendFile {
     atCluster: (file: BackendFile) => Promise<FileState>,
     change: () => void,
   ): Promise<FileState> {
-    if (!this.staysUncommitted(endBytes) || this.#kept.leavesHole(offset)) return this.#after(atCluster);
+    if (!this.staysUncommitted(endBytes) || this.#contents.leavesHole(offset))
+      return this.#changeAtCluster(atCluster);
     change();
     const before = { epoch: 0, seq: this.#seq++ };
     const atNs = String(nowNs(this.#world));
@@ -275,7 +279,7 @@ export class UncommittedFile implements BackendFile {
     }
   }
 
-  async #after<Result>(use: (file: BackendFile) => Promise<Result>): Promise<Result> {
+  async #changeAtCluster<Result>(use: (file: BackendFile) => Promise<Result>): Promise<Result> {
     // Others are likely to follow: the server that creates a file is its primary.
     const file = await this.commit.start('changed');
     this.commit.isSettled = false;
@@ -296,7 +300,7 @@ function locksOf(open: () => Promise<BackendLocks>): BackendLocks {
   return {
     lock: async (lock, waits, signal) => (await locks()).lock(lock, waits, signal),
     unlock: async (range) => (await locks()).unlock(range),
-    holder: async (lock) => (await locks()).holder(lock),
+    findConflict: async (lock) => (await locks()).findConflict(lock),
     isLost: (kind, owner) => opened?.isLost(kind, owner) ?? false,
     close: async () => {
       if (opening !== null) await (await opening).close();

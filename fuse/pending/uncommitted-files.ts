@@ -118,7 +118,7 @@ export class UncommittedFiles implements PendingKind {
   failed(file: UncommittedFile): void {
     this.#world.after(AGAIN_MS, () => {
       const isHere = !this.#isStopped && this.of(file.inode) === file;
-      if (isHere && file.commit.owesChanges) void this.#commit(file, 'ordinary');
+      if (isHere && file.commit.lacksChanges) void this.#commit(file, 'ordinary');
     });
   }
 

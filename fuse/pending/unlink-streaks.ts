@@ -5,7 +5,7 @@ import type { World } from '../../base/world.ts';
 export const UNLINK_STREAK_MS = 100;
 const REMEMBERED_MAX = 1_000;
 
-interface Row {
+interface Streak {
   readonly count: number;
   readonly underWay: number;
   readonly lastMs: number;
@@ -18,7 +18,7 @@ interface Row {
 export class UnlinkStreaks {
   readonly #world: World;
   readonly #streakMs: number;
-  readonly #streaks = new BoundedMap<number, Row>(REMEMBERED_MAX);
+  readonly #streaks = new BoundedMap<number, Streak>(REMEMBERED_MAX);
 
   /** @param streakMs the longest pause, from an answer to the next call, in milliseconds; 0: there are no streaks */
   constructor(world: World, streakMs: number) {
@@ -28,15 +28,15 @@ export class UnlinkStreaks {
 
   /** Called before an unlink; `removed` or `end` follows. */
   began(directory: number): void {
-    const row = this.#current(directory);
-    this.#set(directory, { count: row?.count ?? 0, underWay: (row?.underWay ?? 0) + 1 });
+    const streak = this.#current(directory);
+    this.#set(directory, { count: streak?.count ?? 0, underWay: (streak?.underWay ?? 0) + 1 });
   }
 
   /** Called when an unlink is pending or executed. @returns the length of the streak */
   removed(directory: number): number {
-    const row = this.#current(directory);
-    const count = (row?.count ?? 0) + 1;
-    this.#set(directory, { count, underWay: Math.max(0, (row?.underWay ?? 0) - 1) });
+    const streak = this.#current(directory);
+    const count = (streak?.count ?? 0) + 1;
+    this.#set(directory, { count, underWay: Math.max(0, (streak?.underWay ?? 0) - 1) });
     return count;
   }
 
@@ -49,13 +49,13 @@ export class UnlinkStreaks {
     return this.#current(directory)?.count ?? 0;
   }
 
-  #current(directory: number): Row | undefined {
-    const row = this.#streaks.get(directory);
-    if (row === undefined || this.#streakMs === 0) return undefined;
-    return row.underWay > 0 || this.#world.nowMs() - row.lastMs < this.#streakMs ? row : undefined;
+  #current(directory: number): Streak | undefined {
+    const streak = this.#streaks.get(directory);
+    if (streak === undefined || this.#streakMs === 0) return undefined;
+    return streak.underWay > 0 || this.#world.nowMs() - streak.lastMs < this.#streakMs ? streak : undefined;
   }
 
-  #set(directory: number, row: Omit<Row, 'lastMs'>): void {
-    this.#streaks.set(directory, { ...row, lastMs: this.#world.nowMs() });
+  #set(directory: number, streak: Omit<Streak, 'lastMs'>): void {
+    this.#streaks.set(directory, { ...streak, lastMs: this.#world.nowMs() });
   }
 }

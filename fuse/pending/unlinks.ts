@@ -21,7 +21,7 @@ interface Pending extends FencedName {
   readonly uid: number | undefined;
   readonly bytes: 0;
   readonly sinceMs: number;
-  readonly over: Promise<void>;
+  readonly ended: Promise<void>;
   readonly end: () => void;
 }
 
@@ -106,17 +106,17 @@ export class Unlinks implements PendingKind {
   }
 
   /** Resolves when another unlink is within the budget. @throws ServiceError `no-majority` after the limit */
-  async admit(): Promise<void> {
+  async waitForBudget(): Promise<void> {
     while (this.#budget.isFull) {
-      this.#queue.hurry();
-      await this.#bounded(this.#budget.released());
+      this.#queue.sendNow();
+      await this.#bounded(this.#budget.untilReleased());
     }
   }
 
   /** Makes an unlink pending: the caller removes the name here. @returns an estimate of the directory's new times */
   add(name: FencedName, uid: number | undefined): string {
-    const { promise: over, resolve: end } = Promise.withResolvers<void>();
-    const pending: Pending = { ...name, uid, bytes: 0, sinceMs: this.#world.nowMs(), over, end };
+    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+    const pending: Pending = { ...name, uid, bytes: 0, sinceMs: this.#world.nowMs(), ended, end };
     this.#pending.set(placeKey(name), pending);
     this.#inodes.add(name.inode);
     const atNs = String(nowNs(this.#world) + this.#aheadNs);
@@ -151,12 +151,12 @@ export class Unlinks implements PendingKind {
   async flush(scope: FlushScope, waitMsMax = this.#waitMsMax): Promise<void> {
     const pending = this.#inScope(scope);
     if (pending.length === 0) return;
-    this.#queue.hurry();
-    const over = Promise.all(pending.map((unlink) => unlink.over));
-    await (waitMsMax === Number.POSITIVE_INFINITY ? over : this.#bounded(over));
+    this.#queue.sendNow();
+    const ended = Promise.all(pending.map((unlink) => unlink.ended));
+    await (waitMsMax === Number.POSITIVE_INFINITY ? ended : this.#bounded(ended));
   }
 
-  /** Makes a change. If it is over quota, makes it again after the pending unlinks, which may free some. */
+  /** Makes a change. If it is ended quota, makes it again after the pending unlinks, which may free some. */
   async withQuota<Result>(change: () => Promise<Result>): Promise<Result> {
     if (this.isEmpty) return change();
     try {
@@ -200,7 +200,7 @@ export class Unlinks implements PendingKind {
       const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };
       this.#pending.delete(placeKey(pending));
       this.#inodes.delete(pending.inode);
-      this.#ended(pending.parent);
+      this.#countEnded(pending.parent);
       if (outcome.kind === 'refused') {
         this.#errors.set({ kind: 'directory', inode: pending.parent }, outcome.error);
         this.#events.failed(pending, outcome.error);
@@ -212,7 +212,7 @@ export class Unlinks implements PendingKind {
     this.#budget.release(0, batch.length);
   }
 
-  #ended(parent: number): void {
+  #countEnded(parent: number): void {
     const known = this.#directories.get(parent);
     if (known === undefined || known.count === 1) this.#directories.delete(parent);
     else this.#directories.set(parent, { ...known, count: known.count - 1 });

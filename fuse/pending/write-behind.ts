@@ -32,7 +32,7 @@ export interface WriteBehindOptions {
     parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[],
   ) => Promise<FileState>;
   /** Called when bytes are accepted, in the order of their writes. The array is valid only during the call. */
-  readonly taken: (offset: number, bytes: Uint8Array) => void;
+  readonly accepted: (offset: number, bytes: Uint8Array) => void;
   readonly acknowledged: (state: FileState) => void;
   /** Called when accepted bytes are dropped, or the outcome of their request is unknown. */
   readonly failed: (error: unknown) => void;
@@ -85,7 +85,7 @@ export class WriteBehind {
   /** Takes ownership of the buffer. Resolves when the bytes are accepted, not when the cluster has them. */
   async write(offset: number, bytes: Uint8Array): Promise<void> {
     await this.#reserve(bytes.length);
-    this.#options.taken(offset, bytes);
+    this.#options.accepted(offset, bytes);
     // Memory that several chunks share is not reused: none knows when the others are done.
     const isSplit =
       Math.floor(offset / CHUNK_BYTES_MAX) < Math.floor((offset + bytes.length - 1) / CHUNK_BYTES_MAX);
@@ -94,21 +94,21 @@ export class WriteBehind {
       const at = offset + done;
       const boundary = (Math.floor(at / CHUNK_BYTES_MAX) + 1) * CHUNK_BYTES_MAX;
       const part = bytes.subarray(done, done + Math.min(bytes.length - done, boundary - at));
-      this.#take(at, part, at + part.length === boundary);
+      this.#addToChunk(at, part, at + part.length === boundary);
       done += part.length;
     }
   }
 
   /** Resolves when all earlier writes are acknowledged or dropped. */
   async drain(): Promise<void> {
-    this.#seal();
+    this.#completeChunk();
     await Promise.all([...this.#chunks].map((chunk) => chunk.done));
   }
 
   async #reserve(bytes: number): Promise<void> {
     if (this.#budget.tryReserve(bytes)) return;
     const before = this.#failure;
-    this.#seal();
+    this.#completeChunk();
     await this.#budget.reserve(bytes, this.#options.limitMs);
     // The space came from dropped chunks: bytes that follow them must not be written.
     if (this.#failure !== null && this.#failure !== before) {
@@ -117,7 +117,7 @@ export class WriteBehind {
     }
   }
 
-  #take(offset: number, part: Uint8Array, full: boolean): void {
+  #addToChunk(offset: number, part: Uint8Array, full: boolean): void {
     const neighbour = this.#chunks.neighbour(offset, part.length);
     if (neighbour !== undefined) {
       if (neighbour.offset < offset) neighbour.parts.push(part);
@@ -130,7 +130,7 @@ export class WriteBehind {
         return;
       }
     } else {
-      this.#seal();
+      this.#completeChunk();
       const { promise, resolve } = Promise.withResolvers<void>();
       const state = 'open';
       this.#chunks.add({
@@ -142,12 +142,12 @@ export class WriteBehind {
         finish: resolve,
       });
     }
-    if (full) this.#seal();
-    else this.#timer ??= this.#options.world.after(PARTIAL_CHUNK_DELAY_MS, () => this.#seal());
+    if (full) this.#completeChunk();
+    else this.#timer ??= this.#options.world.after(PARTIAL_CHUNK_DELAY_MS, () => this.#completeChunk());
   }
 
   /** Completes the open chunk, which can only be the newest, and sends what may be sent. */
-  #seal(): void {
+  #completeChunk(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
     const { newest } = this.#chunks;
@@ -168,13 +168,13 @@ export class WriteBehind {
   #send(): void {
     for (const chunk of this.#large) {
       if (this.#inFlightCount >= IN_FLIGHT_COUNT_MAX || !this.#fits(chunk.length)) break;
-      if (!this.#chunks.isBlocked(chunk)) void this.#travel([chunk]).then(() => this.#send());
+      if (!this.#chunks.isBlocked(chunk)) void this.#transmit([chunk]).then(() => this.#send());
     }
     while (this.#small.size > 0 && this.#batchesInFlight < BATCHES_IN_FLIGHT_MAX) {
       const batch = this.#nextBatch();
       if (batch.length === 0) return;
       this.#batchesInFlight++;
-      void this.#travel(batch).then(() => {
+      void this.#transmit(batch).then(() => {
         this.#batchesInFlight--;
         this.#send();
       });
@@ -203,7 +203,7 @@ export class WriteBehind {
   }
 
   /** Sends chunks in one request. Resolves when they are acknowledged or dropped. */
-  async #travel(chunks: readonly Chunk[]): Promise<void> {
+  async #transmit(chunks: readonly Chunk[]): Promise<void> {
     const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
     for (const chunk of chunks) {
       chunk.state = 'in-flight';
@@ -216,7 +216,7 @@ export class WriteBehind {
     const sentMs = world.nowMs();
     const parts = chunks.flatMap((chunk) => chunk.parts);
     try {
-      const written = this.#written(chunks);
+      const written = this.#requestWrite(chunks);
       this.#options.acknowledged(await withDeadline(world, written, limitMs, 'A write'));
       // Only after success: a failed request may still be reading them.
       for (const part of parts) releaseMemory(part);
@@ -229,13 +229,13 @@ export class WriteBehind {
     for (const chunk of chunks) this.#remove(chunk);
   }
 
-  #written(chunks: readonly Chunk[]): Promise<FileState> {
+  #requestWrite(chunks: readonly Chunk[]): Promise<FileState> {
     const [first] = chunks;
     if (chunks.length === 1 && first !== undefined)
-      return this.#options.write(first.offset, takenParts(first));
+      return this.#options.write(first.offset, takeParts(first));
     return this.#options.writeParts(
       chunks.map((chunk) => {
-        const [only = NO_BYTES, ...more] = takenParts(chunk);
+        const [only = NO_BYTES, ...more] = takeParts(chunk);
         return { offset: chunk.offset, bytes: more.length === 0 ? only : Buffer.concat([only, ...more]) };
       }),
     );
@@ -259,7 +259,7 @@ export class WriteBehind {
   }
 }
 
-function takenParts(chunk: Chunk): readonly Uint8Array[] {
+function takeParts(chunk: Chunk): readonly Uint8Array[] {
   const { parts, length } = chunk;
   chunk.parts = [];
   const isFine = parts.length > 1 && length < parts.length * PART_BYTES_MIN;

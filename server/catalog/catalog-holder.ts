@@ -47,7 +47,7 @@ export class CatalogHolder implements CatalogService {
     this.#parts = parts;
   }
 
-  async hold(): Promise<void> {
+  async openReplica(): Promise<void> {
     this.#opening ??= this.#parts.open();
     try {
       this.#replica = await this.#opening;
@@ -73,7 +73,7 @@ export class CatalogHolder implements CatalogService {
   }
 
   /** The known view of the catalog may have changed: if it excludes the replica here, waiting calls fail. */
-  known(): void {
+  knownViewChanged(): void {
     if (this.#replica === null || this.#isMember(this.#replica)) return;
     this.#parts.notMember();
     for (const reject of [...this.#rejectWaiting]) reject(noReplicaError());
@@ -87,16 +87,16 @@ export class CatalogHolder implements CatalogService {
     return this.#ask((service) => service.query(query, exact));
   }
 
-  queryRemembered(
+  queryWithGrants(
     query: Query,
     session: number,
     delegate?: boolean,
   ): Promise<GrantedAnswer<QueryResults[Query['kind']]>> {
-    return this.#ask((service) => service.queryRemembered(query, session, delegate));
+    return this.#ask((service) => service.queryWithGrants(query, session, delegate));
   }
 
-  cache(request: CacheRequest): Promise<CacheAnswer> {
-    return this.#ask((service) => service.cache(request));
+  pollCache(request: CacheRequest): Promise<CacheAnswer> {
+    return this.#ask((service) => service.pollCache(request));
   }
 
   changes(request: ChangesRequest): Promise<ChangesAnswer> {

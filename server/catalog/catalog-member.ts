@@ -47,7 +47,7 @@ export interface CatalogMemberParts extends CatalogDisk {
   readonly lease: LeaseDriver;
   readonly placement: Placement;
   /** Called when the replica here is out of service because of a damaged page, and when it is in service again. */
-  tell(news: 'damaged' | 'replaced'): void;
+  reportReplica(news: 'damaged' | 'replaced'): void;
   drawSession(): number;
   isConnected(server: ServerId): boolean;
   commandsVersion(server: ServerId): number | null;
@@ -115,7 +115,7 @@ export class CatalogMember {
   }
 
   async start(): Promise<void> {
-    if (this.#store !== null) await this.service.hold();
+    if (this.#store !== null) await this.service.openReplica();
   }
 
   async #open(): Promise<CatalogReplica> {
@@ -155,17 +155,19 @@ export class CatalogMember {
     });
     const replacement = new CatalogReplacement({
       ...{ clock, wakes, log, lease, driver },
-      tell: (news) => this.#parts.tell(news),
+      reportReplica: (news) => this.#parts.reportReplica(news),
     });
     // Not at once: the call that met the damage has not ended.
     store.damage.watch((reason) =>
-      world.soon(() => (reason === null ? replacement.end() : replacement.begin(reason))),
+      world.soon(() =>
+        reason === null ? replacement.endReplacement() : replacement.startReplacement(reason),
+      ),
     );
     return {
       service,
       view: () => subject.record().view,
       isLost: () => driver.status().trust === 'lost',
-      isReplaced: (error) => replacement.hasSource && isCorruption(error),
+      isReplaced: (error) => replacement.hasOtherReplica && isCorruption(error),
     };
   }
 }

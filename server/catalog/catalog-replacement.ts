@@ -15,7 +15,7 @@ export interface CatalogReplacementParts {
   readonly log: Logger;
   readonly lease: Pick<LeaseDriver, 'open' | 'close' | 'release'>;
   readonly driver: ReplicaDriver;
-  tell(news: 'damaged' | 'replaced'): void;
+  reportReplica(news: 'damaged' | 'replaced'): void;
 }
 
 /** Takes a damaged replica of the catalog out of service, until a copy of another server's replica has replaced it. */
@@ -27,7 +27,7 @@ export class CatalogReplacement {
     this.#parts = parts;
   }
 
-  get hasSource(): boolean {
+  get hasOtherReplica(): boolean {
     return viewVoters(this.#parts.driver.view).length > 1;
   }
 
@@ -39,15 +39,15 @@ export class CatalogReplacement {
   }
 
   /** The store found a damaged page: fails the replica, which restarts as `damaged`, and releases the lease. */
-  begin(reason: string): void {
+  startReplacement(reason: string): void {
     const { driver, lease, clock, wakes, log } = this.#parts;
     if (driver.closed || this.#isUnderWay) return;
-    if (!this.hasSource) {
+    if (!this.hasOtherReplica) {
       log.error({ reason }, 'the catalog has a damaged page, and no other server has a replica of it');
       return;
     }
     log.error({ reason }, 'the catalog has a damaged page: replacing this replica by a copy of another one');
-    this.#parts.tell('damaged');
+    this.#parts.reportReplica('damaged');
     if (driver.role !== 'failed') driver.step({ kind: 'storage-failed', reason });
     lease.close(CATALOG_CELL);
     lease.release(CATALOG_CELL);
@@ -57,9 +57,9 @@ export class CatalogReplacement {
     });
   }
 
-  end(): void {
+  endReplacement(): void {
     this.#parts.log.info('replaced the damaged catalog replica');
-    this.#parts.tell('replaced');
+    this.#parts.reportReplica('replaced');
     this.#compete();
   }
 

@@ -65,7 +65,7 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'set-voters',
 ]);
 /** Commands that servers, not clients, send. Releases before `PLANS_VERSION` do not know them. */
-const UNASKED: ReadonlySet<Command['kind']> = new Set(['plan-members', 'void-inodes']);
+const SENT_BY_SERVERS: ReadonlySet<Command['kind']> = new Set(['plan-members', 'void-inodes']);
 /** Commands that change what the creator of a file may have changed, too, and not sent yet. */
 const KEPT_ATTRIBUTES: ReadonlySet<Command['kind']> = new Set([
   'set-attributes',
@@ -99,7 +99,7 @@ const NO_LISTENER: CreationListener = {
   notCreated: () => undefined,
 };
 
-interface Waiting {
+interface WaitingCommand {
   readonly request: CommandRequest;
   readonly chars: number;
   /** Its changes that wait for recalls, or waited: their inodes are granted to no client until it is answered. */
@@ -126,14 +126,14 @@ export class LocalCatalogService implements CatalogService {
   readonly #waiter: PrimaryWaiter;
   readonly #barrier: WriteBarrier;
   readonly #answered: Counter | undefined;
-  #queue: Waiting[] = [];
-  #held: Waiting[] = [];
+  #queue: WaitingCommand[] = [];
+  #heldByBarrier: WaitingCommand[] = [];
   /** Number of commands that wait for recalls, outside the queue. */
   #recalling = 0;
   #executing = false;
   /** The version of commands that members were last seen with. No earlier release starts on their disks afterwards. */
   readonly #seenVersions = new Map<ServerId, number>();
-  readonly #changes = new Set<readonly ServerId[]>();
+  readonly #memberChanges = new Set<readonly ServerId[]>();
 
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
@@ -150,7 +150,7 @@ export class LocalCatalogService implements CatalogService {
       query: (query: Query) => parts.subject.query(query) as never,
       settle: (file: FileId, timeoutMs: number) => parts.settle(file, timeoutMs),
       released: () => {
-        this.#queue.push(...this.#held.splice(0));
+        this.#queue.push(...this.#heldByBarrier.splice(0));
         void this.#pump();
       },
     });
@@ -164,21 +164,23 @@ export class LocalCatalogService implements CatalogService {
     const command = this.#asUnderstood(asked.command);
     const request = { ...asked, command };
     this.#assertUnderstood(command);
-    const execute = () => this.#executed(request, maker);
-    const result = await (needsBarrier(command) ? this.#barrier.pass(command, execute) : execute());
+    const execute = () => this.#enqueue(request, maker);
+    const result = await (needsBarrier(command)
+      ? this.#barrier.executeWhenSettled(command, execute)
+      : execute());
     if (DURABLE_KINDS.has(command.kind)) await this.#bounded(this.#parts.driver.flush());
     return result;
   }
 
-  #executed(request: CommandRequest, maker: CreationListener): Promise<CommandResult> {
-    if (this.#queue.length + this.#held.length + this.#recalling >= QUEUE_MAX) {
+  #enqueue(request: CommandRequest, maker: CreationListener): Promise<CommandResult> {
+    if (this.#queue.length + this.#heldByBarrier.length + this.#recalling >= QUEUE_MAX) {
       const why = `The catalog's queue is full (${QUEUE_MAX} commands): retry later`;
       return Promise.reject(new ServiceError('busy', why, { retryAfterMs: 100 }));
     }
     return this.#bounded(
       new Promise((resolve, reject) => {
         const chars = JSON.stringify(request.command).length;
-        this.#queue.push(this.#waiting(request, chars, maker, resolve, reject));
+        this.#queue.push(this.#waitingCommand(request, chars, maker, resolve, reject));
         void this.#pump();
       }),
     );
@@ -194,7 +196,7 @@ export class LocalCatalogService implements CatalogService {
   #assertUnderstood(command: Command): void {
     const version = commandVersion(command);
     if (version === 1) return;
-    const older = UNASKED.has(command.kind) ? this.#withoutPlans() : this.#olderThan(version);
+    const older = SENT_BY_SERVERS.has(command.kind) ? this.#withoutPlans() : this.#olderThan(version);
     if (older.length === 0) return;
     const runs = older.length === 1 ? `Server ${older[0]} runs` : `Servers ${older.join(', ')} run`;
     throw new ServiceError(
@@ -246,13 +248,13 @@ export class LocalCatalogService implements CatalogService {
   async query(query: Query, exact = false): Promise<QueryResults[Query['kind']]> {
     await this.#primary();
     const { driver, subject, recaller } = this.#parts;
-    if (exact) await this.#bounded(recaller.told(query, null, false));
+    if (exact) await this.#bounded(recaller.recallForQuery(query, null, false));
     // The primary applies only committed batches: no reader waits for others.
-    await this.#bounded(driver.committed(driver.epoch, 0));
+    await this.#bounded(driver.untilReadable(driver.epoch, 0));
     return subject.query(query);
   }
 
-  async queryRemembered(
+  async queryWithGrants(
     query: Query,
     session: number,
     delegate = false,
@@ -260,15 +262,15 @@ export class LocalCatalogService implements CatalogService {
     await this.#primary();
     const { driver, subject, recaller } = this.#parts;
     const ask = (asked: Query) => subject.query(asked);
-    await this.#bounded(recaller.told(query, session, delegate));
-    await this.#bounded(driver.committed(driver.epoch, 0));
+    await this.#bounded(recaller.recallForQuery(query, session, delegate));
+    await this.#bounded(driver.untilReadable(driver.epoch, 0));
     return delegate ? recaller.answerDelegating(query, session, ask) : recaller.answer(query, session, ask);
   }
 
-  async cache(request: CacheRequest): Promise<CacheAnswer> {
+  async pollCache(request: CacheRequest): Promise<CacheAnswer> {
     await this.#primary();
     const { driver, recaller } = this.#parts;
-    await this.#bounded(driver.committed(driver.epoch, 0));
+    await this.#bounded(driver.untilReadable(driver.epoch, 0));
     return recaller.poll(request, this.#olderThan(FENCES_VERSION).length === 0);
   }
 
@@ -277,14 +279,14 @@ export class LocalCatalogService implements CatalogService {
     const untilMs = clock.nowMs() + waitMs;
     for (;;) {
       await this.#primary();
-      await this.#bounded(driver.committed(driver.epoch, 0));
+      await this.#bounded(driver.untilReadable(driver.epoch, 0));
       const through = subject.changes.last;
       const found = subject.changes.since(after ?? through);
       const changes = subject.changesBelow(inode, recursive, found ?? []);
       const leftMs = untilMs - clock.nowMs();
       if (found === null || changes.length > 0 || leftMs <= 0)
         return { changes, through, resync: found === null };
-      await subject.changes.next(leftMs);
+      await subject.changes.whenChanged(leftMs);
     }
   }
 
@@ -309,11 +311,11 @@ export class LocalCatalogService implements CatalogService {
     if (out !== undefined)
       throw new ServiceError('precondition-failed', `Server ${out.id} was removed from the cluster`);
     // Nothing is awaited from here to the first step of the change: no removal comes between.
-    this.#changes.add(members);
+    this.#memberChanges.add(members);
     try {
       return await driver.changeMembers(members);
     } finally {
-      this.#changes.delete(members);
+      this.#memberChanges.delete(members);
     }
   }
 
@@ -321,7 +323,7 @@ export class LocalCatalogService implements CatalogService {
   #removalRefusal(command: Command): ServiceError | null {
     if (command.kind !== 'server-remove' || command.dead) return null;
     const { id } = command;
-    const holders: readonly string[] = [...viewVoters(this.#view), ...[...this.#changes].flat()];
+    const holders: readonly string[] = [...viewVoters(this.#view), ...[...this.#memberChanges].flat()];
     if (!holders.includes(id)) return null;
     return new ServiceError(
       'precondition-failed',
@@ -354,7 +356,7 @@ export class LocalCatalogService implements CatalogService {
       await subject.ready();
       // A change of members has a position in the order, too: a batch is not executed before it is applied.
       if (!driver.isPrimary || driver.orderedSeq === driver.status().seq) return;
-      await driver.change();
+      await driver.nextChange();
     }
   }
 
@@ -368,7 +370,7 @@ export class LocalCatalogService implements CatalogService {
           this.#refuseQueued();
           return;
         }
-        this.#hold();
+        this.#holdBarred();
         await this.#executeBatch(this.#takeBatch());
       }
     } finally {
@@ -377,16 +379,16 @@ export class LocalCatalogService implements CatalogService {
   }
 
   /** Moves commands that the write barrier holds from the queue to `#held`. */
-  #hold(): void {
+  #holdBarred(): void {
     if (!this.#barrier.isUp) return;
-    const goes: Waiting[] = [];
+    const goes: WaitingCommand[] = [];
     for (const waiting of this.#queue)
-      (this.#barrier.holds(waiting.request.command) ? this.#held : goes).push(waiting);
+      (this.#barrier.isBarred(waiting.request.command) ? this.#heldByBarrier : goes).push(waiting);
     this.#queue = goes;
   }
 
   /** Takes commands for one operation from the queue, as many as fit; one that needs the barrier is alone in it. */
-  #takeBatch(): Waiting[] {
+  #takeBatch(): WaitingCommand[] {
     let count = 0;
     let chars = 0;
     for (const waiting of this.#queue) {
@@ -401,7 +403,7 @@ export class LocalCatalogService implements CatalogService {
     return this.#queue.splice(0, count);
   }
 
-  async #executeBatch(batch: readonly Waiting[]): Promise<void> {
+  async #executeBatch(batch: readonly WaitingCommand[]): Promise<void> {
     const { subject, driver } = this.#parts;
     const nowNs = this.#parts.clock.wallNs();
     let execution: Execution;
@@ -429,7 +431,9 @@ export class LocalCatalogService implements CatalogService {
     const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
     // Until the batch is committed, the inodes that it changes are granted to no client.
     this.#parts.recaller.block(all);
-    const making = batch.map((waiting, place) => madeBy(waiting, execution.outcomes[place], changes[place]));
+    const making = batch.map((waiting, place) =>
+      createdBy(waiting, execution.outcomes[place], changes[place]),
+    );
     // The lease requests of the creating server leave in the same frames as the batch.
     for (const [place, { maker }] of batch.entries())
       for (const file of making[place] ?? []) maker.creating(file);
@@ -458,13 +462,13 @@ export class LocalCatalogService implements CatalogService {
       this.#answered?.add(1, { kind, outcome: outcome.kind === 'done' ? 'done' : outcome.code });
       for (const file of making[place] ?? []) waiting.maker.created(file);
       if (outcome.kind === 'done') {
-        this.#noted(waiting.request.command);
-        waiting.resolve(this.#told(waiting, changes, place, outcome.result, nowNs));
+        this.#reportAccesses(waiting.request.command);
+        waiting.resolve(this.#withAdditions(waiting, changes, place, outcome.result, nowNs));
       } else waiting.reject(refusalOf(outcome));
     }
   }
 
-  #changeOf({ request }: Waiting, touched: readonly number[]): BlockedChange {
+  #changeOf({ request }: WaitingCommand, touched: readonly number[]): BlockedChange {
     const { cache = null, command } = request;
     const owner =
       cache === null || command.kind !== 'unlink-fenced'
@@ -475,10 +479,10 @@ export class LocalCatalogService implements CatalogService {
   }
 
   /** Reports reads, which recall nothing, to sessions with grants. */
-  #noted(command: Command): void {
+  #reportAccesses(command: Command): void {
     if (command.kind !== 'note-accesses') return;
     const inodes = command.accesses.map(({ inode }) => inode);
-    this.#parts.recaller.noted(inodes, (query) => this.#parts.subject.query(query));
+    this.#parts.recaller.noteAccesses(inodes, (query) => this.#parts.subject.query(query));
   }
 
   /**
@@ -486,8 +490,8 @@ export class LocalCatalogService implements CatalogService {
    * other client knows, to its creator on request; the grant of attributes that the client has changed.
    * @param changes of all commands of the batch, in order; the command's is at `place`
    */
-  #told(
-    { request: { command, cache } }: Waiting,
+  #withAdditions(
+    { request: { command, cache } }: WaitingCommand,
     changes: readonly BlockedChange[],
     place: number,
     result: CommandResult,
@@ -499,7 +503,7 @@ export class LocalCatalogService implements CatalogService {
       const { attributes } = result as CommandResults['set-attributes'];
       const isLatest = changes.findLastIndex(({ inodes }) => inodes.includes(attributes.inode)) <= place;
       const isCached = isLatest && cache?.forgets.includes(attributes.inode) === true;
-      const granted = isCached && this.#parts.recaller.grants(cache.under, attributes);
+      const granted = isCached && this.#parts.recaller.grantChanged(cache.under, attributes);
       return granted ? { attributes, granted: cache.under } : result;
     }
     if (!TIMED.some((kind) => kind === command.kind)) return result;
@@ -528,9 +532,9 @@ export class LocalCatalogService implements CatalogService {
    * after the recall. So no transaction is open during a recall, and only such commands wait for clients.
    * @returns whether there were such commands
    */
-  #setAside(batch: readonly Waiting[], changes: readonly BlockedChange[]): boolean {
+  #setAside(batch: readonly WaitingCommand[], changes: readonly BlockedChange[]): boolean {
     const { recaller, subject } = this.#parts;
-    const held = changes.map((change) => recaller.isHeld(change));
+    const held = changes.map((change) => recaller.isCached(change));
     if (!held.includes(true)) return false;
     subject.abandon();
     this.#queue.unshift(...batch.filter((_, place) => held[place] === false));
@@ -541,7 +545,7 @@ export class LocalCatalogService implements CatalogService {
     return true;
   }
 
-  async #recall(waiting: Waiting, change: BlockedChange): Promise<void> {
+  async #recall(waiting: WaitingCommand, change: BlockedChange): Promise<void> {
     this.#recalling++;
     this.#parts.recaller.block(change);
     waiting.blocked.push(change);
@@ -551,13 +555,13 @@ export class LocalCatalogService implements CatalogService {
     void this.#pump();
   }
 
-  #waiting(
+  #waitingCommand(
     request: CommandRequest,
     chars: number,
     maker: CreationListener,
-    resolve: Waiting['resolve'],
-    reject: Waiting['reject'],
-  ): Waiting {
+    resolve: WaitingCommand['resolve'],
+    reject: WaitingCommand['reject'],
+  ): WaitingCommand {
     const blocked: BlockedChange[] = [];
     const release = (): void => {
       for (const change of blocked.splice(0)) this.#parts.recaller.release(change);
@@ -581,7 +585,7 @@ export class LocalCatalogService implements CatalogService {
   #refuseQueued(): void {
     const holder = this.#parts.lease.view(CATALOG_CELL).holder;
     const details = holder === null || holder === this.#parts.self ? {} : { primary: holder };
-    for (const waiting of [...this.#queue.splice(0), ...this.#held.splice(0)]) {
+    for (const waiting of [...this.#queue.splice(0), ...this.#heldByBarrier.splice(0)]) {
       waiting.reject(
         new ServiceError('not-primary', 'This server is no longer the primary of the catalog', details),
       );
@@ -597,8 +601,8 @@ export class LocalCatalogService implements CatalogService {
  * @returns the file that a command has created; none for a retry, which touches nothing, and none for a reserved
  * number, whose owner may have used the first epoch for it already
  */
-function madeBy(
-  { request: { command } }: Waiting,
+function createdBy(
+  { request: { command } }: WaitingCommand,
   outcome: Outcome | undefined,
   change: BlockedChange | undefined,
 ): Attributes[] {

@@ -8,7 +8,7 @@ import type { Operation } from '../../replica/operation.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';
-import type { AskSource, FetchedState, Subject } from '../drivers/subject.ts';
+import type { CallSource, FetchedState, Subject } from '../drivers/subject.ts';
 import type { CatalogChanges } from '../storage/catalog-changes.ts';
 import { DamagedCopy } from '../storage/catalog-snapshots.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
@@ -103,7 +103,7 @@ export class CatalogSubject implements Subject {
   }
 
   /** Fetches the log, if the source still has it and the local state is undamaged; else a whole copy. */
-  async fetch(ask: AskSource): Promise<FetchedState> {
+  async fetch(ask: CallSource): Promise<FetchedState> {
     const fetchNumber = ++this.#fetch;
     this.abandon();
     await this.#unstage();
@@ -160,7 +160,7 @@ export class CatalogSubject implements Subject {
     this.#store.rollback();
   }
 
-  async #fetchTail(ask: AskSource): Promise<StagedCatalog | null> {
+  async #fetchTail(ask: CallSource): Promise<StagedCatalog | null> {
     const pieces: CatalogTail[] = [];
     let from = this.#store.describe();
     for (;;) {
@@ -174,7 +174,7 @@ export class CatalogSubject implements Subject {
     }
   }
 
-  async #fetchSnapshot(ask: AskSource): Promise<StagedCatalog> {
+  async #fetchSnapshot(ask: CallSource): Promise<StagedCatalog> {
     const reader = new ByteReader(await ask('snapshot', new Uint8Array(0)));
     const id = reader.uint53();
     const bytes = reader.uint53();
@@ -197,7 +197,7 @@ export class CatalogSubject implements Subject {
   }
 }
 
-async function* pieces(ask: AskSource, id: number, bytes: number): AsyncGenerator<Uint8Array> {
+async function* pieces(ask: CallSource, id: number, bytes: number): AsyncGenerator<Uint8Array> {
   for (let offset = 0; offset < bytes; ) {
     const piece = await ask('snapshot-piece', new ByteWriter(16).uint53(id).uint53(offset).finish());
     if (piece.length === 0) throw new ServiceError('storage', 'A copy of the catalog ended early');

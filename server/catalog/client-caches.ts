@@ -1,7 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import { RecentMap } from '../../base/recent-map.ts';
 import { DRIFT_MAX } from '../../replica/guard.ts';
-import type { CacheOwner, HeldDelegation, NotedRead } from '../../wire/catalog-api.ts';
+import type { CacheOwner, DelegationOfSession, NotedRead } from '../../wire/catalog-api.ts';
 
 interface Recall {
   readonly inode: number;
@@ -141,11 +141,11 @@ export class ClientCaches {
       validMs = Math.max(0, Math.min(leaseMs, boundMs));
       known.untilMs = Math.max(known.untilMs, nowMs + validMs * (1 + DRIFT_MAX));
     }
-    return { ...this.take(known.id), session: known.id, validMs: validMs * (1 - DRIFT_MAX) };
+    return { ...this.takePending(known.id), session: known.id, validMs: validMs * (1 - DRIFT_MAX) };
   }
 
   /** @returns the inodes that the client must drop, the reads that it must learn, and the number to acknowledge */
-  take(id: number): Pick<CachePolled, 'recalls' | 'reads' | 'through'> {
+  takePending(id: number): Pick<CachePolled, 'recalls' | 'reads' | 'through'> {
     const session = this.#sessions.get(id);
     if (session === undefined) return { recalls: [], through: 0 };
     const numbered = [...session.recalls].slice(0, RECALLS_PER_ANSWER);
@@ -161,7 +161,7 @@ export class ClientCaches {
     };
   }
 
-  hasNews(id: number, nowMs: number): boolean {
+  mustAnswerPoll(id: number, nowMs: number): boolean {
     const session = this.#sessions.get(id);
     if (session === undefined || nowMs >= session.untilMs || this.#closed) return true;
     return session.recalls.size + session.reads.size > 0;
@@ -172,7 +172,7 @@ export class ClientCaches {
   }
 
   /** An inode's access time has increased. @returns the sessions whose polls are to be answered */
-  noted(read: NotedRead, nowMs: number): number[] {
+  noteAccess(read: NotedRead, nowMs: number): number[] {
     const notified: number[] = [];
     for (const session of this.#holders.get(read.inode) ?? []) {
       // The inode is being recalled: the client will query it again.
@@ -215,7 +215,7 @@ export class ClientCaches {
   }
 
   /** Whether the session has the delegation, also during its recall. Called in the tick of a fenced command. */
-  holds(id: number, { inode, generation }: HeldDelegation, nowMs: number): boolean {
+  hasDelegation(id: number, { inode, generation }: DelegationOfSession, nowMs: number): boolean {
     return this.generationOf(id, inode, nowMs) === generation;
   }
 
@@ -232,13 +232,13 @@ export class ClientCaches {
   }
 
   /** The change of one inode by the session's client, which drops it by itself; null: by a client without a cache. */
-  changeBy(id: number | null, inode: number): BlockedChange {
+  changeOfInode(id: number | null, inode: number): BlockedChange {
     const session = id === null ? undefined : this.#sessions.get(id);
     return { inodes: [inode], owner: session === undefined ? null : ownerOf(session, inode) };
   }
 
   /** Whether a client may cache what changes; the change's own client counts only for what it has not dropped. */
-  isHeld({ inodes, owner }: BlockedChange, nowMs: number): boolean {
+  isCached({ inodes, owner }: BlockedChange, nowMs: number): boolean {
     this.#expire(nowMs);
     return inodes.some((inode) => this.#otherHolders(inode, owner).length > 0);
   }
@@ -269,7 +269,7 @@ export class ClientCaches {
   }
 
   /** @returns the latest time at which another client may still use a cached inode of the change */
-  heldUntilMs({ inodes, owner }: BlockedChange): number {
+  cachedUntilMs({ inodes, owner }: BlockedChange): number {
     const holders = inodes.flatMap((inode) => this.#otherHolders(inode, owner));
     return Math.max(-Infinity, ...holders.map(({ untilMs }) => untilMs));
   }

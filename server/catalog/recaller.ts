@@ -44,21 +44,18 @@ export class Recaller {
     this.#caches = new ClientCaches(parts.options);
     parts.driver.onRole(() => this.#endPolls());
     const { metrics } = parts;
-    const recalled = metrics?.counter(
-      'leasehold_cache_recalls_total',
-      'Changes that waited for cache recalls',
-    );
+    const recall = metrics?.counter('leasehold_cache_recalls_total', 'Changes that waited for cache recalls');
     const waited = metrics?.counter(
       'leasehold_cache_recall_wait_seconds_total',
       'Time that changes waited for cache recalls, in seconds',
     );
     this.#countRecalled = (changes, waitedMs) => {
-      recalled?.add(changes);
+      recall?.add(changes);
       waited?.add(waitedMs / 1000);
     };
     metrics?.observe('gauge', 'leasehold_cache_sessions', 'Open cache sessions of clients', () => {
       // Without polls and changes, nothing else ends expired sessions.
-      this.isHeld({ inodes: [], owner: null });
+      this.isCached({ inodes: [], owner: null });
       return this.#caches.counts().sessions;
     });
     metrics?.observe('gauge', 'leasehold_cache_grants', 'Inodes with cache grants', () => {
@@ -87,10 +84,15 @@ export class Recaller {
       this.#caches.counts().sessions === 0 ? -Infinity : polled.validMs * CLOCK_RATE_MARGIN,
     );
     const id = polled.session;
-    if (id === null || id !== session || polled.validMs === 0 || this.#caches.hasNews(id, world.nowMs()))
+    if (
+      id === null ||
+      id !== session ||
+      polled.validMs === 0 ||
+      this.#caches.mustAnswerPoll(id, world.nowMs())
+    )
       return polled;
     await this.#updates(id, polled.validMs / POLLS_PER_LEASE);
-    return { ...polled, ...this.#caches.take(id) };
+    return { ...polled, ...this.#caches.takePending(id) };
   }
 
   /** Answers a query, and grants the inodes of the answer, in one tick. @param ask reads from committed state */
@@ -108,20 +110,20 @@ export class Recaller {
   }
 
   /** Grants an inode to the client whose command changed it. To be called in the tick in which that is committed. */
-  grants(session: number | undefined, { inode, live }: Pick<Attributes, 'inode' | 'live'>): boolean {
+  grantChanged(session: number | undefined, { inode, live }: Pick<Attributes, 'inode' | 'live'>): boolean {
     if (session === undefined || live) return false;
     return this.#caches.grant(session, [inode], this.#parts.world.nowMs())?.length === 0;
   }
 
   /** Reads changed access times: each session with a grant of such an inode learns the time with its next poll. */
-  noted(inodes: Iterable<number>, ask: (query: Query) => Answer): void {
+  noteAccesses(inodes: Iterable<number>, ask: (query: Query) => Answer): void {
     const nowMs = this.#parts.world.nowMs();
     const notified = new Set<number>();
     for (const inode of inodes) {
       if (!this.#caches.isGranted(inode)) continue;
       const read = readOf(inode, ask);
       if (read === null) continue;
-      for (const session of this.#caches.noted(read, nowMs)) notified.add(session);
+      for (const session of this.#caches.noteAccess(read, nowMs)) notified.add(session);
     }
     for (const session of notified) this.#polls.get(session)?.();
   }
@@ -157,7 +159,7 @@ export class Recaller {
   /** @returns `fence-lost` if the command's session no longer has a delegation that its fence names; else null */
   refusal({ under = 0, fence = [] }: Partial<CacheOwner> = {}): ServiceError | null {
     const nowMs = this.#parts.world.nowMs();
-    const lost = fence.find((held) => !this.#caches.holds(under, held, nowMs));
+    const lost = fence.find((held) => !this.#caches.hasDelegation(under, held, nowMs));
     if (lost === undefined) return null;
     return new ServiceError(
       'fence-lost',
@@ -171,11 +173,11 @@ export class Recaller {
    * @param session of the caller, whose own delegation stays; null for a client without a cache
    * @param delegate the directory is to be delegated to that session: plain grants of others are recalled, too
    */
-  async told(query: Query, session: number | null, delegate: boolean): Promise<void> {
+  async recallForQuery(query: Query, session: number | null, delegate: boolean): Promise<void> {
     const inode = directoryOf(query);
     if (inode === null || !(delegate || this.#caches.isDelegated(inode, session))) return;
-    const change = this.#caches.changeBy(session, inode);
-    if (!this.isHeld(change)) return;
+    const change = this.#caches.changeOfInode(session, inode);
+    if (!this.isCached(change)) return;
     this.block(change);
     try {
       await this.recalled(change);
@@ -184,8 +186,8 @@ export class Recaller {
     }
   }
 
-  isHeld(change: BlockedChange): boolean {
-    return this.#caches.isHeld(change, this.#parts.world.nowMs());
+  isCached(change: BlockedChange): boolean {
+    return this.#caches.isCached(change, this.#parts.world.nowMs());
   }
 
   block(change: BlockedChange): void {
@@ -200,9 +202,9 @@ export class Recaller {
   async recalled(change: BlockedChange): Promise<void> {
     const { world, log } = this.#parts;
     const beganMs = world.nowMs();
-    while (this.isHeld(change)) {
+    while (this.isCached(change)) {
       for (const session of this.#caches.recall(change, world.nowMs())) this.#polls.get(session)?.();
-      await this.#progress(this.#caches.heldUntilMs(change) - world.nowMs());
+      await this.#progress(this.#caches.cachedUntilMs(change) - world.nowMs());
     }
     const waitedMs = Math.round(world.nowMs() - beganMs);
     this.#countRecalled(1, waitedMs);
@@ -219,7 +221,7 @@ export class Recaller {
     this.#endPolls();
     for (;;) {
       // This call ends expired sessions.
-      this.isHeld({ inodes: [], owner: null });
+      this.isCached({ inodes: [], owner: null });
       if (this.#caches.counts().sessions === 0) return;
       await this.#progress(CLOSING_CHECK_MS);
     }

@@ -59,7 +59,7 @@ export class WriteBarrier {
    * Whether a command has to wait, because a file of a scope with a barrier would become live by it. The primary of a
    * live file may get its mark again: its settling waits for changes in progress.
    */
-  holds(command: Command): boolean {
+  isBarred(command: Command): boolean {
     if (!this.isUp) return false;
     switch (command.kind) {
       case 'create-file':
@@ -92,7 +92,7 @@ export class WriteBarrier {
    * Raises the barrier and calls `execute`; while that fails with `FilesLive`, settles these files and calls it again.
    * @throws ServiceError if a file cannot be settled in time; the command was not executed then
    */
-  async pass<Result>(command: BarrierCommand, execute: () => Promise<Result>): Promise<Result> {
+  async executeWhenSettled<Result>(command: BarrierCommand, execute: () => Promise<Result>): Promise<Result> {
     const { nowMs, operationTimeoutMs, world } = this.#parts;
     const untilMs = nowMs() + operationTimeoutMs * SETTLE_SHARE;
     const scope = command.kind === 'snapshot-create' ? command.volume : command.inode;

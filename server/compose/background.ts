@@ -61,9 +61,9 @@ export function makeBackground(
     reserve: store.reserve,
     peers: () => transport.peers,
     changed: (isLow) => {
-      events.add(isLow ? EVENT_TEXTS.diskFull(self) : EVENT_TEXTS.diskHasRoom(self));
+      events.add(isLow ? EVENT_TEXTS.diskFull(self) : EVENT_TEXTS.diskHasSpace(self));
       if (isLow) return;
-      idle.spaceAvailable();
+      idle.resetRestartWaits();
       keepBallast();
     },
   });
@@ -128,9 +128,9 @@ export function makeBackground(
     isCatalogPrimary: () => catalog.status().primary === self,
     command: (command: Command) => gateway.command(command),
     query: (query) => gateway.queryCatalog(query),
-    holds: (server, file, position) => membership.holds(server, file, position),
+    hasPosition: (server, file, position) => membership.hasPosition(server, file, position),
     replicaAt: (server, file) => membership.placeAt(server, file),
-    open: (file) => gateway.standing(file),
+    open: (file) => gateway.leaseStatus(file),
   });
   const sweepOf = (which: Pick<ReservationSweepParts, 'live' | 'periodMs'>): ReservationSweep =>
     new ReservationSweep({

@@ -62,7 +62,7 @@ function endLeases({ self, events, folder, log }: Base, { lease, host }: CorePar
     { reason },
     'the disk failed: this server lets its leases expire and serves no request; check the disk, and restart',
   );
-  lease.retire();
+  lease.stopCompeting();
   for (const driver of host.all()) lease.close(driver.file);
 }
 

@@ -28,14 +28,14 @@ export interface CoreParts {
 }
 
 /** Parts that the cores use and that are created after them. */
-export interface AboveCores {
+export interface PartsAfterCores {
   files(): LocalFileService;
   gateway(): Gateway;
   transport(): ClusterTransport;
 }
 
 /** The timers of the cores send messages: the caller creates the transport in the same tick. */
-export function makeCores(base: Base, storage: StorageParts, later: AboveCores): CoreParts {
+export function makeCores(base: Base, storage: StorageParts, later: PartsAfterCores): CoreParts {
   const { self, config, bootstrap, known, world, clock, wakes, log, timing, folder, events } = base;
   const { incarnation, draw, fatal } = base;
   const { store, departed } = storage;
@@ -62,7 +62,7 @@ export function makeCores(base: Base, storage: StorageParts, later: AboveCores):
     viewChanged: (file, view) => {
       // A new member of the catalog wants it to have a primary; files are opened when they are used.
       if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
-      else lease.follow(file, view);
+      else lease.viewChanged(file, view);
       if (file !== CATALOG_CELL) later.files().becamePrimary(file);
     },
     becamePrimary: (file) => {
@@ -77,7 +77,7 @@ export function makeCores(base: Base, storage: StorageParts, later: AboveCores):
     },
     marked: (replica, mark, detail) => {
       observer.marked(replica, mark, detail);
-      if (mark === 'view-conflict') conflicts.note(replica.file, detail);
+      if (mark === 'view-conflict') conflicts.report(replica.file, detail);
     },
     viewStated: (file, here, there, server) => conflicts.compare(file, here, there, server),
     transport,
@@ -98,16 +98,16 @@ export function makeCores(base: Base, storage: StorageParts, later: AboveCores):
   // The longer recovery waits of earlier starts are forgotten once these have ended, for files and for names.
   const recovered = (): void => {
     if (lease.recoveringMs() === 0 && named.driver.recoveringMs() === 0) {
-      folder.forgetSilences(silencesOf(config));
+      folder.replaceSilences(silencesOf(config));
     }
   };
   const lease: LeaseDriver = new LeaseDriver({
     self,
     peers: known.others,
     algorithm: config.leaseAlgorithm,
-    former: {
-      silenceMs: folder.silences.filesMs,
-      over: () => {
+    earlier: {
+      recoveryMs: folder.silences.filesMs,
+      ended: () => {
         events.add(EVENT_TEXTS.takesPart(self));
         recovered();
       },
@@ -121,18 +121,21 @@ export function makeCores(base: Base, storage: StorageParts, later: AboveCores):
     // An older release may find commands in the catalog that it cannot execute: as its primary it would block them all.
     mayAcquire: (cell, peer) =>
       cell !== CATALOG_CELL || (transport().commandsVersion(peer) ?? COMMANDS_VERSION) >= COMMANDS_VERSION,
-    changed: (cell, untilMs, view) => {
+    ownLeaseChanged: (cell, untilMs, view) => {
       observer.leaseChanged(cell, untilMs);
       host.leaseChanged(cell, untilMs, view);
     },
-    heard: (cell, holder, untilMs) => observer.leaseLearned(cell, holder, untilMs),
+    otherLeaseLearned: (cell, holder, untilMs) => observer.leaseLearned(cell, holder, untilMs),
     faulted: () => events.add(EVENT_TEXTS.clockFault(self)),
     fatal,
   });
   const named = new NamedLeases({
     self,
-    former: { silenceMs: folder.silences.namesMs, over: recovered },
-    clockMemory: { formerMs: folder.formerNamedClockMs, cover: (clockMs) => folder.coverNamedClock(clockMs) },
+    earlier: { recoveryMs: folder.silences.namesMs, ended: recovered },
+    clockMemory: {
+      earlierMs: folder.earlierNamedClockMs,
+      cover: (clockMs) => folder.coverNamedClock(clockMs),
+    },
     founders: [...bootstrap.urls.keys()],
     urls: known.urls,
     peers: known.others,

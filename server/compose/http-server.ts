@@ -5,7 +5,7 @@ import { ReplicaCheck } from '../file/replica-check.ts';
 import { buildApp } from '../http/app.ts';
 import { ContentsConnections } from '../http/contents-connections.ts';
 import { Drain } from '../http/drain.ts';
-import { HostNames, refusedHost } from '../http/hosts.ts';
+import { HostNames, hostRefusal } from '../http/hosts.ts';
 import { controlOf } from '../live/dev-control.ts';
 import { EVENT_TEXTS } from '../live/event-texts.ts';
 import { LateErrorReports } from '../live/late-errors.ts';
@@ -71,8 +71,8 @@ export async function makeHttpServer(parts: EarlierParts): Promise<HttpServerPar
       ],
     }),
     ...{
-      creations: creations.births,
-      wholeFiles: creations.wholes,
+      creations: creations.files,
+      wholeFiles: creations.wholeFiles,
       localProof: parts.localProof,
       gateway,
       log,
@@ -91,7 +91,7 @@ export async function makeHttpServer(parts: EarlierParts): Promise<HttpServerPar
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     // A web page cannot send the headers of a server.
     const isPage = security.tokens === null && request.headers['leasehold-wire'] === undefined;
-    const reason = isPage ? refusedHost(request, hosts) : null;
+    const reason = isPage ? hostRefusal(request, hosts) : null;
     if (reason !== null) refuseUpgrade(socket, 403, reason);
     else if (!contents.accept(request, socket, head)) transport.handleUpgrade(request, socket, head);
   });
@@ -106,7 +106,7 @@ function liveHubOf(parts: EarlierParts, control: ReturnType<typeof controlOf>): 
     ...{ self, host, lease, store, traffic, events, nowMs, failure },
     membership: { state: () => known.stateOf(self) },
     isDiskFull: () => store.reserve.isLow,
-    standing: (file) => files.leaseStatus(file),
+    leaseStatus: (file) => files.leaseStatus(file),
   });
   return new LiveHub({
     ...{ gateway, self: liveSelf, log, version: VERSION, life: incarnationText, control, world, wallMs },

@@ -1,10 +1,10 @@
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import { BACKUP_CREATE_CALL, CREATE_CALL, SYNCED_CREATE_CALL } from '../file/creation-call.ts';
 import type { FirstContents } from '../file/first-contents.ts';
-import { type LockEndings, UNLOCKED_CALL } from '../file/lock-endings.ts';
 import { AGREE_CALL, AGREE_SYNCED_CALL, type QuorumReads } from '../file/quorum-reads.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from '../file/succession.ts';
+import { UNLOCKED_CALL, type UnlockedEnds } from '../file/unlocked-ends.ts';
 import type { Observer } from '../live/observer.ts';
 import type { Membership } from '../membership/membership.ts';
 import { LEASES_CALL } from '../named/lease-directory.ts';
@@ -21,10 +21,10 @@ export interface PeerHandlersParts {
   readonly named: NamedLeases;
   readonly host: ReplicaHost;
   readonly contents: FirstContents;
-  readonly agreed: QuorumReads;
+  readonly quorumReads: QuorumReads;
   readonly gateway: Gateway;
   readonly succession: Succession;
-  readonly lockEndings: LockEndings;
+  readonly lockEndings: UnlockedEnds;
   readonly repairer: Repairer;
   readonly scrubber: Scrubber;
   readonly fullDisks: FullDisks;
@@ -34,7 +34,7 @@ export interface PeerHandlersParts {
 
 /** Routes messages and calls of peers to the parts of this server. */
 export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
-  const { lease, named, host, contents, agreed, gateway } = parts;
+  const { lease, named, host, contents, quorumReads, gateway } = parts;
   const { succession, lockEndings, repairer, scrubber, fullDisks, observer } = parts;
   return {
     message: (from, channel, payload, tail) => {
@@ -67,9 +67,9 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
         case SYNCED_CREATE_CALL:
           return contents.serve(from, payload, true);
         case AGREE_CALL:
-          return agreed.serve(from, payload);
+          return quorumReads.serve(from, payload);
         case AGREE_SYNCED_CALL:
-          return agreed.serveSynced(from, payload);
+          return quorumReads.serveSynced(from, payload);
         case DISK_CALL:
           return fullDisks.serve(from, payload);
         case PREPARE_CALL:

@@ -3,9 +3,9 @@ import { CatalogMember } from '../catalog/catalog-member.ts';
 import { recentAttributes } from '../catalog/new-inodes.ts';
 import { type Creations, creationsOf } from '../file/creations.ts';
 import { LocalFileService } from '../file/file-service.ts';
-import { LockEndings } from '../file/lock-endings.ts';
 import { QuorumReads } from '../file/quorum-reads.ts';
 import { Succession } from '../file/succession.ts';
+import { UnlockedEnds } from '../file/unlocked-ends.ts';
 import { EVENT_TEXTS } from '../live/event-texts.ts';
 import type { Membership } from '../membership/membership.ts';
 import type { FullDisks } from '../process/full-disks.ts';
@@ -19,19 +19,19 @@ import { type CoreParts, isConnectedOf } from './cores.ts';
 import type { StorageParts } from './storage.ts';
 
 export interface ServiceParts {
-  readonly agreed: QuorumReads;
+  readonly quorumReads: QuorumReads;
   readonly files: LocalFileService;
   readonly placement: Placement;
   readonly catalogMember: CatalogMember;
   readonly gateway: Gateway;
   readonly creations: Creations;
   readonly succession: Succession;
-  readonly lockEndings: LockEndings;
+  readonly lockEndings: UnlockedEnds;
   readonly status: LocalStatusService;
   readonly membershipStatus: StatusOfMembership;
 }
 
-export interface AboveServices {
+export interface PartsAfterServices {
   transport(): ClusterTransport;
   membership(): Membership;
   fullDisks(): FullDisks;
@@ -43,7 +43,7 @@ export function makeServices(
   base: Base,
   storage: StorageParts,
   cores: CoreParts,
-  later: AboveServices,
+  later: PartsAfterServices,
 ): ServiceParts {
   const { self, config, bootstrap, known, world, clock, log, metrics, timing, folder, traffic } = base;
   const { store, catalogDisk, catalogStore, failure } = storage;
@@ -72,9 +72,9 @@ export function makeServices(
     scrub: () => later.scrubber().status(),
     disk: folder.disk,
   });
-  const agreed = new QuorumReads({ ...{ self, clock, log, store, host, isConnected }, call });
+  const quorumReads = new QuorumReads({ ...{ self, clock, log, store, host, isConnected }, call });
   const files = new LocalFileService({
-    ...{ agreed, self, world, clock, log, store, host, lease, traffic, operationTimeoutMs, isConnected },
+    ...{ quorumReads, self, world, clock, log, store, host, lease, traffic, operationTimeoutMs, isConnected },
     isServer: (server) =>
       known.find(
         server,
@@ -90,10 +90,10 @@ export function makeServices(
       epoch: () => gateway.catalogEpoch,
     },
     lockLeaseMs: timing.lockLeaseMs,
-    endedUnlocked: (ending, servers) => lockEndings.report(ending, servers),
+    notifyUnlockedEnd: (ending, servers) => lockEndings.notify(ending, servers),
     isDiskFull: (server) => later.fullDisks().isFull(server),
     isAt: (server, file, position) => membership().isAt(server, file, position),
-    yieldTo: (view) => membership().yieldTo(view),
+    successor: (view) => membership().successor(view),
   });
   const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
   const catalogMember = new CatalogMember({
@@ -104,7 +104,7 @@ export function makeServices(
     ...{ operationTimeoutMs, clock, wakes: base.wakes, log, metrics, host, lease, placement, isConnected },
     commandsVersion: (server) => transport().commandsVersion(server),
     drawSession: base.draw,
-    tell: (change) =>
+    reportReplica: (change) =>
       base.events.add(
         change === 'damaged' ? EVENT_TEXTS.catalogDamaged(self) : EVENT_TEXTS.catalogReplaced(self),
       ),
@@ -131,19 +131,19 @@ export function makeServices(
   });
   const succession = new Succession({
     ...{ self, log, isConnected, call },
-    named: (file, successor) => gateway.router.expect(file, successor),
+    successorChosen: (file, successor) => gateway.router.assumePrimary(file, successor),
     succeed: (file, from) => files.replicas.succeed(file, from),
     peers: () => transport().peers,
     flush: () => store.flushIndex(),
     reach: (peer: ServerId, timeoutMs) =>
       gateway.peers.exchange(peer, { method: 'GET', path: '/livez' }, timeoutMs),
   });
-  const lockEndings = new LockEndings({
+  const lockEndings = new UnlockedEnds({
     ...{ world, log, isConnected, call },
-    received: (ending) => files.leftUnlocked(ending),
+    received: (ending) => files.epochEndedUnlocked(ending),
   });
   return {
-    agreed,
+    quorumReads,
     files,
     placement,
     catalogMember,

@@ -2,7 +2,7 @@ import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-member.
 import { DepartedFiles } from '../file/departed-files.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
 import { DiskStore, type ObjectRepair } from '../storage/disk-store.ts';
-import { diskFileOps, syncsTimed } from '../storage/file-ops.ts';
+import { diskFileOps, withTimedSyncs } from '../storage/file-ops.ts';
 import { LocalProof } from '../storage/local-proof.ts';
 import type { Base } from './base.ts';
 
@@ -35,8 +35,8 @@ export async function openStorage(base: Base, mend: ObjectRepair): Promise<Stora
   const departed = await DepartedFiles.open(folder.file('departed'));
   const store = await DiskStore.open(folder, {
     failed,
-    mender: mend,
-    fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'files' })),
+    objectRepair: mend,
+    fileOps: withTimedSyncs(diskFileOps, () => syncs.begin({ of: 'files' })),
     directWrites: {
       mode: config.directWrites,
       refused: (reason) =>
@@ -55,12 +55,12 @@ export async function openStorage(base: Base, mend: ObjectRepair): Promise<Stora
   const catalogDisk: CatalogDisk = {
     ...{ self, members: bootstrap.catalogMembers, world, folder },
     knownView: () => known.catalogView,
-    fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'catalog' })),
+    fileOps: withTimedSyncs(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     diskFailed: failed,
   };
   const catalogStore = await openCatalogAtStart(catalogDisk);
   // Not earlier: if the catalog is damaged, the next start must find that, too.
-  folder.recovered();
+  folder.markRecovered();
   return {
     store,
     departed,
@@ -77,7 +77,7 @@ export async function openStorage(base: Base, mend: ObjectRepair): Promise<Stora
 
 function localProofOf({ folder, log }: Base): LocalProof | null {
   try {
-    return LocalProof.make(folder.world, folder.path);
+    return LocalProof.create(folder.world, folder.path);
   } catch (error) {
     log.warn(
       { err: error },

@@ -1,4 +1,4 @@
-import { leaseSilenceMs } from '../../lease/parameters.ts';
+import { leaseRecoveryMs } from '../../lease/parameters.ts';
 import { DRIFT_MAX } from '../../replica/guard.ts';
 import type { Silences } from '../storage/data-folder.ts';
 import type { ServerConfig } from './config.ts';
@@ -50,7 +50,7 @@ export function timingOf({ leaseMs }: ServerConfig, earlier: Silences): Timing {
 /** The recovery waits of the next start, which will have forgotten the leases of this one. */
 export function silencesOf({ leaseMs, namedLeaseMaxMs, clockSkewMaxMs }: ServerConfig): Silences {
   return {
-    filesMs: leaseSilenceMs({ leaseMs, clockSkewMaxMs }),
-    namesMs: leaseSilenceMs({ leaseMs: namedLeaseMaxMs, clockSkewMaxMs }),
+    filesMs: leaseRecoveryMs({ leaseMs, clockSkewMaxMs }),
+    namesMs: leaseRecoveryMs({ leaseMs: namedLeaseMaxMs, clockSkewMaxMs }),
   };
 }

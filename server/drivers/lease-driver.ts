@@ -10,7 +10,7 @@ import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Clock } from '../process/clock.ts';
 import { CHANNEL_LEASE, type Transport } from '../transport/transport.ts';
-import { CLOCK_CHECK_MS, type FormerTiming, LeaseLink, type LeaseNews } from './lease-link.ts';
+import { CLOCK_CHECK_MS, type EarlierTiming, type LeaseEventReport, LeaseLink } from './lease-link.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
 /** The jitter of attempts is this part of a lease: with few competitors, a rare collision costs less than a delay. */
@@ -25,7 +25,7 @@ export interface LeaseDriverParts extends LeaseTiming {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
-  readonly former?: FormerTiming;
+  readonly earlier?: EarlierTiming;
   drawIncarnation(): Incarnation;
   /** A function, because the transport is created after its handlers, one of which is this driver. */
   transport(): Transport;
@@ -36,9 +36,9 @@ export interface LeaseDriverParts extends LeaseTiming {
    * This server holds the lease until `untilMs` (process clock; 0: it lost the lease), as voted by view number `view`
    * (0: not a new vote).
    */
-  changed(cell: CellId, untilMs: number, view: number): void;
+  ownLeaseChanged(cell: CellId, untilMs: number, view: number): void;
   /** Another server's lease is valid until `untilMs` (process clock), as far as this server knows. */
-  heard?(cell: CellId, holder: ServerId, untilMs: number): void;
+  otherLeaseLearned?(cell: CellId, holder: ServerId, untilMs: number): void;
   /** This server's lease clock was out of bounds: all its leases have ended. */
   faulted?(): void;
   fatal(error: unknown): void;
@@ -64,10 +64,10 @@ export class LeaseDriver {
       jitterMaxMs: Math.min(JITTER_MS_MAX, parts.leaseMs / JITTERS_PER_LEASE),
       options: '--lease, --clock-skew or --lease-algorithm',
       send: (to, frame, deferrable) => parts.transport().send(to, CHANNEL_LEASE, frame, { deferrable }),
-      news: (action) => this.#news(action),
+      report: (action) => this.#report(action),
       // The host has reported each lease as lost.
       faulted: () => parts.faulted?.(),
-      begun: () => {
+      restarted: () => {
         for (const [cell, view] of this.#opened) this.open(cell, view);
       },
     });
@@ -81,7 +81,7 @@ export class LeaseDriver {
   }
 
   /** The members of the cell changed: the cell uses the new view, and is closed if this server is no member. */
-  follow(cell: CellId, view: View): void {
+  viewChanged(cell: CellId, view: View): void {
     if (!this.#opened.has(cell)) this.#link.step({ kind: 'view', cell, ...this.#viewOf(view) });
     else if (viewVoters(view).includes(this.#parts.self)) this.open(cell, view);
     // A primary that is no longer a member keeps the lease until it has stopped, and releases it then.
@@ -126,7 +126,7 @@ export class LeaseDriver {
     return this.#link.isClockSound();
   }
 
-  retire(): void {
+  stopCompeting(): void {
     this.#retired = true;
   }
 
@@ -216,18 +216,18 @@ export class LeaseDriver {
     this.#link.close();
   }
 
-  #news(action: LeaseNews): void {
+  #report(action: LeaseEventReport): void {
     switch (action.kind) {
       case 'held':
-        this.#parts.changed(action.cell, this.#link.processMs(action.untilMs), action.view);
+        this.#parts.ownLeaseChanged(action.cell, this.#link.processMs(action.untilMs), action.view);
         this.#notify(action.cell);
         return;
       case 'lost':
-        this.#parts.changed(action.cell, 0, 0);
+        this.#parts.ownLeaseChanged(action.cell, 0, 0);
         this.#notify(action.cell);
         return;
       case 'learned':
-        this.#parts.heard?.(action.cell, action.holder, this.#link.processMs(action.untilMs));
+        this.#parts.otherLeaseLearned?.(action.cell, action.holder, this.#link.processMs(action.untilMs));
         this.#notify(action.cell);
         return;
       case 'answered':

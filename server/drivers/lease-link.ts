@@ -25,7 +25,7 @@ const SLICE_MESSAGES = 128;
 /** A frame of this size is sent before the end of the tick, so that its receiver can begin. */
 const FRAME_BYTES_MAX = 64 * 1024;
 
-export type LeaseNews = Exclude<LeaseAction, { readonly kind: 'send' | 'trace' }>;
+export type LeaseEventReport = Exclude<LeaseAction, { readonly kind: 'send' | 'trace' }>;
 
 interface OutgoingFrame {
   readonly writer: LeaseFrameWriter;
@@ -33,17 +33,17 @@ interface OutgoingFrame {
 }
 
 /** Leases of an earlier process of this server with other timing. */
-export interface FormerTiming {
+export interface EarlierTiming {
   /** Recovery wait of that process, in milliseconds: its leases may be valid for so long after this start. */
-  readonly silenceMs: number;
+  readonly recoveryMs: number;
   /** Called once the recovery wait of this process is over: none of those leases is valid any more. */
-  over(): void;
+  ended(): void;
 }
 
 /** Records, durably, an upper bound of the lease clock readings at which this server has voted. */
 export interface ClockMemory {
   /** The bound that earlier processes of this server recorded; −Infinity if there is none. */
-  readonly formerMs: number;
+  readonly earlierMs: number;
   /** Raises the bound to at least this reading. @returns the new bound @throws the disk's error */
   cover(leaseClockMs: number): number;
 }
@@ -59,7 +59,7 @@ export interface LeaseLinkParts extends LeaseTiming {
   /** For messages: the options that all servers must agree on. */
   readonly options: string;
   /** Absent if no earlier process of this server had other timing. */
-  readonly former?: FormerTiming;
+  readonly earlier?: EarlierTiming;
   /** Absent if ballots need not increase when the clock is set back. */
   readonly clockMemory?: ClockMemory;
   /** Absent if members of cells never change. */
@@ -74,9 +74,9 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
   drawIncarnation(): Incarnation;
   send(to: ServerId, frame: Uint8Array, deferrable: boolean): void;
-  news(action: LeaseNews): void;
+  report(action: LeaseEventReport): void;
   faulted(): void;
-  begun(): void;
+  restarted(): void;
   fatal(error: unknown): void;
 }
 
@@ -107,7 +107,7 @@ export class LeaseLink {
     this.#parts = parts;
     const { algorithm, clockSkewMaxMs } = parts;
     this.#clockMovedMaxMs = algorithm === 'flease' ? clockSkewMaxMs * WALL_DRIFT_SHARE : SLEPT_MS;
-    this.#earlierClockMs = parts.clockMemory?.formerMs ?? -Infinity;
+    this.#earlierClockMs = parts.clockMemory?.earlierMs ?? -Infinity;
     this.#host = this.#newHost();
     this.#clockTimer = parts.world.every(CLOCK_CHECK_MS, () => this.#checkClock());
     this.#scheduleWake();
@@ -204,8 +204,8 @@ export class LeaseLink {
   }
 
   #newHost(): LeaseHost {
-    const { self, leaseMs, clockSkewMaxMs, algorithm, former, knownView, view, jitterMaxMs } = this.#parts;
-    const formerSilenceMs = former?.silenceMs ?? 0;
+    const { self, leaseMs, clockSkewMaxMs, algorithm, earlier, knownView, view, jitterMaxMs } = this.#parts;
+    const formerSilenceMs = earlier?.recoveryMs ?? 0;
     this.#coveredUntilMs = -Infinity;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
     this.#sleptMs = this.#parts.clock.sleptMs();
@@ -268,7 +268,7 @@ export class LeaseLink {
   #perform(action: LeaseAction): void {
     if (action.kind === 'send') this.#enqueue(action.to, action.message);
     else if (action.kind === 'trace') this.#mark(action);
-    else this.#parts.news(action);
+    else this.#parts.report(action);
   }
 
   #mark({ mark, cell, detail }: Extract<LeaseAction, { kind: 'trace' }>): void {
@@ -287,7 +287,7 @@ export class LeaseLink {
       );
     } else if (mark === 'recovered') {
       log.info('recovery wait is over: this server takes part in leases');
-      this.#parts.former?.over();
+      this.#parts.earlier?.ended();
     } else {
       log.trace({ mark, cell }, detail);
     }
@@ -364,7 +364,7 @@ export class LeaseLink {
       this.#earlierClockMs = Math.max(this.#earlierClockMs, this.nowMs());
     this.#host = this.#newHost();
     log.warn({ silentMs: Math.ceil(this.recoveringMs()) }, 'restarting the lease layer after a clock fault');
-    this.#parts.begun();
+    this.#parts.restarted();
     this.#scheduleWake();
   }
 }

@@ -12,7 +12,7 @@ import { Replica } from '../../replica/replica.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Clock } from '../process/clock.ts';
-import { encodeStateRequest, STATE_CALL } from './state-call.ts';
+import { encodeStateTransferCall, STATE_CALL } from './state-call.ts';
 import type { Subject } from './subject.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
@@ -46,7 +46,7 @@ export interface ReplicaSurroundings {
   /** @see ReplicaConfig.startGuardUntilMs: for earlier processes, and earlier cores in this one */
   startGuardUntilMs(file: FileId): number;
   readonly retainedBytesMax: number;
-  commitBegins(file: FileId): () => void;
+  commitStarted(file: FileId): () => void;
   send(to: ServerId, file: FileId, message: ReplicaMessage, deferrable: boolean): void;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
   readonly catchUpPace: { take(bytes: number): Promise<void> };
@@ -139,7 +139,7 @@ export class ReplicaDriver {
     return Math.max(this.#boundBeforeMs, this.#core.boundUntilMs);
   }
 
-  get isFree(): boolean {
+  get isUnbound(): boolean {
     return !this.#closed && this.#core.isFree(this.#around.clock.nowMs());
   }
 
@@ -209,7 +209,7 @@ export class ReplicaDriver {
    * Waits until reads that depend on `dependsOnSeq` of `epoch` may be answered here.
    * @throws ServiceError `not-primary` if this server is not, or no longer, primary of `epoch`
    */
-  async committed(epoch: Epoch, dependsOnSeq: number): Promise<void> {
+  async untilReadable(epoch: Epoch, dependsOnSeq: number): Promise<void> {
     for (;;) {
       const gate = epochCompare(this.epoch, epoch) === 0 ? this.readGate(dependsOnSeq) : 'not-primary';
       if (gate === 'serve') return;
@@ -219,7 +219,7 @@ export class ReplicaDriver {
           `Cannot read file ${this.file}: this server is not its primary`,
         );
       }
-      await this.change();
+      await this.nextChange();
     }
   }
 
@@ -227,7 +227,7 @@ export class ReplicaDriver {
    * As resumed primary: waits until all operations ordered here are committed.
    * @throws ServiceError `not-primary` if this server stops ordering before it learns that
    */
-  async committedAll(): Promise<void> {
+  async untilAllCommitted(): Promise<void> {
     while (this.resumable === null) {
       if (this.role !== 'resumed')
         throw new ServiceError(
@@ -235,12 +235,12 @@ export class ReplicaDriver {
           `This server no longer orders changes of file ${this.file}: retry`,
         );
       if (this.status().committedSeq === this.orderedSeq) return;
-      await this.change();
+      await this.nextChange();
     }
   }
 
   /** Resolves when the commit point or the role changes, or after a read lease's duration: its end is not reported. */
-  change(): Promise<void> {
+  nextChange(): Promise<void> {
     return new Promise((resolve) => {
       const timer = this.#around.world.after(this.#around.readLeaseMs, () => done());
       const done = (): void => {
@@ -291,7 +291,7 @@ export class ReplicaDriver {
   submit(operation: Operation, sequenced?: () => void): Promise<Committed> {
     if (this.#closed) return Promise.reject(this.#closedError());
     const ticket = this.#nextTicket++;
-    const stopTimer = this.#around.commitBegins(this.file);
+    const stopTimer = this.#around.commitStarted(this.file);
     return new Promise((resolve, reject) => {
       const committed = (value: Committed): void => {
         stopTimer();
@@ -327,7 +327,7 @@ export class ReplicaDriver {
    * Replaces the core of a failed replica by a new one with the state on the disk, which may have space now. That is
    * safe like a restart: the old core acknowledged nothing that is not on the disk, and kept its promises there.
    */
-  renew(): void {
+  restartFailed(): void {
     assert(
       this.role === 'failed' && this.idle,
       'Only what has failed, and has nothing under way, begins anew',
@@ -352,7 +352,7 @@ export class ReplicaDriver {
         readLeaseMs: around.readLeaseMs,
         startGuardUntilMs: Math.max(around.startGuardUntilMs(this.file), boundUntilMs),
         candidatesFrom: this.file === CATALOG_CELL ? CATALOG_CANDIDATES_FROM : FILE_CANDIDATES_FROM,
-        mayBeginLost: this.file === CATALOG_CELL,
+        mayStartEmptyIfLost: this.file === CATALOG_CELL,
         retainedBytesMax: around.retainedBytesMax,
       },
       this.file,
@@ -618,14 +618,14 @@ export class ReplicaDriver {
     this.#actionsInProgress++;
     try {
       const ask = (server: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> => {
-        const request = encodeStateRequest(this.file, epoch, method, payload);
+        const request = encodeStateTransferCall(this.file, epoch, method, payload);
         return this.#around.call(server, STATE_CALL, request, FETCH_TIMEOUT_MS);
       };
       const { self, catchUpPace } = this.#around;
       const others = viewVoters(this.status().view).filter((server) => server !== self && server !== from);
       const fetched = await this.subject.fetch((method, payload) => ask(from, method, payload), {
         others,
-        askOther: ask,
+        callOther: ask,
         ...(urgent ? {} : { pace: catchUpPace }),
       });
       const { position, view, sessions, lost = [] } = fetched;

@@ -6,14 +6,14 @@ import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 export const STATE_CALL = 'state';
 
 /** A replica that fetches the primary's state calls `method` of another replica. */
-export interface StateRequest {
+export interface StateTransferCall {
   readonly file: FileId;
   readonly epoch: Epoch;
   readonly method: string;
   readonly payload: Uint8Array;
 }
 
-export function encodeStateRequest(
+export function encodeStateTransferCall(
   file: FileId,
   epoch: Epoch,
   method: string,
@@ -23,7 +23,7 @@ export function encodeStateRequest(
   return writeEpoch(writer, epoch).text(method).bytes(payload).finish();
 }
 
-export function decodeStateRequest(bytes: Uint8Array): StateRequest {
+export function decodeStateTransferCall(bytes: Uint8Array): StateTransferCall {
   const reader = new ByteReader(bytes);
   const file = readFileId(reader);
   const request = {

@@ -5,13 +5,13 @@ import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 
 /** Calls a fetch method of the server that has the wanted state. It answers only while it has promised the epoch. */
-export type AskSource = (method: string, payload: Uint8Array) => Promise<Uint8Array>;
+export type CallSource = (method: string, payload: Uint8Array) => Promise<Uint8Array>;
 
-export interface FetchHelp {
+export interface FetchOptions {
   /** Further servers that may have some of the objects; they are asked only for `objects`. */
   readonly others?: readonly ServerId[];
   /** Calls a method of another server than the source; after an error the fetch does not ask that server again. */
-  readonly askOther?: (server: ServerId, method: string, payload: Uint8Array) => Promise<Uint8Array>;
+  readonly callOther?: (server: ServerId, method: string, payload: Uint8Array) => Promise<Uint8Array>;
   /** Rate limit of object requests; unlimited if absent. */
   readonly pace?: { take(bytes: number): Promise<void> };
   /** An object that a source does not send within this time is requested elsewhere, in milliseconds. */
@@ -51,7 +51,7 @@ export interface Subject {
    * Fetches the difference to the source's state, and stores it beside the local contents.
    * @throws ServiceError if the source cannot be reached, or its state changed during the fetch
    */
-  fetch(ask: AskSource, help?: FetchHelp): Promise<FetchedState>;
+  fetch(ask: CallSource, help?: FetchOptions): Promise<FetchedState>;
 
   /** Installs the fetched state with its view (or keeps both) and stamps the epoch; survives power loss. */
   install(epoch: Epoch, seq: number, sessions: Uint8Array, fetched: boolean): Promise<void>;

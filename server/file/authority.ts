@@ -6,7 +6,7 @@ import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { Clock } from '../process/clock.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
-import { lastOrderer } from './last-primary.ts';
+import { lastPrimaryElsewhere } from './last-primary.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import { finalAttributes } from './sealed-file.ts';
 
@@ -48,8 +48,8 @@ export interface AuthoritiesParts {
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   /** Quorum reads and syncs; absent if every request needs a primary. */
-  readonly agreed?: unknown;
-  yieldTo?(view: View): ServerId | null;
+  readonly quorumReads?: unknown;
+  successor?(view: View): ServerId | null;
   isConnected(server: ServerId): boolean;
   isDiskFull?(server: ServerId): boolean;
 }
@@ -86,8 +86,8 @@ export class Authorities {
 
   /** @returns null if the file has a primary, as far as this server knows, or the replica here may answer by itself */
   quorum(file: FileId): QuorumRead | null {
-    const { agreed, host, lease } = this.#parts;
-    if (agreed === undefined) return null;
+    const { quorumReads, host, lease } = this.#parts;
+    if (quorumReads === undefined) return null;
     const { own, holder } = lease.view(file);
     const mayAsk = !own && holder === null && host.loaded(file)?.readGate(0) !== 'serve';
     return mayAsk ? { kind: 'quorum-read' } : null;
@@ -107,7 +107,7 @@ export class Authorities {
    * @param dependsOnSeq the last operation that the contents show
    * @throws ServiceError `not-primary`
    */
-  pinning(driver: ReplicaDriver, dependsOnSeq: number): ReplicaReader {
+  assertMayAnswer(driver: ReplicaDriver, dependsOnSeq: number): ReplicaReader {
     if (driver.readGate(dependsOnSeq) === 'not-primary') throw mayNotAnswer(driver.file);
     return replicaReader(driver);
   }
@@ -137,7 +137,7 @@ export class Authorities {
     if (own || holder !== null) return null;
     const { store, self, clock, isConnected, isDiskFull = () => false } = this.#parts;
     const record = store.record(file);
-    const last = record === null ? null : lastOrderer(record, self);
+    const last = record === null ? null : lastPrimaryElsewhere(record, self);
     if (last === null || !isConnected(last) || isDiskFull(last)) return null;
     const nowMs = clock.nowMs();
     if (nowMs - (this.#sentMs.get(file) ?? -Infinity) < SENT_BACK_MS) return null;
@@ -147,7 +147,7 @@ export class Authorities {
 
   /** @returns the server that is to be primary instead of this one, which is being drained; null if this one may be */
   successor(view: View): ServerId | null {
-    return this.#parts.yieldTo?.(view) ?? null;
+    return this.#parts.successor?.(view) ?? null;
   }
 
   /** Whether the replica may order, and this server has the lease, or resumes without one and could get it. */

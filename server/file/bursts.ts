@@ -10,7 +10,7 @@ export class Bursts {
   readonly #bursts = new LruMap<FileId, { readonly count: number; readonly lastMs: number }>(FILES_MAX);
 
   /** @returns the number of uses in the burst, this one included */
-  note(file: FileId, nowMs: number): number {
+  countUse(file: FileId, nowMs: number): number {
     const known = this.#bursts.get(file);
     const count = known !== undefined && nowMs - known.lastMs < TOGETHER_MS ? known.count + 1 : 1;
     this.#bursts.set(file, { count, lastMs: nowMs });

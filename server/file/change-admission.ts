@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
-import { type SessionAnswer, SessionTable } from '../../replica/sessions.ts';
+import { type SessionLookup, SessionTable } from '../../replica/sessions.ts';
 import { viewHasMajority, viewVoters } from '../../replica/view.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { Clock } from '../process/clock.ts';
@@ -17,7 +17,7 @@ export interface ChangeAdmissionParts {
   readonly clock: Clock;
   readonly store: FileStore;
   readonly replicas: FileReplicas;
-  readonly givenAway: ReleasedFiles;
+  readonly releasedFiles: ReleasedFiles;
   isConnected(server: ServerId): boolean;
   isDiskFull?(server: ServerId): boolean;
 }
@@ -38,13 +38,13 @@ export class ChangeAdmission {
    */
   async assertSpace(driver: ReplicaDriver, request: ChangeRequest, bytes: number): Promise<void> {
     try {
-      await this.#space.assertFor(bytes);
+      await this.#space.assertFree(bytes);
     } catch (error) {
       if (await this.isKnown(driver, request)) return;
-      const { isConnected, self, givenAway } = this.#parts;
+      const { isConnected, self, releasedFiles } = this.#parts;
       const isThere = (member: ServerId): boolean => member !== self && isConnected(member);
       if (viewHasMajority(driver.view, isThere)) {
-        await givenAway.give(driver, error);
+        await releasedFiles.release(driver, error);
         throw error;
       }
       if (!(error instanceof ServiceError)) throw error;
@@ -95,15 +95,15 @@ export class ChangeAdmission {
 
   /** Whether the request was ordered before; also true if its session has expired, so that this is unknown. */
   async isKnown(driver: ReplicaDriver, request: ChangeRequest): Promise<boolean> {
-    return (await this.answerTo(driver, request)).kind !== 'fresh';
+    return (await this.outcomeOf(driver, request)).kind !== 'fresh';
   }
 
   /** @returns what the session table says of a request, after all operations ordered so far have been committed */
-  async answerTo(driver: ReplicaDriver, request: ChangeRequest): Promise<SessionAnswer> {
+  async outcomeOf(driver: ReplicaDriver, request: ChangeRequest): Promise<SessionLookup> {
     const { file, epoch, orderedSeq, subject } = driver;
     if (subject.record().seq < orderedSeq) {
-      await this.#parts.replicas.bounded(file, () =>
-        driver.isPrimary ? driver.committed(epoch, orderedSeq) : driver.committedAll(),
+      await this.#parts.replicas.withinTimeout(file, () =>
+        driver.isPrimary ? driver.untilReadable(epoch, orderedSeq) : driver.untilAllCommitted(),
       );
     }
     return SessionTable.decode(subject.record().sessions).find(request);

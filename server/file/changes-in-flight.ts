@@ -56,7 +56,7 @@ export class ChangesInFlight {
     };
   }
 
-  ended(): Promise<unknown> {
+  allEnded(): Promise<unknown> {
     return Promise.all(this.#changes);
   }
 }

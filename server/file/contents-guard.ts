@@ -26,7 +26,7 @@ export function assertGuard(
   );
 }
 
-export function assertUnwritten(file: FileId, expected: ContentVersion, now: ContentVersion): void {
+export function assertUnchanged(file: FileId, expected: ContentVersion, now: ContentVersion): void {
   if (isSame(expected, now)) return;
   throw new ServiceError(
     'precondition-failed',

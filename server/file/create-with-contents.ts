@@ -19,15 +19,15 @@ import type { CallOptions } from '../routing/router.ts';
 import type { NewReplica } from '../storage/store.ts';
 import type { Counter } from '../telemetry/metrics.ts';
 import type { Traffic } from '../telemetry/traffic.ts';
-import { CREATED_WITH_CONTENTS, filledOutcome, outcomeOf, refused } from './creation-outcome.ts';
-import { type FileNumbers, isRefused } from './file-numbers.ts';
-import { creationOperations } from './file-with-contents.ts';
+import { creationOperations } from './creation-operations.ts';
+import { CREATED_WITH_CONTENTS, outcomeOf, outcomeWithEntry, refused } from './creation-outcome.ts';
+import { type FileNumbers, isRefusedByCatalog } from './file-numbers.ts';
 import type { FirstContents, Refusal } from './first-contents.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 
 /** Contents of all files that are being created; more are refused with `busy`. */
-const UNDER_WAY_BYTES_MAX = 64 * 1024 * 1024;
+const IN_PROGRESS_BYTES_MAX = 64 * 1024 * 1024;
 const BUSY_RETRY_MS = 100;
 /** Refusals after which no client creates the file by its number. */
 const FINAL: ReadonlySet<ErrorCode> = new Set(['exists', 'not-found', 'not-directory']);
@@ -52,7 +52,7 @@ export interface CreateWithContentsParts {
   ): Promise<CommandResults[C['kind']]>;
 }
 
-interface Group {
+interface PlacedGroup {
   readonly members: readonly ServerId[];
   readonly places: number[];
 }
@@ -64,8 +64,8 @@ interface Group {
 export class CreateWithContents {
   readonly #parts: CreateWithContentsParts;
   /** By session and number: a retry waits for the same result. */
-  readonly #underWay = new Map<string, Promise<NewFileOutcome[]>>();
-  #bytesUnderWay = 0;
+  readonly #inProgress = new Map<string, Promise<NewFileOutcome[]>>();
+  #bytesInProgress = 0;
 
   constructor(parts: CreateWithContentsParts) {
     this.#parts = parts;
@@ -82,58 +82,58 @@ export class CreateWithContents {
    */
   create(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
     const name = `${request.session}.${request.number}`;
-    const known = this.#underWay.get(name);
+    const known = this.#inProgress.get(name);
     if (known !== undefined) return known;
-    const bytes = request.births.reduce((sum, { contents }) => sum + contents.length, 0);
-    if (this.#bytesUnderWay > 0 && this.#bytesUnderWay + bytes > UNDER_WAY_BYTES_MAX) {
+    const bytes = request.newFiles.reduce((sum, { contents }) => sum + contents.length, 0);
+    if (this.#bytesInProgress > 0 && this.#bytesInProgress + bytes > IN_PROGRESS_BYTES_MAX) {
       const busy = new ServiceError('busy', 'Too many files are being created: retry later', {
         retryAfterMs: BUSY_RETRY_MS,
       });
       return Promise.reject(busy);
     }
-    this.#bytesUnderWay += bytes;
+    this.#bytesInProgress += bytes;
     const bearing = this.#createAll(request, options).finally(() => {
-      this.#bytesUnderWay -= bytes;
-      this.#underWay.delete(name);
+      this.#bytesInProgress -= bytes;
+      this.#inProgress.delete(name);
     });
-    this.#underWay.set(name, bearing);
+    this.#inProgress.set(name, bearing);
     return bearing;
   }
 
   /** Stores the contents at the members; creates the entries of files that have none, and settles the others. */
   async #createAll(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
-    const { births, owner } = request;
+    const { newFiles, owner } = request;
     // Each number is used up, even if another one is not available.
-    const places = births.map(({ inode }) => this.#parts.numbers.take(owner, inode));
+    const places = newFiles.map(({ inode }) => this.#parts.numbers.take(owner, inode));
     const storage = places.every((place) => place !== null)
-      ? await this.#parts.settings.ofDirectory(births[0]?.parent)
+      ? await this.#parts.settings.ofDirectory(newFiles[0]?.parent)
       : null;
     const groups = storage === null ? null : groupsOf(places, storage);
     if (storage === null || groups === null) return this.#closeRequest(request, options);
-    const refusals: Refusal[] = births.map(() => 'no-majority');
-    const isNamed = (place: number): boolean => births[place]?.isNamed === true;
+    const refusals: Refusal[] = newFiles.map(() => 'no-majority');
+    const hasEntry = (place: number): boolean => newFiles[place]?.hasEntry === true;
     const settings = await this.#parts.settings.ofFiles(
-      births.flatMap(({ inode, isNamed }) => (isNamed === true ? [inode] : [])),
+      newFiles.flatMap(({ inode, hasEntry }) => (hasEntry === true ? [inode] : [])),
       options,
     );
-    const isLeft = births.map(
-      (birth) => birth.isNamed === true && this.#isLeftAlone(birth, storage, settings.get(birth.inode)),
+    const isLeft = newFiles.map(
+      (birth) => birth.hasEntry === true && this.#isLeftToPrimary(birth, storage, settings.get(birth.inode)),
     );
     const wanted = groups.map(({ members, places }) => ({
       members,
       places: places.filter((place) => isLeft[place] === false),
     }));
-    await Promise.all(wanted.map((group) => this.#storeGroup(group, storage, births, refusals)));
+    await Promise.all(wanted.map((group) => this.#storeGroup(group, storage, newFiles, refusals)));
     const isStored = (place: number): boolean => refusals[place] === null;
-    const settled = this.#settle(births.filter((_, place) => isNamed(place) && isStored(place)));
+    const settled = this.#settleWithEntry(newFiles.filter((_, place) => hasEntry(place) && isStored(place)));
     const stored = groups.flatMap(({ members, places }) => {
-      const named = places.filter((place) => isStored(place) && !isNamed(place));
-      const files = named.flatMap((place) => births[place] ?? []);
+      const named = places.filter((place) => isStored(place) && !hasEntry(place));
+      const files = named.flatMap((place) => newFiles[place] ?? []);
       return files.length === 0 ? [] : [{ members, files }];
     });
-    const naming = stored.length === 0 ? null : this.#name(request, stored, storage, options);
+    const naming = stored.length === 0 ? null : this.#createEntries(request, stored, storage, options);
     const [result] = await Promise.all([naming, settled]);
-    const outcomes = births.map((birth, place): NewFileOutcome => {
+    const outcomes = newFiles.map((birth, place): NewFileOutcome => {
       const refusal = refusals[place] ?? null;
       if (refusal === 'no-space')
         return refused(
@@ -141,14 +141,15 @@ export class CreateWithContents {
           `Cannot create "${birth.name}": no space on the servers' disks; delete files or add space`,
         );
       if (refusal !== null) return { kind: 'not-created' };
-      if (birth.isNamed === true) return filledOutcome(birth, storage.volume, places[place]?.members ?? []);
+      if (birth.hasEntry === true)
+        return outcomeWithEntry(birth, storage.volume, places[place]?.members ?? []);
       if (result === null) return { kind: 'not-created' };
       return outcomeOf(birth, result, storage.volume, places[place]?.members ?? []);
     });
-    this.#markOutdated(outcomes, groups, storage);
-    for (const [place, { inode }] of births.entries())
+    this.#requestNewNumbers(outcomes, groups, storage);
+    for (const [place, { inode }] of newFiles.entries())
       if (outcomes[place]?.kind === 'created') this.#parts.host.directoryEntryCreated(inode as FileId);
-    const inodes = births.flatMap(({ inode }, place) => (isFinal(outcomes[place]) ? [inode] : []));
+    const inodes = newFiles.flatMap(({ inode }, place) => (isFinal(outcomes[place]) ? [inode] : []));
     if (inodes.length > 0) this.#parts.voidNumbers(request.owner, inodes);
     this.#count(outcomes);
     return outcomes;
@@ -160,7 +161,11 @@ export class CreateWithContents {
    * it.
    * @param settings undefined if the file is gone, or the catalog's primary runs an earlier release
    */
-  #isLeftAlone({ inode }: NewFile, { volume }: VolumeStorage, settings: FileSettings | undefined): boolean {
+  #isLeftToPrimary(
+    { inode }: NewFile,
+    { volume }: VolumeStorage,
+    settings: FileSettings | undefined,
+  ): boolean {
     if (settings === undefined || settings.limited || settings.policy !== 'quorum') return true;
     if (settings.volume !== volume.name || settings.objectBytes !== volume.objectBytes) return true;
     return this.#parts.host.has(inode as FileId);
@@ -169,11 +174,11 @@ export class CreateWithContents {
   /**
    * Reports size and time of files that had directory entries before: that ends their live marks, but no later ones.
    */
-  async #settle(births: readonly NewFile[]): Promise<void> {
-    if (births.length === 0) return;
+  async #settleWithEntry(newFiles: readonly NewFile[]): Promise<void> {
+    if (newFiles.length === 0) return;
     const { command, clock } = this.#parts;
     const mark = { epoch: this.#parts.contents.epoch.counter, turn: 0 };
-    const files = births.map(({ inode, contents, modifiedNs }) => ({
+    const files = newFiles.map(({ inode, contents, modifiedNs }) => ({
       ...{ inode, sizeBytes: contents.length, modifiedNs: modifiedNs ?? clock.wallNs().toString() },
       ...{ contents: CREATED_WITH_CONTENTS, mark },
     }));
@@ -194,16 +199,16 @@ export class CreateWithContents {
    * result, or closes the request, so that no attempt has an effect any more.
    */
   async #closeRequest(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
-    const { births } = request;
+    const { newFiles } = request;
     const answer: CommandResults['forgo' | 'bear'] = await this.#parts.command(
       { kind: 'forgo' },
-      nameOf(request),
+      numberedRequestOf(request),
       options,
     );
-    const before = isBearResult(answer) ? answer : null;
-    const storage = before === null ? null : await this.#parts.settings.ofDirectory(births[0]?.parent);
+    const before = isCreateResult(answer) ? answer : null;
+    const storage = before === null ? null : await this.#parts.settings.ofDirectory(newFiles[0]?.parent);
     const outcomes = await Promise.all(
-      births.map(async (birth): Promise<NewFileOutcome> => {
+      newFiles.map(async (birth): Promise<NewFileOutcome> => {
         if (before === null || storage === null) return { kind: 'not-created' };
         const { files } = await this.#parts.query({ kind: 'placed', inodes: [birth.inode] }, options);
         const members = (files[0]?.members ?? []) as readonly ServerId[];
@@ -215,17 +220,17 @@ export class CreateWithContents {
   }
 
   async #storeGroup(
-    { members, places }: Group,
+    { members, places }: PlacedGroup,
     { volume }: VolumeStorage,
-    births: readonly NewFile[],
+    newFiles: readonly NewFile[],
     refusals: Refusal[],
   ): Promise<void> {
     const { contents: firstContents, clock } = this.#parts;
     const nowNs = clock.wallNs();
     const replicas = places
-      .flatMap((place) => births[place] ?? [])
-      .map(({ inode, contents, isNamed, modifiedNs: wantedNs }): NewReplica => {
-        const modifiedNs = isNamed === true && wantedNs !== null ? BigInt(wantedNs) : nowNs;
+      .flatMap((place) => newFiles[place] ?? [])
+      .map(({ inode, contents, hasEntry, modifiedNs: wantedNs }): NewReplica => {
+        const modifiedNs = hasEntry === true && wantedNs !== null ? BigInt(wantedNs) : nowNs;
         return { file: inode as FileId, operations: creationOperations(contents, modifiedNs) };
       });
     const { objectBytes } = volume;
@@ -237,7 +242,11 @@ export class CreateWithContents {
   }
 
   /** Asks the client for new numbers if those used have bad members: else it would use such numbers for ten minutes. */
-  #markOutdated(outcomes: NewFileOutcome[], groups: readonly Group[], { servers }: VolumeStorage): void {
+  #requestNewNumbers(
+    outcomes: NewFileOutcome[],
+    groups: readonly PlacedGroup[],
+    { servers }: VolumeStorage,
+  ): void {
     for (const { members, places } of groups) {
       if (!this.#parts.isOutdated(members, servers)) continue;
       for (const place of places) {
@@ -248,7 +257,7 @@ export class CreateWithContents {
   }
 
   /** Creates the entries of stored files by one command. @returns null if it is closed or refused: no file exists */
-  async #name(
+  async #createEntries(
     request: NewFilesRequest,
     stored: readonly { readonly members: readonly ServerId[]; readonly files: readonly NewFile[] }[],
     { volume: { objectBytes } }: VolumeStorage,
@@ -261,8 +270,8 @@ export class CreateWithContents {
       replicas: [...members],
       inodes: files.map(({ inode }) => inode),
     }));
-    const births = stored.flatMap(({ files }) => files);
-    const files = births.map(({ contents, accessedNs, modifiedNs, changedNs, ...birth }) => ({
+    const newFiles = stored.flatMap(({ files }) => files);
+    const files = newFiles.map(({ contents, accessedNs, modifiedNs, changedNs, ...birth }) => ({
       ...birth,
       sizeBytes: contents.length,
       ...(accessedNs === null ? {} : { accessedNs }),
@@ -278,14 +287,14 @@ export class CreateWithContents {
     const owned = cache === undefined ? options : { ...options, cacheOwner: cache };
     let result: CommandResults['forgo' | 'bear'];
     try {
-      result = await this.#parts.command(command, nameOf(request), owned);
+      result = await this.#parts.command(command, numberedRequestOf(request), owned);
     } catch (error) {
       // A server that holds the files was removed: no attempt has created directory entries, and the client creates the
       // files in two steps.
-      if (isRefused(error)) return null;
+      if (isRefusedByCatalog(error)) return null;
       throw error;
     }
-    return isBearResult(result) ? result : null;
+    return isCreateResult(result) ? result : null;
   }
 }
 
@@ -293,16 +302,19 @@ function isFinal(outcome: NewFileOutcome | undefined): boolean {
   return outcome?.kind === 'refused' && FINAL.has(outcome.code);
 }
 
-function nameOf({ session, number, since }: NewFilesRequest): NumberedRequest {
+function numberedRequestOf({ session, number, since }: NewFilesRequest): NumberedRequest {
   return { session, number, since };
 }
 
-function isBearResult(result: CommandResults['forgo' | 'bear']): result is CreateWithContentsResult {
+function isCreateResult(result: CommandResults['forgo' | 'bear']): result is CreateWithContentsResult {
   return 'files' in result;
 }
 
-function groupsOf(places: readonly (NumberPlacement | null)[], { volume }: VolumeStorage): Group[] | null {
-  const groups = new Map<string, Group>();
+function groupsOf(
+  places: readonly (NumberPlacement | null)[],
+  { volume }: VolumeStorage,
+): PlacedGroup[] | null {
+  const groups = new Map<string, PlacedGroup>();
   for (const [index, place] of places.entries()) {
     if (place === null || place.replicas !== volume.replicas) return null;
     const key = place.members.join();

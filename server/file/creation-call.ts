@@ -25,15 +25,15 @@ export interface CreateCall {
   readonly epoch: Epoch;
   readonly view: View;
   readonly objectBytes: number;
-  readonly births: readonly NewReplica[];
+  readonly replicas: readonly NewReplica[];
 }
 
-export function encodeCreateCall({ epoch, view, objectBytes, births }: CreateCall): Uint8Array {
-  const encoded = births.map(({ operations }) => operations.map(encodeFileOperation));
+export function encodeCreateCall({ epoch, view, objectBytes, replicas }: CreateCall): Uint8Array {
+  const encoded = replicas.map(({ operations }) => operations.map(encodeFileOperation));
   const bytes = encoded.flat().reduce((sum, { length }) => sum + length + 16, 0);
   const writer = writeView(writeEpoch(new ByteWriter(256 + bytes), epoch), view).uint32(objectBytes);
-  writer.uint16(births.length);
-  for (const [place, { file }] of births.entries()) {
+  writer.uint16(replicas.length);
+  for (const [place, { file }] of replicas.entries()) {
     const operations = encoded[place] ?? [];
     writer.uint53(file).uint8(operations.length);
     for (const operation of operations) writer.bytes(operation);
@@ -48,9 +48,9 @@ export function decodeCreateCall(bytes: Uint8Array): CreateCall {
   const objectBytes = reader.uint32();
   const count = reader.uint16();
   if (count === 0 || count > NEW_FILES_MAX) throw new MalformedError(`${count} files in one create call`);
-  const births = Array.from({ length: count }, () => readReplica(reader));
+  const replicas = Array.from({ length: count }, () => readReplica(reader));
   reader.end();
-  return { epoch, view, objectBytes, births };
+  return { epoch, view, objectBytes, replicas };
 }
 
 function readReplica(reader: ByteReader): NewReplica {

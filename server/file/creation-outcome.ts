@@ -17,7 +17,7 @@ export function refused(code: ErrorCode, message: string): NewFileOutcome {
 }
 
 /** The outcome of a file that had its directory entry before, and whose contents are stored now. */
-export function filledOutcome(
+export function outcomeWithEntry(
   birth: NewFile,
   volume: VolumeInfo,
   members: readonly ServerId[],

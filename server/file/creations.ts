@@ -34,12 +34,12 @@ export interface CreationsParts {
 
 export interface Creations {
   readonly contents: FirstContents;
-  readonly births: CreateWithContents;
-  readonly wholes: WholeFiles;
+  readonly files: CreateWithContents;
+  readonly wholeFiles: WholeFiles;
 }
 
 /** @returns whether all peers are known to have `replace-with-contents`; a disconnected peer's release is unknown */
-export function doAllKnowReplacements(
+export function doAllPeersKnowReplace(
   transport: Pick<ClusterTransport, 'commandsVersion' | 'peers'>,
 ): boolean {
   return transport.peers.every((peer) => (transport.commandsVersion(peer) ?? 0) >= REPLACEMENTS_VERSION);
@@ -73,10 +73,10 @@ export function creationsOf(parts: CreationsParts): Creations {
   const shared = { clock, contents, numbers, settings, host, traffic, outcomes, isOutdated };
   return {
     contents,
-    births: new CreateWithContents({ ...shared, query, command, voidNumbers }),
-    wholes: new WholeFiles({
+    files: new CreateWithContents({ ...shared, query, command, voidNumbers }),
+    wholeFiles: new WholeFiles({
       ...{ ...shared, world },
-      isUnderstood: () => doAllKnowReplacements(transport()),
+      isUnderstood: () => doAllPeersKnowReplace(transport()),
       flushCatalog: () => gateway.flushCatalog(),
     }),
   };

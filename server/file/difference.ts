@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
-import type { AskSource } from '../drivers/subject.ts';
+import type { CallSource } from '../drivers/subject.ts';
 import {
   type Digest,
   digestEqual,
@@ -29,8 +29,8 @@ import {
 } from './file-transfer.ts';
 
 /** Local entries that are looked up per tick of the event loop: a millisecond or two. */
-const ENTRIES_PER_TURN = 512;
-const LOOKUPS_PER_TURN = 128;
+const ENTRIES_PER_TICK = 512;
+const LOOKUPS_PER_TICK = 128;
 
 /**
  * The difference from the local object map to another replica's: entries by index, overlaid on the local ones. It is
@@ -75,7 +75,7 @@ export class Difference {
     return digestEqual(digestXor((await this.#store.digests(this.#file)).total, this.#overlay.total), total);
   }
 
-  staged(entry: ObjectEntry): void {
+  noteStaged(entry: ObjectEntry): void {
     if (objectEqual(this.#missing.get(entry.index) ?? null, entry)) this.#missing.delete(entry.index);
   }
 
@@ -83,7 +83,7 @@ export class Difference {
    * Completes the difference to the other's state, unless that changes meanwhile. Memory is proportional to the result.
    * @param check throws if a later transfer has replaced this one; called after each wait
    */
-  async learn(ask: AskSource, comparison: Comparison, check: () => void): Promise<void> {
+  async learn(ask: CallSource, comparison: Comparison, check: () => void): Promise<void> {
     const { position, changes, total, height } = comparison;
     await this.#learnEntries(changes.entries, check);
     for (let from = changes.next; from !== null; ) {
@@ -106,8 +106,8 @@ export class Difference {
   async #learnEntries(entries: readonly ObjectEntry[], check: () => void): Promise<void> {
     let lookups = 0;
     for (const entry of entries) {
-      if (++lookups % LOOKUPS_PER_TURN === 0) {
-        await this.#world.nextTurn();
+      if (++lookups % LOOKUPS_PER_TICK === 0) {
+        await this.#world.nextTick();
         check();
       }
       this.#record(entry.index, this.#own(entry.index), entry);
@@ -116,7 +116,7 @@ export class Difference {
 
   /** Compares the children of these nodes, depth first: at leaves that differ, asks for the entries. */
   async #descend(
-    ask: AskSource,
+    ask: CallSource,
     level: number,
     numbers: readonly number[],
     check: () => void,
@@ -144,7 +144,7 @@ export class Difference {
     }
   }
 
-  async #askEntries(ask: AskSource, ranges: readonly IndexRange[], check: () => void): Promise<void> {
+  async #askEntries(ask: CallSource, ranges: readonly IndexRange[], check: () => void): Promise<void> {
     let left = ranges;
     while (left.length > 0) {
       const asked = left.slice(0, RANGES_MAX);
@@ -172,15 +172,15 @@ export class Difference {
   async #recordRange(range: IndexRange, theirs: readonly ObjectEntry[], check: () => void): Promise<void> {
     const left = new Map(theirs.map((entry) => [entry.index, entry]));
     for (let from = range.first; ; ) {
-      const own = this.#store.entries(this.#file, from, range.last, ENTRIES_PER_TURN);
+      const own = this.#store.entries(this.#file, from, range.last, ENTRIES_PER_TICK);
       for (const entry of own) {
         this.#record(entry.index, entry, left.get(entry.index) ?? null);
         left.delete(entry.index);
       }
       const end = own.at(-1);
-      if (end === undefined || own.length < ENTRIES_PER_TURN) break;
+      if (end === undefined || own.length < ENTRIES_PER_TICK) break;
       from = end.index + 1;
-      await this.#world.nextTurn();
+      await this.#world.nextTick();
       check();
     }
     // Entries in the range that neither side has now: an earlier answer of the other listed them.

@@ -3,7 +3,7 @@ import type { Whence } from '../../wire/http-api.ts';
 import type { FileStore } from '../storage/store.ts';
 
 /** Objects examined per tick of the event loop. */
-const ENTRIES_PER_TURN = 1_024;
+const ENTRIES_PER_TICK = 1_024;
 
 export type ExtentStep =
   | { readonly kind: 'found'; readonly at: number | null }
@@ -24,7 +24,7 @@ export function extentStep(
   if (from >= sizeBytes) return { kind: 'found', at: null };
   const first = Math.floor(from / objectBytes);
   // The first object may end before `from`; every other one begins after it.
-  const countMax = whence === 'data' ? 2 : ENTRIES_PER_TURN;
+  const countMax = whence === 'data' ? 2 : ENTRIES_PER_TICK;
   const entries = store.entries(file, first, Number.MAX_SAFE_INTEGER, countMax);
   let at = from;
   for (const { index, length } of entries) {
@@ -39,7 +39,7 @@ export function extentStep(
     if (length < objectBytes) return { kind: 'found', at };
   }
   if (whence === 'data') return { kind: 'found', at: null };
-  return entries.length < ENTRIES_PER_TURN || at >= sizeBytes
+  return entries.length < ENTRIES_PER_TICK || at >= sizeBytes
     ? { kind: 'found', at }
     : { kind: 'on', next: at };
 }

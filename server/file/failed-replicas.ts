@@ -12,7 +12,7 @@ export class FailedReplicas {
   readonly #begun = new LruMap<FileId, { readonly atMs: number; readonly waitMs: number }>(FILES_MAX);
 
   /** @returns whether to restart the file's failed replica now; if so, the restart is recorded */
-  begins(file: FileId, nowMs: number): boolean {
+  mayRestart(file: FileId, nowMs: number): boolean {
     const last = this.#begun.get(file);
     const sinceMs = last === undefined ? Infinity : nowMs - last.atMs;
     const { waitMs = 0 } = last ?? {};
@@ -25,7 +25,7 @@ export class FailedReplicas {
     return true;
   }
 
-  forget(): void {
+  resetWaits(): void {
     this.#begun.clear();
   }
 }

@@ -17,7 +17,7 @@ import type { FileReads } from './file-reads.ts';
 import type { FileReplicas } from './file-replicas.ts';
 import type { FileSettling } from './file-settling.ts';
 import type { ReleasedFiles } from './released-files.ts';
-import { assertDoneBefore } from './sealed-file.ts';
+import { assertKnownRequest } from './sealed-file.ts';
 import { decodeWriteOutcome } from './write-outcome.ts';
 
 const STATE_REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -38,7 +38,7 @@ export interface FileChangesParts {
   readonly replicas: FileReplicas;
   readonly primaries: FilePrimaries;
   readonly admission: ChangeAdmission;
-  readonly givenAway: ReleasedFiles;
+  readonly releasedFiles: ReleasedFiles;
   readonly reads: FileReads;
   readonly settling: FileSettling;
   readonly traffic?: Traffic;
@@ -72,7 +72,7 @@ export class FileChanges {
     const { replicas, admission } = this.#parts;
     const answered = this.#answerIfSealed(file, request);
     if (answered !== null) return answered;
-    this.#parts.givenAway.assertNot(file);
+    this.#parts.releasedFiles.assertNotReleased(file);
     const driver = bytes.length === 0 ? await replicas.primary(file) : await replicas.orderer(file);
     if (bytes.length === 0) {
       const state = await this.#parts.reads.state(file);
@@ -109,7 +109,7 @@ export class FileChanges {
       return this.#resultOf(
         file,
         primary,
-        await this.#parts.replicas.bounded(file, () => change(orderer, primary)),
+        await this.#parts.replicas.withinTimeout(file, () => change(orderer, primary)),
       );
     };
     try {
@@ -129,7 +129,7 @@ export class FileChanges {
     if (!(refusal instanceof ServiceError) || refusal.code !== 'protected') throw refusal;
     const { replicas, admission, primaries, self } = this.#parts;
     const driver = await replicas.primary(file);
-    const answer = await admission.answerTo(driver, request);
+    const answer = await admission.outcomeOf(driver, request);
     if (answer.kind === 'fresh') throw refusal;
     if (answer.kind === 'expired') throw expiredError(file);
     return resultBy(file, primaries.of(driver), answer, self);
@@ -149,7 +149,7 @@ export class FileChanges {
     const { replicas, admission } = this.#parts;
     const answered = this.#answerIfSealed(file, request);
     if (answered !== null) return answered;
-    this.#parts.givenAway.assertNot(file);
+    this.#parts.releasedFiles.assertNotReleased(file);
     const driver = await replicas.orderer(file);
     admission.assertAllReachable(driver);
     await admission.assertSpace(
@@ -216,7 +216,7 @@ export class FileChanges {
     const { store, self, authorities } = this.#parts;
     const sealed = authorities.sealed(file);
     if (sealed === null) return null;
-    const answer = assertDoneBefore(store, file, request);
+    const answer = assertKnownRequest(store, file, request);
     if (answer.kind === 'expired') throw expiredError(file);
     const epoch = store.record(file)?.installed.counter ?? 0;
     const version = { epoch: sealed.attributes.versionEpoch, seq: answer.seq };

@@ -54,8 +54,8 @@ export class FileCreations implements CreationListener {
     try {
       lease.assertUsable();
       const driver = host.create(file, view, attributes.objectBytes);
-      replicas.assertMayLead(driver);
-      replicas.noteLive(driver, attributes);
+      replicas.assertMayBecomePrimary(driver);
+      replicas.noteMark(driver, attributes);
       driver.step({ kind: 'created' });
       // The new replica has to learn of a lease that was acquired before.
       if (lease.view(file).own) lease.close(file);

@@ -6,13 +6,13 @@ import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import type {
   LockBody,
+  LockChangeOfClient,
   LockClaim,
   LockGrant,
   LockList,
   LockOrder,
   LockRenewal,
   LocksHeld,
-  WishOfClient,
 } from '../../wire/lock-api.ts';
 import { LOCK_WAITERS_MAX, LOCKS_PER_CLIENT_MAX, LOCKS_PER_FILE_MAX } from '../../wire/lock-limits.ts';
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
@@ -20,25 +20,25 @@ import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { Clock } from '../process/clock.ts';
 import type { FileStore } from '../storage/store.ts';
-import { wasOnlyCreated } from './file-with-contents.ts';
+import { hadNoPrimary } from './creation-operations.ts';
+import { type LockBounds, LockCounts } from './lock-counts.ts';
 import {
-  type Client,
-  type FormerLocks,
+  type EarlierLocks,
   holderOf,
+  type LockClient,
   type LockState,
-  locked,
+  lockedError,
   placeOf,
-  type Waiting,
-  wishOf,
-} from './lock-book.ts';
-import type { LockEnding } from './lock-endings.ts';
-import { type LockBounds, LockShares } from './lock-shares.ts';
+  requestedLock,
+  type WaitingRequest,
+} from './lock-state.ts';
 import { LockTable, type LockWaiter } from './lock-table.ts';
+import type { UnlockedEnd } from './unlocked-ends.ts';
 
 /** Files whose locks at the end of their last epoch are known here; nearly all of them had none. */
-const FORMER_MAX = 100_000;
+const EARLIER_MAX = 100_000;
 /** A client whose wait ended keeps its place in the queue for this time, in milliseconds. */
-const PLACE_KEPT_MS = 2_000;
+const QUEUE_PLACE_KEPT_MS = 2_000;
 const CLAIM_RETRY_MS = 50;
 /** Longest wait as a part of the operation time-out: the answer needs time, too. */
 const WAIT_PART_MAX = 0.5;
@@ -56,7 +56,7 @@ export interface FileLocksParts {
   readonly operationTimeoutMs: number;
   readonly lockBounds?: LockBounds;
   /** Notifies the servers that may be the next primary that this one ended its epoch in good order, without locks. */
-  endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;
+  notifyUnlockedEnd(ending: UnlockedEnd, servers: readonly ServerId[]): void;
 }
 
 /**
@@ -69,12 +69,12 @@ export class FileLocks {
   /** The lock lease, plus a margin for clocks that run at different rates. */
   readonly #spanMs: number;
   readonly #states = new Map<ReplicaDriver, LockState>();
-  readonly #earlier = new LruMap<FileId, FormerLocks>(FORMER_MAX);
-  readonly #shares: LockShares;
+  readonly #earlier = new LruMap<FileId, EarlierLocks>(EARLIER_MAX);
+  readonly #shares: LockCounts;
 
   constructor(parts: FileLocksParts) {
     this.#parts = parts;
-    this.#shares = new LockShares(parts.lockBounds);
+    this.#shares = new LockCounts(parts.lockBounds);
     this.#spanMs = parts.lockLeaseMs * (1 + 2 * CLOCK_DRIFT_MAX);
   }
 
@@ -83,7 +83,7 @@ export class FileLocks {
   }
 
   /** Another primary ended its epoch without locks: this server needs no grace in the next epoch. */
-  leftUnlocked({ file, counter }: LockEnding, driver: ReplicaDriver | null): void {
+  epochEndedUnlocked({ file, counter }: UnlockedEnd, driver: ReplicaDriver | null): void {
     const state = driver === null ? undefined : this.#states.get(driver);
     if (state === undefined) {
       if ((this.#earlier.get(file)?.counter ?? 0) < counter) this.#earlier.set(file, unlocked(counter));
@@ -108,7 +108,7 @@ export class FileLocks {
     let state = this.#currentState(driver);
     if (this.#isOutdated(state, body)) return { ...this.#grant(state), outdated: true };
     this.#noteMessage(state, body, holder);
-    const wish = wishOf(body);
+    const wish = requestedLock(body);
     if (wish.type === 'unlock') {
       state.table.set(wish);
       this.#grantWaiting(driver, state);
@@ -145,12 +145,12 @@ export class FileLocks {
     }
     this.#noteMessage(state, { ...body, number: body.stamp }, holder);
     const client = state.clients.get(body.client);
-    const isClaim = !state.table.has(body.client);
+    const isClaim = !state.table.hasLocks(body.client);
     const sinceStamp = client?.sinceStamp ?? 0;
     if (client !== undefined) client.locksUntilMs = client.aliveUntilMs;
-    const kept: WishOfClient[] = [];
+    const kept: LockChangeOfClient[] = [];
     const lost = body.locks.flatMap((lock, place) => {
-      const wish: WishOfClient = { ...lock, ...rangeFromWire(lock), client: body.client };
+      const wish: LockChangeOfClient = { ...lock, ...rangeFromWire(lock), client: body.client };
       if (!state.table.covers(wish)) {
         // Only a change of the primary makes locks of a living client unknown here.
         if (nowMs >= state.graceUntilMs || state.table.conflict(wish) !== null) return [place];
@@ -178,7 +178,7 @@ export class FileLocks {
   assertHeld(driver: ReplicaDriver, { client, stamp }: LocksHeld): void {
     if (driver.isPrimary) {
       const state = this.#currentState(driver);
-      const isHeld = state.table.has(client);
+      const isHeld = state.table.hasLocks(client);
       if (isHeld && (state.clients.get(client)?.sinceStamp ?? Infinity) <= stamp) return;
       if (!isHeld && this.#parts.clock.nowMs() < state.graceUntilMs) {
         const message =
@@ -216,7 +216,7 @@ export class FileLocks {
     driver: ReplicaDriver,
     state: LockState,
     body: LockBody,
-    wish: WishOfClient,
+    wish: LockChangeOfClient,
     deadlineMs: number,
   ): Promise<LockGrant> {
     const { clock } = this.#parts;
@@ -230,7 +230,7 @@ export class FileLocks {
       const isFull =
         table.size >= LOCKS_PER_FILE_MAX || table.list(wish.client).length >= LOCKS_PER_CLIENT_MAX;
       if (isFull) throw new ServiceError('lock-limit', `Too many locks on file ${driver.file}: release some`);
-      this.#shares.check(state.clients.get(wish.client)?.holder ?? holderOf(wish.client, null));
+      this.#shares.assertBelowBounds(state.clients.get(wish.client)?.holder ?? holderOf(wish.client, null));
       table.set(wish);
       // A downgraded lock may be what others waited for.
       this.#grantWaiting(driver, state);
@@ -244,16 +244,16 @@ export class FileLocks {
       );
     }
     const leftMs = deadlineMs - clock.nowMs();
-    if (leftMs <= 0) throw locked(driver.file, table, wish);
+    if (leftMs <= 0) throw lockedError(driver.file, table, wish);
     if (place === null && state.waiting.size >= LOCK_WAITERS_MAX) {
       throw new ServiceError('busy', `Too many pending lock requests on file ${driver.file}: retry later`);
     }
-    const at = table.wait(wish, place);
+    const at = table.addWaiter(wish, place);
     const outcome = await this.#wait(driver, state, at, body, leftMs);
     // A lock that is not acknowledged is not held: a later primary would not know it.
     if (this.#currentState(driver) !== state) throw this.#deposedError(driver);
     if (outcome === 'granted') return this.#grant(state);
-    throw outcome === 'deposed' ? this.#deposedError(driver) : locked(driver.file, table, wish);
+    throw outcome === 'deposed' ? this.#deposedError(driver) : lockedError(driver.file, table, wish);
   }
 
   #wait(
@@ -266,9 +266,9 @@ export class FileLocks {
     // A repeated request takes the place of its first attempt, whose answer the client does not await.
     state.waiting.get(place)?.answer?.('over');
     return new Promise((resolve) => {
-      const waiting: Waiting = { client, number, answer: null, keptUntilMs: Infinity };
+      const waiting: WaitingRequest = { client, number, answer: null, keptUntilMs: Infinity };
       const timer = this.#parts.world.after(limitMs, () => {
-        waiting.keptUntilMs = this.#parts.clock.nowMs() + PLACE_KEPT_MS;
+        waiting.keptUntilMs = this.#parts.clock.nowMs() + QUEUE_PLACE_KEPT_MS;
         this.#schedule(driver, state);
         waiting.answer?.('over');
       });
@@ -282,7 +282,7 @@ export class FileLocks {
   }
 
   #endWaiting(state: LockState, place: number): void {
-    state.table.leave(place);
+    state.table.removeWaiter(place);
     const waiting = state.waiting.get(place);
     state.waiting.delete(place);
     waiting?.answer?.('over');
@@ -299,7 +299,7 @@ export class FileLocks {
     const isThere = ({ place, client }: LockWaiter): boolean =>
       typeof state.waiting.get(place)?.answer === 'function' &&
       nowMs < (state.clients.get(client)?.aliveUntilMs ?? -Infinity);
-    for (const { place } of state.table.wake(isThere)) {
+    for (const { place } of state.table.grantWaiting(isThere)) {
       const waiting = state.waiting.get(place);
       state.waiting.delete(place);
       waiting?.answer?.('granted');
@@ -365,7 +365,7 @@ export class FileLocks {
       if (waiting.keptUntilMs <= nowMs) this.#endWaiting(state, place);
     for (const [client, known] of state.clients) {
       if (nowMs < known.aliveUntilMs) {
-        if (nowMs >= known.locksUntilMs && state.table.has(client)) {
+        if (nowMs >= known.locksUntilMs && state.table.hasLocks(client)) {
           state.table.removeLocks(client);
           known.lapses = ++state.lapses;
           // Changes under those locks may have been sent after the waiting requests: the client asks again, with a
@@ -375,7 +375,7 @@ export class FileLocks {
         continue;
       }
       this.#endAllWaiting(state, client);
-      state.table.remove(client);
+      state.table.removeClient(client);
       state.clients.delete(client);
       state.lapses++;
     }
@@ -387,7 +387,7 @@ export class FileLocks {
     const nowMs = this.#parts.clock.nowMs();
     let atMs = state.afterGrace.size > 0 ? state.graceUntilMs : Infinity;
     for (const [client, { aliveUntilMs, locksUntilMs }] of state.clients)
-      atMs = Math.min(atMs, state.table.has(client) ? locksUntilMs : aliveUntilMs);
+      atMs = Math.min(atMs, state.table.hasLocks(client) ? locksUntilMs : aliveUntilMs);
     for (const { keptUntilMs } of state.waiting.values()) atMs = Math.min(atMs, keptUntilMs);
     // A renewal delays the expiry: a timer that fires too early sets itself again.
     if (state.timer !== null && state.timerAtMs <= atMs) return;
@@ -427,12 +427,12 @@ export class FileLocks {
     this.#earlier.delete(file);
     // No two epochs with a primary have the same counter, so no other server was primary in between.
     const isNext = earlier !== undefined && earlier.counter + 1 === epoch.counter;
-    const isFirst = driver.isFirstPrimary || wasOnlyCreated(driver, this.#parts.store);
+    const isFirst = driver.isFirstPrimary || hadNoPrimary(driver, this.#parts.store);
     const needsNoGrace = isFirst || isNext;
     const stopListening = driver.onRole(() => {
       if (!this.#isCurrent(driver, state)) this.#end(driver, state);
     });
-    const clients = new Map<number, Client>();
+    const clients = new Map<number, LockClient>();
     const state: LockState = {
       epoch,
       isFirst,
@@ -440,7 +440,7 @@ export class FileLocks {
       table: new LockTable((client, more) => {
         const known = clients.get(client);
         // The time of its first lock counts from the request for it.
-        if (known !== undefined && more > 0 && !state.table.has(client)) {
+        if (known !== undefined && more > 0 && !state.table.hasLocks(client)) {
           known.locksUntilMs = known.aliveUntilMs;
           known.sinceStamp = known.stamp;
         }
@@ -495,14 +495,14 @@ export class FileLocks {
       ]),
     );
     if (locks.length > 0) this.#earlier.set(driver.file, { counter, locks, clients });
-    else this.endedUnlocked(driver, counter);
+    else this.reportUnlockedEnd(driver, counter);
   }
 
   /** No lock of the epoch with this counter exists, or will: the primary of the next epoch needs no grace. */
-  endedUnlocked({ file, view }: ReplicaDriver, counter: number): void {
-    const { self, endedUnlocked } = this.#parts;
+  reportUnlockedEnd({ file, view }: ReplicaDriver, counter: number): void {
+    const { self, notifyUnlockedEnd } = this.#parts;
     this.#earlier.set(file, unlocked(counter));
-    endedUnlocked(
+    notifyUnlockedEnd(
       { file, counter },
       view.members.filter((member) => member !== self),
     );
@@ -528,6 +528,6 @@ export class FileLocks {
   }
 }
 
-function unlocked(counter: number): FormerLocks {
+function unlocked(counter: number): EarlierLocks {
   return { counter, locks: [], clients: new Map() };
 }

@@ -70,11 +70,11 @@ export class FileNumbers {
     };
     const { first, sets, members } = await reserve(choose(known)).catch(async (error: unknown) => {
       // A server has left since the list of servers was fetched.
-      if (!isRefused(error)) throw error;
+      if (!isRefusedByCatalog(error)) throw error;
       return reserve(choose(await settings.servers()));
     });
     for (const run of numberRuns(first, count, sets))
-      this.#numbers.reserved({
+      this.#numbers.add({
         ...run,
         owner,
         untilMs,
@@ -99,7 +99,7 @@ export class FileNumbers {
 }
 
 /** Whether the catalog has refused a command that members of all releases know. */
-export function isRefused(error: unknown): boolean {
+export function isRefusedByCatalog(error: unknown): boolean {
   return (
     error instanceof ServiceError &&
     error.code === 'precondition-failed' &&

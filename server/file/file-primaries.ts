@@ -6,12 +6,12 @@ import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { Clock } from '../process/clock.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { CatalogAccess } from './catalog-access.ts';
+import { isUnchangedSinceCreation } from './creation-operations.ts';
+import { isInCatalog } from './entry-flush.ts';
 import type { FileLocks } from './file-locks.ts';
-import { type FileInCatalog, FilePrimary } from './file-primary.ts';
+import { type CatalogEntry, FilePrimary } from './file-primary.ts';
 import type { FileReplicas } from './file-replicas.ts';
-import { isOnlyCreated } from './file-with-contents.ts';
 import { LiveMarks } from './live-marks.ts';
-import { isInCatalog } from './name-flush.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
 export interface FilePrimariesParts {
@@ -34,7 +34,7 @@ export class FilePrimaries {
 
   constructor(parts: FilePrimariesParts) {
     this.#parts = parts;
-    this.#liveMarks = new LiveMarks({ ...parts, leads: (file) => parts.replicas.primary(file) });
+    this.#liveMarks = new LiveMarks({ ...parts, becomePrimary: (file) => parts.replicas.primary(file) });
   }
 
   of(driver: ReplicaDriver): FilePrimary {
@@ -43,19 +43,19 @@ export class FilePrimaries {
     // In the epoch of a creation with contents no lock was granted, because it has no primary.
     const { store, clock, catalog, locks, replicas } = this.#parts;
     const isOfCreation = driver.epoch.counter === FIRST_COUNTER && !driver.isPrimary && driver.orders;
-    if (isOfCreation && isOnlyCreated(driver.subject.record(), store.attributes(driver.file)))
-      locks.endedUnlocked(driver, driver.epoch.counter);
+    if (isOfCreation && isUnchangedSinceCreation(driver.subject.record(), store.attributes(driver.file)))
+      locks.reportUnlockedEnd(driver, driver.epoch.counter);
     const assertLocked = (under: LocksHeld): void => locks.assertHeld(driver, under);
     // Still true: only a primary ends a mark, and it orders an operation before that.
-    const seen = driver.isFirstPrimary ? replicas.seenLive(driver) : undefined;
-    const inCatalog: FileInCatalog = {
+    const seen = driver.isFirstPrimary ? replicas.seenMark(driver) : undefined;
+    const inCatalog: CatalogEntry = {
       markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),
       allowedBytes: seen?.allowedBytes ?? Infinity,
       changedNs: seen?.changedNs ?? null,
       appendOnly: seen?.appendOnly ?? false,
-      nextTurn: () => ++this.#lastMarkNumber,
+      nextMarkNumber: () => ++this.#lastMarkNumber,
       isLive: seen !== undefined,
-      markedIn: seen?.markedIn ?? null,
+      markedInEpoch: seen?.markedInEpoch ?? null,
       flush: () => catalog.flush(),
       epoch: () => catalog.epoch(),
       knows: (contents) => isInCatalog(store, catalog, driver.file, contents),
@@ -65,12 +65,12 @@ export class FilePrimaries {
     return primary;
   }
 
-  last(driver: ReplicaDriver): FilePrimary | null {
+  latestOf(driver: ReplicaDriver): FilePrimary | null {
     return this.#primaries.get(driver) ?? null;
   }
 
   /** @returns the state of the current epoch, if changes of the file were ordered here in it; else null */
-  orderedBy(file: FileId): FilePrimary | null {
+  ordering(file: FileId): FilePrimary | null {
     const driver = this.#parts.host.loaded(file);
     const primary = driver?.orders === true ? this.#primaries.get(driver) : undefined;
     return primary !== undefined && driver !== null && epochCompare(primary.epoch, driver.epoch) === 0

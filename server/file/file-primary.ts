@@ -12,16 +12,16 @@ import type { Clock } from '../process/clock.ts';
 import type { ChangeRequest, Hole } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
 import { ChangesInFlight } from './changes-in-flight.ts';
-import { assertGuard, assertUnwritten } from './contents-guard.ts';
+import { assertGuard, assertUnchanged } from './contents-guard.ts';
+import { EntryFlush } from './entry-flush.ts';
 import { endsInChange, inheritsMark } from './live-mark.ts';
-import { type ByteRange, MergedObjects } from './merged-objects.ts';
-import { NameFlush } from './name-flush.ts';
-import { assertDoneBefore } from './sealed-file.ts';
+import { type ByteRange, PartlyChangedObjects } from './partly-changed-objects.ts';
+import { assertKnownRequest } from './sealed-file.ts';
 import { decodeWriteOutcome, encodeWriteOutcome, type WriteOutcome } from './write-outcome.ts';
 
 const BUSY_RETRY_MS = 500;
 
-export interface FileInCatalog {
+export interface CatalogEntry {
   readonly isLive: boolean;
   /** Of a live file: the size up to which it may grow without a query of the catalog; infinite without a quota. */
   readonly allowedBytes: number;
@@ -32,17 +32,17 @@ export interface FileInCatalog {
    * @param growTo the size that the file is about to have, if it may not have that yet
    * @throws ServiceError `quota-exceeded`
    */
-  markLive(mark: LiveMark, growTo?: number): Promise<Marked>;
+  markLive(mark: LiveMark, growTo?: number): Promise<MarkLimits>;
   /** Larger than any before in this process: an epoch may be resumed, and no two marks of it share a number. */
-  nextTurn(): number;
+  nextMarkNumber(): number;
   /** An epoch of the catalog, not later than that in which it set the mark; null if unknown. */
-  readonly markedIn: number | null;
+  readonly markedInEpoch: number | null;
   flush(): Promise<void>;
   epoch(): number;
   knows(contents: ContentVersion): Promise<boolean>;
 }
 
-export interface Marked {
+export interface MarkLimits {
   readonly allowedBytes: number;
   readonly changedNs: string | null;
   readonly appendOnly?: boolean;
@@ -65,10 +65,10 @@ export class FilePrimary {
   readonly #driver: ReplicaDriver;
   readonly #store: FileStore;
   readonly #clock: Clock;
-  readonly #catalog: FileInCatalog;
+  readonly #catalog: CatalogEntry;
   readonly #assertLocked: (under: LocksHeld) => void;
-  readonly #merged: MergedObjects;
-  readonly #nameFlush: NameFlush;
+  readonly #merged: PartlyChangedObjects;
+  readonly #nameFlush: EntryFlush;
   #sizeBytes: number;
   #modifiedNs: bigint;
   #contents: ContentVersion;
@@ -102,7 +102,7 @@ export class FilePrimary {
     driver: ReplicaDriver,
     store: FileStore,
     clock: Clock,
-    catalog: FileInCatalog,
+    catalog: CatalogEntry,
     assertLocked: (under: LocksHeld) => void = () => undefined,
   ) {
     this.#assertLocked = assertLocked;
@@ -111,7 +111,7 @@ export class FilePrimary {
     this.#store = store;
     this.#clock = clock;
     this.#catalog = catalog;
-    this.#merged = new MergedObjects(driver.file, store);
+    this.#merged = new PartlyChangedObjects(driver.file, store);
     this.#inFlight = new ChangesInFlight(driver.file);
     const flushing = {
       flush: () => catalog.flush(),
@@ -119,7 +119,7 @@ export class FilePrimary {
       knows: () => catalog.knows(this.#contents),
       mark: () => this.#setMark(),
     };
-    this.#nameFlush = new NameFlush(flushing, catalog.markedIn);
+    this.#nameFlush = new EntryFlush(flushing, catalog.markedInEpoch);
     this.epoch = driver.epoch;
     const attributes = store.attributes(this.#file);
     if (catalog.isLive) this.#live = Promise.resolve();
@@ -262,9 +262,9 @@ export class FilePrimary {
   }
 
   async #seal(expected: ContentVersion | undefined): Promise<void> {
-    await this.#inFlight.ended();
+    await this.#inFlight.allEnded();
     // A late request must not seal contents that its sender has not seen.
-    if (expected !== undefined) assertUnwritten(this.#file, expected, this.#contents);
+    if (expected !== undefined) assertUnchanged(this.#file, expected, this.#contents);
     if (this.#store.attributes(this.#file).seal === 'open') await this.#submitSeal(false);
   }
 
@@ -281,12 +281,12 @@ export class FilePrimary {
   settle(settle: (mark: LiveMark) => Promise<void>): Promise<void> {
     this.#live = null;
     const work = this.#settling.then(async () => {
-      await this.#inFlight.ended();
+      await this.#inFlight.allEnded();
       this.unsettled = false;
       try {
         await this.#announceSettling();
         // After a resumed epoch, the current mark may be from an earlier part of it.
-        if (this.#markNumber === 0) this.#markNumber = this.#catalog.nextTurn();
+        if (this.#markNumber === 0) this.#markNumber = this.#catalog.nextMarkNumber();
         await settle({ epoch: this.epoch.counter, turn: this.#markNumber });
       } catch (error) {
         this.unsettled = true;
@@ -318,7 +318,7 @@ export class FilePrimary {
     // A majority is enough, even if writes need all members; the wait below checks that it has it.
     if (needsSettling) this.#submitSettling().catch(() => undefined);
     // Any operation after the last change has the same effect, but only once it is committed.
-    await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
+    await this.#driver.untilReadable(this.epoch, this.#driver.orderedSeq);
   }
 
   /**
@@ -342,7 +342,7 @@ export class FilePrimary {
     const ordered = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
     // A majority is enough, even if writes need all members.
     ordered.catch(() => undefined);
-    await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
+    await this.#driver.untilReadable(this.epoch, this.#driver.orderedSeq);
     await this.#driver.flush();
     if (this.#store.record(inode as FileId) === null) throw movingError(this.#file);
     const { seal, versionEpoch, versionSeq } = this.#store.attributes(inode as FileId);
@@ -350,8 +350,8 @@ export class FilePrimary {
   }
 
   /** Resolves when the file's entry in the catalog, and the mark under which it is written, survive loss of power. */
-  nameFlushed(): Promise<void> {
-    return this.#nameFlush.done();
+  flushEntry(): Promise<void> {
+    return this.#nameFlush.flush();
   }
 
   /** As `#enter`; a sealed file admits only repeated changes, to repeat their answers. @throws ServiceError `sealed` */
@@ -364,7 +364,7 @@ export class FilePrimary {
           () => false,
         );
         if (!isSealed) continue;
-        assertDoneBefore(this.#store, this.#file, request);
+        assertKnownRequest(this.#store, this.#file, request);
         return () => undefined;
       }
       const done = await this.#enter(bytes);
@@ -419,7 +419,7 @@ export class FilePrimary {
   async #markLive(): Promise<void> {
     this.#unconfirmed = false;
     this.unsettled = true;
-    const turn = this.#catalog.nextTurn();
+    const turn = this.#catalog.nextMarkNumber();
     this.#markNumber = turn;
     const epoch = this.#catalog.epoch();
     this.#changedNs = null;

@@ -5,7 +5,7 @@ import type { World } from '../../base/world.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { FileExtent, FileState, Whence } from '../../wire/http-api.ts';
-import { LOCATIONS_HELD_MS } from '../../wire/locations.ts';
+import { LOCATIONS_VALID_MS } from '../../wire/locations.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { Clock } from '../process/clock.ts';
 import type { FileLocated, FileRead } from '../routing/service-interfaces.ts';
@@ -22,7 +22,7 @@ export interface FileReadsParts {
   readonly store: FileStore;
   readonly world: World;
   readonly clock: Clock;
-  readonly agreed?: Pick<QuorumReads, 'read' | 'readAlways'>;
+  readonly quorumReads?: Pick<QuorumReads, 'read' | 'readAlways'>;
   readonly traffic?: Traffic;
   readonly authorities: Authorities;
   readonly replicas: FileReplicas;
@@ -30,7 +30,7 @@ export interface FileReadsParts {
 
 interface Answers<Answer> {
   sealed(attributes: FileAttributes): Answer | Promise<Answer>;
-  quorum(agreed: Pick<QuorumReads, 'read' | 'readAlways'>): Promise<Answer | null>;
+  quorum(quorumReads: Pick<QuorumReads, 'read' | 'readAlways'>): Promise<Answer | null>;
   replica(driver: ReplicaDriver): Promise<Answer>;
 }
 
@@ -51,7 +51,7 @@ export class FileReads {
         assertAsOf(file, attributes, asOf);
         return this.#readFinal(file, attributes, offset, length);
       },
-      quorum: (agreed) => this.#readByQuorum(agreed, file, offset, length, asOf),
+      quorum: (quorumReads) => this.#readByQuorum(quorumReads, file, offset, length, asOf),
       replica: async (driver) => {
         const { taken, ...shown } = await this.#pinned(driver, offset, length, asOf, (store) =>
           store.read(file, offset, length),
@@ -66,26 +66,26 @@ export class FileReads {
     const { by } = authorities.localDisk(file);
     if (by.kind === 'sealed-replica') {
       assertAsOf(file, by.attributes, asOf);
-      const locations = store.locate(file, offset, length, LOCATIONS_HELD_MS);
+      const locations = store.locate(file, offset, length, LOCATIONS_VALID_MS);
       traffic?.countRead();
       return { locations, state: this.stateOfFinal(file, by.attributes), served: 'local' };
     }
     await this.#untilReadable(by.driver);
     const { taken, ...shown } = await this.#pinned(by.driver, offset, length, asOf, () =>
-      store.locate(file, offset, length, LOCATIONS_HELD_MS),
+      store.locate(file, offset, length, LOCATIONS_VALID_MS),
     );
     return { locations: taken, ...shown };
   }
 
   async #answer<Answer>(file: FileId, by: Answers<Answer>): Promise<Answer> {
-    const { authorities, agreed } = this.#parts;
+    const { authorities, quorumReads } = this.#parts;
     const authority = authorities.reader(file);
     switch (authority?.kind) {
       case 'sealed-replica':
         return by.sealed(authority.attributes);
       case 'quorum-read': {
-        assert(agreed !== undefined, 'A quorum read has what it is asked by');
-        const answer = await by.quorum(agreed);
+        assert(quorumReads !== undefined, 'A quorum read has what it is asked by');
+        const answer = await by.quorum(quorumReads);
         return answer ?? by.replica(await this.#reader(file));
       }
       case 'active-primary':
@@ -111,28 +111,28 @@ export class FileReads {
     const { epoch, committedSeq } = driver.status();
     // One tick decides what is read; it may be answered once all of it is committed.
     const dependsOnSeq = store.readDependsOn(file, offset, length);
-    const { kind } = authorities.pinning(driver, dependsOnSeq);
+    const { kind } = authorities.assertMayAnswer(driver, dependsOnSeq);
     const served = kind === 'active-primary' ? 'primary' : 'local';
     const attributes = store.attributes(file);
     assertAsOf(file, attributes, asOf);
     const [, taken] = await Promise.all([
-      this.#parts.replicas.bounded(file, () => driver.committed(epoch, dependsOnSeq)),
+      this.#parts.replicas.withinTimeout(file, () => driver.untilReadable(epoch, dependsOnSeq)),
       take(store),
     ]);
-    await driver.committed(epoch, dependsOnSeq);
+    await driver.untilReadable(epoch, dependsOnSeq);
     this.#parts.traffic?.countRead();
     return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
   }
 
   #readByQuorum(
-    agreed: Pick<QuorumReads, 'read'>,
+    quorumReads: Pick<QuorumReads, 'read'>,
     file: FileId,
     offset: number,
     length: number,
     asOf?: ContentVersion,
   ): Promise<FileRead | null> {
     const { store, traffic } = this.#parts;
-    return agreed.read(file, async ({ seq }) => {
+    return quorumReads.read(file, async ({ seq }) => {
       // An operation that is being stored now is not part of the agreed position.
       if (store.readDependsOn(file, offset, length) > seq) return null;
       const attributes = store.attributes(file);
@@ -172,7 +172,7 @@ export class FileReads {
           : await this.#stateOnceCommitted(driver, from, step.kind === 'on' ? step.next : step.at);
       if (step.kind === 'found') return { ...state, found: step.at };
       from = step.next;
-      await this.#parts.world.nextTurn();
+      await this.#parts.world.nextTick();
     }
   }
 
@@ -187,15 +187,15 @@ export class FileReads {
       from,
       Math.max(1, (to ?? attributes.sizeBytes) + 1 - from),
     );
-    this.#parts.authorities.pinning(driver, dependsOnSeq);
-    await this.#parts.replicas.bounded(file, () => driver.committed(epoch, dependsOnSeq));
+    this.#parts.authorities.assertMayAnswer(driver, dependsOnSeq);
+    await this.#parts.replicas.withinTimeout(file, () => driver.untilReadable(epoch, dependsOnSeq));
     return this.#stateOf(file, attributes, committedSeq, epoch);
   }
 
   state(file: FileId): Promise<FileState> {
     return this.#answer(file, {
       sealed: () => this.stateHere(file),
-      quorum: (agreed) => agreed.readAlways(file, async () => this.stateHere(file)),
+      quorum: (quorumReads) => quorumReads.readAlways(file, async () => this.stateHere(file)),
       replica: (driver) => this.stateAt(file, driver),
     });
   }
@@ -208,8 +208,8 @@ export class FileReads {
     const changedSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
     // An uncommitted seal may vanish like a change. Its position is at most the last operation here.
     const dependsOnSeq = attributes.seal === 'open' ? changedSeq : driver.subject.record().seq;
-    this.#parts.authorities.pinning(driver, dependsOnSeq);
-    await this.#parts.replicas.bounded(file, () => driver.committed(epoch, dependsOnSeq));
+    this.#parts.authorities.assertMayAnswer(driver, dependsOnSeq);
+    await this.#parts.replicas.withinTimeout(file, () => driver.untilReadable(epoch, dependsOnSeq));
     return { ...this.#stateOf(file, attributes, committedSeq, epoch), ...holes };
   }
 
@@ -257,7 +257,9 @@ export class FileReads {
    */
   async #untilReadable(driver: ReplicaDriver): Promise<void> {
     if (driver.readGate(0) === 'serve') return;
-    await this.#parts.replicas.bounded(driver.file, () => driver.committed(driver.status().epoch, 0));
+    await this.#parts.replicas.withinTimeout(driver.file, () =>
+      driver.untilReadable(driver.status().epoch, 0),
+    );
   }
 
   /** @param seq a committed operation: the number of an uncommitted one may be reused after a replica reset */

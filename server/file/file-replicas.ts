@@ -4,7 +4,7 @@ import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
-import { unlessFirst } from '../process/bounded.ts';
+import { withLateCheck } from '../process/bounded.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../routing/primary-waiter.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { Authorities, Orderer } from './authority.ts';
@@ -22,15 +22,15 @@ export interface FileReplicasParts extends PrimaryWaiterParts {
   readonly store: FileStore;
   readonly host: ReplicaHost;
   readonly authorities: Authorities;
-  readonly givenAway: ReleasedFiles;
+  readonly releasedFiles: ReleasedFiles;
   readonly catalog: Pick<CatalogAccess, 'attributes' | 'recentAttributes' | 'epoch'>;
 }
 
-interface SeenLive {
+interface SeenMark {
   readonly allowedBytes: number;
   readonly changedNs: string;
   readonly appendOnly: boolean;
-  readonly markedIn: number;
+  readonly markedInEpoch: number;
 }
 
 /** Opens the replicas of this server, and gets the authority that a request needs, or names the server that has it. */
@@ -38,7 +38,7 @@ export class FileReplicas {
   readonly #parts: FileReplicasParts;
   readonly #waiter: PrimaryWaiter;
   readonly #changes = new Bursts();
-  readonly #seenLive = new WeakMap<ReplicaDriver, SeenLive>();
+  readonly #seenLive = new WeakMap<ReplicaDriver, SeenMark>();
 
   constructor(parts: FileReplicasParts) {
     this.#parts = parts;
@@ -53,7 +53,7 @@ export class FileReplicas {
   /** As `primary`, but a creating server or resumed primary suffices. */
   async orderer(file: FileId): Promise<ReplicaDriver> {
     const { authorities } = this.#parts;
-    const orderer = await this.ordering(file);
+    const orderer = await this.ordererIfAny(file);
     if (orderer === null) return this.#waitForAuthority(file, (one) => authorities.orderer(one) !== null);
     if (orderer.kind !== 'active-primary') this.#becomePrimaryIfChangedOften(orderer.driver);
     return orderer.driver;
@@ -66,7 +66,7 @@ export class FileReplicas {
    * @returns null if a server has to become primary first
    * @throws ServiceError `not-primary`
    */
-  async ordering(file: FileId): Promise<Orderer | null> {
+  async ordererIfAny(file: FileId): Promise<Orderer | null> {
     const { host, clock, authorities } = this.#parts;
     await host.creationEnded(file);
     const driver = host.loaded(file) ?? (host.isResumable(file) ? host.load(file) : null);
@@ -100,17 +100,17 @@ export class FileReplicas {
    * @throws ServiceError if this server cannot become primary of the file
    */
   async succeed(file: FileId, from: ServerId): Promise<void> {
-    const { lease, givenAway } = this.#parts;
+    const { lease, releasedFiles } = this.#parts;
     lease.assertUsable();
     const driver = await this.member(file);
-    this.assertMayLead(driver);
-    givenAway.assertNot(file);
-    this.#waiter.expectEnd(driver, from);
+    this.assertMayBecomePrimary(driver);
+    releasedFiles.assertNotReleased(file);
+    this.#waiter.expectRelease(driver, from);
     await this.#waiter.primary(driver, `file ${file}`, true);
   }
 
   /** A server that is being drained becomes primary only if no other can. @throws ServiceError `not-primary` */
-  assertMayLead(driver: ReplicaDriver): void {
+  assertMayBecomePrimary(driver: ReplicaDriver): void {
     const primary = this.#parts.authorities.successor(driver.view);
     if (primary === null) return;
     throw new ServiceError(
@@ -126,31 +126,34 @@ export class FileReplicas {
    * Waits for the work no longer than for a majority of the file's members.
    * @param begin not called if the store has failed: its outcome would be lost
    */
-  bounded<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value> {
+  withinTimeout<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value> {
     const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
     return this.#waiter.bounded(begin(), view, `file ${file}`);
   }
 
-  /** Keeps what the catalog says of a live file, for `FilePrimaries`. @param markedIn its epoch as known before that */
-  noteLive(
+  /**
+   * Keeps what the catalog says of a live file, for `FilePrimaries`.
+   * @param markedInEpoch its epoch as known before that
+   */
+  noteMark(
     driver: ReplicaDriver,
     { allowedBytes = Infinity, changedNs, flags = [] }: Attributes,
-    markedIn: number = this.#parts.catalog.epoch(),
+    markedInEpoch: number = this.#parts.catalog.epoch(),
   ): void {
     this.#seenLive.set(driver, {
-      ...{ allowedBytes, changedNs, markedIn },
+      ...{ allowedBytes, changedNs, markedInEpoch },
       appendOnly: flags.includes('append-only'),
     });
   }
 
-  seenLive(driver: ReplicaDriver): SeenLive | undefined {
+  seenMark(driver: ReplicaDriver): SeenMark | undefined {
     return this.#seenLive.get(driver);
   }
 
   /** Competes for the lease of a file that is changed often, so that its reads need no quorum. */
   #becomePrimaryIfChangedOften({ file, view }: ReplicaDriver): void {
     const { lease, clock } = this.#parts;
-    if (this.#changes.note(file, clock.nowMs()) > CHANGES_MAX && lease.isUsable()) lease.open(file, view);
+    if (this.#changes.countUse(file, clock.nowMs()) > CHANGES_MAX && lease.isUsable()) lease.open(file, view);
   }
 
   async #waitForAuthority(
@@ -165,10 +168,10 @@ export class FileReplicas {
     }
     lease.assertUsable();
     const driver = await this.member(file);
-    this.assertMayLead(driver);
+    this.assertMayBecomePrimary(driver);
     const { view } = driver;
     const waiting = this.#waitForOrders(driver, isEnough);
-    await unlessFirst(this.#parts.world, waiting, OUTDATED_AFTER_MS, () => this.#movedError(file, view));
+    await withLateCheck(this.#parts.world, waiting, OUTDATED_AFTER_MS, () => this.#movedError(file, view));
     return driver;
   }
 
@@ -220,7 +223,7 @@ export class FileReplicas {
     const view = viewOf(attributes);
     if (!view.members.includes(self)) throw this.#elsewhereError(file, view.members);
     const driver = host.create(file, view, attributes.objectBytes);
-    if (attributes.live) this.noteLive(driver, attributes, epoch);
+    if (attributes.live) this.noteMark(driver, attributes, epoch);
     return driver;
   }
 }

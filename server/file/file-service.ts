@@ -39,13 +39,13 @@ import { FileReads } from './file-reads.ts';
 import { FileReplicas } from './file-replicas.ts';
 import { FileSettling } from './file-settling.ts';
 import { fileLeaseStatus } from './file-state.ts';
-import type { LockEnding } from './lock-endings.ts';
-import type { LockBounds } from './lock-shares.ts';
-import { MemberReports } from './member-changes.ts';
+import type { LockBounds } from './lock-counts.ts';
 import { MemberPlans } from './member-plans.ts';
+import { MemberReports } from './member-reports.ts';
 import type { QuorumReads } from './quorum-reads.ts';
 import { ReleasedFiles } from './released-files.ts';
 import type { ReplicaHost } from './replica-host.ts';
+import type { UnlockedEnd } from './unlocked-ends.ts';
 
 export interface FileServiceParts extends PrimaryWaiterParts {
   readonly log: Logger;
@@ -54,10 +54,10 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   readonly catalog: CatalogAccess;
   readonly lockLeaseMs: number;
   readonly lockBounds?: LockBounds;
-  endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;
-  yieldTo?(view: View): ServerId | null;
+  notifyUnlockedEnd(ending: UnlockedEnd, servers: readonly ServerId[]): void;
+  successor?(view: View): ServerId | null;
   isAt(server: ServerId, file: FileId, position: Position): Promise<boolean>;
-  readonly agreed?: Pick<QuorumReads, 'read' | 'readAlways' | 'flush'>;
+  readonly quorumReads?: Pick<QuorumReads, 'read' | 'readAlways' | 'flush'>;
   readonly traffic?: Traffic;
   isServer(server: ServerId): Promise<boolean>;
 }
@@ -77,16 +77,16 @@ export class LocalFileService implements FileService {
   constructor(parts: FileServiceParts) {
     this.#parts = parts;
     const authorities = new Authorities(parts);
-    const givenAway = new ReleasedFiles(parts);
-    const replicas = new FileReplicas({ ...parts, authorities, givenAway });
+    const releasedFiles = new ReleasedFiles(parts);
+    const replicas = new FileReplicas({ ...parts, authorities, releasedFiles });
     const reads = new FileReads({ ...parts, authorities, replicas });
     const locks = new FileLocks(parts);
     const primaries = new FilePrimaries({ ...parts, locks, replicas });
     const settling = new FileSettling({ ...parts, authorities, replicas, primaries, reads });
-    const admission = new ChangeAdmission({ ...parts, replicas, givenAway });
+    const admission = new ChangeAdmission({ ...parts, replicas, releasedFiles });
     this.#changes = new FileChanges({
       ...parts,
-      ...{ authorities, replicas, primaries, admission, givenAway, reads, settling },
+      ...{ authorities, replicas, primaries, admission, releasedFiles, reads, settling },
     });
     this.#creations = new FileCreations({ ...parts, authorities, replicas });
     this.#memberReports = new MemberReports(parts);
@@ -205,8 +205,8 @@ export class LocalFileService implements FileService {
     return this.#locks.list(await this.replicas.primary(file));
   }
 
-  leftUnlocked(ending: LockEnding): void {
-    this.#locks.leftUnlocked(ending, this.#parts.host.loaded(ending.file));
+  epochEndedUnlocked(ending: UnlockedEnd): void {
+    this.#locks.epochEndedUnlocked(ending, this.#parts.host.loaded(ending.file));
   }
 
   leaseStatus(file: FileId): FileLeaseStatus | null {

@@ -9,14 +9,14 @@ import type { Clock } from '../process/clock.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { Authorities } from './authority.ts';
 import type { CatalogAccess } from './catalog-access.ts';
+import { isInCatalog } from './entry-flush.ts';
 import type { FilePrimaries } from './file-primaries.ts';
 import type { FilePrimary } from './file-primary.ts';
 import type { FileReads } from './file-reads.ts';
 import type { FileReplicas } from './file-replicas.ts';
 import { isAnyLost } from './lost-changes.ts';
-import { isInCatalog } from './name-flush.ts';
 import type { QuorumReads } from './quorum-reads.ts';
-import { Settler } from './settler.ts';
+import { SettleBatches } from './settler.ts';
 
 /** Longest wait of a seal for connected replicas, and the period in which it compares their positions. */
 const SEAL_WAIT_MS_MAX = 5_000;
@@ -28,7 +28,7 @@ export interface FileSettlingParts {
   readonly log: Logger;
   readonly store: FileStore;
   readonly catalog: CatalogAccess;
-  readonly agreed?: Pick<QuorumReads, 'flush'>;
+  readonly quorumReads?: Pick<QuorumReads, 'flush'>;
   readonly authorities: Authorities;
   readonly replicas: FileReplicas;
   readonly primaries: FilePrimaries;
@@ -41,11 +41,11 @@ export interface FileSettlingParts {
 export class FileSettling {
   readonly #parts: FileSettlingParts;
   readonly #settledAtMs = new WeakMap<FilePrimary, number>();
-  readonly #settler: Settler;
+  readonly #settler: SettleBatches;
 
   constructor(parts: FileSettlingParts) {
     this.#parts = parts;
-    this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
+    this.#settler = new SettleBatches((files) => parts.catalog.command({ kind: 'settle', files }));
   }
 
   /** @param unsynced changes; the answer says whether all of them are in the flushed contents */
@@ -59,22 +59,22 @@ export class FileSettling {
     const driver = await replicas.primary(file);
     const primary = primaries.of(driver);
     // Contents without a directory entry would be lost, too: the first flush includes the catalog.
-    await replicas.bounded(file, () => Promise.all([driver.flush(), primary.nameFlushed()]));
+    await replicas.withinTimeout(file, () => Promise.all([driver.flush(), primary.flushEntry()]));
     return reads.stateAt(file, driver);
   }
 
   async #flushByQuorum(file: FileId): Promise<FileState | null> {
-    const { agreed, authorities, store, replicas, primaries, reads } = this.#parts;
-    if (agreed === undefined || authorities.quorum(file) === null) return null;
+    const { quorumReads, authorities, store, replicas, primaries, reads } = this.#parts;
+    if (quorumReads === undefined || authorities.quorum(file) === null) return null;
     let hasDurableEntry = true;
     const flushEntry = async (): Promise<void> => {
       // The state of an epoch that orders here knows whether the directory entry is flushed.
-      const primary = primaries.orderedBy(file);
+      const primary = primaries.ordering(file);
       if (primary === null) hasDurableEntry = await this.#flushInCatalog(file);
-      else await primary.nameFlushed();
+      else await primary.flushEntry();
     };
-    const state = await replicas.bounded(file, () =>
-      agreed.flush(file, flushEntry, () => reads.stateOfFinal(file, store.attributes(file))),
+    const state = await replicas.withinTimeout(file, () =>
+      quorumReads.flush(file, flushEntry, () => reads.stateOfFinal(file, store.attributes(file))),
     );
     return hasDurableEntry ? state : null;
   }
@@ -100,8 +100,8 @@ export class FileSettling {
       throw new ServiceError('bad-request', `Cannot seal file ${file}: ${why}`);
     }
     const primary = primaries.of(driver);
-    const [lastSeq] = await replicas.bounded(file, () =>
-      Promise.all([primary.seal(expected), primary.nameFlushed()]),
+    const [lastSeq] = await replicas.withinTimeout(file, () =>
+      Promise.all([primary.seal(expected), primary.flushEntry()]),
     );
     await this.#waitForReplicas(driver, lastSeq);
     // After this, reads without a primary survive a loss of power, too; no request waits for it.
@@ -124,14 +124,14 @@ export class FileSettling {
 
   async settle(file: FileId): Promise<FileState> {
     const { replicas } = this.#parts;
-    const orderer = await replicas.ordering(file);
+    const orderer = await replicas.ordererIfAny(file);
     return this.#settleBy(orderer?.driver ?? (await replicas.primary(file)));
   }
 
   async settleBeforeRelease(driver: ReplicaDriver): Promise<void> {
     const { primaries } = this.#parts;
-    if (primaries.last(driver)?.unsettled === false) return;
-    if (driver.isPrimary || primaries.orderedBy(driver.file) !== null) await this.#settleBy(driver);
+    if (primaries.latestOf(driver)?.unsettled === false) return;
+    if (driver.isPrimary || primaries.ordering(driver.file) !== null) await this.#settleBy(driver);
   }
 
   async #settleBy(driver: ReplicaDriver): Promise<FileState> {
@@ -141,7 +141,7 @@ export class FileSettling {
     let state: FileState | null = null;
     // Before changes have to wait: counting the objects of a large file takes long.
     if (store.holeBytes(file) === null) await store.whenHolesCounted(file);
-    await replicas.bounded(file, () =>
+    await replicas.withinTimeout(file, () =>
       primary.settle(async (mark) => {
         // Without a lease there may be another primary by now: then it has marked the file again before it answered a
         // change.
@@ -158,8 +158,8 @@ export class FileSettling {
   }
 
   /** Whether the file is settled, and no request came for it since. */
-  isDone(driver: ReplicaDriver): boolean {
-    const primary = this.#parts.primaries.last(driver);
+  isSettledAndUnused(driver: ReplicaDriver): boolean {
+    const primary = this.#parts.primaries.latestOf(driver);
     if (primary === null || primary.unsettled) return false;
     return driver.usedAtMs <= (this.#settledAtMs.get(primary) ?? -Infinity);
   }

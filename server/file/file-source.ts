@@ -26,7 +26,7 @@ const NEWEST_BYTES = 4 * 1024 * 1024;
 const LEAVES_MAX = PAGE_ENTRIES_MAX / FAN_OUT;
 
 /** Answers the calls of another replica that fetches the state here; each answer shows one instant. */
-export class FileSource {
+export class FileStateSource {
   readonly #file: FileId;
   readonly #store: FileStore;
   readonly #foundDamaged: (index: number) => void;

@@ -7,11 +7,11 @@ import { epochEqual } from '../../replica/epoch.ts';
 import type { Operation } from '../../replica/operation.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import { decodeFileOperation, type FileOperation, partsWritten } from '../../wire/file-operation.ts';
-import type { AskSource, FetchedState, FetchHelp, Subject } from '../drivers/subject.ts';
+import type { CallSource, FetchedState, FetchOptions, Subject } from '../drivers/subject.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 import type { FetchedObject, FileDifference, FileStore } from '../storage/store.ts';
 import { Difference, objectEqual } from './difference.ts';
-import { FileSource } from './file-source.ts';
+import { FileStateSource } from './file-source.ts';
 import { decodeComparison, encodeKnown, METHODS } from './file-transfer.ts';
 import { ObjectFetch, type ObjectSource } from './object-fetch.ts';
 import { UNLIMITED } from './transfer-pace.ts';
@@ -26,7 +26,7 @@ export class FileSubject implements Subject {
   readonly #world: World;
   readonly #file: FileId;
   readonly #store: FileStore;
-  readonly #source: FileSource;
+  readonly #source: FileStateSource;
   #fetched: FileDifference | null = null;
   /** The difference that the last fetch found, complete or not: the next one continues with it. */
   #difference: Difference | null = null;
@@ -41,7 +41,7 @@ export class FileSubject implements Subject {
     this.#file = file;
     this.#store = store;
     this.#damaged = damaged;
-    this.#source = new FileSource(file, store, (index) => this.noteDamaged(index));
+    this.#source = new FileStateSource(file, store, (index) => this.markDamaged(index));
   }
 
   record(): ReplicaRecord {
@@ -71,14 +71,14 @@ export class FileSubject implements Subject {
 
   #markPartlyWritten(change: FileOperation): void {
     const { objectBytes } = this.#store.attributes(this.#file);
-    if (change.kind === 'truncate') this.noteDamaged(Math.floor(change.sizeBytes / objectBytes));
+    if (change.kind === 'truncate') this.markDamaged(Math.floor(change.sizeBytes / objectBytes));
     if (change.kind === 'punch') {
-      this.noteDamaged(Math.floor(change.from / objectBytes));
-      this.noteDamaged(Math.floor(change.to / objectBytes));
+      this.markDamaged(Math.floor(change.from / objectBytes));
+      this.markDamaged(Math.floor(change.to / objectBytes));
     }
     for (const { offset, bytes } of partsWritten(change)) {
-      this.noteDamaged(Math.floor(offset / objectBytes));
-      this.noteDamaged(Math.floor((offset + bytes.length - 1) / objectBytes));
+      this.markDamaged(Math.floor(offset / objectBytes));
+      this.markDamaged(Math.floor((offset + bytes.length - 1) / objectBytes));
     }
   }
 
@@ -86,7 +86,7 @@ export class FileSubject implements Subject {
     return this.#store.flush(this.#file);
   }
 
-  noteDamaged(index: number): void {
+  markDamaged(index: number): void {
     this.#damaged.add(index);
     this.#difference = null;
   }
@@ -102,7 +102,7 @@ export class FileSubject implements Subject {
    * @throws ServiceError if the source cannot be reached or changes faster than it can be fetched, or if only an
    * unreachable server may have an object undamaged (`integrity`)
    */
-  async fetch(ask: AskSource, help: FetchHelp = {}): Promise<FetchedState> {
+  async fetch(ask: CallSource, help: FetchOptions = {}): Promise<FetchedState> {
     const fetchNumber = ++this.#fetch;
     const check = (): void => this.#assertLatestFetch(fetchNumber);
     this.#fetched = null;
@@ -222,7 +222,7 @@ export class FileSubject implements Subject {
       this.#staging.delete(staging);
     }
     check();
-    difference.staged(entry);
+    difference.noteStaged(entry);
   }
 
   #stageLost(difference: Difference, entry: ObjectEntry, check: () => void): Promise<void> {
@@ -231,16 +231,16 @@ export class FileSubject implements Subject {
 
   /** Objects that have changed at the source are skipped. @returns whether all servers that may have them answered */
   #fetchObjects(
-    ask: AskSource,
-    help: FetchHelp,
+    ask: CallSource,
+    help: FetchOptions,
     difference: Difference,
     check: () => void,
   ): Promise<boolean> {
-    const { others = [], askOther, pace = UNLIMITED, patienceMs = PATIENCE_MS } = help;
+    const { others = [], callOther, pace = UNLIMITED, patienceMs = PATIENCE_MS } = help;
     const sources: ObjectSource[] = [{ ask: (wanted) => ask(METHODS.objects, wanted) }];
-    if (askOther !== undefined) {
+    if (callOther !== undefined) {
       for (const server of others) {
-        sources.push({ ask: (wanted) => askOther(server, METHODS.objects, wanted) });
+        sources.push({ ask: (wanted) => callOther(server, METHODS.objects, wanted) });
       }
     }
     return new ObjectFetch({

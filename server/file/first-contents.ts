@@ -31,7 +31,7 @@ const NOTHING = new Uint8Array(0);
 /** Why contents are not stored; null if a majority has them. */
 export type Refusal = ErrorCode | null;
 
-export interface FirstContentsOf {
+export interface FirstContentsRequest {
   readonly members: readonly ServerId[];
   readonly objectBytes: number;
   readonly replicas: readonly NewReplica[];
@@ -59,17 +59,17 @@ export class FirstContents {
   }
 
   /** @returns for each file, null as soon as a majority of its replicas has it, or the reason why not */
-  async store({ members, objectBytes, replicas, synced }: FirstContentsOf): Promise<Refusal[]> {
+  async store({ members, objectBytes, replicas, synced }: FirstContentsRequest): Promise<Refusal[]> {
     const { self, world, isConnected } = this.#parts;
     const { epoch } = this;
     const view: View = { number: 1, members };
     const refusals: Refusal[] = replicas.map(() => 'no-majority');
     if (replicas.length === 0 || !viewHasMajority(view, isConnected)) return refusals;
-    const call = { epoch, view, objectBytes, births: replicas };
+    const call = { epoch, view, objectBytes, replicas: replicas };
     const quorum = new CreationQuorum(view, replicas.length);
     const { promise: stored, resolve: allStored } = Promise.withResolvers<void>();
     const answered = (server: ServerId, answers: readonly Refusal[]): void => {
-      quorum.holds(
+      quorum.stored(
         server,
         answers.flatMap((refusal, place) => (refusal === null ? [place] : [])),
       );
@@ -90,7 +90,7 @@ export class FirstContents {
     if (members.includes(self)) {
       const storeHere = async (): Promise<void> => {
         // In the next tick: requests that others wait for are sent at the end of this one.
-        await world.nextTurn();
+        await world.nextTick();
         const outcomes = await this.#storeHere(replicas, { epoch, view, objectBytes }, synced);
         answered(self, outcomes.map(codeOf));
       };
@@ -105,10 +105,10 @@ export class FirstContents {
   }
 
   async serve(from: ServerId, payload: Uint8Array, synced: boolean): Promise<Uint8Array> {
-    const { births, ...where } = decodeCreateCall(payload);
+    const { replicas, ...where } = decodeCreateCall(payload);
     if (where.epoch.server !== from)
       throw new MalformedError(`${from} sent new files with an epoch of ${where.epoch.server}`);
-    const outcomes = await this.#storeHere(births, where, synced);
+    const outcomes = await this.#storeHere(replicas, where, synced);
     return encodeCreateAnswer(outcomes.map(codeOf));
   }
 

@@ -1,6 +1,6 @@
 import { reserveBytes } from '../../base/disk-reserve.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { LOOK_MS, LOOK_SHARE } from '../storage/reserve.ts';
+import { MEASUREMENT_VALID_MS, MEASUREMENT_VALID_SHARE } from '../storage/reserve.ts';
 import type { FileStore } from '../storage/store.ts';
 
 /**
@@ -19,14 +19,14 @@ export class FreeSpace {
     this.#nowMs = nowMs;
   }
 
-  async assertFor(bytes: number): Promise<void> {
+  async assertFree(bytes: number): Promise<void> {
     const nowMs = this.#nowMs();
-    if (this.#isFull || bytes > this.#allowedBytes || nowMs - this.#measuredMs >= LOOK_MS) {
+    if (this.#isFull || bytes > this.#allowedBytes || nowMs - this.#measuredMs >= MEASUREMENT_VALID_MS) {
       this.#measuredMs = nowMs;
       const { freeBytes, totalBytes } = await this.#store.space();
       const usableBytes = freeBytes - bytes - reserveBytes(totalBytes);
       this.#isFull = usableBytes < 0;
-      this.#allowedBytes = usableBytes * LOOK_SHARE;
+      this.#allowedBytes = usableBytes * MEASUREMENT_VALID_SHARE;
     } else this.#allowedBytes -= bytes;
     if (this.#isFull) {
       throw new ServiceError(

@@ -42,7 +42,7 @@ export interface GarbageParts {
   command(command: Command): Promise<unknown>;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
   readonly conflicts: Pick<ViewConflicts, 'compare'>;
-  holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
+  hasPosition(server: ServerId, file: FileId, position: Position): Promise<boolean>;
   replicaAt(server: ServerId, file: FileId): Promise<RemoteReplica | null>;
   open(file: FileId): Promise<unknown>;
 }
@@ -278,9 +278,9 @@ export class Garbage {
   }
 
   async #isAtMajority(file: FileId, { members }: PlacedFile, position: Position): Promise<boolean> {
-    const { self, holds } = this.#parts;
+    const { self, hasPosition } = this.#parts;
     const others = (members as readonly ServerId[]).filter((member) => member !== self);
-    const answers = await Promise.allSettled(others.map((member) => holds(member, file, position)));
+    const answers = await Promise.allSettled(others.map((member) => hasPosition(member, file, position)));
     const complete = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
     return complete >= majority(members.length);
   }

@@ -3,7 +3,7 @@ import { CATALOG_CELL } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
-import { within } from '../process/bounded.ts';
+import { succeedsWithin } from '../process/bounded.ts';
 import type { Clock } from '../process/clock.ts';
 import { FailedReplicas } from './failed-replicas.ts';
 import type { FileSettling } from './file-settling.ts';
@@ -48,7 +48,7 @@ export class IdleFiles {
   async releaseAll(limitMs: number): Promise<void> {
     this.#timer.cancel();
     const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
-    await within(this.#parts.world, this.#releaseDrivers(drivers), limitMs);
+    await succeedsWithin(this.#parts.world, this.#releaseDrivers(drivers), limitMs);
   }
 
   /** This server is being drained: files that another server can serve get their primary there at once. */
@@ -65,7 +65,7 @@ export class IdleFiles {
       return [
         `file ${file} as ${role} in epoch ${epoch.counter}, used ${Math.round(clock.nowMs() - usedAtMs)} ms ago`,
         ...(underWay.length > 0 ? [`under way: ${underWay.join(', ')}`] : []),
-        ...(settling.isDone(driver) ? ['settled'] : []),
+        ...(settling.isSettledAndUnused(driver) ? ['settled'] : []),
         ...(this.#releasing.has(driver) ? ['being released'] : []),
       ].join('; ');
     });
@@ -80,7 +80,7 @@ export class IdleFiles {
         continue;
       }
       if (driver.file === CATALOG_CELL) continue;
-      const limitMs = settling.isDone(driver) ? idleMs * SETTLED_PART : idleMs;
+      const limitMs = settling.isSettledAndUnused(driver) ? idleMs * SETTLED_PART : idleMs;
       if (driver.usedAtMs > nowMs - limitMs || !driver.idle) continue;
       void this.#release(driver, 'idle');
     }
@@ -93,13 +93,13 @@ export class IdleFiles {
   #unloadFailed(driver: ReplicaDriver): void {
     // The catalog's replica stays loaded, and keeps requesting its lease.
     if (driver.file !== CATALOG_CELL) this.#parts.lease.close(driver.file);
-    if (!driver.idle || !this.#failed.begins(driver.file, this.#parts.clock.nowMs())) return;
-    if (driver.file === CATALOG_CELL) driver.renew();
+    if (!driver.idle || !this.#failed.mayRestart(driver.file, this.#parts.clock.nowMs())) return;
+    if (driver.file === CATALOG_CELL) driver.restartFailed();
     else this.#parts.host.unload(driver);
   }
 
-  spaceAvailable(): void {
-    this.#failed.forget();
+  resetRestartWaits(): void {
+    this.#failed.resetWaits();
   }
 
   async #releaseDrivers(drivers: readonly ReplicaDriver[]): Promise<void> {
@@ -110,7 +110,7 @@ export class IdleFiles {
     const succeeded = succession.announce(wanted());
     await Promise.all(drivers.map((driver) => this.#release(driver, 'ending')));
     // Until the successors are primary, they need this server's vote, and a machine that is not busy with the shutdown.
-    await within(this.#parts.world, succeeded, SUCCESSION_MS_MAX);
+    await succeedsWithin(this.#parts.world, succeeded, SUCCESSION_MS_MAX);
   }
 
   #isInUse(driver: ReplicaDriver): boolean {
@@ -131,7 +131,7 @@ export class IdleFiles {
         driver.usedAtMs = Math.min(driver.usedAtMs, usedAtMs);
         const hasLease = lease.view(driver.file).own;
         // An operation that cannot be committed would keep the file forever: then the lease expires, and others decide.
-        if ((await within(this.#parts.world, driver.stop(), STOP_MS_MAX)) && hasLease)
+        if ((await succeedsWithin(this.#parts.world, driver.stop(), STOP_MS_MAX)) && hasLease)
           lease.release(driver.file);
       }
       lease.close(driver.file);

@@ -7,7 +7,10 @@ import type { ReplicaRecord } from '../../replica/record.ts';
  * (docs/design/mount.md).
  * @returns null if a later epoch was begun, nothing was ever ordered, or it was `self`
  */
-export function lastOrderer({ promised, installed, seq }: ReplicaRecord, self: ServerId): ServerId | null {
+export function lastPrimaryElsewhere(
+  { promised, installed, seq }: ReplicaRecord,
+  self: ServerId,
+): ServerId | null {
   const isLast = epochEqual(promised, installed) && seq > 0;
   return isLast && installed.server !== self ? installed.server : null;
 }

@@ -2,9 +2,9 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Position } from '../../replica/epoch.ts';
 import type { Attributes, Command, LiveMark, Preservation } from '../../wire/catalog-api.ts';
-import { areSo } from '../process/bounded.ts';
+import { atLeastTrue } from '../process/bounded.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { FilePrimary, Marked } from './file-primary.ts';
+import type { FilePrimary, MarkLimits } from './file-primary.ts';
 
 const PRESERVE_ATTEMPTS_MAX = 3;
 
@@ -18,7 +18,7 @@ interface LiveMarksParts {
     durably(command: Command): Promise<unknown>;
   };
   /** Resolves when this server, which orders changes of the file, is its primary. */
-  leads(file: FileId): Promise<unknown>;
+  becomePrimary(file: FileId): Promise<unknown>;
   isAt(server: ServerId, file: FileId, position: Position): Promise<boolean>;
 }
 
@@ -31,7 +31,7 @@ export class LiveMarks {
   }
 
   /** Sets the mark. If a snapshot shows the current contents, has them preserved first, as another file's. */
-  async set(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<Marked> {
+  async set(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<MarkLimits> {
     const { catalog } = this.#parts;
     const growth = growTo === undefined ? {} : { growTo };
     const command = {
@@ -45,7 +45,7 @@ export class LiveMarks {
     let answer = await catalog.command(command);
     for (let wish = preserveIn(answer); wish !== null; wish = preserveIn(answer)) {
       // Until this server is primary, no majority is known to have its epoch.
-      await this.#parts.leads(file);
+      await this.#parts.becomePrimary(file);
       const preserved = await this.#preserve(primary, wish);
       // If the catalog lost where the preserved contents are, garbage collection would remove them.
       answer = await catalog.durably({ ...command, preserved, contents: wish.contents });
@@ -70,14 +70,14 @@ export class LiveMarks {
       const others = view.members.filter((member) => member !== self);
       const position = { epoch: installed, seq };
       const answers = others.map((member) => isAt(member, as, position));
-      if (await areSo(answers, majority(view.members.length) - 1))
+      if (await atLeastTrue(answers, majority(view.members.length) - 1))
         return { inode: wish.inode, view: { number: view.number, members: [...view.members] } };
     }
     return 'again';
   }
 }
 
-function markedIn(result: unknown): Marked {
+function markedIn(result: unknown): MarkLimits {
   const { attributes } = (result ?? {}) as { readonly attributes?: Partial<Attributes> };
   const { allowedBytes = Infinity, changedNs = null, flags = [] } = attributes ?? {};
   return { allowedBytes, changedNs, appendOnly: flags.includes('append-only') };

@@ -1,5 +1,5 @@
 import { assert } from '../../base/assert.ts';
-import type { LockOfClient, WishOfClient } from '../../wire/lock-api.ts';
+import type { LockChangeOfClient, LockOfClient } from '../../wire/lock-api.ts';
 import { locksConflict, rangesCover, rangesWith } from '../../wire/lock-ranges.ts';
 
 /**
@@ -8,7 +8,7 @@ import { locksConflict, rangesCover, rangesWith } from '../../wire/lock-ranges.t
  */
 
 /** A request that waits. Waiters are ordered by `place`. */
-export interface LockWaiter extends WishOfClient {
+export interface LockWaiter extends LockChangeOfClient {
   readonly place: number;
 }
 
@@ -39,17 +39,17 @@ export class LockTable {
     return client === undefined ? all : all.filter((lock) => lock.client === client);
   }
 
-  conflict(wish: WishOfClient): LockOfClient | null {
+  conflict(wish: LockChangeOfClient): LockOfClient | null {
     return this.#conflicts(wish).next().value ?? null;
   }
 
   /** Whether the owner has a lock of at least this type on all of the range. */
-  covers(wish: WishOfClient): boolean {
+  covers(wish: LockChangeOfClient): boolean {
     return rangesCover(this.#locks.get(keyOf(wish)) ?? [], wish);
   }
 
   /** Sets or releases the owner's lock on a range; its locks elsewhere stay. To be called only without a conflict. */
-  set(wish: WishOfClient): void {
+  set(wish: LockChangeOfClient): void {
     assert(wish.start <= wish.end, 'A range ends no earlier than it begins');
     assert(wish.type === 'unlock' || this.conflict(wish) === null, 'No two locks are at odds');
     const key = keyOf(wish);
@@ -62,24 +62,24 @@ export class LockTable {
   }
 
   /** A lock on the whole file is not converted in place: the old one is released first (`flock`(2)). */
-  beginFlock(wish: WishOfClient): void {
+  beginFlock(wish: LockChangeOfClient): void {
     if (wish.kind !== 'flock' || wish.type === 'unlock') return;
     const [own] = this.#locks.get(keyOf(wish)) ?? [];
     if (own !== undefined && own.type !== wish.type) this.set({ ...wish, type: 'unlock' });
   }
 
-  wait(wish: WishOfClient, place: number | null): number {
+  addWaiter(wish: LockChangeOfClient, place: number | null): number {
     const at = place ?? this.#nextPlace++;
     this.#waiters.set(at, { ...wish, place: at });
     return at;
   }
 
-  leave(place: number): void {
+  removeWaiter(place: number): void {
     this.#waiters.delete(place);
   }
 
   /** Grants waiting requests, by place, if they have no conflict and `mayHave` says that the client still waits. */
-  wake(mayHave: (waiter: LockWaiter) => boolean): LockWaiter[] {
+  grantWaiting(mayHave: (waiter: LockWaiter) => boolean): LockWaiter[] {
     const granted: LockWaiter[] = [];
     for (const waiter of [...this.#waiters.values()].sort((a, b) => a.place - b.place)) {
       if (!mayHave(waiter) || this.conflict(waiter) !== null) continue;
@@ -94,11 +94,11 @@ export class LockTable {
    * Whether a conflicting owner waits, directly or through others, for a lock of this one. Within one file and for
    * ranges only, as `fcntl` specifies; `flock` waits forever.
    */
-  wouldDeadlock(wish: WishOfClient): boolean {
+  wouldDeadlock(wish: LockChangeOfClient): boolean {
     if (wish.kind !== 'posix') return false;
     const self = keyOf(wish);
     const seen = new Set<string>();
-    const next: WishOfClient[] = [wish];
+    const next: LockChangeOfClient[] = [wish];
     for (let waiting = next.pop(); waiting !== undefined; waiting = next.pop()) {
       for (const lock of this.#conflicts(waiting)) {
         const key = keyOf(lock);
@@ -111,13 +111,13 @@ export class LockTable {
     return false;
   }
 
-  has(client: number): boolean {
+  hasLocks(client: number): boolean {
     for (const locks of this.#locks.values()) if (locks[0]?.client === client) return true;
     return false;
   }
 
   /** Removes the client's locks except these, all of which it has. Takes linear time if there are no others. */
-  keepOnly(client: number, kept: readonly WishOfClient[]): void {
+  keepOnly(client: number, kept: readonly LockChangeOfClient[]): void {
     const named = new Set(kept.map(textOf));
     if (this.list(client).every((lock) => named.has(textOf(lock)))) return;
     this.removeLocks(client);
@@ -132,9 +132,10 @@ export class LockTable {
     }
   }
 
-  remove(client: number): void {
+  removeClient(client: number): void {
     this.removeLocks(client);
-    for (const waiter of this.#waiters.values()) if (waiter.client === client) this.leave(waiter.place);
+    for (const waiter of this.#waiters.values())
+      if (waiter.client === client) this.removeWaiter(waiter.place);
   }
 
   #counted(client: number, more: number): void {
@@ -142,7 +143,7 @@ export class LockTable {
     if (more !== 0) this.#onCount(client, more);
   }
 
-  *#conflicts(wish: WishOfClient): Generator<LockOfClient> {
+  *#conflicts(wish: LockChangeOfClient): Generator<LockOfClient> {
     if (wish.type === 'unlock') return;
     const self = keyOf(wish);
     for (const [key, locks] of this.#locks) {
@@ -156,6 +157,6 @@ function keyOf({ client, owner, kind }: Owned): string {
   return `${kind}:${client}:${owner}`;
 }
 
-function textOf(lock: WishOfClient): string {
+function textOf(lock: LockChangeOfClient): string {
   return `${lock.type} ${lock.start} ${lock.end} ${keyOf(lock)}`;
 }

@@ -60,7 +60,7 @@ export class MemberPlans {
   /** Resolves once the catalog protects these servers, and this server may make them members after this view. */
   async #plan(driver: ReplicaDriver, view: View, added: readonly ServerId[]): Promise<void> {
     // Once a primary has committed an operation of its epoch in this view, changes of earlier epochs never take effect.
-    await driver.committed(driver.epoch, driver.orderedSeq);
+    await driver.untilReadable(driver.epoch, driver.orderedSeq);
     const plans = this.#of(driver);
     const key = Symbol();
     plans.planning.set(key, added);
@@ -75,7 +75,7 @@ export class MemberPlans {
   }
 
   async #withdraw(driver: ReplicaDriver, plans: Plans, view: View): Promise<void> {
-    await driver.committed(driver.epoch, driver.orderedSeq);
+    await driver.untilReadable(driver.epoch, driver.orderedSeq);
     if (this.#of(driver) === plans) await this.#send(driver, plans, view, false);
   }
 

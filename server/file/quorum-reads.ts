@@ -31,22 +31,22 @@ interface ReplicaPosition {
 const YES = Uint8Array.of(1);
 const NO = Uint8Array.of(0);
 
-export interface AgreedFilesParts {
+export interface QuorumReadsParts {
   readonly self: ServerId;
   readonly clock: Clock;
   readonly log: Logger;
   readonly store: Pick<FileStore, 'record' | 'trust' | 'flush'>;
-  readonly host: Pick<ReplicaHost, 'isFree'>;
+  readonly host: Pick<ReplicaHost, 'isUnbound'>;
   isConnected(server: ServerId): boolean;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
 }
 
 /** Finds out whether the replica here has the newest state of a file without a primary (decision 0055). */
 export class QuorumReads {
-  readonly #parts: AgreedFilesParts;
+  readonly #parts: QuorumReadsParts;
   readonly #reads = new Bursts();
 
-  constructor(parts: AgreedFilesParts) {
+  constructor(parts: QuorumReadsParts) {
     this.#parts = parts;
   }
 
@@ -118,7 +118,7 @@ export class QuorumReads {
     const { self, store, host } = this.#parts;
     const record = store.record(file);
     const place = record === null ? null : positionForQuorumRead(record, store.trust(file));
-    if (record === null || place === null || !host.isFree(file)) return null;
+    if (record === null || place === null || !host.isUnbound(file)) return null;
     return record.view.members.includes(self) ? { place, view: record.view } : null;
   }
 
@@ -149,7 +149,7 @@ export class QuorumReads {
   #agrees(file: FileId, place: Position, viewNumber: number): boolean {
     const { store, host } = this.#parts;
     const record: ReplicaRecord | null = store.record(file);
-    return record !== null && host.isFree(file) && agrees(record, store.trust(file), place, viewNumber);
+    return record !== null && host.isUnbound(file) && agrees(record, store.trust(file), place, viewNumber);
   }
 
   async #ask(server: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<boolean> {
@@ -164,7 +164,7 @@ export class QuorumReads {
   }
 
   #isSeldom(file: FileId): boolean {
-    return this.#reads.note(file, this.#parts.clock.nowMs()) <= READS_MAX;
+    return this.#reads.countUse(file, this.#parts.clock.nowMs()) <= READS_MAX;
   }
 }
 

@@ -2,7 +2,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
-import { within } from '../process/bounded.ts';
+import { succeedsWithin } from '../process/bounded.ts';
 import type { Clock } from '../process/clock.ts';
 import type { ReplicaHost } from './replica-host.ts';
 
@@ -32,12 +32,12 @@ export class ReleasedFiles {
    * Ends the epoch, then releases the lease. Concurrent writes wait for the same end.
    * @param error with which requests are refused until other servers had time to become primary
    */
-  async give(driver: ReplicaDriver, error: unknown): Promise<void> {
+  async release(driver: ReplicaDriver, error: unknown): Promise<void> {
     const { world, clock, lease } = this.#parts;
     this.#released.set(driver, { untilMs: clock.nowMs() + TAKEOVER_MS, error });
     let leaving = this.#releasing.get(driver);
     if (leaving === undefined) {
-      leaving = within(world, driver.stop(), STOP_MS_MAX).then((stopped) => {
+      leaving = succeedsWithin(world, driver.stop(), STOP_MS_MAX).then((stopped) => {
         this.#releasing.delete(driver);
         if (!stopped) return;
         lease.release(driver.file);
@@ -48,7 +48,7 @@ export class ReleasedFiles {
     await leaving;
   }
 
-  assertNot(file: FileId): void {
+  assertNotReleased(file: FileId): void {
     const driver = this.#parts.host.loaded(file);
     if (driver === null || driver.isPrimary) return;
     const given = this.#released.get(driver);

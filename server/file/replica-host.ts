@@ -12,7 +12,7 @@ import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import { ReplicaDriver, type ReplicaSurroundings } from '../drivers/replica-driver.ts';
-import { decodeStateRequest, STATE_CALL } from '../drivers/state-call.ts';
+import { decodeStateTransferCall, STATE_CALL } from '../drivers/state-call.ts';
 import type { WakeQueue } from '../drivers/wake-queue.ts';
 import type { Clock } from '../process/clock.ts';
 import type { FileStore, NewReplica, NewTrust } from '../storage/store.ts';
@@ -22,9 +22,9 @@ import {
   type MessageChannel,
   type Transport,
 } from '../transport/transport.ts';
+import { CREATION_OPERATIONS } from './creation-operations.ts';
 import type { DepartedFiles } from './departed-files.ts';
 import { FileSubject } from './file-subject.ts';
-import { CREATION_OPERATIONS } from './file-with-contents.ts';
 import { TransferPace } from './transfer-pace.ts';
 
 const FIRST_VIEW = 1;
@@ -70,7 +70,7 @@ export interface ReplicaHostParts {
   fatal(error: unknown): void;
 }
 
-export interface BirthPlace {
+export interface CreationContext {
   readonly epoch: Epoch;
   readonly view: View;
   readonly objectBytes: number;
@@ -131,7 +131,7 @@ export class ReplicaHost {
       stoppedByItself: (file) => parts.stoppedByItself(file),
       marked: (replica, mark, detail) => parts.marked?.(replica, mark, detail),
       retainedBytesMax: RETAINED_BYTES_MAX,
-      commitBegins: (file) => parts.commitBegins?.(file) ?? unmeasured,
+      commitStarted: (file) => parts.commitBegins?.(file) ?? unmeasured,
       send: (to, file, message, deferrable) => this.#send(to, file, message, deferrable),
       call: (to, method, payload, timeoutMs) => parts.transport().call(to, method, payload, timeoutMs),
       isClockSound: parts.isClockSound,
@@ -186,7 +186,10 @@ export class ReplicaHost {
    * Creates replicas of files that no client knows yet, with their first operations. May be repeated.
    * @returns for each, null if it is stored here, and a loss of power that takes it will be noticed; else the error
    */
-  async createWithContents(replicas: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
+  async createWithContents(
+    replicas: readonly NewReplica[],
+    where: CreationContext,
+  ): Promise<(Error | null)[]> {
     const { store } = this.#parts;
     const { epoch, view, objectBytes } = where;
     const underWay = replicas.flatMap(({ file }) => this.#creating.get(file) ?? []);
@@ -291,9 +294,9 @@ export class ReplicaHost {
   }
 
   /** Whether the replica is bound by no promise to a primary. @see Replica.isFree */
-  isFree(file: FileId): boolean {
+  isUnbound(file: FileId): boolean {
     const driver = this.#drivers.get(file);
-    if (driver !== undefined) return driver.isFree;
+    if (driver !== undefined) return driver.isUnbound;
     return !this.#isBarred(file) && this.#parts.clock.nowMs() >= this.#around.startGuardUntilMs(file);
   }
 
@@ -356,7 +359,7 @@ export class ReplicaHost {
 
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
     if (method !== STATE_CALL) throw new MalformedError(`Call "${method}" is unknown`);
-    const request = decodeStateRequest(payload);
+    const request = decodeStateTransferCall(payload);
     const driver = this.#drivers.get(request.file) ?? this.#loadExisting(request.file);
     driver.usedAtMs = this.#parts.clock.nowMs();
     return driver.serve(request.epoch, request.method, request.payload);

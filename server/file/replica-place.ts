@@ -15,7 +15,10 @@ export function encodePlaceRequest(file: FileId): Uint8Array {
   return Buffer.from(JSON.stringify(file));
 }
 
-export function servePlace(payload: Uint8Array, record: (file: FileId) => ReplicaRecord | null): Uint8Array {
+export function serveReplicaPlace(
+  payload: Uint8Array,
+  record: (file: FileId) => ReplicaRecord | null,
+): Uint8Array {
   const file = parsed(payload);
   if (typeof file !== 'number' || !isFileId(file))
     throw new MalformedError("The file number is missing in a call for a replica's place");

@@ -12,9 +12,9 @@ const PAGE = 1_000;
 const SETTLING_MAX = 8;
 const SETTLE_MS_MAX = 5_000;
 /** Rounds until a file that could not be settled is settled again; they double each time. */
-const VAIN_ROUNDS_MIN = 2;
+const RETRY_ROUNDS_MIN = 2;
 /** One hour of rounds. */
-const VAIN_ROUNDS_MAX = 360;
+const RETRY_ROUNDS_MAX = 360;
 
 export interface ReservationSweepParts {
   /** Includes files that reserve no growth: all linked files that are live. */
@@ -151,8 +151,8 @@ export class ReservationSweep {
   }
 
   #noteSettled(file: FileId, mark: LiveMark, state: FileState): void {
-    const { waitRounds: before = VAIN_ROUNDS_MIN / 2, reason = null } = this.#settled.get(file) ?? {};
-    const waitRounds = Math.min(VAIN_ROUNDS_MAX, 2 * before);
+    const { waitRounds: before = RETRY_ROUNDS_MIN / 2, reason = null } = this.#settled.get(file) ?? {};
+    const waitRounds = Math.min(RETRY_ROUNDS_MAX, 2 * before);
     const againFrom = this.#count + waitRounds;
     this.#settled.set(file, { mark, state, nextRound: againFrom, waitRounds, reason });
   }

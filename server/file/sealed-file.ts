@@ -1,7 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { RequestId } from '../../replica/operation.ts';
-import { type SessionAnswer, SessionTable } from '../../replica/sessions.ts';
+import { type SessionLookup, SessionTable } from '../../replica/sessions.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 
 type RecordStore = Pick<FileStore, 'record' | 'attributes'>;
@@ -19,11 +19,11 @@ export function finalAttributes(store: RecordStore, file: FileId): FileAttribute
 }
 
 /** @throws ServiceError `sealed` if the request was not done, and never will be */
-export function assertDoneBefore(
+export function assertKnownRequest(
   store: RecordStore,
   file: FileId,
   request: RequestId,
-): Exclude<SessionAnswer, { kind: 'fresh' }> {
+): Exclude<SessionLookup, { kind: 'fresh' }> {
   const sessions = store.record(file)?.sessions ?? new Uint8Array(0);
   const answer = SessionTable.decode(sessions).find(request);
   if (answer.kind === 'fresh') {

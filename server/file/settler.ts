@@ -19,7 +19,7 @@ interface Waiting {
 }
 
 /** Settles many files with one command: files that arrive while one is in progress wait for the next. */
-export class Settler {
+export class SettleBatches {
   readonly #send: (files: SettledFile[]) => Promise<unknown>;
   #waiting: Waiting[] = [];
   #busy = false;

@@ -26,7 +26,7 @@ export interface SuccessionParts {
   flush(): Promise<void>;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
   /** Clients that request the file here are to be sent to the successor. */
-  named(file: FileId, successor: ServerId): void;
+  successorChosen(file: FileId, successor: ServerId): void;
   /** Resolves when this server is primary of the file, which `from` is about to release. */
   succeed(file: FileId, from: ServerId): Promise<void>;
 }
@@ -73,7 +73,7 @@ export class Succession {
    * leases. Resolves when the successors are primary, have refused, or did not answer in time.
    */
   async announce(drivers: readonly ReplicaDriver[]): Promise<void> {
-    const { named, call, log } = this.#parts;
+    const { successorChosen, call, log } = this.#parts;
     const files = new Map<ServerId, FileId[]>();
     for (const driver of drivers) {
       const successor = this.#chosen(driver);
@@ -82,7 +82,7 @@ export class Succession {
       if (list.length >= FILES_MAX) continue;
       list.push(driver.file);
       files.set(successor, list);
-      named(driver.file, successor);
+      successorChosen(driver.file, successor);
     }
     await Promise.all(
       [...files].map(([server, list]) =>

@@ -30,7 +30,7 @@ export class ViewConflicts {
       .flatMap(([file, what]) => (this.#parts.isHere(file) ? [{ file, what }] : []));
   }
 
-  note(file: FileId, what: string): void {
+  report(file: FileId, what: string): void {
     if (this.#found.has(file)) return;
     this.#found.set(file, what);
     this.#parts.log.error({ file, what }, 'a file has two member sets for one view: run "leasehold check"');
@@ -40,7 +40,7 @@ export class ViewConflicts {
   compare(file: FileId, here: View, there: View, where: ServerId | 'the catalog'): boolean {
     if (!viewsConflict(here, there)) return false;
     const [own, other] = [viewMembersFormat(here), viewMembersFormat(there)];
-    this.note(file, `view ${here.number} has ${own} here and ${other} at ${where}`);
+    this.report(file, `view ${here.number} has ${own} here and ${other} at ${where}`);
     return true;
   }
 }

@@ -9,9 +9,9 @@ import type { Clock } from '../process/clock.ts';
 import { drawIncarnation } from '../process/incarnation.ts';
 import type { Counter } from '../telemetry/metrics.ts';
 import type { Traffic } from '../telemetry/traffic.ts';
+import { creationOperations } from './creation-operations.ts';
 import { CREATED_WITH_CONTENTS } from './creation-outcome.ts';
-import { type FileNumbers, isRefused } from './file-numbers.ts';
-import { creationOperations } from './file-with-contents.ts';
+import { type FileNumbers, isRefusedByCatalog } from './file-numbers.ts';
 import type { FirstContents } from './first-contents.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
@@ -92,7 +92,7 @@ export class WholeFiles {
     };
   }
 
-  named(inode: number): void {
+  entryCreated(inode: number): void {
     this.#parts.host.directoryEntryCreated(inode as FileId);
     this.#parts.outcomes.add(1, { outcome: 'created' });
     this.#parts.traffic.countWrite();
@@ -139,7 +139,7 @@ export class WholeFiles {
 
 /** @returns null if the catalog reserves no numbers: a member runs an earlier release, or servers have just left */
 function nullIfUnreserved(error: unknown): null {
-  return isRefused(error) ? null : nullIfOutdated(error);
+  return isRefusedByCatalog(error) ? null : nullIfOutdated(error);
 }
 
 /**

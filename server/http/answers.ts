@@ -10,7 +10,7 @@ export function setFileHeaders(
   file: FileId,
   state: Pick<FileState, 'primary' | 'epoch'> | null,
 ): void {
-  const here = gateway.router.whereabouts(file);
+  const here = gateway.router.knownPrimary(file);
   const primary = state?.primary ?? here.primary;
   const isPrimary = primary === gateway.services.status.id;
   // The role here may be older than the answer, and must not contradict it.

@@ -32,6 +32,7 @@ import { eventRoutes } from './event-routes.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
 import { guardHosts, type HostNames } from './hosts.ts';
 import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
+import { refuseInvalidUtf8 } from './invalid-utf8.ts';
 import { lateErrorRoutes } from './late-error-routes.ts';
 import { leaseRoutes } from './lease-routes.ts';
 import { localRoutes } from './local-routes.ts';
@@ -39,9 +40,9 @@ import { lockRoutes } from './lock-routes.ts';
 import { type MembershipView, membershipRoutes } from './membership-routes.ts';
 import { collectRoutes, openApiRoutes } from './openapi-routes.ts';
 import { guardOrigins } from './origins.ts';
-import { handleError, installProblems, refuseConnection } from './problems.ts';
+import { handleError, installErrorHandlers, refuseConnection } from './problems.ts';
 import { revocationRoutes } from './revocation-routes.ts';
-import { demandRoles } from './roles.ts';
+import { requireRoles } from './roles.ts';
 import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
 import { settleRoutes } from './settle-routes.ts';
 import { snapshotRoutes } from './snapshot-routes.ts';
@@ -49,7 +50,6 @@ import { statusRoutes } from './status-routes.ts';
 import { installTracing } from './tracing.ts';
 import { trashRoutes } from './trash-routes.ts';
 import { webRoutes } from './web-routes.ts';
-import { refuseWrongText } from './wrong-text.ts';
 
 export interface AppOptions {
   readonly gateway: Gateway;
@@ -120,11 +120,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     pluginTimeout: 0,
   });
   installTracing(app, world);
-  installProblems(app, world);
+  installErrorHandlers(app, world);
   closeAfterUnsent(app);
-  refuseWrongText(app);
+  refuseInvalidUtf8(app);
   await app.register(compress, COMPRESSION);
-  demandRoles(app);
+  requireRoles(app);
   const { tokens = null, hosts = null, clientRequestsPerS = Infinity } = options;
   guardHosts(app, tokens === null ? hosts : null);
   guardOrigins(app, gateway.services.status.urls);
@@ -141,7 +141,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const limits = new RateLimits(clientRequestsPerS, () => world.nowMs());
   installAuthorization(app, { world, tokens, capabilities, scope, limits, connections });
   // Upgrades bypass the hooks. With tokens only servers send them, and their certificates have proved them.
-  if (tokens === null) app.server.on('upgrade', ({ socket }: IncomingMessage) => connections.prove(socket));
+  if (tokens === null)
+    app.server.on('upgrade', ({ socket }: IncomingMessage) => connections.markProven(socket));
   limitOpenRequests(app, options.clientRequestsOpen ?? Infinity);
   limitUploadsPerClient(app);
   installAudit(app, world);

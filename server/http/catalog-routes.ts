@@ -66,7 +66,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const options = callOptionsOf(request.headers);
     if (body.cache === undefined) return gateway.query(query, { ...options, exact: body.exact === true });
     const session = integerOf(numberText(body.cache), 'cache', 1);
-    return gateway.queryRemembered(query, session, options, body.delegate === true);
+    return gateway.queryWithGrants(query, session, options, body.delegate === true);
   });
 
   app.post('/v1/catalog/cache', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {

@@ -8,13 +8,13 @@ import { type Conditions, checkForChange, currentVersionOf } from './conditions.
 /** Attempts while other clients change the same name. */
 const ATTEMPTS_MAX = 20;
 
-export function areConditions(conditions: Conditions): boolean {
+export function hasConditions(conditions: Conditions): boolean {
   const { ifMatch, ifNoneMatch, ifUnmodifiedSince } = conditions;
   return ifMatch !== undefined || ifNoneMatch !== undefined || ifUnmodifiedSince !== undefined;
 }
 
 /** Returns the attributes at the path now; null for nothing. `follow` resolves a symbolic link at the end. */
-export async function currentOf(
+export async function attributesAt(
   gateway: Gateway,
   path: FilePath,
   { follow, live }: { readonly follow: boolean; readonly live: boolean },
@@ -36,14 +36,14 @@ export async function currentOf(
  * is refused, and none that fails passes.
  * @throws ServiceError `precondition-failed`
  */
-export async function changeUnder<Result>(
+export async function changeUnderConditions<Result>(
   gateway: Gateway,
   path: FilePath,
   conditions: Conditions,
   follow: boolean,
   change: (expect: Expectation) => Promise<Result>,
 ): Promise<Result> {
-  if (!areConditions(conditions)) return change({ kind: 'anything' });
+  if (!hasConditions(conditions)) return change({ kind: 'anything' });
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
     const current = await settleAndFind(gateway, path, follow);
     checkForChange(conditions, currentVersionOf(current), displayPath(path));
@@ -63,10 +63,10 @@ function isOutdated(error: unknown, current: Attributes | null): boolean {
 
 /** Settles a live file first, so that the catalog has its version. */
 async function settleAndFind(gateway: Gateway, path: FilePath, follow: boolean): Promise<Attributes | null> {
-  const current = await currentOf(gateway, path, { follow, live: false });
+  const current = await attributesAt(gateway, path, { follow, live: false });
   if (current === null || !current.live || current.kind !== 'file') return current;
   await gateway.settle(current.inode as FileId);
-  return currentOf(gateway, path, { follow, live: false });
+  return attributesAt(gateway, path, { follow, live: false });
 }
 
 function expectationOf(current: Attributes | null): Expectation {

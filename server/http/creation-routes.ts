@@ -1,14 +1,14 @@
 import type { FastifyInstance } from 'fastify';
 import {
-  BIRTHS_BODY_BYTES_MAX,
   encodeNumbers,
   encodeOutcomes,
+  NEW_FILES_BODY_BYTES_MAX,
   type NewFilesAnswer,
   type NumbersAnswer,
 } from '../../wire/new-files.ts';
 import { NumbersRequest } from '../../wire/reserved-numbers.ts';
 import type { CreateWithContents } from '../file/create-with-contents.ts';
-import { birthsOf } from '../requests/new-files-body.ts';
+import { decodeNewFilesBody } from '../requests/new-files-body.ts';
 import { bodyReader } from './body.ts';
 import { callOptionsOf, integerOf } from './input.ts';
 import { WRITE } from './roles.ts';
@@ -25,18 +25,18 @@ export function creationRoutes(app: FastifyInstance, creations: CreateWithConten
     octets.removeAllContentTypeParsers();
     octets.addContentTypeParser(
       '*',
-      { parseAs: 'buffer', bodyLimit: BIRTHS_BODY_BYTES_MAX },
+      { parseAs: 'buffer', bodyLimit: NEW_FILES_BODY_BYTES_MAX },
       (_request, body, done) => {
         done(null, body);
       },
     );
     octets.post(
       '/v1/births',
-      { ...WRITE, bodyLimit: BIRTHS_BODY_BYTES_MAX },
+      { ...WRITE, bodyLimit: NEW_FILES_BODY_BYTES_MAX },
       async (request): Promise<NewFilesAnswer> => {
         const { since } = request.query as { readonly since?: unknown };
         const options = since === undefined ? {} : { since: integerOf(String(since), 'since') };
-        const wanted = { ...birthsOf(request.body), ...options };
+        const wanted = { ...decodeNewFilesBody(request.body), ...options };
         return encodeOutcomes(await creations.create(wanted, callOptionsOf(request.headers)));
       },
     );

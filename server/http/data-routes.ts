@@ -18,13 +18,13 @@ import {
   type WriteGuard,
 } from '../../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../../wire/locations.ts';
-import type { Gateway, ShownOptions } from '../routing/gateway.ts';
+import type { Gateway, SnapshotReadOptions } from '../routing/gateway.ts';
 import type { ChangeRequest } from '../routing/service-interfaces.ts';
 import { headersOfRead, headersOfState } from '../routing/state-headers.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
-import { octetsOf } from './octets.ts';
+import { readOctets } from './octets.ts';
 import { READ, WRITE } from './roles.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
@@ -40,7 +40,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
   );
   // A body is bytes, whatever its Content-Type says.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', octetsOf);
+  app.addContentTypeParser('*', readOctets);
 
   app.get('/v1/data/:file', READ, async (request, reply) => {
     const file = fileOf(request);
@@ -48,7 +48,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     const offset = integerOf(query.offset ?? '0', 'offset');
     const length = integerOf(query.length, 'length', 0, WRITE_BYTES_MAX);
     const stale = query.consistency === 'stale';
-    const options = { ...callOptionsOf(request.headers), ...shownOf(query), stale };
+    const options = { ...callOptionsOf(request.headers), ...shownOptionsOf(query), stale };
     const missed = request.headers[HEADER_LOCAL_MISS];
     if (missed !== undefined) misses.add(1, { why: missed === 'late' ? 'late' : 'other' });
     const read = await gateway.read(file, offset, length, options);
@@ -108,7 +108,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     if (whence !== 'data' && whence !== 'hole') {
       throw new ServiceError('bad-request', '"whence" is "data" or "hole"');
     }
-    const options = { ...callOptionsOf(request.headers), ...shownOf(query) };
+    const options = { ...callOptionsOf(request.headers), ...shownOptionsOf(query) };
     return answer(reply, file, await gateway.extent(file, offset, whence, options));
   });
 
@@ -140,13 +140,13 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
 
   app.get('/v1/data/:file/state', READ, async (request, reply) => {
     const file = fileOf(request);
-    const options = { ...callOptionsOf(request.headers), ...shownOf(request.query as Parameters) };
+    const options = { ...callOptionsOf(request.headers), ...shownOptionsOf(request.query as Parameters) };
     return answer(reply, file, await gateway.state(file, options));
   });
 
   app.get('/v1/data/:file/standing', READ, async (request, reply) => {
     const file = fileOf(request);
-    const leaseStatus = await gateway.standing(file, callOptionsOf(request.headers));
+    const leaseStatus = await gateway.leaseStatus(file, callOptionsOf(request.headers));
     setFileHeaders(reply, gateway, file, null);
     return leaseStatus;
   });
@@ -209,7 +209,7 @@ function guardOf(query: Parameters): WriteGuard {
 }
 
 /** Returns the snapshot to read, or the newest version that the read may show. */
-export function shownOf({ snapshot, 'as-of': asOf }: Parameters): ShownOptions {
+export function shownOptionsOf({ snapshot, 'as-of': asOf }: Parameters): SnapshotReadOptions {
   const [epoch, seq] = String(asOf).split('-');
   return {
     ...(snapshot !== undefined && { snapshot: integerOf(snapshot, 'snapshot', 1) }),

@@ -31,16 +31,16 @@ export function claimedDigests(headers: IncomingHttpHeaders): ClaimedDigest[] {
       if (match === null) throw malformed(header, member);
       const [, name = '', value = ''] = match;
       const algorithm = ALGORITHMS.get(name);
-      if (algorithm !== undefined) claims.push(claimOf(header, algorithm, value));
+      if (algorithm !== undefined) claims.push(parseClaimedDigest(header, algorithm, value));
     }
   }
   const md5 = [headers['content-md5']].flat()[0];
-  if (md5 !== undefined) claims.push(claimOf('content-md5', 'md5', md5.trim()));
+  if (md5 !== undefined) claims.push(parseClaimedDigest('content-md5', 'md5', md5.trim()));
   return claims;
 }
 
 /** Parses a digest in base64. @throws ServiceError `bad-request` unless it fits the algorithm */
-export function claimOf(header: string, algorithm: string, text: string): ClaimedDigest {
+export function parseClaimedDigest(header: string, algorithm: string, text: string): ClaimedDigest {
   const value = Buffer.from(text, 'base64');
   if (value.length !== createHash(algorithm).digest().length || value.toString('base64') !== text) {
     throw malformed(header, text);

@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { currentOf } from './conditional-change.ts';
+import { attributesAt } from './conditional-change.ts';
 
 const DIRECTORY_MODE = 0o755;
 const CREATE_ATTEMPTS = 2;
@@ -39,7 +39,7 @@ export class Directories {
 
   /** Whether the directory exists. If so, it is made durable: this may be the retry of a request without an answer. */
   async #exists(path: FilePath): Promise<boolean> {
-    const find = () => currentOf(this.#gateway, path, { follow: true, live: false });
+    const find = () => attributesAt(this.#gateway, path, { follow: true, live: false });
     const existing = await this.#gateway.findDurably(find);
     if (existing !== null && existing.kind !== 'directory')
       throw new ServiceError('exists', `${displayPath(path)} is a ${existing.kind}`);
@@ -49,7 +49,7 @@ export class Directories {
   /** Returns the directory of `path`; with `?parents=true` it creates a missing one. */
   async parentOf(path: FilePath): Promise<Attributes> {
     const parent = { ...path, names: path.names.slice(0, -1) };
-    const found = await currentOf(this.#gateway, parent, { follow: true, live: false });
+    const found = await attributesAt(this.#gateway, parent, { follow: true, live: false });
     if (found !== null) {
       if (found.kind === 'directory') return found;
       throw new ServiceError('not-directory', `${displayPath(parent)} is not a directory`);
@@ -60,7 +60,7 @@ export class Directories {
       throw new ServiceError('not-found', `The directory ${displayPath(parent)} does not exist: ${remedy}`);
     }
     await this.#makeDirectory(parent, await this.parentOf(parent));
-    const created = await currentOf(this.#gateway, parent, { follow: true, live: false });
+    const created = await attributesAt(this.#gateway, parent, { follow: true, live: false });
     if (created === null)
       throw new ServiceError('not-found', `The directory ${displayPath(parent)} was removed`);
     return created;

@@ -116,7 +116,13 @@ export class Downloads {
     const file = inode as FileId;
     const wanted = wantedDigest(request.headers['want-repr-digest']);
     if (wanted === null) return;
-    const digest = await this.#digests.of(file, etagOf(file, version.contents), version, wanted, snapshot);
+    const digest = await this.#digests.digestOf(
+      file,
+      etagOf(file, version.contents),
+      version,
+      wanted,
+      snapshot,
+    );
     if (digest !== null) reply.header('repr-digest', digest);
   }
 
@@ -180,7 +186,7 @@ export class Downloads {
 
   /** Waits until the file's primary is known here, for `LOCATE_MS` at most. */
   async #findPrimary(file: FileId): Promise<void> {
-    if (this.#gateway.router.whereabouts(file).primary !== null) return;
+    if (this.#gateway.router.knownPrimary(file).primary !== null) return;
     try {
       await this.#gateway.state(file, { timeoutMs: LOCATE_MS });
     } catch (error) {

@@ -45,7 +45,7 @@ export class Drain {
     const acceptUntilMs = this.#world.nowMs() + IDLE_MS;
     for (let accepted = -1; accepted !== this.#accepted && this.#world.nowMs() < acceptUntilMs; ) {
       accepted = this.#accepted;
-      await this.#world.nextTurn();
+      await this.#world.nextTick();
     }
     // The HTTP server's own method would end idle connections at once.
     NetServer.prototype.close.call(this.#server);
@@ -56,7 +56,7 @@ export class Drain {
       if (!isBusy && (this.#sockets.size === 0 || nowMs >= beganMs + IDLE_MS)) return;
       await this.#world.sleep(CHECK_MS);
       // Reads requests that arrived while this process was not running, before deciding that there are none.
-      await this.#world.nextTurn();
+      await this.#world.nextTick();
     }
   }
 

@@ -36,7 +36,7 @@ export async function copyFile(
 ): Promise<NamedFile> {
   for (let attempt = 1; ; attempt++) {
     const source = await sourceOf();
-    const file = await files.begin(to, conditions, mode === undefined ? {} : { mode });
+    const file = await files.createStaged(to, conditions, mode === undefined ? {} : { mode });
     try {
       const state = await files.copy(file, source, keepsTime);
       return await files.name(to, { kind: 'staged', state }, conditions, key, removal);

@@ -23,7 +23,7 @@ export class FileDigests {
   }
 
   /** Returns the value of the header; null if the contents change while they are read. `name` is that of RFC 9530. */
-  async of(
+  async digestOf(
     file: FileId,
     etag: string,
     { sizeBytes, contents }: { readonly sizeBytes: number; readonly contents: ContentVersion },

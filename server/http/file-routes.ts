@@ -16,7 +16,7 @@ import {
 import type { Gateway } from '../routing/gateway.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { addVary, setFileHeaders } from './answers.ts';
-import { changeUnder, currentOf } from './conditional-change.ts';
+import { attributesAt, changeUnderConditions } from './conditional-change.ts';
 import { conditionsOf, httpDate } from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
 import { Directories } from './directories.ts';
@@ -55,7 +55,7 @@ export function fileRoutes(
   const watches = new Watches(gateway);
   const directories = new Directories(gateway);
   const parts = new PartialWrites(gateway);
-  const files = new NewFiles(gateway, { uploads, directories, wholes: wholeFiles });
+  const files = new NewFiles(gateway, { uploads, directories, wholeFiles });
   const tus = new TusRoutes(new TusUploads(gateway, files));
   const relocations = new Relocations(gateway, files, directories);
   metrics.observe('gauge', 'leasehold_uploads', 'Uploads in progress', () => uploads.active);
@@ -138,7 +138,7 @@ export function fileRoutes(
       return reply.code(204).send();
     }
     const conditions = conditionsOf(request.headers);
-    const { inode } = await changeUnder(gateway, path, conditions, false, (expect) =>
+    const { inode } = await changeUnderConditions(gateway, path, conditions, false, (expect) =>
       gateway.durably({ kind: 'unlink', place, expect, ...removal }),
     );
     setFileHeaders(reply, gateway, inode as FileId, null);
@@ -161,7 +161,7 @@ export function fileRoutes(
     reply: FastifyReply,
     path: FilePath,
   ): Promise<FastifyReply> {
-    const directory = await currentOf(gateway, path, { follow: true, live: false });
+    const directory = await attributesAt(gateway, path, { follow: true, live: false });
     if (directory === null) throw new ServiceError('not-found', `${displayPath(path)} does not exist`);
     if (!path.directory || directory.kind !== 'directory') {
       throw new ServiceError('not-directory', 'Forms are sent to a directory, whose path ends in "/"');
@@ -219,7 +219,7 @@ export function fileRoutes(
     const known = key === null ? null : await files.findResult(key);
     const { attributes, etag, created, creator } = known ?? (await storeFile(request, path, key));
     const file = attributes.inode as FileId;
-    const isOrderedByCreator = creator !== null && gateway.router.whereabouts(file).primary === null;
+    const isOrderedByCreator = creator !== null && gateway.router.knownPrimary(file).primary === null;
     const { epoch } = attributes.contents;
     setFileHeaders(reply, gateway, file, isOrderedByCreator ? { primary: creator, epoch } : null);
     reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));

@@ -6,7 +6,7 @@ import { conditionsOf } from './conditions.ts';
 import { DigestCheck } from './digests.ts';
 import { receiveForm } from './form.ts';
 import { wantsPage } from './listing-page.ts';
-import { type NewFiles, type Received, sizeOf } from './new-files.ts';
+import { type NewFiles, type ReceivedFile, sizeOf } from './new-files.ts';
 import { removalOf } from './removal.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
 
@@ -29,7 +29,7 @@ export async function storeForm(
   prefix: string,
 ): Promise<FastifyReply> {
   const conditions = conditionsOf(request.headers);
-  const received: { readonly path: FilePath; readonly file: Received }[] = [];
+  const received: { readonly path: FilePath; readonly file: ReceivedFile }[] = [];
   const stored: StoredFile[] = [];
   let memoryBytes = WHOLES_BYTES_MAX;
   try {

@@ -40,12 +40,12 @@ export function guardHosts(app: FastifyInstance, names: HostNames | null): void 
     const { host } = raw.headers;
     if (hostCount(raw) > 1) throw new ServiceError('bad-request', 'The request has several Host headers');
     if (host !== undefined && !HOST.test(host)) throw new ServiceError('bad-request', 'Invalid Host header');
-    const reason = names === null ? null : refusedHost(raw, names);
+    const reason = names === null ? null : hostRefusal(raw, names);
     if (reason !== null) throw new ServiceError('forbidden', reason);
   });
 }
 
-export function refusedHost({ headers: { host } }: IncomingMessage, names: HostNames): string | null {
+export function hostRefusal({ headers: { host } }: IncomingMessage, names: HostNames): string | null {
   if (names.allows(host)) return null;
   return (
     `Unknown host name ${JSON.stringify(host)}, and this server requires no authentication: add the ` +

@@ -83,7 +83,7 @@ export class KeyedCommands {
     this.#number = number;
   }
 
-  static async of(gateway: Gateway, key: RequestKey | null): Promise<KeyedCommands> {
+  static async load(gateway: Gateway, key: RequestKey | null): Promise<KeyedCommands> {
     if (key === null) return new KeyedCommands(null, { result: null, number: 0 });
     return new KeyedCommands(key, await outcomeOf(gateway, key.session));
   }

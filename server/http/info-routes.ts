@@ -52,7 +52,7 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
       etag: attributes.kind === 'file' ? etagOf(file, merged.contents) : '',
       view: leaseStatus?.view ?? { number: attributes.view, members: attributes.replicas },
       primary: primary?.state.primary ?? null,
-      epoch: primary?.state.epoch ?? gateway.router.whereabouts(file).epoch,
+      epoch: primary?.state.epoch ?? gateway.router.knownPrimary(file).epoch,
       lease: leaseStatus?.lease ?? { holder: null, remainingMs: 0 },
       replicas:
         leaseStatus === null ? replicasUnknown(attributes) : replicasOf(leaseStatus, primary?.state.seq ?? 0),
@@ -64,7 +64,7 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
     holder: FileId,
   ): Promise<{ readonly leaseStatus: FileLeaseStatus; readonly state: FileState } | null> {
     try {
-      return { leaseStatus: await gateway.standing(holder), state: await gateway.state(holder) };
+      return { leaseStatus: await gateway.leaseStatus(holder), state: await gateway.state(holder) };
     } catch (error) {
       if (error instanceof ServiceError && error.remedy === 'retry') return null;
       throw error;

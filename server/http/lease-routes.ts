@@ -108,7 +108,7 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
         if (isHeadSent) raw.end();
       },
     };
-    const opened = watches.open(name, gate, request.headers[HEADER_FORWARDED] !== undefined);
+    const opened = watches.watch(name, gate, request.headers[HEADER_FORWARDED] !== undefined);
     reply.hijack();
     raw.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',

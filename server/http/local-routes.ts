@@ -12,7 +12,7 @@ import { headersOfState } from '../routing/state-headers.ts';
 import type { LocalProof } from '../storage/local-proof.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
-import { shownOf } from './data-routes.ts';
+import { shownOptionsOf } from './data-routes.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
 import { READ } from './roles.ts';
 
@@ -35,7 +35,7 @@ export function localRoutes(
 
   app.get('/v1/data/:file/locations', READ, async (request, reply) => {
     assertSameMachine(request);
-    if (!proof.isShown(request.headers[HEADER_LOCAL_PROOF])) {
+    if (!proof.isValid(request.headers[HEADER_LOCAL_PROOF])) {
       throw new ServiceError(
         'forbidden',
         'The header Leasehold-Local-Proof is missing or wrong: read the proof in the folder that /v1/local names',
@@ -45,7 +45,7 @@ export function localRoutes(
     const file = fileIdOf((request.params as { readonly file?: unknown }).file);
     const offset = integerOf(query.offset, 'offset');
     const length = integerOf(query.length, 'length', 1, LOCATIONS_BYTES_MAX);
-    const options = { ...callOptionsOf(request.headers), ...shownOf(query) };
+    const options = { ...callOptionsOf(request.headers), ...shownOptionsOf(query) };
     const { locations, state } = await gateway.locate(file, offset, length, options);
     if (locations === null)
       throw new ServiceError('not-found', 'This server has no data folder to read from');

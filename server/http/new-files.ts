@@ -12,13 +12,13 @@ import {
 } from '../file/whole-files.ts';
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { changeUnder, currentOf } from './conditional-change.ts';
+import { attributesAt, changeUnderConditions } from './conditional-change.ts';
 import { type Conditions, checkForChange, currentVersionOf, etagOf } from './conditions.ts';
 import { DigestCheck } from './digests.ts';
 import type { Directories } from './directories.ts';
 import { KeyedCommands, type RequestKey } from './idempotency.ts';
 import type { Removal } from './removal.ts';
-import { inUseUntilNs, receivedOf, type Uploads } from './upload.ts';
+import { inUseUntilNs, iterateBody, type Uploads } from './upload.ts';
 
 const FILE_MODE = 0o644;
 
@@ -39,7 +39,7 @@ export interface NamedFile {
 }
 
 /** What a client has sent: all bytes, in this server's memory only, or the state of a staged file. */
-export type Received =
+export type ReceivedFile =
   | { readonly kind: 'whole'; readonly parent: Attributes; readonly bytes: Buffer }
   | {
       readonly kind: 'staged';
@@ -73,7 +73,7 @@ export interface ReceiveLimits {
 export interface NewFilesParts {
   readonly uploads: Uploads;
   readonly directories: Directories;
-  readonly wholes: WholeFiles | null;
+  readonly wholeFiles: WholeFiles | null;
 }
 
 /**
@@ -90,15 +90,15 @@ export class NewFiles {
   readonly #directories: Directories;
   readonly #wholeFiles: WholeFiles | null;
 
-  constructor(gateway: Gateway, { uploads, directories, wholes }: NewFilesParts) {
+  constructor(gateway: Gateway, { uploads, directories, wholeFiles }: NewFilesParts) {
     this.#gateway = gateway;
     this.#uploads = uploads;
     this.#directories = directories;
-    this.#wholeFiles = wholes;
+    this.#wholeFiles = wholeFiles;
   }
 
   /** Creates a staged file with volume and owner of its directory. @throws early what giving it the name would throw */
-  async begin(
+  async createStaged(
     path: FilePath,
     conditions: Conditions,
     options: NewFileOptions = {},
@@ -116,9 +116,9 @@ export class NewFiles {
     body: Readable,
     check: DigestCheck,
     { announcedBytes = null, lengthBytes = 0, wholeBytesMax = WHOLE_BYTES_MAX }: ReceiveLimits,
-  ): Promise<Received> {
+  ): Promise<ReceivedFile> {
     const parent = await this.#checkTarget(path, conditions, announcedBytes);
-    const received = receivedOf(body);
+    const received = iterateBody(body);
     try {
       return await this.#receiveOrStage(path, parent, received, check, { lengthBytes, wholeBytesMax });
     } finally {
@@ -134,11 +134,11 @@ export class NewFiles {
     received: AsyncGenerator<Buffer>,
     check: DigestCheck,
     { lengthBytes, wholeBytesMax }: Required<Omit<ReceiveLimits, 'announcedBytes'>>,
-  ): Promise<Received> {
+  ): Promise<ReceivedFile> {
     const bytesMax = Math.min(WHOLE_BYTES_MAX, wholeBytesMax);
     const mayBeWhole = this.#wholeFiles !== null && lengthBytes <= bytesMax;
     const beginning = mayBeWhole
-      ? await this.#uploads.counted(() => beginningOf(received, bytesMax))
+      ? await this.#uploads.runAsUpload(() => beginningOf(received, bytesMax))
       : NOTHING_READ;
     if (beginning.isWhole) {
       const bytes = Buffer.concat(beginning.parts);
@@ -161,7 +161,7 @@ export class NewFiles {
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     const [current, parent] = await Promise.all([
       // The command that gives the name follows a link at the end, too.
-      currentOf(this.#gateway, path, { follow: true, live: true }),
+      attributesAt(this.#gateway, path, { follow: true, live: true }),
       this.#directories.parentOf(path),
     ]);
     if (current?.kind === 'directory') {
@@ -205,8 +205,8 @@ export class NewFiles {
     assertBytesAllowed(volume, bytes, isFreed ? (replaced.allowedBytes ?? replaced.sizeBytes) : 0);
   }
 
-  counted<Result>(work: () => Promise<Result>): Promise<Result> {
-    return this.#uploads.counted(work);
+  runAsUpload<Result>(work: () => Promise<Result>): Promise<Result> {
+    return this.#uploads.runAsUpload(work);
   }
 
   /** Resolves once all contents are stored and survive a loss of power. */
@@ -226,13 +226,13 @@ export class NewFiles {
   /** Gives the file its name, if the conditions hold at that moment. `removal` is about the file that loses it. */
   async name(
     path: FilePath,
-    received: Received,
+    received: ReceivedFile,
     conditions: Conditions,
     key: RequestKey | null,
     removal: Removal = {},
   ): Promise<NamedFile> {
     const place = { volume: path.volume, path: volumePath(path.names) };
-    const commands = await KeyedCommands.of(this.#gateway, key);
+    const commands = await KeyedCommands.load(this.#gateway, key);
     // Another server has done this under the same key; another file may have the name by now.
     if (commands.result !== null) return namedFile(commands.result as Replaced);
     const change: Change = { path, place, conditions, commands, removal };
@@ -255,7 +255,7 @@ export class NewFiles {
   }
 
   /** Called if these contents get no name: has a staged file removed soon, unless it has a name. */
-  async discard(received: Received): Promise<void> {
+  async discard(received: ReceivedFile): Promise<void> {
     if (received.kind === 'staged') await this.#collectSoon(received.state.file);
   }
 
@@ -280,7 +280,7 @@ export class NewFiles {
     inode: number,
     { path, place, conditions, commands, removal }: Change,
   ): Promise<NamedFile> {
-    const result = await changeUnder(this.#gateway, path, conditions, true, (expect) =>
+    const result = await changeUnderConditions(this.#gateway, path, conditions, true, (expect) =>
       this.#gateway.durably({ kind: 'replace', place, inode, expect, ...removal }, commands.next()),
     );
     return namedFile(result);
@@ -288,7 +288,7 @@ export class NewFiles {
 
   /** Creates the file with contents, under its name. Returns null if it must be staged instead. */
   async #nameWhole(
-    { parent: { uid, gid }, bytes }: Extract<Received, { kind: 'whole' }>,
+    { parent: { uid, gid }, bytes }: Extract<ReceivedFile, { kind: 'whole' }>,
     { path, place, conditions, commands, removal }: Change,
   ): Promise<NamedFile | null> {
     let stored = null as StoredContents | null;
@@ -304,7 +304,7 @@ export class NewFiles {
         return nullIfOutdated(error);
       });
     };
-    const result = await changeUnder(this.#gateway, path, conditions, true, change).catch(
+    const result = await changeUnderConditions(this.#gateway, path, conditions, true, change).catch(
       async (error: unknown) => {
         if (error instanceof ServiceError && NAME_REFUSALS.has(error.code)) await this.#void(stored);
         throw error;
@@ -314,7 +314,7 @@ export class NewFiles {
     if (result === null) return null;
     // An earlier attempt with the same key may have created another file.
     if (result.attributes.inode !== stored?.inode) return namedFile(result);
-    this.#wholeFiles?.named(stored.inode);
+    this.#wholeFiles?.entryCreated(stored.inode);
     const self = this.#gateway.services.status.id;
     return namedFile(result, stored.replicas.includes(self) ? self : null);
   }
@@ -336,7 +336,7 @@ export class NewFiles {
   async #storeWhole(path: FilePath, bytes: Buffer, removal: Removal): Promise<StoredContents | null> {
     if (this.#wholeFiles === null) return null;
     if (await this.#wholeFiles.mayExceedQuota(path.volume, bytes.length)) {
-      const replaced = await currentOf(this.#gateway, path, { follow: true, live: false });
+      const replaced = await attributesAt(this.#gateway, path, { follow: true, live: false });
       await this.#assertQuota(path.volume, replaced, bytes.length, removal);
     }
     return this.#wholeFiles.store(path.volume, bytes);
@@ -344,7 +344,7 @@ export class NewFiles {
 
   /** Returns what an earlier request with this key has stored, made durable; null if the catalog remembers none. */
   async findResult(key: RequestKey): Promise<NamedFile | null> {
-    const { result } = await KeyedCommands.of(this.#gateway, key);
+    const { result } = await KeyedCommands.load(this.#gateway, key);
     // A key belongs to one method and URL, so its result is of this kind.
     return result === null ? null : namedFile(result as Replaced);
   }
@@ -360,7 +360,7 @@ interface Change {
   readonly removal: Removal;
 }
 
-export function sizeOf(received: Received): number {
+export function sizeOf(received: ReceivedFile): number {
   return received.kind === 'whole' ? received.bytes.length : received.state.sizeBytes;
 }
 

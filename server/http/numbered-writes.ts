@@ -18,7 +18,7 @@ export class NumberedWrites {
     this.#random53 = random53;
   }
 
-  of(file: FileId): NumberedRequests {
+  requestsOf(file: FileId): NumberedRequests {
     const requests = this.#files.get(file) ?? new NumberedRequests(this.#random53);
     this.#files.set(file, requests);
     return requests;

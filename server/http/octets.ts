@@ -10,7 +10,7 @@ import { wholeBodyReader } from './contents-connections.ts';
  * Reads a body into the memory from which it is stored and sent to other servers.
  * @throws ServiceError `too-large` above the route's limit, or `bad-request` if the body breaks off
  */
-export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Promise<Buffer> {
+export function readOctets(request: FastifyRequest, payload: IncomingMessage): Promise<Buffer> {
   const { bodyLimit: bytesMax = 0 } = request.routeOptions;
   const announced = request.headers['content-length'];
   const length = announced === undefined ? null : Number(announced);

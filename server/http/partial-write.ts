@@ -10,7 +10,7 @@ import { displayPath, type FilePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { attributesWithState } from '../routing/live-attributes.ts';
 import { setFileHeaders } from './answers.ts';
-import { areConditions, currentOf } from './conditional-change.ts';
+import { attributesAt, hasConditions } from './conditional-change.ts';
 import {
   type Conditions,
   checkForChange,
@@ -24,7 +24,7 @@ import { idempotencyKeyOf, type PinnedWrite, pinnedWrite, pinWrite, type Request
 import { integerOf } from './input.ts';
 import { NumberedWrites } from './numbered-writes.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
-import { wholeBodyOf } from './whole-body.ts';
+import { readWholeBody } from './whole-body.ts';
 
 export const HEADER_OFFSET = 'leasehold-offset';
 
@@ -110,7 +110,7 @@ export class PartialWrites {
     // A refused client does not send the body. With a key the body is needed to ask for an earlier attempt's outcome.
     if (key === null && isClientWaiting(request.raw))
       checkWrite((await this.#fileAt(path, conditions)).current, conditions, place, path);
-    const bytes = await wholeBodyOf(request, WRITE_BYTES_MAX);
+    const bytes = await readWholeBody(request, WRITE_BYTES_MAX);
     if (bytes.length === 0) throw new ServiceError('bad-request', 'The write has an empty body');
     if (place.kind === 'range' && place.length !== bytes.length) {
       const why = `names ${place.length} bytes, and the body has ${bytes.length}`;
@@ -136,7 +136,7 @@ export class PartialWrites {
     if (judgement.refusal !== null) throw judgement.refusal;
     assert(judgement.current !== null, 'What is not refused is a file');
     const file = judgement.current.inode as FileId;
-    const requests = (key === null ? this.#requests : this.#keyedRequests).of(file);
+    const requests = (key === null ? this.#requests : this.#keyedRequests).requestsOf(file);
     const numbered = requests.acquire(null);
     try {
       const { seq: since } = await this.#gateway.state(file);
@@ -154,7 +154,7 @@ export class PartialWrites {
     const { path, conditions, place, key, bytes, answered, current, changedNs, refusal } = attempt;
     const { inode, ...request } = write;
     const file = inode as FileId;
-    const guarded = areConditions(conditions) || (place.kind === 'range' && place.total !== null);
+    const guarded = hasConditions(conditions) || (place.kind === 'range' && place.total !== null);
     // An earlier attempt may have changed what the conditions are about, or the path has another file: the primary only
     // repeats its answer.
     const onlyRepeats = refusal !== null || current?.inode !== file;
@@ -223,7 +223,7 @@ export class PartialWrites {
     path: FilePath,
     conditions: Conditions,
   ): Promise<{ readonly current: Attributes; readonly changedNs: string }> {
-    const known = await currentOf(this.#gateway, path, { follow: true, live: false });
+    const known = await attributesAt(this.#gateway, path, { follow: true, live: false });
     if (known === null) checkForChange(conditions, null, displayPath(path));
     if (known === null) throw new ServiceError('not-found', `${displayPath(path)} does not exist`);
     const { kind, changedNs, live } = known;
@@ -236,7 +236,7 @@ export class PartialWrites {
 
   /** @throws ServiceError `precondition-failed` if the path has another file now: the write cannot be read there */
   async #assertStillThere(path: FilePath, file: FileId): Promise<void> {
-    const now = await currentOf(this.#gateway, path, { follow: true, live: false });
+    const now = await attributesAt(this.#gateway, path, { follow: true, live: false });
     if (now?.inode === file) return;
     throw new ServiceError(
       'precondition-failed',

@@ -5,7 +5,7 @@ import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { STATUS_CODES } from '../../platform/node-http.ts';
 import type { Problem } from '../../wire/http-api.ts';
-import { demandToken } from '../security/authorization.ts';
+import { addTokenChallenge } from '../security/authorization.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json';
 
@@ -37,7 +37,7 @@ export function problemOf(error: ServiceError, status: number = ERRORS[error.cod
 /** Sends the error as a problem document; headers that the reply has already stay. */
 export function sendProblem(reply: FastifyReply, error: ServiceError, status?: number): FastifyReply {
   const problem = problemOf(error, status);
-  if (problem.status === 401) demandToken(reply);
+  if (problem.status === 401) addTokenChallenge(reply);
   if (problem.status === 503) {
     const seconds = Math.max(1, Math.ceil((error.details.retryAfterMs ?? RETRY_AFTER_MS) / 1000));
     reply.header('retry-after', String(seconds));
@@ -49,7 +49,7 @@ export function sendProblem(reply: FastifyReply, error: ServiceError, status?: n
 }
 
 /** Turns every failure of `app` into a problem document, also of routing and parsing. */
-export function installProblems(app: FastifyInstance, world: World): void {
+export function installErrorHandlers(app: FastifyInstance, world: World): void {
   const routes: { readonly pattern: RegExp; readonly methods: Set<string> }[] = [];
   app.addHook('onRoute', ({ url, method }) => {
     const pattern = patternOf(url);

@@ -13,7 +13,7 @@ import {
 } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { setFileHeaders } from './answers.ts';
-import { changeUnder, currentOf } from './conditional-change.ts';
+import { attributesAt, changeUnderConditions } from './conditional-change.ts';
 import { checkUnchanged, conditionsOf, currentVersionOf, httpDate } from './conditions.ts';
 import type { Directories } from './directories.ts';
 import { copyFile, NO_CONDITIONS } from './file-copy.ts';
@@ -43,13 +43,13 @@ export class Relocations {
   ): Promise<FastifyReply> {
     const to = parseTarget(text, from, 'move-to');
     const mode = overwrites(from) ? 'replace' : 'no-replace';
-    const commands = await KeyedCommands.of(this.#gateway, idempotencyKeyOf(request));
+    const commands = await KeyedCommands.load(this.#gateway, idempotencyKeyOf(request));
     if (commands.result === null) {
       await this.#directories.parentOf(to);
       await this.#assertKind(from);
       const places = { from: placeOf(from), to: placeOf(to) };
       const removal = removalOf(request, from.search);
-      await changeUnder(this.#gateway, from, conditionsOf(request.headers), false, (expect) =>
+      await changeUnderConditions(this.#gateway, from, conditionsOf(request.headers), false, (expect) =>
         this.#gateway.durably({ kind: 'rename', ...places, mode, expect, ...removal }, commands.next()),
       );
     }
@@ -111,7 +111,7 @@ export class Relocations {
   }
 
   async #sourceOf(request: FastifyRequest, from: FilePath): Promise<Attributes> {
-    const source = await currentOf(this.#gateway, from, { follow: true, live: true });
+    const source = await attributesAt(this.#gateway, from, { follow: true, live: true });
     checkUnchanged(conditionsOf(request.headers), currentVersionOf(source), displayPath(from));
     if (source === null) throw new ServiceError('not-found', `There is no ${displayPath(from)}`);
     if (source.kind === 'directory') {
@@ -123,7 +123,7 @@ export class Relocations {
 
   /** @throws ServiceError unless a path that ends in a slash is a directory, and any other path is none */
   async #assertKind(from: FilePath): Promise<void> {
-    const current = await currentOf(this.#gateway, from, { follow: false, live: false });
+    const current = await attributesAt(this.#gateway, from, { follow: false, live: false });
     if (current === null) return;
     const isDirectory = current.kind === 'directory';
     if (isDirectory && !from.directory) {

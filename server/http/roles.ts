@@ -16,7 +16,7 @@ export const WRITE = { config: { role: 'write' } } as const;
 export const ADMIN = { config: { role: 'admin' } } as const;
 
 /** Demands a role of each route: a route without one stops the server from starting. */
-export function demandRoles(app: FastifyInstance): void {
+export function requireRoles(app: FastifyInstance): void {
   app.addHook('onRoute', ({ method, url, config }) => {
     assert(config?.role !== undefined, `The route ${method} ${url} has a role`);
   });

@@ -3,7 +3,7 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import type { TreeCopy } from '../../wire/http-api.ts';
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { currentOf } from './conditional-change.ts';
+import { attributesAt } from './conditional-change.ts';
 import type { Conditions } from './conditions.ts';
 import type { Directories } from './directories.ts';
 import { copyFile, NO_CONDITIONS } from './file-copy.ts';
@@ -67,7 +67,7 @@ export class TreeCopier {
   }
 
   async copy(from: FilePath, to: FilePath): Promise<TreeCopy> {
-    const source = await currentOf(this.#parts.gateway, from, { follow: true, live: false });
+    const source = await attributesAt(this.#parts.gateway, from, { follow: true, live: false });
     if (source === null) throw new ServiceError('not-found', `There is no ${displayPath(from)}`);
     if (source.kind !== 'directory')
       throw new ServiceError('not-directory', `${displayPath(from)} is not a directory`);
@@ -214,7 +214,7 @@ export class TreeCopier {
 
   /** @returns whether the target is a file with the size and time of the source */
   async #isCopied(source: Attributes, to: FilePath): Promise<boolean> {
-    const existing = await currentOf(this.#parts.gateway, to, { follow: false, live: true });
+    const existing = await attributesAt(this.#parts.gateway, to, { follow: false, live: true });
     if (existing?.kind !== 'file') return false;
     const now = await nullIfMissing(this.#currentSource(source));
     return now?.sizeBytes === existing.sizeBytes && now.modifiedNs === existing.modifiedNs;
@@ -240,7 +240,7 @@ export class TreeCopier {
         if (!exists || !(joins || this.#options.overwrite)) throw error;
       }
     }
-    const existing = await currentOf(gateway, to, { follow: false, live: false });
+    const existing = await attributesAt(gateway, to, { follow: false, live: false });
     if (existing?.kind === 'directory') return existing.inode;
     throw new ServiceError(
       'exists',
@@ -256,7 +256,7 @@ export class TreeCopier {
       await create();
     } catch (error) {
       if (!(error instanceof ServiceError && error.code === 'exists')) throw error;
-      const existing = await currentOf(gateway, to, { follow: false, live: false });
+      const existing = await attributesAt(gateway, to, { follow: false, live: false });
       if (existing?.kind === 'symlink' && existing.target === target) return;
       if (!this.#options.overwrite) throw error;
       await gateway.command({ kind: 'unlink', place, ...this.#options.removal });

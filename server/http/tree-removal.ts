@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { currentOf } from './conditional-change.ts';
+import { attributesAt } from './conditional-change.ts';
 import type { Removal } from './removal.ts';
 
 /** Most names that one request removes: it ends in bounded time, and the client repeats it. */
@@ -22,7 +22,7 @@ export interface TreeRemoval {
  * end the client repeats the request; what was removed stays removed.
  */
 export async function removeTree(gateway: Gateway, path: FilePath, removal: Removal): Promise<TreeRemoval> {
-  const root = await currentOf(gateway, path, { follow: false, live: false });
+  const root = await attributesAt(gateway, path, { follow: false, live: false });
   if (root === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
   if (root.kind !== 'directory')
     throw new ServiceError('not-directory', `${displayPath(path)} is not a directory`);

@@ -5,14 +5,14 @@ import { utf8Text } from '../../base/utf8.ts';
 import { nameCheck } from '../../catalog/names.ts';
 import type { FilePath } from '../requests/path.ts';
 import { conditionsOf } from './conditions.ts';
-import { claimOf, DigestCheck } from './digests.ts';
+import { DigestCheck, parseClaimedDigest } from './digests.ts';
 import { contentTypeOf } from './form.ts';
 import { integerOf } from './input.ts';
 import { sendProblem } from './problems.ts';
 import { READ, WRITE } from './roles.ts';
 import type { TusUpload, TusUploads } from './tus-uploads.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
-import { wholeBodyOf } from './whole-body.ts';
+import { readWholeBody } from './whole-body.ts';
 
 const VERSION = '1.0.0';
 const UPLOADS = '/v1/uploads';
@@ -112,7 +112,7 @@ export class TusRoutes {
     request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
     let offsetBytes = 0;
     try {
-      offsetBytes = await this.#uploads.counted(async () =>
+      offsetBytes = await this.#uploads.runAsUpload(async () =>
         this.#uploads.append(upload, await checkedBody(request)),
       );
     } catch (error) {
@@ -164,8 +164,8 @@ async function checkedBody(request: FastifyRequest): Promise<Readable> {
       `Unsupported algorithm in Upload-Checksum: use one of ${ALGORITHMS.join(', ')}`,
     );
   }
-  const check = new DigestCheck([claimOf('upload-checksum', algorithm, value)]);
-  const bytes = await wholeBodyOf(request, CHECKED_BYTES_MAX);
+  const check = new DigestCheck([parseClaimedDigest('upload-checksum', algorithm, value)]);
+  const bytes = await readWholeBody(request, CHECKED_BYTES_MAX);
   check.update(bytes);
   check.check();
   return Readable.from(bytes.length === 0 ? [] : [bytes]);

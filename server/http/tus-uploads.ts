@@ -8,7 +8,7 @@ import type { Gateway } from '../routing/gateway.ts';
 import type { Conditions } from './conditions.ts';
 import { sessionOf } from './idempotency.ts';
 import type { NewFiles } from './new-files.ts';
-import { chunkBytesOf, chunksOf, receivedOf } from './upload.ts';
+import { chunkBytesOf, chunksOf, iterateBody } from './upload.ts';
 
 /** An upload without a new piece expires after this time. */
 export const EXPIRES_MS = 24 * 60 * 60_000;
@@ -49,8 +49,8 @@ export class TusUploads {
     return new Date(this.#gateway.world.wallMs() + EXPIRES_MS).toUTCString();
   }
 
-  counted<Result>(work: () => Promise<Result>): Promise<Result> {
-    return this.#files.counted(work);
+  runAsUpload<Result>(work: () => Promise<Result>): Promise<Result> {
+    return this.#files.runAsUpload(work);
   }
 
   /** Returns the upload's name. @throws ServiceError `quota-exceeded`, `too-large` or `precondition-failed` early */
@@ -76,7 +76,7 @@ export class TusUploads {
       note: Buffer.from(JSON.stringify(note)).toString('base64'),
       untilNs: untilNs(this.#gateway.world.wallMs()),
     };
-    const file = await this.#files.begin(path, conditions, options, lengthBytes, 'durably');
+    const file = await this.#files.createStaged(path, conditions, options, lengthBytes, 'durably');
     return `${file.inode}-${secret}`;
   }
 
@@ -118,7 +118,7 @@ export class TusUploads {
     const session = this.#gateway.drawSession();
     let offset = offsetBytes;
     let number = 0;
-    for await (const bytes of chunksOf(receivedOf(body), chunkBytesOf(file.objectBytes), {
+    for await (const bytes of chunksOf(iterateBody(body), chunkBytesOf(file.objectBytes), {
       keepsRest: true,
     })) {
       if (offset + bytes.length > lengthBytes) {

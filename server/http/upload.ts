@@ -70,7 +70,7 @@ export class Uploads {
 
   /** Keeps a staged file from being collected while `fill` writes it, then finishes it. */
   async #fillAndFinish(file: Attributes, fill: () => Promise<number>): Promise<FileState> {
-    return this.counted(async () => {
+    return this.runAsUpload(async () => {
       const renewal = this.#gateway.world.every(KEEP_ORPHAN_MS, () => this.#keep(file.inode as FileId));
       try {
         return await this.finish(file, await fill());
@@ -81,7 +81,7 @@ export class Uploads {
   }
 
   /** Counts work that holds a client's bytes as an upload. @throws ServiceError `busy` above the bound */
-  async counted<Result>(work: () => Promise<Result>): Promise<Result> {
+  async runAsUpload<Result>(work: () => Promise<Result>): Promise<Result> {
     if (this.#active >= UPLOADS_MAX) {
       throw new ServiceError(
         'busy',
@@ -191,7 +191,7 @@ export async function* chunksOf(
 }
 
 /** Yields a body, and does not destroy it if its reader stops early: the connection must carry the answer. */
-export async function* receivedOf(body: Readable): AsyncGenerator<Buffer> {
+export async function* iterateBody(body: Readable): AsyncGenerator<Buffer> {
   try {
     for await (const data of body.iterator({ destroyOnReturn: false })) yield data as Buffer;
   } catch (cause) {

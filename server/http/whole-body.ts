@@ -5,7 +5,7 @@ import { ServiceError } from '../../base/errors.ts';
 const DROPPED_TIMES_MAX = 4;
 
 /** Reads an unparsed body into memory. @throws ServiceError `too-large`, or `bad-request` if it breaks off */
-export async function wholeBodyOf(request: FastifyRequest, bytesMax: number): Promise<Buffer> {
+export async function readWholeBody(request: FastifyRequest, bytesMax: number): Promise<Buffer> {
   let parts: Buffer[] = [];
   let length = 0;
   try {

@@ -3,7 +3,7 @@ import type { LateErrorReport } from '../../wire/late-errors.ts';
 import type { NewServerEvent } from './server-events.ts';
 
 /** How the lease before a primary's own ended. */
-export type FormerLease =
+export type EarlierLease =
   | { readonly kind: 'none' }
   | { readonly kind: 'own' }
   | { readonly kind: 'ended'; readonly holder: ServerId; readonly agoMs: number }
@@ -29,7 +29,7 @@ export const EVENT_TEXTS = {
     self: ServerId,
     file: number,
     epoch: number,
-    earlier: FormerLease,
+    earlier: EarlierLease,
     resetMs: number,
   ): NewServerEvent => ({
     kind: 'primary-elected',
@@ -84,7 +84,7 @@ export const EVENT_TEXTS = {
     file,
     text: `${self} has caught up with {file} (${what}), fetching only objects that differ.`,
   }),
-  silent: (self: ServerId, about: ServerId, leaseMs: number): NewServerEvent => ({
+  disconnected: (self: ServerId, about: ServerId, leaseMs: number): NewServerEvent => ({
     kind: 'silent',
     mood: 'bad',
     about,
@@ -92,7 +92,7 @@ export const EVENT_TEXTS = {
       `${self} lost its connection to ${about}: files whose primary is ${about} are unavailable until ` +
       `its leases expire, at most ${seconds(leaseMs)}.`,
   }),
-  back: (self: ServerId, about: ServerId): NewServerEvent => ({
+  reconnected: (self: ServerId, about: ServerId): NewServerEvent => ({
     kind: 'back',
     mood: 'good',
     about,
@@ -112,7 +112,7 @@ export const EVENT_TEXTS = {
       `${self} reaches a majority again (${reached} of ${all} servers); ` +
       'service continues with all acknowledged writes.',
   }),
-  stoodStill: (self: ServerId, stillMs: number): NewServerEvent => ({
+  paused: (self: ServerId, stillMs: number): NewServerEvent => ({
     kind: 'stood-still',
     mood: 'bad',
     text: `${self} was paused for ${seconds(stillMs)}: it checks its clock and its leases before it answers.`,
@@ -131,7 +131,7 @@ export const EVENT_TEXTS = {
       `The disk of ${self} is nearly full: other servers become primary of its files; delete files or ` +
       'add space. Its reserve stays free for names and promises.',
   }),
-  diskHasRoom: (self: ServerId): NewServerEvent => ({
+  diskHasSpace: (self: ServerId): NewServerEvent => ({
     kind: 'disk-has-room',
     mood: 'good',
     text: `The disk of ${self} has free space again.`,
@@ -202,7 +202,7 @@ export const EVENT_TEXTS = {
   }),
 } as const;
 
-function earlierLeaseText(earlier: FormerLease): string {
+function earlierLeaseText(earlier: EarlierLease): string {
   switch (earlier.kind) {
     case 'none':
       return 'the lease had no holder';

@@ -37,7 +37,7 @@ export class FileNames {
   }
 
   /** Returns `VOLUME:/path` of a file; null if it has no name, or the catalog does not answer. */
-  of(file: FileId): Promise<string | null> {
+  nameOf(file: FileId): Promise<string | null> {
     const known = this.#names.get(file);
     if (known !== undefined) return Promise.resolve(known);
     return new Promise((resolve) => {
@@ -77,9 +77,9 @@ export class FileNames {
   }
 
   /** Returns the file at a path as last received; null if that is unknown, or if there is none. */
-  at(place: { readonly volume: string; readonly path: string }): FileId | null {
+  fileAt(place: { readonly volume: string; readonly path: string }): FileId | null {
     const name = `${place.volume}:${place.path}`;
-    return this.#files.of(name, () => this.#resolve(name, place));
+    return this.#files.get(name, () => this.#resolve(name, place));
   }
 
   async #resolve(

@@ -9,7 +9,7 @@ interface Entry<Value> {
   isRequested: boolean;
 }
 
-export interface HeardLastParts {
+export interface LastValuesParts {
   /** Values that are kept; the others are requested again at each use. */
   readonly max: number;
   nowMs(): number;
@@ -19,16 +19,16 @@ export interface HeardLastParts {
 
 /** Keeps the last value received for each of many names; readers start a new request and do not wait for it. */
 export class LastValues<Value> {
-  readonly #parts: HeardLastParts;
+  readonly #parts: LastValuesParts;
   readonly #entries: LruMap<string, Entry<Value>>;
 
-  constructor(parts: HeardLastParts) {
+  constructor(parts: LastValuesParts) {
     this.#parts = parts;
     this.#entries = new LruMap<string, Entry<Value>>(parts.max);
   }
 
   /** Returns the last value, null if there is none; requests it again if it is too old. */
-  of(name: string, request: () => Promise<Value | null>): Value | null {
+  get(name: string, request: () => Promise<Value | null>): Value | null {
     const entry = this.#entries.get(name) ?? { value: null, atMs: -Infinity, isRequested: false };
     this.#entries.set(name, entry);
     if (!entry.isRequested && this.#parts.nowMs() - entry.atMs >= VALID_MS)

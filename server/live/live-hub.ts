@@ -162,7 +162,7 @@ export class LiveHub {
     } else if (file === CATALOG_CELL) {
       this.#sendEvent({ ...event, path: NAME_OF_CATALOG });
     } else {
-      const name = this.#names.of(file as FileId);
+      const name = this.#names.nameOf(file as FileId);
       let isSent = false;
       const send = (path: string | null): void => {
         if (isSent && path === null) return;
@@ -196,9 +196,9 @@ export class LiveHub {
     for (const watcher of this.#watchers) {
       const { path } = watcher;
       const name = path === null ? '' : `${path.volume}:${path.path}`;
-      const file = path === null ? null : liveFileOf(name, this.#names.at(path), reports);
+      const file = path === null ? null : liveFileOf(name, this.#names.fileAt(path), reports);
       const kept =
-        watcher.trashAndSnapshotsOf === null ? null : this.#fingerprints.of(watcher.trashAndSnapshotsOf);
+        watcher.trashAndSnapshotsOf === null ? null : this.#fingerprints.get(watcher.trashAndSnapshotsOf);
       const state = { atMs: Math.round(wallMs()), servers, sinceWriteMs, file };
       watcher.state(kept === null ? state : { ...state, kept });
     }
@@ -222,7 +222,7 @@ export class LiveHub {
       totalBytes: part?.totalBytes ?? 0,
       diskFull: part?.diskFull ?? false,
       clock: isSilent ? null : (own?.clockOffsets[id] ?? null),
-      ...(isSilent ? { writesPerS: 0, readsPerS: 0 } : this.#rates.of(id)),
+      ...(isSilent ? { writesPerS: 0, readsPerS: 0 } : this.#rates.ratesOf(id)),
     };
   }
 
@@ -244,7 +244,7 @@ export class LiveHub {
 
   #watchedFiles(): FileId[] {
     const paths = [...this.#watchers].map(({ path }) => path).filter((path) => path !== null);
-    return [...new Set(paths.map((path) => this.#names.at(path)))].filter((file) => file !== null);
+    return [...new Set(paths.map((path) => this.#names.fileAt(path)))].filter((file) => file !== null);
   }
 
   #resync(): LiveResync {

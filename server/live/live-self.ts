@@ -22,7 +22,7 @@ export interface LiveSelfParts {
   nowMs(): number;
   isDiskFull(): boolean;
   failure(): string | null;
-  standing(file: FileId): FileLeaseStatus | null;
+  leaseStatus(file: FileId): FileLeaseStatus | null;
 }
 
 /** This server's report for the live view, cheap enough for several requests a second. */
@@ -76,7 +76,7 @@ export class OwnLiveReport {
   }
 
   #replicaOf(file: FileId): LiveReplica | null {
-    const leaseStatus = this.#parts.standing(file);
+    const leaseStatus = this.#parts.leaseStatus(file);
     if (leaseStatus === null) return null;
     const { role, epoch, view, lease, replicas } = leaseStatus;
     return {

@@ -3,7 +3,7 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
-import { EVENT_TEXTS, type FormerLease } from './event-texts.ts';
+import { type EarlierLease, EVENT_TEXTS } from './event-texts.ts';
 import type { ServerEvents } from './server-events.ts';
 
 /** Files for which the last lease of another server is remembered. */
@@ -41,7 +41,7 @@ export class Observer {
   readonly #parts: ObserverParts;
   readonly #learnedLeases = new LruMap<FileId, LearnedLease>(LEARNED_MAX);
   /** Leases that this server holds, and how the one before each ended. */
-  readonly #ownLeases = new Map<FileId, FormerLease>();
+  readonly #ownLeases = new Map<FileId, EarlierLease>();
   readonly #resetsSinceMs = new Map<FileId, number>();
   readonly #primaryEpochs = new Map<FileId, number>();
   readonly #disconnected = new Set<ServerId>();
@@ -116,13 +116,14 @@ export class Observer {
 
   connected(peer: ServerId): void {
     const { self, events } = this.#parts;
-    if (this.#disconnected.delete(peer)) events.add(EVENT_TEXTS.back(self, peer));
+    if (this.#disconnected.delete(peer)) events.add(EVENT_TEXTS.reconnected(self, peer));
     this.#checkMajority();
   }
 
   disconnected(peer: ServerId): void {
     const { self, leaseMs, clockSkewMaxMs, events } = this.#parts;
-    if (!this.#disconnected.has(peer)) events.add(EVENT_TEXTS.silent(self, peer, leaseMs + clockSkewMaxMs));
+    if (!this.#disconnected.has(peer))
+      events.add(EVENT_TEXTS.disconnected(self, peer, leaseMs + clockSkewMaxMs));
     this.#disconnected.add(peer);
     this.#checkMajority();
   }
@@ -154,7 +155,7 @@ export class Observer {
     return epoch;
   }
 
-  #earlierLeaseOf(file: FileId): FormerLease {
+  #earlierLeaseOf(file: FileId): EarlierLease {
     const learned = this.#learnedLeases.get(file);
     if (learned === undefined) return { kind: 'none' };
     const { holder, untilMs } = learned;
@@ -180,7 +181,7 @@ export class Observer {
     const pausedMs = nowMs - this.#checkedMs - PAUSE_CHECK_MS;
     this.#checkedMs = nowMs;
     if (pausedMs >= PAUSE_MS_MIN) {
-      this.#parts.events.add(EVENT_TEXTS.stoodStill(this.#parts.self, pausedMs));
+      this.#parts.events.add(EVENT_TEXTS.paused(this.#parts.self, pausedMs));
     }
   }
 }

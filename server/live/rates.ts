@@ -26,7 +26,7 @@ export class Rates {
     this.#samples.set(server, [...ofThisLife.slice(Math.max(0, begin)), { life, atMs, writes, reads }]);
   }
 
-  of(server: string): { readonly writesPerS: number; readonly readsPerS: number } {
+  ratesOf(server: string): { readonly writesPerS: number; readonly readsPerS: number } {
     const samples = this.#samples.get(server) ?? [];
     const [first] = samples;
     const last = samples.at(-1);

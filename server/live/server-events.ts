@@ -6,7 +6,7 @@ const KEPT_MAX = 256;
 const PER_WINDOW_MAX = 6;
 const WINDOW_MS = 1_000;
 
-export interface HappeningsParts {
+export interface ServerEventsParts {
   readonly self: ServerId;
   readonly life: string;
   /** Monotonic, in milliseconds. */
@@ -28,12 +28,12 @@ interface Window {
  * reports some of them, and the number of the others.
  */
 export class ServerEvents {
-  readonly #parts: HappeningsParts;
+  readonly #parts: ServerEventsParts;
   readonly #windows = new Map<NewServerEvent['kind'], Window>();
   #kept: ServerEvent[] = [];
   #last = 0;
 
-  constructor(parts: HappeningsParts) {
+  constructor(parts: ServerEventsParts) {
     this.#parts = parts;
   }
 

@@ -29,8 +29,8 @@ export class VolumeFingerprints {
   }
 
   /** Returns the last value received, null if there is none; the catalog is queried again meanwhile. */
-  of(volume: string): LiveVolumeLists | null {
-    return this.#values.of(volume, () => this.#query(volume));
+  get(volume: string): LiveVolumeLists | null {
+    return this.#values.get(volume, () => this.#query(volume));
   }
 
   async #query(name: string): Promise<LiveVolumeLists> {

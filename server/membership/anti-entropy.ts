@@ -15,19 +15,19 @@ export const POSITIONS_CALL = 'positions';
 const PAGE = 1_000;
 const CALL_MS = 10_000;
 /** Pause between a peer's connection and the comparison with it: it may disconnect again soon. */
-const SETTLE_MS = 2_000;
+const CONNECT_PAUSE_MS = 2_000;
 const LAGGING_PERIOD_MS = 30_000;
 /** Pauses between checks of the replicas that lagged: the first, and the longest. */
-const LOOK_MS = 500;
-const LOOK_MS_MAX = 5_000;
+const RECHECK_MS = 500;
+const RECHECK_MS_MAX = 5_000;
 /** A replica that has lagged for a shorter time is not reported: some always do (decision 26). */
-const TOLD_MS = 1_000;
+const REPORTED_AFTER_MS = 1_000;
 /** Files that are opened at the same time so that their primaries catch all replicas up, and the pause after each. */
 const OPEN_PARALLEL = 2;
 const OPEN_PAUSE_MS = 50;
 
 /** Earlier releases send no view, and ignore it. */
-type Asked = readonly [
+type PositionRow = readonly [
   file: number,
   counter: number,
   server: string,
@@ -36,7 +36,7 @@ type Asked = readonly [
   view?: number,
   members?: readonly string[],
 ];
-interface AskedReplica {
+interface ReplicaToCompare {
   readonly file: FileId;
   readonly position: Position;
   readonly view?: View;
@@ -56,8 +56,8 @@ export interface AntiEntropyParts {
   readonly world: World;
   readonly log: Logger;
   readonly everyMs: number;
-  readonly settleMs?: number;
-  readonly toldMs?: number;
+  readonly connectPauseMs?: number;
+  readonly reportedAfterMs?: number;
   list(after: FileId, countMax: number): readonly FileId[];
   record(file: FileId): ReplicaRecord | null;
   /** Number of the view that removed the file's replica here; 0 if none did. */
@@ -96,7 +96,7 @@ export class AntiEntropy {
 
   /** Replicas found to lag that have not caught up since. */
   lag(): ReplicaLag {
-    const beforeMs = this.#parts.world.nowMs() - (this.#parts.toldMs ?? TOLD_MS);
+    const beforeMs = this.#parts.world.nowMs() - (this.#parts.reportedAfterMs ?? REPORTED_AFTER_MS);
     const lagging = [...this.#behind.values()].flatMap((replicas) => [...replicas.values()]);
     return lagOf(lagging.filter(({ foundMs }) => foundMs <= beforeMs));
   }
@@ -104,7 +104,7 @@ export class AntiEntropy {
   connected(peer: ServerId): void {
     if (this.#closed) return;
     this.#due.get(peer)?.cancel();
-    const timer = this.#parts.world.after(this.#parts.settleMs ?? SETTLE_MS, () => {
+    const timer = this.#parts.world.after(this.#parts.connectPauseMs ?? CONNECT_PAUSE_MS, () => {
       this.#due.delete(peer);
       void this.#oneByOne(() => this.compare(peer)).then(() => {
         // If replicas lag, the next comparison is earlier.
@@ -137,7 +137,7 @@ export class AntiEntropy {
   }
 
   /** Whether a server has everything of a file up to a position. */
-  async holds(server: ServerId, file: FileId, position: Position): Promise<boolean> {
+  async hasPosition(server: ServerId, file: FileId, position: Position): Promise<boolean> {
     const behind = await this.#ask(server, [{ file, position }]);
     return behind.length === 0;
   }
@@ -191,7 +191,7 @@ export class AntiEntropy {
       { peer, ...lagOf([...found.values()]) },
       'anti-entropy found replicas that are behind: opening their files to catch up',
     );
-    this.#recheckIn(LOOK_MS);
+    this.#recheckIn(RECHECK_MS);
     await this.#openAll([...found.keys()]);
   }
 
@@ -206,7 +206,7 @@ export class AntiEntropy {
       const rechecks = [...this.#behind.keys()].map((peer) => this.#attempt(() => this.#recheck(peer)));
       void Promise.all(rechecks).then(() => {
         if (this.#closed || this.#recheckTimer !== null || !this.#isAnyBehind) return;
-        this.#recheckIn(Math.min(2 * pauseMs, LOOK_MS_MAX));
+        this.#recheckIn(Math.min(2 * pauseMs, RECHECK_MS_MAX));
       });
     });
   }
@@ -284,8 +284,11 @@ export class AntiEntropy {
     else await open(file);
   }
 
-  async #ask(peer: ServerId, asked: readonly AskedReplica[]): Promise<readonly [FileId, number | null][]> {
-    const rows = asked.map(({ file, position: { epoch, seq }, view }): Asked => {
+  async #ask(
+    peer: ServerId,
+    asked: readonly ReplicaToCompare[],
+  ): Promise<readonly [FileId, number | null][]> {
+    const rows = asked.map(({ file, position: { epoch, seq }, view }): PositionRow => {
       const position = [file, epoch.counter, epoch.server, epoch.incarnation, seq] as const;
       return view === undefined || view.joint !== undefined
         ? position
@@ -310,7 +313,7 @@ function positionOf({ installed, seq }: ReplicaRecord): Position {
   return { epoch: installed, seq };
 }
 
-function decodeAsked(payload: Uint8Array): AskedReplica[] {
+function decodeAsked(payload: Uint8Array): ReplicaToCompare[] {
   return parseRows(payload).map((row) => {
     const [file, counter, server, incarnation, seq, number, members] = row;
     if (

@@ -9,13 +9,13 @@ import type { PeerTls } from '../security/peer-tls.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
 import { SERVERS_FILE } from '../storage/set-aside.ts';
 import { joinCluster } from './join.ts';
-import { type Bootstrap, KnownServers, knownServerOf, readRemembered } from './known-servers.ts';
+import { type Bootstrap, KnownServers, knownServerOf, readRecordedServers } from './known-servers.ts';
 
 export interface ClusterPlanParts {
   readonly folder: DataFolder;
   readonly world: World;
   readonly log: Logger;
-  readonly machine: Pick<Machine, 'assertFree' | 'peerHttp'>;
+  readonly machine: Pick<Machine, 'assertAddressFree' | 'peerHttp'>;
   readonly tls: PeerTls | null;
 }
 
@@ -37,7 +37,7 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
   const { id: self, cluster } = config;
   const selfUrl = config.urls.get(self) ?? '';
   const file = folder.file(SERVERS_FILE);
-  const found = readRemembered(file);
+  const found = readRecordedServers(file);
   const before = found?.cluster === cluster ? found : null;
   const joins = config.join.length > 0;
   // Others connect to the recorded address; a server that moved has to join again to report its new one.
@@ -80,7 +80,7 @@ async function join(config: ServerConfig, url: string, parts: ClusterPlanParts):
   const { folder, world, log, machine, tls } = parts;
   const { id: self, cluster, zone } = config;
   // A server that cannot listen exits, and must not be registered.
-  await machine.assertFree(config.listen);
+  await machine.assertAddressFree(config.listen);
   const { servers, registered } = await joinCluster({
     ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, world, log },
     channelTo: (url) => machine.peerHttp(null, url, tls),

@@ -21,7 +21,7 @@ export interface CatalogView {
 const FIRST_VIEW = 1;
 
 /** Epoch and operation of the catalog from which a list of servers is: a list with a smaller one is older. */
-export type CatalogMoment = readonly [epoch: number, seq: number];
+export type CatalogVersion = readonly [epoch: number, seq: number];
 
 export interface KnownServersParts {
   readonly self: ServerId;
@@ -53,7 +53,7 @@ export class KnownServers {
   readonly #listeners = new Set<() => void>();
   #servers: readonly KnownServer[] = [];
   #catalogView: CatalogView;
-  #moment: CatalogMoment = [0, 0];
+  #moment: CatalogVersion = [0, 0];
   #written = '';
 
   constructor(parts: KnownServersParts, remembered: ClusterServers | null) {
@@ -61,7 +61,7 @@ export class KnownServers {
     this.#catalogView = { number: FIRST_VIEW, members: parts.bootstrap.catalogMembers };
     if (remembered !== null) {
       this.#servers = remembered.servers;
-      this.#catalogView = catalogPlaceOf(remembered);
+      this.#catalogView = catalogViewOf(remembered);
     }
     this.#update();
   }
@@ -87,7 +87,11 @@ export class KnownServers {
   }
 
   /** Adopts the catalog's list, unless an older one. @param moment null if unknown: the list counts as the newest */
-  take(servers: readonly KnownServer[], catalogView: CatalogView | null, moment: CatalogMoment | null): void {
+  adoptCatalogList(
+    servers: readonly KnownServer[],
+    catalogView: CatalogView | null,
+    moment: CatalogVersion | null,
+  ): void {
     if (moment !== null) {
       const [epoch, seq] = this.#moment;
       if (moment[0] < epoch || (moment[0] === epoch && moment[1] < seq)) return;
@@ -101,9 +105,9 @@ export class KnownServers {
    * member of the catalog whose disk was replaced finds the other members this way, even while the catalog waits for
    * it.
    */
-  learn({ servers, ...rest }: ClusterServers): void {
+  mergePeerList({ servers, ...rest }: ClusterServers): void {
     const unknown = servers.filter(({ id }) => !this.#servers.some((known) => known.id === id));
-    const place = catalogPlaceOf(rest);
+    const place = catalogViewOf(rest);
     if (unknown.length > 0 || place.number > this.#catalogView.number)
       this.#adopt([...this.#servers, ...unknown], place);
   }
@@ -114,7 +118,7 @@ export class KnownServers {
    * @param listed the servers as the catalog has them now
    */
   async find(server: ServerId, listed: () => Promise<readonly ServerInfo[]>): Promise<boolean> {
-    if (!this.urls.has(server)) this.take((await listed()).map(knownServerOf), null, null);
+    if (!this.urls.has(server)) this.adoptCatalogList((await listed()).map(knownServerOf), null, null);
     return this.urls.has(server);
   }
 
@@ -173,7 +177,7 @@ export class KnownServers {
 }
 
 /** @returns what an earlier process recorded; null if there is nothing usable */
-export function readRemembered(file: string): ClusterServers | null {
+export function readRecordedServers(file: string): ClusterServers | null {
   let value: unknown;
   try {
     value = JSON.parse(readFileSync(file, 'utf8'));
@@ -205,7 +209,7 @@ export function isClusterServers(value: unknown): value is ClusterServers {
   );
 }
 
-export function catalogPlaceOf({
+export function catalogViewOf({
   catalogView,
   catalogMembers,
 }: Pick<ClusterServers, 'catalogView' | 'catalogMembers'>): CatalogView {

@@ -17,7 +17,7 @@ import {
   encodePlaceRequest,
   REPLICA_PLACE_CALL,
   type RemoteReplica,
-  servePlace,
+  serveReplicaPlace,
 } from '../file/replica-place.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
@@ -27,14 +27,14 @@ import type { DataFolder } from '../storage/data-folder.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { ClusterTransport } from '../transport/transport.ts';
 import { AntiEntropy, POSITIONS_CALL } from './anti-entropy.ts';
-import { catalogPlaceOf, isClusterServers, type KnownServers, knownServerOf } from './known-servers.ts';
+import { catalogViewOf, isClusterServers, type KnownServers, knownServerOf } from './known-servers.ts';
 import { Registrar } from './registrar.ts';
 import { Steward } from './steward.ts';
 import { VOTERS_CALL, VotersKeeper } from './voters-keeper.ts';
 
 const SERVERS_CALL = 'servers';
 const KNOWN_SERVERS_CALL = 'known-servers';
-const HOLD_CATALOG_CALL = 'hold-catalog';
+const OPEN_CATALOG_CALL = 'hold-catalog';
 const CALL_MS = 10_000;
 /** While this server is drained, it hands files that it had to open anyway over to others this often. */
 const HAND_OVER_MS = 5_000;
@@ -145,7 +145,7 @@ export class Membership {
         const { files } = await gateway.queryCatalog({ kind: 'placed', inodes: [file] });
         return files[0]?.members.length === 0;
       },
-      open: (file) => gateway.standing(file),
+      open: (file) => gateway.leaseStatus(file),
     });
     known.onChange(() => this.#applyKnown());
     this.#handOverTimer = world.every(HAND_OVER_MS, () => this.#handOver());
@@ -191,8 +191,12 @@ export class Membership {
     this.#antiEntropy.connected(peer);
   }
 
-  holds(peer: ServerId, file: FileId, position: Parameters<AntiEntropy['holds']>[2]): Promise<boolean> {
-    return this.#antiEntropy.holds(peer, file, position);
+  hasPosition(
+    peer: ServerId,
+    file: FileId,
+    position: Parameters<AntiEntropy['hasPosition']>[2],
+  ): Promise<boolean> {
+    return this.#antiEntropy.hasPosition(peer, file, position);
   }
 
   isAt(peer: ServerId, file: FileId, position: Parameters<AntiEntropy['isAt']>[2]): Promise<boolean> {
@@ -210,17 +214,17 @@ export class Membership {
       case POSITIONS_CALL:
         return Promise.resolve(this.#antiEntropy.serve(from, payload));
       case REPLICA_PLACE_CALL:
-        return Promise.resolve(servePlace(payload, (file) => this.#parts.store.record(file)));
+        return Promise.resolve(serveReplicaPlace(payload, (file) => this.#parts.store.record(file)));
       case SERVERS_CALL:
         this.#takeList(payload);
         return Promise.resolve(new Uint8Array(0));
       case KNOWN_SERVERS_CALL:
-        this.#parts.known.learn(decodeList(payload));
+        this.#parts.known.mergePeerList(decodeList(payload));
         return Promise.resolve(new Uint8Array(0));
       case VOTERS_CALL:
         return Promise.resolve(this.#voters.serve(payload));
-      case HOLD_CATALOG_CALL:
-        return this.#parts.catalog.hold().then(() => new Uint8Array(0));
+      case OPEN_CATALOG_CALL:
+        return this.#parts.catalog.openReplica().then(() => new Uint8Array(0));
       default:
         return null;
     }
@@ -241,7 +245,7 @@ export class Membership {
     for (const [peer, url] of known.urls) {
       if (peer !== config.id) transport.addPeer(peer, addressOf(url));
     }
-    this.#parts.catalog.known();
+    this.#parts.catalog.knownViewChanged();
     this.#holdCatalog();
     this.#handOver();
   }
@@ -250,7 +254,7 @@ export class Membership {
   #holdCatalog(): void {
     const { known, catalog, config, log } = this.#parts;
     if (catalog.view() !== null || !known.catalogView.members.includes(config.id)) return;
-    catalog.hold().catch((error: unknown) => {
+    catalog.openReplica().catch((error: unknown) => {
       log.error({ err: error }, "cannot open this server's catalog replica");
     });
   }
@@ -258,11 +262,11 @@ export class Membership {
   #handOver(): void {
     const { known, idle } = this.#parts;
     if (!known.isDraining) return;
-    void idle.handOver((driver) => this.yieldTo(driver.view) !== null);
+    void idle.handOver((driver) => this.successor(driver.view) !== null);
   }
 
   /** The server that is to be primary of a file instead of this one; null if this one may be. */
-  yieldTo(view: View): ServerId | null {
+  successor(view: View): ServerId | null {
     const { known, config } = this.#parts;
     if (!known.isDraining) return null;
     const others = [...viewVoters(view)].filter(
@@ -277,7 +281,7 @@ export class Membership {
     const before = catalog.status().members;
     for (const member of members) {
       if (member === config.id || before.includes(member)) continue;
-      await transport.call(member, HOLD_CATALOG_CALL, new Uint8Array(0), CALL_MS);
+      await transport.call(member, OPEN_CATALOG_CALL, new Uint8Array(0), CALL_MS);
     }
     return gateway.changeCatalogMembers(members, { timeoutMs: CHANGE_MS });
   }
@@ -293,7 +297,7 @@ export class Membership {
     if (text !== this.#announced) {
       this.#announced = text;
       this.#informed.clear();
-      known.take(list, { number, members }, [epoch, seq]);
+      known.adoptCatalogList(list, { number, members }, [epoch, seq]);
     }
     const payload = Buffer.from(JSON.stringify({ ...known.describe(), epoch, seq }));
     for (const peer of transport.peers) {
@@ -320,7 +324,7 @@ export class Membership {
     if (typeof epoch !== 'number' || typeof seq !== 'number') {
       throw new MalformedError('A list of servers lacks its version');
     }
-    this.#parts.known.take(list.servers, catalogPlaceOf(list), [epoch, seq]);
+    this.#parts.known.adoptCatalogList(list.servers, catalogViewOf(list), [epoch, seq]);
   }
 }
 

@@ -97,7 +97,7 @@ export class Registrar {
       );
     }
     const others = servers.filter(({ id }) => id !== self);
-    known.take([...others, ...(own === null ? [] : [own])].map(knownServerOf), null, null);
+    known.adoptCatalogList([...others, ...(own === null ? [] : [own])].map(knownServerOf), null, null);
   }
 
   #isUpToDate(own: ServerInfo | null, freeBytes: number, totalBytes: number): boolean {

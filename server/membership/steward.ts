@@ -9,9 +9,9 @@ import type { Candidate } from '../process/placement.ts';
 import { Rounds } from '../process/rounds.ts';
 import {
   catalogReplicasWanted,
-  type Holding,
+  chooseRebalance,
+  type FileMembers,
   rebalancedMembers,
-  rebalanceOf,
   type ServerCondition,
   wantedMembers,
 } from './wanted-members.ts';
@@ -28,7 +28,7 @@ const REBALANCE_FILES_MAX = 100;
 /** Pause before a file that could not be moved is tried again; it doubles. */
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
-const RETRIES_REMEMBERED_MAX = 10_000;
+const RETRIES_MAX = 10_000;
 /** A plan that was open for this time is resumed: the file's primary has abandoned it, or the change takes long. */
 export const PLAN_MS = 120_000;
 /** The same for a plan with a server that leaves, which is not removed before the plan has ended. */
@@ -69,8 +69,8 @@ interface SeenPlan {
  * Moves replicas to the servers where they should be. It runs at the catalog's primary and keeps only counters and
  * pauses: the work follows from the catalog, so that the next primary continues.
  *
- * Files on servers that are draining, out, or gone come first; then files with too few or too many replicas; then the
- * catalog itself; and if nothing else is to do, the fullest disk gives files to the emptiest.
+ * Files on servers that are draining, out, or to be replaced come first; then files with too few or too many replicas;
+ * then the catalog itself; and if nothing else is to do, the fullest disk gives files to the emptiest.
  */
 export class Steward {
   readonly #parts: StewardParts;
@@ -113,7 +113,7 @@ export class Steward {
     };
   }
 
-  turn(): Promise<void> {
+  runRound(): Promise<void> {
     return this.#rounds.run();
   }
 
@@ -121,7 +121,7 @@ export class Steward {
     const { servers } = await this.#parts.query({ kind: 'servers', counts: true });
     this.#parts.announce(servers);
     const conditions = this.conditions(servers);
-    const leaving = conditions.filter(({ state, gone }) => state !== 'in' || gone);
+    const leaving = conditions.filter(({ state, toBeReplaced }) => state !== 'in' || toBeReplaced);
     const counts = new Map<string, number>(servers.map(({ id, replicas }) => [id, replicas ?? 0]));
     this.#remaining = leaving.reduce((sum, { id }) => sum + (counts.get(id) ?? 0), 0);
     let moved = 0;
@@ -154,8 +154,8 @@ export class Steward {
       if (reachable) this.#unreachableSinceMs.delete(id);
       else if (!this.#unreachableSinceMs.has(id)) this.#unreachableSinceMs.set(id, nowMs);
       const sinceMs = this.#unreachableSinceMs.get(id);
-      const gone = sinceMs !== undefined && nowMs - sinceMs >= replaceAfterMs;
-      return { ...server, state: states.get(id) ?? 'in', gone };
+      const toBeReplaced = sinceMs !== undefined && nowMs - sinceMs >= replaceAfterMs;
+      return { ...server, state: states.get(id) ?? 'in', toBeReplaced };
     });
   }
 
@@ -271,7 +271,7 @@ export class Steward {
       if (error.code === 'not-found') return 'gone';
       if (!UNFINISHED.has(error.code)) this.#failed += 1;
       const pauseMs = Math.min(RETRY_MAX_MS, 2 * (retry?.pauseMs ?? RETRY_FIRST_MS / 2));
-      if (this.#retries.size >= RETRIES_REMEMBERED_MAX) this.#retries.clear();
+      if (this.#retries.size >= RETRIES_MAX) this.#retries.clear();
       this.#retries.set(file, { atMs: this.#parts.world.nowMs() + pauseMs, pauseMs });
       this.#parts.log.info({ file, members, reason: error.message }, 'a file is not moved yet');
       return 'put-off';
@@ -283,7 +283,7 @@ export class Steward {
   /** Moves the catalog away from servers that leave, and to the wanted number of servers if possible. */
   async #moveCatalog(conditions: readonly ServerCondition[]): Promise<void> {
     const members = this.#parts.catalogMembers();
-    const inCount = conditions.filter(({ state, gone }) => state === 'in' && !gone).length;
+    const inCount = conditions.filter(({ state, toBeReplaced }) => state === 'in' && !toBeReplaced).length;
     const leaving = new Set(conditions.flatMap(({ id, state }) => (state === 'in' ? [] : [id])));
     // A member may not have registered yet.
     const known = new Set([...members, ...conditions.map(({ id }) => id)]);
@@ -310,7 +310,7 @@ export class Steward {
   async #rebalance(conditions: readonly ServerCondition[]): Promise<number> {
     const nowMs = this.#parts.world.nowMs();
     if (nowMs - this.#rebalancedMs < REBALANCE_PERIOD_MS) return 0;
-    const move = rebalanceOf(conditions, REBALANCE_THRESHOLD);
+    const move = chooseRebalance(conditions, REBALANCE_THRESHOLD);
     if (move === null) return 0;
     this.#rebalancedMs = nowMs;
     let bytes = 0;
@@ -347,7 +347,7 @@ export class Steward {
   }
 }
 
-function membersOf({ inode, members }: PlacedFile): Holding {
+function membersOf({ inode, members }: PlacedFile): FileMembers {
   return { inode, members: members as readonly ServerId[] };
 }
 

@@ -83,7 +83,7 @@ export class VotersKeeper {
     this.#informed.delete(peer);
   }
 
-  turn(): Promise<void> {
+  runRound(): Promise<void> {
     return this.#rounds.run();
   }
 
@@ -179,12 +179,12 @@ export class VotersKeeper {
 
   #wanted(view: VotersView, conditions: readonly ServerCondition[]): VoterSet | null {
     const { founders, catalogMembers } = this.#parts;
-    const present = conditions.filter(({ state, gone }) => state !== 'out' && !gone);
+    const present = conditions.filter(({ state, toBeReplaced }) => state !== 'out' && !toBeReplaced);
     if (!present.every(({ id }) => this.#knowsViews(id))) return null;
     const members = catalogMembers();
     if (members === null) return null;
     const leaving = new Set(
-      conditions.filter(({ state, gone }) => state !== 'in' || gone).map(({ id }) => id),
+      conditions.filter(({ state, toBeReplaced }) => state !== 'in' || toBeReplaced).map(({ id }) => id),
     );
     const isFirst = view.number === firstVoters(founders).number;
     const areEnough = founders.length >= FOUNDERS_ENOUGH && !founders.some((server) => leaving.has(server));

@@ -5,10 +5,10 @@ import { type Candidate, chooseServers, zoneOf } from '../process/placement.ts';
 export interface ServerCondition extends Candidate {
   readonly state: ServerState;
   /** Whether it was unreachable for so long that its replicas are to be replaced. */
-  readonly gone: boolean;
+  readonly toBeReplaced: boolean;
 }
 
-export interface Holding {
+export interface FileMembers {
   readonly inode: number;
   readonly members: readonly ServerId[];
 }
@@ -23,7 +23,7 @@ export interface Holding {
  * @returns the members; the same ones, in the same order, if nothing is to do
  */
 export function wantedMembers(
-  file: Holding,
+  file: FileMembers,
   servers: readonly ServerCondition[],
   factor: number,
 ): readonly ServerId[] {
@@ -31,13 +31,13 @@ export function wantedMembers(
   const isGood = (id: ServerId): boolean => {
     const server = known.get(id);
     // A server without an entry is assumed to be good.
-    return server === undefined || (server.state === 'in' && !server.gone);
+    return server === undefined || (server.state === 'in' && !server.toBeReplaced);
   };
   const staying = trimmed(file.members.filter(isGood), known, factor);
   const zones = staying.map((id) => zoneOf(known.get(id) ?? { id, zone: '' }));
   const free = servers.filter(
-    ({ id, state, gone, reachable, registered }) =>
-      state === 'in' && !gone && reachable && registered && !file.members.includes(id),
+    ({ id, state, toBeReplaced, reachable, registered }) =>
+      state === 'in' && !toBeReplaced && reachable && registered && !file.members.includes(id),
   );
   const added = chooseServers(factor - staying.length, free, file.inode, zones);
   const wanted = new Set([...staying, ...added]);
@@ -116,9 +116,9 @@ export interface Rebalance {
 }
 
 /** The move from the fullest to the emptiest server; null if their used parts differ by no more than `threshold`. */
-export function rebalanceOf(servers: readonly ServerCondition[], threshold: number): Rebalance | null {
+export function chooseRebalance(servers: readonly ServerCondition[], threshold: number): Rebalance | null {
   const usable = servers
-    .filter(({ state, gone, reachable }) => state === 'in' && !gone && reachable)
+    .filter(({ state, toBeReplaced, reachable }) => state === 'in' && !toBeReplaced && reachable)
     .flatMap((server) => {
       const used = usedPart(server);
       return used === null ? [] : [{ server, used }];
@@ -140,7 +140,7 @@ export function rebalanceOf(servers: readonly ServerCondition[], threshold: numb
  * it is at the target already, or its replicas would be in fewer zones.
  */
 export function rebalancedMembers(
-  file: Holding,
+  file: FileMembers,
   servers: readonly ServerCondition[],
   { from, to }: Rebalance,
 ): readonly ServerId[] | null {

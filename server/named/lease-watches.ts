@@ -15,9 +15,9 @@ import type { NamedLeaseDriver } from './named-lease-driver.ts';
 /** Watches of one server; one more fails with `busy`. */
 export const WATCHERS_MAX = 1_000;
 /** A watched lease is queried this often within the longest lease, in case the message of a change was lost. */
-const LOOKS_PER_LEASE = 3;
+const QUERIES_PER_LEASE = 3;
 /** Pause after a query that no majority answered. */
-const LOOK_AGAIN_MS = 500;
+const QUERY_RETRY_MS = 500;
 /** A lease's end is reported at least this much later, because timers are inexact. */
 const END_SLACK_MS = 10;
 
@@ -134,7 +134,7 @@ class MemberWatch {
         { name: this.#name, reason: error.message },
         'cannot query a watched lease; trying again',
       );
-      this.#arm(LOOK_AGAIN_MS);
+      this.#arm(QUERY_RETRY_MS);
     } finally {
       this.#querying = false;
     }
@@ -149,7 +149,7 @@ class MemberWatch {
       for (const watcher of [...this.#watchers]) watcher.changed(this.#state);
     }
     const untilEndMs = state.held ? state.untilMs + clockSkewMaxMs + END_SLACK_MS - nowMs() : Infinity;
-    this.#arm(Math.max(END_SLACK_MS, Math.min(untilEndMs, leaseMaxMs / LOOKS_PER_LEASE)));
+    this.#arm(Math.max(END_SLACK_MS, Math.min(untilEndMs, leaseMaxMs / QUERIES_PER_LEASE)));
   }
 
   #arm(afterMs: number): void {
@@ -239,7 +239,7 @@ export class LeaseWatches {
    * @throws ServiceError `busy`, `recovering`, `clock-fault`; `not-primary` if `forwarded` to a server that is no
    * member
    */
-  open(name: string, sink: LeaseEventSink, forwarded: boolean): { resume(): void; close(): void } {
+  watch(name: string, sink: LeaseEventSink, forwarded: boolean): { resume(): void; close(): void } {
     if (this.#count >= WATCHERS_MAX) {
       throw new ServiceError(
         'busy',

@@ -8,7 +8,7 @@ const FIRST_VIEW = 1;
 /** Most voters of one name in that view. */
 const MEMBERS_FIRST = 3;
 /** Names whose voters are cached: one request needs them several times. */
-const REMEMBERED_MAX = 1_000;
+const CACHED_MAX = 1_000;
 
 /** The cell of a name, and its voters. */
 export interface NameVoters {
@@ -27,7 +27,7 @@ export function firstVoters(servers: readonly ServerId[]): VotersView {
 
 export class NameVotersByView {
   readonly #view: VotersView;
-  readonly #known = new LruMap<string, NameVoters>(REMEMBERED_MAX);
+  readonly #known = new LruMap<string, NameVoters>(CACHED_MAX);
 
   constructor(view: VotersView) {
     this.#view = view;

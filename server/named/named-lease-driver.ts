@@ -9,9 +9,9 @@ import { type VotersView, votersAll, votersCount } from '../../lease/voters.ts';
 import {
   CLOCK_CHECK_MS,
   type ClockMemory,
-  type FormerTiming,
+  type EarlierTiming,
+  type LeaseEventReport,
   LeaseLink,
-  type LeaseNews,
 } from '../drivers/lease-link.ts';
 import type { WakeQueue } from '../drivers/wake-queue.ts';
 import type { Clock } from '../process/clock.ts';
@@ -21,7 +21,7 @@ import { firstVoters, LATER_VIEWS_HASH, NameVotersByView } from './name-voters.t
 /** View number of a server that does not know who votes: smaller than every other. */
 const NO_VIEW = 0;
 /** Pending requests of one server; one more fails with `busy`. */
-const ASKS_MAX = 10_000;
+const REQUESTS_MAX = 10_000;
 /** Every frame begins with the sender's `NameVotersByView.serversHash`. */
 const SERVERS_HASH_BYTES = 4;
 const UNKNOWN: LeaseOutcome = { kind: 'unknown' };
@@ -38,7 +38,7 @@ export interface NamedLeaseDriverParts extends LeaseTiming {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
-  readonly former?: FormerTiming;
+  readonly earlier?: EarlierTiming;
   /** Ensures that fencing tokens increase even if the wall clock is set back. */
   readonly clockMemory?: ClockMemory;
   drawIncarnation(): Incarnation;
@@ -96,9 +96,9 @@ export class NamedLeaseDriver {
       view: () => this.#view?.number ?? NO_VIEW,
       options: '--named-lease-max or --clock-skew',
       send: (to, frame) => this.#send(to, frame),
-      news: (action) => this.#report(action),
+      report: (action) => this.#report(action),
       faulted: () => this.#fault(),
-      begun: () => undefined,
+      restarted: () => undefined,
     });
     const behindMs = Math.ceil(this.#link.clockBehindMs());
     if (behindMs > 0)
@@ -171,10 +171,10 @@ export class NamedLeaseDriver {
    */
   async execute(name: string, order: LeaseOrder, timeoutMs: number): Promise<LeaseOutcome> {
     this.assertUsable();
-    if (this.#requests.size >= ASKS_MAX) {
+    if (this.#requests.size >= REQUESTS_MAX) {
       throw new ServiceError(
         'busy',
-        `Cannot request lease "${name}": ${ASKS_MAX} requests are pending; retry later`,
+        `Cannot request lease "${name}": ${REQUESTS_MAX} requests are pending; retry later`,
       );
     }
     const deadlineMs = this.#link.nowMs() + timeoutMs;
@@ -322,7 +322,7 @@ export class NamedLeaseDriver {
     this.#parts.transport().send(to, CHANNEL_NAMED_LEASE, payload);
   }
 
-  #report(action: LeaseNews): void {
+  #report(action: LeaseEventReport): void {
     switch (action.kind) {
       case 'answered': {
         const answer = this.#requests.get(action.ask);

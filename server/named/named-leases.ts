@@ -3,7 +3,7 @@ import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
 import type { StreamedAnswer } from '../../platform/http-channel.ts';
-import type { ClockMemory, FormerTiming } from '../drivers/lease-link.ts';
+import type { ClockMemory, EarlierTiming } from '../drivers/lease-link.ts';
 import type { WakeQueue } from '../drivers/wake-queue.ts';
 import type { Clock } from '../process/clock.ts';
 import type { Labels, MetricsRegistry } from '../telemetry/metrics.ts';
@@ -31,7 +31,7 @@ export interface NamedLeasesParts extends LeaseTiming {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
-  readonly former?: FormerTiming;
+  readonly earlier?: EarlierTiming;
   readonly clockMemory?: ClockMemory;
   drawIncarnation(): Incarnation;
   stream(server: ServerId, path: string, signal: AbortSignal): Promise<StreamedAnswer>;

@@ -14,13 +14,13 @@ export function bounded<Value>(
 }
 
 /** @returns whether `work` succeeds within `limitMs` */
-export function within(world: World, work: Promise<unknown>, limitMs: number): Promise<boolean> {
+export function succeedsWithin(world: World, work: Promise<unknown>, limitMs: number): Promise<boolean> {
   const succeeded = work.then(() => true);
   return bounded(world, succeeded, limitMs, () => new Error('too late')).catch(() => false);
 }
 
 /** Waits for `work`, without limit. After `afterMs`, `check` runs once: if it returns an error, the wait fails. */
-export function unlessFirst<Value>(
+export function withLateCheck<Value>(
   world: World,
   work: Promise<Value>,
   afterMs: number,
@@ -37,7 +37,7 @@ export function unlessFirst<Value>(
 }
 
 /** @returns whether at least `countMin` answers are true, as soon as that is known. A failed one counts as false. */
-export function areSo(answers: readonly Promise<boolean>[], countMin: number): Promise<boolean> {
+export function atLeastTrue(answers: readonly Promise<boolean>[], countMin: number): Promise<boolean> {
   return new Promise((resolve) => {
     let trueCount = 0;
     let pendingCount = answers.length;

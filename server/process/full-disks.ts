@@ -84,7 +84,7 @@ export class FullDisks {
     const { reserve, log } = this.#parts;
     const wasLow = reserve.isLow;
     try {
-      reserve.look();
+      reserve.measure();
     } catch (error) {
       log.debug({ err: error }, 'cannot read the free disk space');
     }

@@ -30,7 +30,7 @@ export interface Machine {
     tls: PeerTls | null,
     use?: 'exchanges' | 'streams',
   ): HttpChannel;
-  assertFree(address: Address): Promise<void>;
+  assertAddressFree(address: Address): Promise<void>;
   /** Resolves when requests are accepted; @throws the error of listening. */
   listen(app: FastifyInstance, options: FastifyListenOptions): Promise<unknown>;
 }
@@ -54,7 +54,7 @@ export const systemMachine: Machine = {
       peer === null ? tls?.connectorByHost(CONNECT_MS_MAX) : tls?.connectorTo(peer, CONNECT_MS_MAX),
       use === 'exchanges' ? CONNECTIONS_MAX : null,
     ),
-  assertFree: async ({ host, port }) => {
+  assertAddressFree: async ({ host, port }) => {
     const probe = createServer().listen({ host, port });
     await once(probe, 'listening');
     probe.close();

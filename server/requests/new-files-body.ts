@@ -1,11 +1,11 @@
 import { ServiceError } from '../../base/errors.ts';
 import { MalformedError } from '../../wire/bytes.ts';
-import { decodeBirths, type NewFilesRequest } from '../../wire/new-files.ts';
+import { decodeNewFiles, type NewFilesRequest } from '../../wire/new-files.ts';
 
-/** Decodes a body of `encodeBirths`. @throws ServiceError `bad-request` if it is malformed */
-export function birthsOf(body: unknown): NewFilesRequest {
+/** Decodes a body of `encodeNewFiles`. @throws ServiceError `bad-request` if it is malformed */
+export function decodeNewFilesBody(body: unknown): NewFilesRequest {
   try {
-    return decodeBirths(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
+    return decodeNewFiles(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
   } catch (cause) {
     if (!(cause instanceof MalformedError)) throw cause;
     throw new ServiceError(

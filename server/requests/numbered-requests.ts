@@ -24,7 +24,7 @@ export class NumberedRequests {
   readonly #sessions: Session[] = [];
 
   /** Whether the next `acquire` begins a session, whose `since` should be known. */
-  get mustBegin(): boolean {
+  get needsNewSession(): boolean {
     return !this.#sessions.some(hasFreeNumber);
   }
 

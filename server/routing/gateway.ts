@@ -53,7 +53,7 @@ import type {
   Hole,
   Services,
 } from './service-interfaces.ts';
-import { type Shown, ShownFiles } from './shown-files.ts';
+import { type SnapshotContents, SnapshotReads } from './snapshot-reads.ts';
 import { ageOfHeaders, stateOfHeaders } from './state-headers.ts';
 
 /** Attempts of `findDurably`: each failed one ended in another epoch of the catalog than it began in. */
@@ -74,14 +74,14 @@ export interface WriteOptions extends CallOptions {
   readonly guard?: WriteGuard;
 }
 
-export interface ShownOptions extends CallOptions {
+export interface SnapshotReadOptions extends CallOptions {
   /** Read the contents as this snapshot of the file's volume shows them. */
   readonly snapshot?: number | undefined;
   /** Contents of another version are refused with `precondition-failed`. */
   readonly asOf?: ContentVersion | undefined;
 }
 
-export interface ReadOptions extends ShownOptions {
+export interface ReadOptions extends SnapshotReadOptions {
   readonly stale?: boolean;
 }
 
@@ -95,7 +95,7 @@ export class Gateway {
   readonly peers: PeerHttp;
   readonly router: Router;
   readonly #ownRequests: NumberedRequests;
-  readonly #snapshots: ShownFiles;
+  readonly #snapshots: SnapshotReads;
   readonly #countForward: (server: ServerId) => void;
   #catalogEpoch = 0;
 
@@ -103,7 +103,7 @@ export class Gateway {
     this.services = services;
     this.world = world;
     this.#ownRequests = new NumberedRequests(() => drawIncarnation(world));
-    this.#snapshots = new ShownFiles(async (file, snapshot, options) => {
+    this.#snapshots = new SnapshotReads(async (file, snapshot, options) => {
       const query = { kind: 'attributes', inode: file, snapshot } as const;
       return (await this.#catalogQuery(query, options)).attributes;
     });
@@ -111,7 +111,8 @@ export class Gateway {
     this.router = new Router({
       world,
       services,
-      askWhere: (file, timeoutMs) => this.#catalogQuery({ kind: 'attributes', inode: file }, { timeoutMs }),
+      queryMembers: (file, timeoutMs) =>
+        this.#catalogQuery({ kind: 'attributes', inode: file }, { timeoutMs }),
       ...(metrics === undefined ? {} : { metrics }),
     });
     const forwards = metrics?.counter('leasehold_forwards_total', 'Requests forwarded to another server', [
@@ -210,8 +211,8 @@ export class Gateway {
     done: (result: CommandResults[C['kind']], numbered: NumberedRequest) => Promise<Value>,
   ): Promise<Value> {
     for (let sessions = 1; ; sessions++) {
-      if (this.#ownRequests.mustBegin && (sessions > 1 || this.catalogSeq === null))
-        await this.#askCatalogSeq(options);
+      if (this.#ownRequests.needsNewSession && (sessions > 1 || this.catalogSeq === null))
+        await this.#queryCatalogSeq(options);
       const numbered = this.#ownRequests.acquire(this.catalogSeq);
       const trail: Trail = { ambiguous: false };
       try {
@@ -238,7 +239,7 @@ export class Gateway {
   }
 
   /** As `query`, for a client with a cache session: the answer also says what the client may cache. */
-  async queryRemembered<Q extends Query>(
+  async queryWithGrants<Q extends Query>(
     query: Q,
     session: number,
     options: CallOptions = {},
@@ -249,7 +250,7 @@ export class Gateway {
       {
         cell: CATALOG_CELL,
         action: `answer "${query.kind}"`,
-        local: () => this.services.catalog.queryRemembered(query, session, delegate),
+        local: () => this.services.catalog.queryWithGrants(query, session, delegate),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/queries', body, timeoutMs),
       },
       options,
@@ -267,7 +268,7 @@ export class Gateway {
       {
         cell: CATALOG_CELL,
         action: 'renew a cache session',
-        local: () => this.services.catalog.cache(request),
+        local: () => this.services.catalog.pollCache(request),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/cache', request, timeoutMs),
       },
       options,
@@ -365,7 +366,7 @@ export class Gateway {
         cell: file,
         action: `read file ${file}`,
         // A stale answer may name an earlier primary.
-        teaches: !stale,
+        showsPrimary: !stale,
         local: () => (stale ? files.readStale(file, offset, length) : files.read(file, offset, length, asOf)),
         remote: async (server, timeoutMs) => {
           const consistency = stale ? '&consistency=stale' : '';
@@ -388,7 +389,7 @@ export class Gateway {
     file: FileId,
     offset: number,
     length: number,
-    options: ShownOptions = {},
+    options: SnapshotReadOptions = {},
   ): Promise<FileLocated> {
     const { snapshot, asOf, ...rest } = options;
     if (snapshot !== undefined) {
@@ -481,7 +482,7 @@ export class Gateway {
     file: FileId,
     offset: number,
     whence: Whence,
-    options: ShownOptions = {},
+    options: SnapshotReadOptions = {},
   ): Promise<FileExtent> {
     const { snapshot, asOf, ...rest } = options;
     if (snapshot !== undefined) {
@@ -583,7 +584,7 @@ export class Gateway {
     );
   }
 
-  async state(file: FileId, options: ShownOptions = {}): Promise<FileState> {
+  async state(file: FileId, options: SnapshotReadOptions = {}): Promise<FileState> {
     const { snapshot, asOf: _, ...rest } = options;
     if (snapshot !== undefined)
       return this.#snapshots.use(file, snapshot, rest, (shown) => this.#stateInSnapshot(file, shown));
@@ -596,7 +597,7 @@ export class Gateway {
     );
   }
 
-  async #stateInSnapshot(file: FileId, { attributes }: Shown): Promise<FileState> {
+  async #stateInSnapshot(file: FileId, { attributes }: SnapshotContents): Promise<FileState> {
     const { sizeBytes, modifiedNs, contents } = attributes;
     const { epoch, seq } = contents;
     return {
@@ -612,7 +613,7 @@ export class Gateway {
   }
 
   /** The file's lease and replicas as its primary sees them; a file without a primary gets one. */
-  async standing(file: FileId, options: CallOptions = {}): Promise<FileLeaseStatus> {
+  async leaseStatus(file: FileId, options: CallOptions = {}): Promise<FileLeaseStatus> {
     return this.#fileCall(
       file,
       `ask for the replicas of file ${file}`,
@@ -672,7 +673,7 @@ export class Gateway {
       jsonRequest(`/v1/data/${file}/members`, { members }),
       options,
     );
-    this.router.remember(file, view.members);
+    this.router.rememberMembers(file, view.members);
     return view;
   }
 
@@ -689,7 +690,7 @@ export class Gateway {
   }
 
   /** Makes `catalogSeq` known: any answer of the catalog's primary has it in its headers. */
-  async #askCatalogSeq(options: CallOptions): Promise<void> {
+  async #queryCatalogSeq(options: CallOptions): Promise<void> {
     await this.#catalogQuery({ kind: 'sweeps' }, options);
   }
 
@@ -794,7 +795,7 @@ export class Gateway {
 
   #rememberMembers(attributes: Attributes): void {
     if (attributes.kind !== 'file') return;
-    this.router.remember(attributes.inode as FileId, attributes.replicas as readonly ServerId[]);
+    this.router.rememberMembers(attributes.inode as FileId, attributes.replicas as readonly ServerId[]);
   }
 }
 

@@ -15,12 +15,12 @@ interface AnsweredAttributes {
   readonly entries: readonly { readonly attributes: Attributes }[];
 }
 
-export type AskState = (file: FileId, timeoutMs?: number) => Promise<FileState>;
+export type QueryState = (file: FileId, timeoutMs?: number) => Promise<FileState>;
 
 /** Replaces the catalog's attributes of live files in an answer by those of their primaries. */
 export async function withLiveStates<Result extends Partial<AnsweredAttributes>>(
   result: Result,
-  ask: AskState,
+  ask: QueryState,
   world: World,
 ): Promise<Result> {
   const { attributes, entries } = result;
@@ -45,7 +45,7 @@ export function attributesWithState(attributes: Attributes, state: FileState): A
   };
 }
 
-async function merged(attributes: Attributes, ask: AskState, timeoutMs?: number): Promise<Attributes> {
+async function merged(attributes: Attributes, ask: QueryState, timeoutMs?: number): Promise<Attributes> {
   if (!attributes.live || attributes.kind !== 'file') return attributes;
   return attributesWithState(attributes, await ask(attributes.inode as FileId, timeoutMs));
 }
@@ -53,7 +53,7 @@ async function merged(attributes: Attributes, ask: AskState, timeoutMs?: number)
 /** A listing promises less than a stat of one file: if a primary fails or is late, the catalog's attributes stay. */
 async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
   entries: readonly Entry[],
-  ask: AskState,
+  ask: QueryState,
   world: World,
 ): Promise<readonly Entry[]> {
   const results = [...entries];

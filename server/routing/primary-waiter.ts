@@ -92,7 +92,7 @@ export class PrimaryWaiter {
   }
 
   /** The holder announced that it will release the lease: requests here then wait for the next primary. */
-  expectEnd(driver: ReplicaDriver, holder: ServerId): void {
+  expectRelease(driver: ReplicaDriver, holder: ServerId): void {
     this.#announcedReleases.set(driver, { holder, untilMs: this.#parts.clock.nowMs() + RELEASE_MS_MAX });
   }
 

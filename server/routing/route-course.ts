@@ -15,15 +15,15 @@ export interface Round {
   readonly number: number;
   readonly tried: Set<ServerId>;
   /** Servers that an error of this round named as unreachable. */
-  readonly silent: Set<string>;
+  readonly unreachable: Set<string>;
   /** Ask all members, whether or not an answer names one. */
-  walks: boolean;
+  asksAllMembers: boolean;
 }
 
 /** What the attempts of one routed call have shown, over all rounds. */
 export class RouteCourse {
   /** Servers that refused the change with `no-space`, and the time of the first refusal. */
-  readonly full = new Map<ServerId, number>();
+  readonly withoutSpace = new Map<ServerId, number>();
   readonly #trail: Trail | null;
   #noSpace: ServiceError | null = null;
   /** The last answer with a reason; an attempt that the deadline cut short has none. */
@@ -43,9 +43,9 @@ export class RouteCourse {
     if (error.code === 'no-space') {
       // A server that stays primary has checked the others: none with space could take over.
       if (error.details.primary === server) return true;
-      const sinceMs = this.full.get(server);
+      const sinceMs = this.withoutSpace.get(server);
       if (nowMs - (sinceMs ?? nowMs) > TAKEOVER_MS_MAX) return true;
-      if (sinceMs === undefined) this.full.set(server, nowMs);
+      if (sinceMs === undefined) this.withoutSpace.set(server, nowMs);
       this.#noSpace = error;
     }
     const isAmbiguous = error.code === 'unknown' || error.code === 'no-majority';

@@ -23,7 +23,7 @@ export interface CallOptions {
 }
 
 /** The primary of a file, as far as this server knows, and this server's role. */
-export interface Whereabouts {
+export interface KnownPrimary {
   readonly primary: ServerId | null;
   readonly epoch: number;
   readonly role: 'primary' | 'backup' | 'none';
@@ -35,7 +35,7 @@ export interface Call<Result> {
   /** For messages: "Cannot <action>: …". */
   readonly action: string;
   /** False if the answer may come from a server that is not primary, without naming the primary. */
-  readonly teaches?: boolean;
+  readonly showsPrimary?: boolean;
   local(): Promise<Result>;
   remote(server: ServerId, timeoutMs: number): Promise<Result>;
 }
@@ -45,7 +45,7 @@ export interface RouterOptions {
   readonly services: Services;
   readonly metrics?: MetricsRegistry;
   /** Asks the catalog for the file's members; its answer goes to `remember`. */
-  readonly askWhere: (file: FileId, timeoutMs: number) => Promise<unknown>;
+  readonly queryMembers: (file: FileId, timeoutMs: number) => Promise<unknown>;
 }
 
 const PACE: Pace = { firstMs: 10, largestMs: 200, spread: [0.5, 1.5] };
@@ -80,7 +80,7 @@ export class Router {
   readonly #world: World;
   readonly #services: Services;
   readonly #self: ServerId;
-  readonly #askWhere: RouterOptions['askWhere'];
+  readonly #askWhere: RouterOptions['queryMembers'];
   readonly #countRetry: () => void;
   readonly #primaries = new LruMap<CellId, { readonly server: ServerId; readonly epoch: number }>(HINTS_MAX);
   readonly #members = new LruMap<FileId, readonly ServerId[]>(MEMBERS_MAX);
@@ -89,11 +89,11 @@ export class Router {
   #calls = 0;
   readonly #endWaiters: (() => void)[] = [];
 
-  constructor({ world, services, metrics, askWhere }: RouterOptions) {
+  constructor({ world, services, metrics, queryMembers }: RouterOptions) {
     this.#world = world;
     this.#services = services;
     this.#self = services.status.id;
-    this.#askWhere = askWhere;
+    this.#askWhere = queryMembers;
     const retries = metrics?.counter(
       'leasehold_gateway_retries_total',
       'Waits for a primary to be elected or found',
@@ -102,11 +102,11 @@ export class Router {
   }
 
   /** This server takes part in no lease any more, so each round asks all members. Called when it shuts down. */
-  retire(): void {
+  stopCompeting(): void {
     this.#competesNoMore = true;
   }
 
-  async drained(): Promise<void> {
+  async callsEnded(): Promise<void> {
     if (this.#calls > 0) await new Promise<void>((resolve) => this.#endWaiters.push(resolve));
   }
 
@@ -115,11 +115,11 @@ export class Router {
     this.#closing = true;
   }
 
-  expect(file: FileId, server: ServerId): void {
+  assumePrimary(file: FileId, server: ServerId): void {
     this.#primaries.set(file, { server, epoch: this.#primaries.peek(file)?.epoch ?? 0 });
   }
 
-  remember(file: FileId, members: readonly ServerId[]): void {
+  rememberMembers(file: FileId, members: readonly ServerId[]): void {
     this.#members.set(file, members);
   }
 
@@ -128,7 +128,7 @@ export class Router {
   }
 
   /** The primary and this server's role, as far as this server knows; sends no request. */
-  whereabouts(file: FileId): Whereabouts {
+  knownPrimary(file: FileId): KnownPrimary {
     const standing = this.#services.files.leaseStatus(file);
     const members = standing?.view.members ?? this.#members.peek(file) ?? [];
     const role = standing?.role ?? (members.includes(this.#self) ? 'backup' : 'none');
@@ -165,30 +165,31 @@ export class Router {
       let last: ServiceError;
       try {
         const result = await this.#attempt(call, server, deadlineMs);
-        if (call.teaches !== false) this.#notePrimary(call.cell, server, result);
+        if (call.showsPrimary !== false) this.#notePrimary(call.cell, server, result);
         return result;
       } catch (error) {
         if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;
         last = error;
       }
       const nowMs = world.nowMs();
-      if (course.failed(server, last, nowMs)) throw this.#failure(call, last, round.silent, trail);
+      if (course.failed(server, last, nowMs)) throw this.#failure(call, last, round.unreachable, trail);
       // A server that was asked just before the deadline had no time to answer: it does not count as unreachable.
       if (nowMs < deadlineMs || nowMs - beganMs > PACE.largestMs)
-        for (const silent of last.details.unreachable ?? []) round.silent.add(silent);
+        for (const silent of last.details.unreachable ?? []) round.unreachable.add(silent);
       if (this.#primaries.peek(call.cell)?.server === server) this.#primaries.delete(call.cell);
       // A healthy member learns the election's outcome by itself; other servers have to ask the members.
-      if (server === this.#self) round.walks ||= last.code !== 'not-primary' || !this.#isMember(call.cell);
+      if (server === this.#self)
+        round.asksAllMembers ||= last.code !== 'not-primary' || !this.#isMember(call.cell);
       const failedAtMs = world.nowMs();
       const isOver = failedAtMs >= deadlineMs || this.#closing;
       const next = isOver ? null : await this.#nextServer(call, last, round, deadlineMs);
       // A server that found no majority has waited for it already.
-      const isFinal = last.code === 'no-majority' || this.#areAllReachableIn(call.cell, course.full);
+      const isFinal = last.code === 'no-majority' || this.#areAllReachableIn(call.cell, course.withoutSpace);
       const step =
         next !== null
           ? retry.next(ELSEWHERE_IN_ROUND, failedAtMs)
           : retry.next({ kind: isFinal ? 'final' : 'later' }, world.nowMs());
-      if (step.kind === 'fail') throw this.#failure(call, course.reason ?? last, round.silent, trail);
+      if (step.kind === 'fail') throw this.#failure(call, course.reason ?? last, round.unreachable, trail);
       if (step.kind === 'wait') {
         this.#countRetry();
         await world.sleep(step.ms);
@@ -208,8 +209,8 @@ export class Router {
   }
 
   #round(number: number): Round {
-    const walks = this.#competesNoMore || number % ASK_ALL_EVERY_ROUNDS === 0;
-    return { number, tried: new Set(), silent: new Set(), walks };
+    const asksAllMembers = this.#competesNoMore || number % ASK_ALL_EVERY_ROUNDS === 0;
+    return { number, tried: new Set(), unreachable: new Set(), asksAllMembers };
   }
 
   async #attempt<Result>(call: Call<Result>, server: ServerId, deadlineMs: number): Promise<Result> {
@@ -229,7 +230,7 @@ export class Router {
   async #nextServer(
     call: Call<unknown>,
     answer: ServiceError,
-    { tried, walks }: Round,
+    { tried, asksAllMembers }: Round,
     deadlineMs: number,
   ): Promise<ServerId | null> {
     const usable = (server: ServerId) => !tried.has(server) && this.#services.status.isConnected(server);
@@ -237,7 +238,7 @@ export class Router {
     if (named !== undefined && isServerId(named) && usable(named)) return named;
     const hint = this.#primaries.get(call.cell)?.server;
     if (hint !== undefined && usable(hint)) return hint;
-    if (!walks) return null;
+    if (!asksAllMembers) return null;
     const known = this.#knownMembers(call.cell);
     const members = known.length > 0 ? known : await this.#askMembers(call.cell, deadlineMs);
     // Without a primary, the first server that is asked becomes it: files spread over their members.

@@ -69,13 +69,13 @@ export interface CatalogService {
    */
   query(query: Query, exact?: boolean): Promise<QueryResults[Query['kind']]>;
   /** As `query` with `exact`, for a client that caches the answer. @param delegate delegate the directory to it */
-  queryRemembered(
+  queryWithGrants(
     query: Query,
     session: number,
     delegate?: boolean,
   ): Promise<GrantedAnswer<QueryResults[Query['kind']]>>;
   /** Renews a client's cache session; resolves when it has recalls, or after a while. */
-  cache(request: CacheRequest): Promise<CacheAnswer>;
+  pollCache(request: CacheRequest): Promise<CacheAnswer>;
   /** Changes in a directory, or below it; resolves when there are some, or after a while. */
   changes(request: ChangesRequest): Promise<ChangesAnswer>;
   /**
@@ -138,7 +138,7 @@ export interface FileService extends CreationListener {
    */
   read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead>;
   /**
-   * As `read`, for a process that reads this server's disk: positions that stay valid for `LOCATIONS_HELD_MS`.
+   * As `read`, for a process that reads this server's disk: positions that stay valid for `LOCATIONS_VALID_MS`.
    * `not-primary` if this server would have to ask another one before it may answer.
    */
   locate(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileLocated>;

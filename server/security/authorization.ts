@@ -5,7 +5,7 @@ import { type Grant, type Role, roleIncludes } from '../../wire/access.ts';
 import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import type { NewFilesAnswer } from '../../wire/new-files.ts';
-import { birthsOf } from '../requests/new-files-body.ts';
+import { decodeNewFilesBody } from '../requests/new-files-body.ts';
 import { parseFilePath, parseTarget, volumeOf } from '../requests/path.ts';
 import type { Capabilities } from './capabilities.ts';
 import { commandRole, commandTargets, queryTargets } from './catalog-rules.ts';
@@ -66,7 +66,7 @@ export function installAuthorization(app: FastifyInstance, parts: AuthorizationP
   app.addHook('onRequest', async (request) => {
     const principal = principalOf(request, tokens, world.wallMs());
     request.principal = principal;
-    if (principal !== null) connections.prove(request.raw.socket);
+    if (principal !== null) connections.markProven(request.raw.socket);
     const role = request.routeOptions.config.role ?? 'read';
     // Probes have no credentials, and the orchestrator restarts a server that does not answer them.
     if (role === 'open') return;
@@ -91,7 +91,7 @@ export function installAuthorization(app: FastifyInstance, parts: AuthorizationP
   );
 }
 
-export function demandToken(reply: FastifyReply): void {
+export function addTokenChallenge(reply: FastifyReply): void {
   reply.header('www-authenticate', 'Bearer realm="leasehold"');
 }
 
@@ -179,8 +179,8 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
       if (grant.volumes === null) return;
       // An existing file is checked by its own inode too: its volume may differ from that of the directory in the
       // request.
-      const inodes = birthsOf(body).births.flatMap(({ parent, inode, isNamed }) =>
-        isNamed === true ? [parent, inode] : [parent],
+      const inodes = decodeNewFilesBody(body).newFiles.flatMap(({ parent, inode, hasEntry }) =>
+        hasEntry === true ? [parent, inode] : [parent],
       );
       await parts.scope.check(grant, { volumes: [], inodes });
       return;

@@ -56,7 +56,7 @@ export class Connections {
   }
 
   /** Marks the connection as that of a client that has proved its identity. */
-  prove(socket: Socket): void {
+  markProven(socket: Socket): void {
     const entry = this.#entries.get(endpointOf(socket));
     if (entry === undefined || entry.isProven) return;
     entry.isProven = true;

@@ -90,7 +90,7 @@ function secureServer(
     if (certificate === undefined) return;
     const isRevoked = tls.revocations.isRevoked(certificate);
     if (socket.authorized && !isRevoked) {
-      connections?.prove(socket);
+      connections?.markProven(socket);
       return tls.revocations.track(socket);
     }
     const { remoteAddress: address, authorizationError } = socket;

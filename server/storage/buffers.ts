@@ -1,5 +1,5 @@
 /** @returns views of bytes `from` to before `to` of consecutive buffers, without a copy */
-export function rangeOf(buffers: readonly Uint8Array[], from: number, to: number): Uint8Array[] {
+export function sliceBuffers(buffers: readonly Uint8Array[], from: number, to: number): Uint8Array[] {
   const parts: Uint8Array[] = [];
   let at = 0;
   for (const buffer of buffers) {

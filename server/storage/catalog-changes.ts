@@ -52,7 +52,7 @@ export class CatalogChanges {
   }
 
   /** Resolves at the next operation or reset, or after `timeoutMs` milliseconds. */
-  next(timeoutMs: number): Promise<void> {
+  whenChanged(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
         timer.cancel();

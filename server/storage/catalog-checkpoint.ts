@@ -25,7 +25,7 @@ export class CatalogCheckpoint {
   }
 
   /** Called after each commit. @param mayCheck false while other work blocks commits @returns the next action */
-  next(logFd: number, mayCheck: boolean): 'nothing' | 'flush' | 'copy-back' {
+  afterCommit(logFd: number, mayCheck: boolean): 'nothing' | 'flush' | 'copy-back' {
     this.#commitsUntilCheck -= 1;
     if (this.#commitsUntilCheck > 0 || !mayCheck) return 'nothing';
     this.#commitsUntilCheck = LOG_CHECK_COMMITS;

@@ -4,7 +4,13 @@ import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import { decodeBatch, encodeBatch, executeBatch, executeRequests, inodesBegin } from '../../catalog/batch.ts';
+import {
+  decodeBatch,
+  encodeBatch,
+  executeBatch,
+  executeRequests,
+  startEpochInodes,
+} from '../../catalog/batch.ts';
 import type { NameChange } from '../../catalog/change-record.ts';
 import { changesBelow } from '../../catalog/changes.ts';
 import type { CommandContext } from '../../catalog/command.ts';
@@ -149,7 +155,7 @@ export class CatalogStore {
       const damage = options.thorough === true ? damageOf(handles.reader) : null;
       if (damage !== null) throw damagedFolder(file, damage);
       const store = new CatalogStore(options, file, handles);
-      options.mark?.opened(store.#asOpenDatabase());
+      options.mark?.setOpen(store.#asOpenDatabase());
       return store;
     } catch (error) {
       if (handles !== null) closeConnections(handles);
@@ -258,7 +264,7 @@ export class CatalogStore {
     try {
       const seq = this.#record.last.seq + 1;
       const { writer } = this.#handles;
-      inodesBegin(writer, this.#record.installed.counter);
+      startEpochInodes(writer, this.#record.installed.counter);
       const { batch, outcomes, touched } = executeRequests(writer, seq, requests, context);
       if (batch.commands.length > 0) open.body = encodeBatch(batch);
       return { body: open.body, outcomes, touched };
@@ -331,7 +337,7 @@ export class CatalogStore {
     const record = { ...this.#record, view: view ?? this.#record.view, last: { seq, epoch } };
     try {
       this.#commit(`apply batch ${seq}`, record, (writer) => {
-        inodesBegin(writer, epoch.counter);
+        startEpochInodes(writer, epoch.counter);
         executeBatch(writer, seq, decodeBatch(body));
         this.#log.append(writer, { seq, epoch, body, view });
       });
@@ -454,7 +460,7 @@ export class CatalogStore {
     const { logFd, databaseFd } = this.#handles;
     if (healthy) {
       this.#copyBackNow();
-      this.#mark?.closing();
+      this.#mark?.setClosed();
     }
     this.#closeHandles();
     if (!healthy) this.#mark?.closed();
@@ -513,7 +519,7 @@ export class CatalogStore {
   }
 
   #checkpointIfDue(): void {
-    const next = this.#checkpoint.next(this.#handles.logFd, this.#exclusiveWork === null);
+    const next = this.#checkpoint.afterCommit(this.#handles.logFd, this.#exclusiveWork === null);
     if (next === 'nothing') return;
     if (next === 'flush') {
       this.flush().catch(() => undefined);
@@ -574,11 +580,11 @@ export class CatalogStore {
       for (const entry of entries) {
         assert(entry.seq === next, 'A tail continues the own state without gaps');
         next += 1;
-        inodesBegin(writer, entry.epoch.counter);
+        startEpochInodes(writer, entry.epoch.counter);
         executeBatch(writer, entry.seq, decodeBatch(entry.body));
         this.#log.append(writer, entry);
         // A long log takes seconds; the server's heartbeats continue meanwhile.
-        await this.#world.nextTurn();
+        await this.#world.nextTick();
       }
       assert(record.last.seq === seq, 'A tail ends at the given position');
       writeRecord(writer, record);
@@ -619,7 +625,7 @@ export class CatalogStore {
       reader.close();
       writer.pragma('synchronous = FULL');
       writer.pragma('wal_checkpoint(TRUNCATE)');
-      this.#mark?.closing();
+      this.#mark?.setClosed();
       const mode = writer.pragma('journal_mode = DELETE', { simple: true });
       assert(mode === 'delete', 'A database with one connection can remove its log');
       writer.close();
@@ -632,7 +638,7 @@ export class CatalogStore {
       flushDirectory(this.#folder);
       this.#handles = openHandles(this.#path, ensureLogView);
       flushDirectory(this.#folder);
-      this.#mark?.opened(this.#asOpenDatabase());
+      this.#mark?.setOpen(this.#asOpenDatabase());
       this.#record = readRecord(this.#handles.reader);
       this.changes.reset(this.#record.last.seq);
       this.#log.recount(this.#handles.reader);

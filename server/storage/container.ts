@@ -4,12 +4,12 @@ import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
 import { isPageAligned, pageMemory, releasePages } from '../../base/page-memory.ts';
 import { containerName } from '../../wire/locations.ts';
-import { joinedInPlace, rangeOf } from './buffers.ts';
+import { joinedInPlace, sliceBuffers } from './buffers.ts';
 import type { DirectWrites } from './direct-writes.ts';
 import { errorCode } from './failures.ts';
 import { type FileOps, readFully, writeFully } from './file-ops.ts';
-import { SynchronousWrites } from './prompt-writes.ts';
 import { SharedFlush } from './shared-flush.ts';
+import { SynchronousWrites } from './synchronous-writes.ts';
 
 /** Bytes in one system call: enough to be cheap, and few enough not to occupy a thread for long. */
 const RUN_BYTES_MAX = 4 * 1024 * 1024;
@@ -62,7 +62,7 @@ export class Container {
     return this.#path;
   }
 
-  get written(): boolean {
+  get hasUnsyncedBytes(): boolean {
     return this.#written;
   }
 
@@ -77,7 +77,7 @@ export class Container {
     for (const run of runs) {
       this.#sizeBytes = Math.max(this.#sizeBytes, run.position + run.byteCount);
     }
-    await allSettled(runs.map((run) => this.#writeRun(run)));
+    await waitForAll(runs.map((run) => this.#writeRun(run)));
   }
 
   /** Writes a run: its whole pages past the page cache if `DirectWrites` selects them, all else through the cache. */
@@ -85,10 +85,10 @@ export class Container {
     const part = this.#direct.partOf(position, byteCount);
     if (part === null) return writeFully(this.#ops, this.#fd, buffers, position);
     const { from, to } = part;
-    return allSettled([
-      writeFully(this.#ops, this.#fd, rangeOf(buffers, 0, from), position),
-      this.#writeDirect(rangeOf(buffers, from, to), to - from, position + from),
-      writeFully(this.#ops, this.#fd, rangeOf(buffers, to, byteCount), position + to),
+    return waitForAll([
+      writeFully(this.#ops, this.#fd, sliceBuffers(buffers, 0, from), position),
+      this.#writeDirect(sliceBuffers(buffers, from, to), to - from, position + from),
+      writeFully(this.#ops, this.#fd, sliceBuffers(buffers, to, byteCount), position + to),
     ]);
   }
 
@@ -98,11 +98,11 @@ export class Container {
     const isInPlace = adjacent !== null && isPageAligned(adjacent);
     const pages = isInPlace ? adjacent : copiedToPages(buffers, byteCount);
     try {
-      const count = await this.#direct.tried(async () =>
+      const count = await this.#direct.tryWrite(async () =>
         this.#ops.write(await this.#openDirect(), [pages], position),
       );
       // The disk wrote only a part, or the file system does not support direct writes.
-      await writeFully(this.#ops, this.#fd, rangeOf(buffers, count, byteCount), position + count);
+      await writeFully(this.#ops, this.#fd, sliceBuffers(buffers, count, byteCount), position + count);
     } finally {
       if (!isInPlace) releasePages(pages);
     }
@@ -130,7 +130,7 @@ export class Container {
 
   async close(): Promise<void> {
     const direct = await this.#directFd?.catch(() => null);
-    await allSettled([this.#ops.close(this.#fd), ...(direct == null ? [] : [this.#ops.close(direct)])]);
+    await waitForAll([this.#ops.close(this.#fd), ...(direct == null ? [] : [this.#ops.close(direct)])]);
   }
 
   async #datasync(): Promise<void> {
@@ -144,7 +144,7 @@ export class Container {
 }
 
 /** Waits for all of them even if one fails, so that nothing still writes when the caller handles the failure. */
-export async function allSettled(works: readonly Promise<unknown>[]): Promise<void> {
+export async function waitForAll(works: readonly Promise<unknown>[]): Promise<void> {
   if (works.length === 1) {
     await works[0];
     return;
@@ -246,7 +246,7 @@ export class Containers {
    * checksums find and other replicas repair.
    */
   async writeOnce(file: FileId, chunks: readonly Chunk[]): Promise<void> {
-    if (this.#synchronousWrites.tried(this.#pathOf(file), adjacentRuns(chunks))) return;
+    if (this.#synchronousWrites.tryWrite(this.#pathOf(file), adjacentRuns(chunks))) return;
     const container = await this.#open(file, true);
     assert(container !== null, 'The container was created');
     try {
@@ -349,7 +349,7 @@ export class Containers {
     this.#idle.delete(file);
     const closing = (async () => {
       try {
-        if (container.written) await container.flush();
+        if (container.hasUnsyncedBytes) await container.flush();
       } catch (error) {
         this.#onFailure(error);
       }

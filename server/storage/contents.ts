@@ -40,7 +40,7 @@ export const LOST_START = -1;
 /** `installedStart` of a replica that may have been lost with the power: any start before that. */
 const MISSED_START = 0;
 
-export function startOfNew(trust: NewTrust, startCounter: number): number {
+export function installedStartOfNew(trust: NewTrust, startCounter: number): number {
   return trust === 'lost' ? LOST_START : trust === 'suspect' ? MISSED_START : startCounter;
 }
 
@@ -270,7 +270,7 @@ export function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
 }
 
 /** @returns bytes of the entry's length that do not have its checksum, for an object whose bytes no replica has */
-export function bytesUnlike({ length, crc32: sum }: ObjectEntry): Uint8Array {
+export function mismatchingBytes({ length, crc32: sum }: ObjectEntry): Uint8Array {
   const bytes = new Uint8Array(length);
   if (crc32(bytes) === sum) bytes.fill(0xff);
   return bytes;

@@ -16,8 +16,8 @@ import {
   type NamedClock,
   namedClockCarried,
   namedClockCovering,
+  namedClockEarlierMs,
   namedClockEnded,
-  namedClockFormerMs,
   readNamedClock,
 } from './named-clock.ts';
 import { isAside, SERVERS_FILE } from './set-aside.ts';
@@ -113,7 +113,7 @@ export class DataFolder {
    * The latest reading of the lease clock, in milliseconds, at which an earlier start may have voted on a name;
    * −Infinity if none has. Larger than now if the clock was set back.
    */
-  readonly formerNamedClockMs: number;
+  readonly earlierNamedClockMs: number;
   /** An id of the file system, the same for all its folders and in all containers of this machine; null if unknown. */
   readonly disk: string | null;
   readonly #memoryFolder: string;
@@ -140,7 +140,7 @@ export class DataFolder {
     this.lostPower = lostPower;
     this.readsWhole = readsWhole;
     this.silences = meta.silences;
-    this.formerNamedClockMs = earlierNamedClockMs;
+    this.earlierNamedClockMs = earlierNamedClockMs;
     this.disk = meta.bootId === null ? null : diskId(folder, meta.bootId);
     this.#lock = lock;
     this.#meta = meta;
@@ -189,7 +189,7 @@ export class DataFolder {
           // votes.
           voters: known === null ? null : known.voters,
         };
-        const earlierNamedClockMs = namedClockFormerMs(meta.namedClock, sameBoot);
+        const earlierNamedClockMs = namedClockEarlierMs(meta.namedClock, sameBoot);
         if (known === null) createContainerDirectories(folder);
         writeMeta(folder, meta);
         if (failed) fs.rmSync(failureMarkPath(memoryFolder, meta.storageId), { force: true });
@@ -274,7 +274,7 @@ export class DataFolder {
   }
 
   /** Called once the check after a loss of power is done and durable: a later start need not repeat it. */
-  recovered(): void {
+  markRecovered(): void {
     if (!this.#meta.recovering) return;
     this.#meta = { ...this.#meta, recovering: false };
     writeMeta(this.path, this.#meta);
@@ -297,7 +297,7 @@ export class DataFolder {
   }
 
   /** Called once all leases of earlier starts have ended: records the recovery waits of this start alone. */
-  forgetSilences(silences: Silences): void {
+  replaceSilences(silences: Silences): void {
     const { filesMs, namesMs } = this.#meta.silences;
     if (filesMs === silences.filesMs && namesMs === silences.namesMs) return;
     this.#meta = { ...this.#meta, silences };

@@ -44,14 +44,14 @@ export class DatabaseMark {
   }
 
   /** Called after the open: database and log exist, and their directory entries are synced. */
-  opened(database: OpenDatabase): void {
+  setOpen(database: OpenDatabase): void {
     this.#open = database;
     process.once('exit', this.#onExit);
     this.#set('open');
   }
 
   /** Called before an orderly close, once the log is copied back: SQLite then removes the log. */
-  closing(): void {
+  setClosed(): void {
     this.#forget();
     this.#set('closed');
   }
@@ -84,7 +84,7 @@ export class DatabaseMark {
     const database = this.#open;
     if (database === null) return;
     database.copyBack();
-    this.closing();
+    this.setClosed();
     database.close();
   }
 }

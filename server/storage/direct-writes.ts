@@ -51,7 +51,7 @@ export class DirectWrites {
   /** @returns the whole pages of a write, as offsets within it, that bypass the page cache; null if none do */
   partOf(position: number, byteCount: number): DirectPart | null {
     if (!this.#isPossible || position < this.#cachedBytes || byteCount < this.#bytesMin) return null;
-    if (this.#pace.underWay >= CONCURRENT_MAX || this.#pace.isSlow) return null;
+    if (this.#pace.inProgressCount >= CONCURRENT_MAX || this.#pace.isSlow) return null;
     const end = position + byteCount;
     const from = Math.ceil(position / PAGE_BYTES) * PAGE_BYTES - position;
     const to = Math.floor(end / PAGE_BYTES) * PAGE_BYTES - position;
@@ -62,9 +62,9 @@ export class DirectWrites {
    * @param write writes directly, and returns the number of bytes written
    * @returns that number; 0 if the file system does not support it, which is not tried again
    */
-  async tried(write: () => Promise<number>): Promise<number> {
+  async tryWrite(write: () => Promise<number>): Promise<number> {
     let count = 0;
-    const ended = this.#pace.begun();
+    const ended = this.#pace.begin();
     try {
       count = await write();
     } catch (error) {

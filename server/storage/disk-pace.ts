@@ -15,7 +15,7 @@ export class DiskPace {
     this.#nowMs = nowMs;
   }
 
-  get underWay(): number {
+  get inProgressCount(): number {
     return this.#underWay;
   }
 
@@ -24,7 +24,7 @@ export class DiskPace {
   }
 
   /** Called before a write. @returns a function to call at its end, with the number of bytes written */
-  begun(): (bytes: number) => void {
+  begin(): (bytes: number) => void {
     const beginMs = this.#nowMs();
     const concurrentCount = ++this.#underWay;
     return (bytes) => {

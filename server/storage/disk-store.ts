@@ -10,9 +10,8 @@ import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { CONTAINERS_FOLDER, type FileLocations, LOCATED_OBJECTS_MAX } from '../../wire/locations.ts';
-import { ArrivingFiles } from './arriving-files.ts';
 import { Containers } from './container.ts';
-import { bytesUnlike, fileStateNew, sameObject, startOfNew, trustOf } from './contents.ts';
+import { fileStateNew, installedStartOfNew, mismatchingBytes, sameObject, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { DatabaseMark } from './database-mark.ts';
 import { DirectWrites, type DirectWritesOptions } from './direct-writes.ts';
@@ -40,6 +39,7 @@ import type {
   NewTrust,
   StoreSpace,
 } from './store.ts';
+import { UnfinishedPreserves } from './unfinished-preserves.ts';
 
 const FILES_LOADED_MAX = 4096;
 const EVICTION_CANDIDATES_MAX = 16;
@@ -50,7 +50,7 @@ export interface DiskStoreOptions {
   readonly failed?: (reason: string) => void;
   readonly directWrites?: DirectWritesOptions;
   /** Absent if damaged objects are not fetched from other servers. */
-  readonly mender?: ObjectRepair;
+  readonly objectRepair?: ObjectRepair;
 }
 
 /** Fetches a damaged object's bytes, which the store checks. @returns null if no reachable server has this version */
@@ -69,7 +69,7 @@ export class DiskStore implements FileStore {
   readonly #reader: ObjectReader;
   readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #uncommitted = new Set<FileId>();
-  readonly #unfinishedPreserves: ArrivingFiles;
+  readonly #unfinishedPreserves: UnfinishedPreserves;
   /** Space that contents must not take. */
   readonly reserve: DiskReserve;
   readonly #failure: FailureState;
@@ -101,22 +101,22 @@ export class DiskStore implements FileStore {
     this.#direct = direct;
     this.#failure = failure;
     this.#mark = mark;
-    this.#unfinishedPreserves = new ArrivingFiles(index, (lender, borrower) =>
+    this.#unfinishedPreserves = new UnfinishedPreserves(index, (lender, borrower) =>
       this.#endLoans(lender, borrower),
     );
     this.#parts = {
       world: folder.world,
       index,
       containers,
-      start: folder.startCounter,
+      startCounter: folder.startCounter,
       fail: (cause) => failure.set(cause),
       check: () => failure.check(),
-      assertRoom: (bytes) => this.reserve.assertFor(bytes),
+      assertSpace: (bytes) => this.reserve.assertFor(bytes),
       mend: (file, row, cause) => this.#mend(file, row, cause),
       isHere: (file) => this.#files.has(file) || index.file(file) !== null,
-      arriving: this.#unfinishedPreserves,
-      returned: (lender, borrower) => this.#endLoans(lender, borrower),
-      idle: (file) => this.#onIdle(file),
+      unfinishedPreserves: this.#unfinishedPreserves,
+      endLoans: (lender, borrower) => this.#endLoans(lender, borrower),
+      onIdle: (file) => this.#onIdle(file),
     };
     this.#reader = new ObjectReader(containers, this.#parts.mend);
   }
@@ -144,10 +144,18 @@ export class DiskStore implements FileStore {
       mark.closed();
       throw error;
     });
-    mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
+    mark.setOpen({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
     const direct = new DirectWrites(nowMs, options.directWrites);
     const containers = new Containers(nowMs, folder.file(CONTAINERS_FOLDER), ops, direct, onFailure);
-    const store = new DiskStore(folder, index, containers, direct, failure, mark, options.mender ?? noRepair);
+    const store = new DiskStore(
+      folder,
+      index,
+      containers,
+      direct,
+      failure,
+      mark,
+      options.objectRepair ?? noRepair,
+    );
     // Files that were being preserved, but not completed.
     for (const file of index.removedFiles())
       if (index.file(file) === null)
@@ -203,12 +211,12 @@ export class DiskStore implements FileStore {
     }
     if (this.#find(file) !== null) return;
     if (this.#unfinishedPreserves.has(file)) {
-      this.#unfinishedPreserves.takeBackSoon(file, (cause) => this.#failure.set(cause));
+      this.#unfinishedPreserves.undoIfFailedInBackground(file, (cause) => this.#failure.set(cause));
       throw new ServiceError('busy', `Cannot create file ${file}: it is being created with contents`);
     }
     const replica = new ReplicaFile(
       file,
-      fileStateNew(view, objectBytes, startOfNew(trust, this.#folder.startCounter)),
+      fileStateNew(view, objectBytes, installedStartOfNew(trust, this.#folder.startCounter)),
       this.#parts,
       true,
     );
@@ -393,7 +401,11 @@ export class DiskStore implements FileStore {
   }
 
   stageLost(file: FileId, entry: ObjectEntry): Promise<void> {
-    return this.#submit(file, { kind: 'stage', object: { entry, bytes: bytesUnlike(entry) }, isLost: true });
+    return this.#submit(file, {
+      kind: 'stage',
+      object: { entry, bytes: mismatchingBytes(entry) },
+      isLost: true,
+    });
   }
 
   staged(file: FileId, index: number): ObjectEntry | null {
@@ -441,7 +453,7 @@ export class DiskStore implements FileStore {
     if (!this.#failure.failed) await this.#makeAllDurable();
     await this.#containers.close();
     const healthy = !this.#failure.failed;
-    await this.#index.close(healthy, () => this.#mark.closing());
+    await this.#index.close(healthy, () => this.#mark.setClosed());
     if (!healthy) this.#mark.closed();
     if (healthy && !this.#failure.failed) this.#folder.markClean();
   }
@@ -532,7 +544,7 @@ export class DiskStore implements FileStore {
         await Promise.all(some.map((file) => this.#containers.flush(file)));
       }
       await this.#index.commit(() => {
-        for (const file of files) this.#index.generations.drop(file, Number.MAX_SAFE_INTEGER);
+        for (const file of files) this.#index.generations.deleteBelow(file, Number.MAX_SAFE_INTEGER);
       });
       await this.#index.flush();
     } catch (cause) {
@@ -543,7 +555,7 @@ export class DiskStore implements FileStore {
   /** Called when a borrower's replica was removed. If the lender's was, the last borrower removes its container. */
   async #endLoans(lender: FileId, borrower: FileId): Promise<void> {
     const replica = this.#files.get(lender);
-    if (replica !== undefined && !replica.removed) replica.returned(borrower);
+    if (replica !== undefined && !replica.removed) replica.endLoans(borrower);
     else if (this.#index.file(lender) === null && this.#index.borrowers(lender).length === 0) {
       await this.#containers.unlink(lender);
       await this.#index.commit(() => this.#index.forgetRemoved(lender));

@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import fsPromises from 'node:fs/promises';
-import { rangeOf } from './buffers.ts';
+import { sliceBuffers } from './buffers.ts';
 
 /** All but `writeNow` run in the thread pool. Failures carry the usual `code` (ENOSPC, EIO, …). */
 export interface FileOps {
@@ -49,7 +49,7 @@ export const diskFileOps: FileOps = {
         const count = fs.writevSync(fd, rest as Uint8Array[], at);
         if (count === 0) throw nothingWritten();
         at += count;
-        rest = rangeOf(rest, count, Infinity);
+        rest = sliceBuffers(rest, count, Infinity);
       }
     } finally {
       fs.closeSync(fd);
@@ -86,7 +86,7 @@ export const diskFileOps: FileOps = {
 };
 
 /** Measures syncs. @param begin called before each sync; the function it returns is called once the sync succeeds */
-export function syncsTimed(ops: FileOps, begin: () => () => void): FileOps {
+export function withTimedSyncs(ops: FileOps, begin: () => () => void): FileOps {
   return {
     ...ops,
     async datasync(fd) {
@@ -109,7 +109,7 @@ export async function writeFully(
     const count = await ops.write(fd, rest, at);
     if (count === 0) throw nothingWritten();
     at += count;
-    rest = rangeOf(rest, count, Infinity);
+    rest = sliceBuffers(rest, count, Infinity);
   }
 }
 

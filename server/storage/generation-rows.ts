@@ -67,7 +67,7 @@ export class GenerationRows {
     this.#statements.undoPutRange.run(generation, file, first, last, epochCounter, seq);
   }
 
-  drop(file: FileId, below: number): void {
+  deleteBelow(file: FileId, below: number): void {
     this.#statements.generationDrop.run(file, below);
     this.#statements.undoDrop.run(file, below);
   }

@@ -29,7 +29,7 @@ export class Generations {
   }
 
   /** @returns the current generation if its state has this version of the object, else null */
-  having(row: ObjectRow, installedCounter: number): number | null {
+  generationWith(row: ObjectRow, installedCounter: number): number | null {
     const isSince = row.versionEpoch === installedCounter && row.versionSeq > this.#baseSeq;
     return isSince ? null : this.#current;
   }
@@ -38,11 +38,11 @@ export class Generations {
    * Commits an unsynced change; the state before is kept until the contents are synced.
    * @param commit calls `keep` in its transaction, before all else
    */
-  async keeping(before: FileState, commit: (keep: () => void) => Promise<void>): Promise<void> {
+  async commitKeepingState(before: FileState, commit: (keep: () => void) => Promise<void>): Promise<void> {
     const saves = !this.#isStateSaved;
     const forgets = saves && this.#hasOlder && this.#durable >= 0;
     await commit(() => {
-      if (forgets) this.#rows.drop(this.#file, this.#durable);
+      if (forgets) this.#rows.deleteBelow(this.#file, this.#durable);
       if (saves) this.#rows.put(this.#file, this.#current, before);
     });
     this.#isStateSaved = true;
@@ -51,7 +51,7 @@ export class Generations {
 
   /** Called in the transaction that replaces the object: keeps it if the current generation's state has it. */
   keepObject(row: ObjectRow, installedCounter: number): void {
-    const generation = this.having(row, installedCounter);
+    const generation = this.generationWith(row, installedCounter);
     if (generation !== null) this.#rows.putUndo(this.#file, generation, row);
   }
 
@@ -61,7 +61,7 @@ export class Generations {
 
   /** Called in the transaction that installs a synced state: no older state is restored after it. */
   forgetAll(): void {
-    this.#rows.drop(this.#file, Number.MAX_SAFE_INTEGER);
+    this.#rows.deleteBelow(this.#file, Number.MAX_SAFE_INTEGER);
   }
 
   /**

@@ -160,7 +160,7 @@ export class IndexDatabase {
   deleteFile(file: FileId): void {
     this.#statements.fileDelete.run(file);
     this.#statements.objectsDelete.run(file, 0, Number.MAX_SAFE_INTEGER);
-    this.generations.drop(file, Number.MAX_SAFE_INTEGER);
+    this.generations.deleteBelow(file, Number.MAX_SAFE_INTEGER);
     this.#statements.removedPut.run(file);
   }
 

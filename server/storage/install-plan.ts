@@ -17,10 +17,10 @@ export interface InstallPlan {
   readonly puts: readonly ObjectRow[];
   readonly deletes: readonly ObjectRow[];
   /** Old rows, deleted or replaced: their slots become free. */
-  readonly dropped: readonly ObjectRow[];
+  readonly obsolete: readonly ObjectRow[];
 }
 
-export const NO_PLAN: InstallPlan = { puts: [], deletes: [], dropped: [] };
+export const NO_PLAN: InstallPlan = { puts: [], deletes: [], obsolete: [] };
 
 export interface InstallSource {
   readonly world: World;
@@ -51,7 +51,7 @@ async function planDifference(
   const obsolete: ObjectRow[] = [];
   let lookups = 0;
   for (const [index, entry] of changes) {
-    if (++lookups % LOOKUPS_PER_TICK === 0) await world.nextTurn();
+    if (++lookups % LOOKUPS_PER_TICK === 0) await world.nextTick();
     const local = rows.object(file, index);
     if (local !== null) obsolete.push(local);
     if (entry === null) {
@@ -62,7 +62,7 @@ async function planDifference(
     assert(ready !== undefined && sameObject(ready, entry), `Object ${index} of the difference is staged`);
     puts.push(ready);
   }
-  return { puts, deletes, dropped: obsolete };
+  return { puts, deletes, obsolete };
 }
 
 async function planWhole(
@@ -89,5 +89,5 @@ async function planWhole(
   }
   const deletes = [...localRows.values()];
   obsolete.push(...deletes);
-  return { puts, deletes, dropped: obsolete };
+  return { puts, deletes, obsolete };
 }

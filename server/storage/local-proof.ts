@@ -17,7 +17,7 @@ export class LocalProof {
     this.#expected = createHmac('sha256', secret).update(LOCAL_PROOF_TEXT).digest();
   }
 
-  static make(world: World, folder: string): LocalProof {
+  static create(world: World, folder: string): LocalProof {
     const secret = world.randomBytes(32).toString('hex');
     const name = path.join(folder, LOCAL_PROOF_FILE);
     // Never through a link that another user may have put there.
@@ -26,7 +26,7 @@ export class LocalProof {
     return new LocalProof(path.resolve(folder), secret);
   }
 
-  isShown(shown: unknown): boolean {
+  isValid(shown: unknown): boolean {
     if (typeof shown !== 'string' || !/^[0-9a-f]{64}$/.test(shown)) return false;
     return timingSafeEqual(Buffer.from(shown, 'hex'), this.#expected);
   }

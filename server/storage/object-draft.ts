@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
-import { rangeOf } from './buffers.ts';
+import { sliceBuffers } from './buffers.ts';
 import { crc32Of, crc32Replaced } from './checksum.ts';
 import { writePieces } from './contents.ts';
 import type { ObjectRow } from './index-rows.ts';
@@ -81,10 +81,10 @@ export class ObjectDraft {
         assert(at >= from, 'Bytes of the base are changed only where it was read');
         const inside = bytes.subarray(0, Math.min(end, length) - at);
         const insideEnd = at + inside.length;
-        const before = rangeOf(buffers, at - from, insideEnd - from);
+        const before = sliceBuffers(buffers, at - from, insideEnd - from);
         this.#steps.push({ kind: 'replace', before, bytes: inside, tailBytes: length - insideEnd });
-        const behind = rangeOf(buffers, insideEnd - from, length - from);
-        buffers = [...rangeOf(buffers, 0, at - from), inside, ...behind];
+        const behind = sliceBuffers(buffers, insideEnd - from, length - from);
+        buffers = [...sliceBuffers(buffers, 0, at - from), inside, ...behind];
       }
       // The gap between the end of the object and the piece reads as zeros.
       const added = at > length ? [new Uint8Array(at - length), bytes] : [bytes.subarray(length - at)];

@@ -35,7 +35,7 @@ export async function* rowsOf(
     if (rows.length > 0) yield rows;
     if (rows.length < countMax) return;
     seen = (rows.at(-1) as ObjectRow).index;
-    await world.nextTurn();
+    await world.nextTick();
   }
 }
 
@@ -82,7 +82,7 @@ export async function readSoundRow(
  * @param isLost no server has the bytes: these replace them, and do not match the checksum
  * @returns why an object from another replica is refused; null if it matches its entry
  */
-export function fetchedUnlike(
+export function fetchedMismatch(
   file: FileId,
   { entry, bytes }: FetchedObject,
   objectBytes: number,

@@ -37,7 +37,7 @@ export class ObjectWriter {
   /** As `write`, for a new replica, which has no container yet; the new container stays unsynced. */
   async writeFirst(drafts: readonly ObjectDraft[], epoch: number): Promise<ObjectRow[]> {
     const { containers, file, slots } = this.#options;
-    slots.begin();
+    slots.createEmpty();
     return this.#writeDrafts([], drafts, epoch, (chunks) => containers.writeOnce(file, chunks));
   }
 

@@ -30,7 +30,7 @@ export async function recoverFromPowerLoss(
     await containers.flush(file);
   }
   await index.commit(() => {
-    for (const file of files) index.generations.drop(file, Number.MAX_SAFE_INTEGER);
+    for (const file of files) index.generations.deleteBelow(file, Number.MAX_SAFE_INTEGER);
   });
   await index.flush();
   return { filesChecked: files.length, rolledBack };

@@ -5,7 +5,6 @@ import { releaseMemory } from '../../base/releasable-memory.ts';
 import type { World } from '../../base/world.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
-import type { ArrivingFiles } from './arriving-files.ts';
 import type { Containers } from './container.ts';
 import {
   type FileState,
@@ -19,15 +18,15 @@ import {
   sameObject,
 } from './contents.ts';
 import { storageError } from './failures.ts';
-import { FollowedDigests } from './followed-digests.ts';
 import { Generations } from './generations.ts';
+import { IncrementalDigests } from './incremental-digests.ts';
 import type { IndexDatabase } from './index-database.ts';
 import type { ObjectRow } from './index-rows.ts';
 import { type InstallPlan, type InstallSource, NO_PLAN, planInstall } from './install-plan.ts';
 import type { ObjectDigests } from './object-digests.ts';
 import { ObjectDrafts } from './object-draft.ts';
 import type { ObjectEntry } from './object-entry.ts';
-import { fetchedUnlike, type Mend, type RowChange, rowsOf } from './object-rows.ts';
+import { fetchedMismatch, type Mend, type RowChange, rowsOf } from './object-rows.ts';
 import { ObjectWriter } from './object-writer.ts';
 import {
   type ApplyItem,
@@ -42,6 +41,7 @@ import {
 import { ReplicaSlots } from './replica-slots.ts';
 import type { FetchedObject } from './store.ts';
 import { StoredBytes } from './stored-bytes.ts';
+import type { UnfinishedPreserves } from './unfinished-preserves.ts';
 
 /** Bounds the work after a loss of power, and the wait for a sync at the end of a long file. */
 const UNSYNCED_BYTES_MAX = 64 * 1024 * 1024;
@@ -53,17 +53,17 @@ export interface StoreParts {
   readonly world: World;
   readonly index: IndexDatabase;
   readonly containers: Containers;
-  readonly start: number;
+  readonly startCounter: number;
   /** The disk failed so that none of its answers can be trusted. */
   fail(cause: unknown): void;
   /** @throws ServiceError `no-space` if contents of this size would take the disk's reserve */
-  assertRoom(bytes: number): void;
+  assertSpace(bytes: number): void;
   check(): void;
   readonly mend: Mend;
   isHere(file: FileId): boolean;
-  readonly arriving: ArrivingFiles;
-  returned(lender: FileId, borrower: FileId): Promise<void>;
-  idle(file: ReplicaFile): void;
+  readonly unfinishedPreserves: UnfinishedPreserves;
+  endLoans(lender: FileId, borrower: FileId): Promise<void>;
+  onIdle(file: ReplicaFile): void;
 }
 
 /**
@@ -84,7 +84,7 @@ export class ReplicaFile {
   readonly #slots: ReplicaSlots;
   readonly #writer: ObjectWriter;
   readonly #generations: Generations;
-  readonly #digests: FollowedDigests;
+  readonly #digests: IncrementalDigests;
   readonly #storedBytes: StoredBytes;
   readonly #staged = new Map<number, ObjectRow>();
   /** Syncs in progress that the queue does not wait for. */
@@ -98,7 +98,7 @@ export class ReplicaFile {
     this.#parts = parts;
     this.isUncommitted = isUncommitted;
     const { world, index, containers, mend } = parts;
-    const idle = () => parts.idle(this);
+    const idle = () => parts.onIdle(this);
     this.#queue = new ReplicaQueue({
       file: id,
       sizeBytes: () => this.state.attributes.sizeBytes,
@@ -110,7 +110,7 @@ export class ReplicaFile {
     this.#writer = new ObjectWriter({ file: id, objectBytes, index, containers, slots: this.#slots, mend });
     this.#generations = new Generations(id, index.generations, state.record.seq, isUncommitted);
     const rows = { world, file: id, index, check: () => this.#check(), idle };
-    this.#digests = new FollowedDigests(rows);
+    this.#digests = new IncrementalDigests(rows);
     this.#storedBytes = new StoredBytes(rows);
   }
 
@@ -141,7 +141,7 @@ export class ReplicaFile {
 
   unpin(rows: readonly ObjectRow[]): void {
     this.#slots.unpin(rows);
-    if (!this.#slots.pinned) this.#parts.idle(this);
+    if (!this.#slots.pinned) this.#parts.onIdle(this);
   }
 
   staged(index: number): ObjectRow | null {
@@ -162,8 +162,8 @@ export class ReplicaFile {
     return this.#storedBytes.whenCounted();
   }
 
-  returned(borrower: FileId): void {
-    this.#slots.returned(borrower);
+  endLoans(borrower: FileId): void {
+    this.#slots.endLoans(borrower);
     this.#trimIfWorthwhile();
   }
 
@@ -221,14 +221,14 @@ export class ReplicaFile {
 
   /** Creates the replica, stores promises and installs epochs without a base in one transaction; promises synced. */
   async #createOrPromise(batch: readonly Item[]): Promise<void> {
-    const { index, start } = this.#parts;
+    const { index, startCounter } = this.#parts;
     let next = this.state;
     let stamps = false;
     for (const item of batch) {
       if (item.kind === 'promise') next = { ...next, record: { ...next.record, promised: item.epoch } };
       if (item.kind !== 'install') continue;
       assert(next.record.seq === 0, 'Only a new replica is installed so');
-      next = fileStateInstall(next, item.epoch, item.seq, item.sessions, null, start);
+      next = fileStateInstall(next, item.epoch, item.seq, item.sessions, null, startCounter);
       stamps = true;
     }
     await this.#commit(next, [], () => {
@@ -250,14 +250,14 @@ export class ReplicaFile {
     assert(this.isUncommitted, 'Only a new replica is created with contents');
     const { state } = this;
     const promised = { ...state, record: { ...state.record, promised: epoch } };
-    this.state = fileStateInstall(promised, epoch, 0, NO_SESSIONS, null, this.#parts.start);
+    this.state = fileStateInstall(promised, epoch, 0, NO_SESSIONS, null, this.#parts.startCounter);
     const drafts = new ObjectDrafts(this.objectBytes, () => null);
     let next = this.state;
     for (const [at, operation] of operations.entries()) {
       drafts.add(partsWritten(operation), at + 1);
       next = fileStateApply(next, at + 1, operation, NO_SESSIONS);
     }
-    this.#parts.assertRoom(drafts.byteCount);
+    this.#parts.assertSpace(drafts.byteCount);
     const rows = await this.#writer.writeFirst(drafts.ordered(), epoch.counter);
     await gate.arrive();
     const changes = rows.map((row): RowChange => [null, row]);
@@ -281,7 +281,7 @@ export class ReplicaFile {
       next = fileStateApply(next, item.seq, item.operation, item.sessions);
     }
     // Checked in the order of the queue: operations after a refused one are refused with it.
-    if (drafts.byteCount > 0) this.#parts.assertRoom(drafts.byteCount);
+    if (drafts.byteCount > 0) this.#parts.assertSpace(drafts.byteCount);
     const ordered = drafts.ordered();
     const epoch = this.#epochCounter;
     const rows = await this.#writer.write(ordered, epoch);
@@ -300,9 +300,9 @@ export class ReplicaFile {
     }
     for (const { before, after } of written) {
       if (before === null) continue;
-      const generation = this.#generations.having(before, epoch);
-      if (before.slot !== after.slot) this.#slots.drop(before.slot, generation);
-      else if (generation !== null) this.#slots.hold(before.slot, generation);
+      const generation = this.#generations.generationWith(before, epoch);
+      if (before.slot !== after.slot) this.#slots.retire(before.slot, generation);
+      else if (generation !== null) this.#slots.keepForOlder(before.slot, generation);
     }
     this.#countUnsynced(drafts.byteCount);
     // At a backup the buffers are of the primary's message. A primary's own buffers are not from this memory: it keeps
@@ -342,8 +342,8 @@ export class ReplicaFile {
       throw error;
     }
     for (const row of [...deleted, ...edgeChanges.map(([before]) => before)])
-      this.#slots.drop(row.slot, this.#generations.having(row, epoch));
-    this.#slots.forgetPlace();
+      this.#slots.retire(row.slot, this.#generations.generationWith(row, epoch));
+    this.#slots.forgetLastPlaced();
     // The space is free only after a sync, which no client may request.
     if (deleted.length > 0) this.submitOwn({ kind: 'flush' });
   }
@@ -358,9 +358,9 @@ export class ReplicaFile {
     operation: Extract<FileOperation, { kind: 'preserve' }>,
   ): Promise<void> {
     this.#assertInstalled(item);
-    const { index, containers, start, isHere, arriving: unfinishedPreserves } = this.#parts;
+    const { index, containers, startCounter, isHere, unfinishedPreserves } = this.#parts;
     const next = fileStateApply(this.state, item.seq, operation, item.sessions);
-    const preserved = fileStatePreserved(this.state, operation, this.id, start);
+    const preserved = fileStatePreserved(this.state, operation, this.id, startCounter);
     const { as } = operation;
     if (preserved === null || isHere(as)) {
       await this.#commitChange(next, [], () => undefined);
@@ -372,7 +372,7 @@ export class ReplicaFile {
       await this.#lendAll(as);
       await this.#commitChange(next, [], () => index.lent.putBorrower(as, preserved));
     } catch (error) {
-      await unfinishedPreserves.failed(as);
+      await unfinishedPreserves.undo(as);
       throw error;
     }
     unfinishedPreserves.end(as);
@@ -384,7 +384,7 @@ export class ReplicaFile {
     const { index } = this.#parts;
     await index.commit(() => index.lent.delete(borrower, true));
     // Ends the loans of an earlier attempt that could not be undone.
-    this.#slots.returned(borrower);
+    this.#slots.endLoans(borrower);
     for await (const rows of rowsOf(
       this.#parts.world,
       index,
@@ -416,7 +416,7 @@ export class ReplicaFile {
   /** Writes objects fetched from another replica into free slots, and refuses those that do not match their entries. */
   async #stage(items: readonly StageItem[]): Promise<void> {
     const good = items.filter((item) => {
-      const unlike = fetchedUnlike(this.id, item.object, this.objectBytes, item.isLost);
+      const unlike = fetchedMismatch(this.id, item.object, this.objectBytes, item.isLost);
       if (unlike !== null) item.reject(unlike);
       return unlike === null;
     });
@@ -444,7 +444,7 @@ export class ReplicaFile {
     const { index, containers } = this.#parts;
     const damaged = index.object(this.id, object.entry.index);
     if (damaged === null || !sameObject(damaged, object.entry)) return;
-    const unlike = fetchedUnlike(this.id, object, this.objectBytes);
+    const unlike = fetchedMismatch(this.id, object, this.objectBytes);
     if (unlike !== null) throw unlike;
     const [row] = await this.#writer.add([object], () => this.#slots.takeAny());
     assert(row !== undefined, 'What was written has a row');
@@ -456,18 +456,18 @@ export class ReplicaFile {
       throw error;
     }
     await this.#syncOrFail(index.flush());
-    this.#slots.drop(damaged.slot, null);
+    this.#slots.retire(damaged.slot, null);
   }
 
   /** Installs an epoch: with a base, from staged and local objects; else the contents stay. Synced unless it is new. */
   async #install(item: InstallItem): Promise<void> {
     const { epoch, seq, sessions, base } = item;
-    const { index, containers, start } = this.#parts;
-    const next = fileStateInstall(this.state, epoch, seq, sessions, base, start);
+    const { index, containers, startCounter } = this.#parts;
+    const next = fileStateInstall(this.state, epoch, seq, sessions, base, startCounter);
     if (base !== null) await this.#slots.load();
     const plan = base === null ? NO_PLAN : await planInstall(this.#asInstallSource(), base);
     const changes = plan.deletes.map((row): RowChange => [row, null]);
-    const ownRows = new Map(plan.dropped.map((row) => [row.index, row]));
+    const ownRows = new Map(plan.obsolete.map((row) => [row.index, row]));
     for (const row of plan.puts) changes.push([ownRows.get(row.index) ?? null, row]);
     // A new file has nothing to lose: a loss of power that takes the stamp takes all unsynced writes under it, and a
     // sync of those syncs the stamp, too.
@@ -493,18 +493,18 @@ export class ReplicaFile {
   #installed(plan: InstallPlan, seq: number): void {
     this.#generations.installed(seq);
     this.#unsyncedBytes = 0;
-    for (const { slot } of plan.dropped) this.#slots.free(slot);
+    for (const { slot } of plan.obsolete) this.#slots.free(slot);
     this.#slots.freeAllOlder();
     for (const row of plan.puts) this.#staged.delete(row.index);
     this.#unstage(() => false);
-    this.#slots.forgetPlace();
+    this.#slots.forgetLastPlaced();
     this.#trimIfWorthwhile();
   }
 
   // Removal -------------------------------------------------------------------------------------------------------
 
   async #remove(): Promise<void> {
-    const { index, containers, returned } = this.#parts;
+    const { index, containers, endLoans } = this.#parts;
     this.removed = true;
     await this.#slots.whenUnpinned();
     try {
@@ -521,7 +521,7 @@ export class ReplicaFile {
       await containers.unlink(this.id);
       await index.commit(() => index.forgetRemoved(this.id));
     }
-    if (this.state.lender !== 0) await returned(this.state.lender as FileId, this.id);
+    if (this.state.lender !== 0) await endLoans(this.state.lender as FileId, this.id);
   }
 
   async #trim(): Promise<void> {
@@ -544,13 +544,13 @@ export class ReplicaFile {
     });
     this.isUncommitted = false;
     this.state = next;
-    this.#digests.follow(changes);
-    this.#storedBytes.follow(changes);
+    this.#digests.update(changes);
+    this.#storedBytes.update(changes);
   }
 
   /** Commits a change with unsynced contents: the state before is kept until the contents are synced. */
   #commitChange(next: FileState, changes: readonly RowChange[], change: () => void): Promise<void> {
-    return this.#generations.keeping(this.state, (keep) =>
+    return this.#generations.commitKeepingState(this.state, (keep) =>
       this.#commit(next, changes, () => {
         keep();
         change();
@@ -587,7 +587,7 @@ export class ReplicaFile {
       })
       .finally(() => {
         this.#syncs--;
-        this.#parts.idle(this);
+        this.#parts.onIdle(this);
       });
   }
 

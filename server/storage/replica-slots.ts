@@ -48,7 +48,7 @@ export class ReplicaSlots {
     this.#index = index;
   }
 
-  begin(): void {
+  createEmpty(): void {
     this.#map = new SlotMap();
   }
 
@@ -106,7 +106,7 @@ export class ReplicaSlots {
   }
 
   /** `takeRun` no longer prefers the slot behind the last one taken. */
-  forgetPlace(): void {
+  forgetLastPlaced(): void {
     this.#lastPlaced = NOWHERE;
   }
 
@@ -140,12 +140,12 @@ export class ReplicaSlots {
   // Older states --------------------------------------------------------------------------------------------------
 
   /** The slot's object was extended in place; the state of this generation has the shorter one. */
-  hold(slot: number, generation: number): void {
+  keepForOlder(slot: number, generation: number): void {
     this.#inOlderState.set(slot, generation);
   }
 
   /** The committed state no longer needs the slot. Older ones may: of `generation`, or else of that given to `hold`. */
-  drop(slot: number, generation: number | null): void {
+  retire(slot: number, generation: number | null): void {
     const needed = generation ?? this.#inOlderState.get(slot);
     this.#inOlderState.delete(slot);
     if (needed === undefined) this.free(slot);
@@ -177,7 +177,7 @@ export class ReplicaSlots {
   }
 
   /** Ends all loans to the borrower, whose replica was removed; frees slots that only they kept. */
-  returned(borrower: FileId): void {
+  endLoans(borrower: FileId): void {
     for (const slot of this.#lentTo.get(borrower) ?? []) {
       const count = (this.#lent.get(slot) as number) - 1;
       if (count > 0) this.#lent.set(slot, count);

@@ -3,8 +3,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { StoreSpace } from './store.ts';
 
 /** Free space is measured again after this time, or after contents of this share of the space above the reserve. */
-export const LOOK_MS = 100;
-export const LOOK_SHARE = 1 / 64;
+export const MEASUREMENT_VALID_MS = 100;
+export const MEASUREMENT_VALID_SHARE = 1 / 64;
 
 /** Refuses contents of any primary below half the reserve: that half is for promises and the catalog's deletions. */
 export class DiskReserve {
@@ -28,7 +28,8 @@ export class DiskReserve {
 
   /** Called before contents are stored. @throws ServiceError `no-space` while less than half of the reserve is free */
   assertFor(bytes: number): void {
-    if (this.#isLow || bytes > this.#allowedBytes || this.#nowMs() - this.#measuredMs >= LOOK_MS) this.look();
+    if (this.#isLow || bytes > this.#allowedBytes || this.#nowMs() - this.#measuredMs >= MEASUREMENT_VALID_MS)
+      this.measure();
     this.#allowedBytes -= bytes;
     if (this.#isOut)
       throw new ServiceError(
@@ -37,11 +38,11 @@ export class DiskReserve {
       );
   }
 
-  look(): void {
+  measure(): void {
     const { totalBytes, freeBytes } = this.#space();
     const reserve = reserveBytes(totalBytes);
     this.#measuredMs = this.#nowMs();
-    this.#allowedBytes = (freeBytes - reserve) * LOOK_SHARE;
+    this.#allowedBytes = (freeBytes - reserve) * MEASUREMENT_VALID_SHARE;
     this.#isOut = freeBytes < reserve / 2;
     const isLow = freeBytes < reserve;
     if (isLow === this.#isLow) return;

@@ -1,4 +1,4 @@
-import type { RowsOptions } from './followed-digests.ts';
+import type { RowsOptions } from './incremental-digests.ts';
 import type { RowChange } from './object-rows.ts';
 
 /** Objects counted per tick of the event loop: 512 MiB of contents, less than a millisecond. */
@@ -38,7 +38,7 @@ export class StoredBytes {
     await this.#counting;
   }
 
-  follow(changes: readonly RowChange[]): void {
+  update(changes: readonly RowChange[]): void {
     const counted = this.#counted;
     if (counted === null) return;
     for (const [before, after] of changes) {
@@ -58,7 +58,7 @@ export class StoredBytes {
   async #countRest(): Promise<void> {
     const { world, check } = this.#options;
     while (this.get() === null) {
-      await world.nextTurn();
+      await world.nextTick();
       check();
       if (this.#counted !== null) this.#countNext(this.#counted);
     }

@@ -91,7 +91,7 @@ function lostLine(lines: number, time: string): string {
   return `${JSON.stringify({ level: 'warn', time, lines, msg })}\n`;
 }
 
-export interface Mortal {
+export interface EndableProcess {
   on(event: 'uncaughtException' | 'unhandledRejection', listener: (error: unknown) => void): unknown;
   exit(code: number): void;
 }
@@ -101,7 +101,7 @@ export interface Mortal {
  * restarting is safe, continuing is not.
  * @returns a function that does the same with an error that was caught
  */
-export function endOnFatal(log: Logger, mortal: Mortal = process): (error: unknown) => void {
+export function endOnFatal(log: Logger, mortal: EndableProcess = process): (error: unknown) => void {
   let ending = false;
   const fatal = (error: unknown): void => {
     // Ending may fail in turn; the first error is the one to report.

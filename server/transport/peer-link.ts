@@ -63,12 +63,12 @@ export class PeerLink {
   }
 
   /** A connection whose peer has not answered on it yet: `prove` or `end` follows. */
-  begin(connection: PeerConnection): void {
+  connectionOpened(connection: PeerConnection): void {
     this.#unproven.add(connection);
   }
 
   /** Uses a connection on which the peer proved to be alive, in place of the previous one. */
-  prove(connection: PeerConnection, dialed: boolean): void {
+  connectionProven(connection: PeerConnection, dialed: boolean): void {
     this.#unproven.delete(connection);
     if (this.#retired.has(connection.incarnation)) {
       connection.terminate('a newer process of the peer is connected');
@@ -85,7 +85,7 @@ export class PeerLink {
     this.#reportConnected('');
   }
 
-  end(connection: PeerConnection, { reason }: ConnectionEnd): void {
+  connectionEnded(connection: PeerConnection, { reason }: ConnectionEnd): void {
     this.#unproven.delete(connection);
     if (connection === this.#incoming) this.#incoming = null;
     if (connection === this.#outgoing?.connection) {

@@ -356,7 +356,7 @@ export class PeerTransport implements ClusterTransport {
           lasted = this.#world.after(retryMaxMs, () => {
             if (dialed) dialer.attempts = 0;
           });
-          link.prove(connection, dialed);
+          link.connectionProven(connection, dialed);
         },
         frame: (fragments) => this.#receive(dialer, connection, fragments),
         ended: (end) => {
@@ -366,7 +366,7 @@ export class PeerTransport implements ClusterTransport {
             this.#exchange.traffic.connectionsMalformed += 1;
             log.warn({ reason: end.reason, dialed }, 'connection closed: the peer sent a malformed frame');
           }
-          link.end(connection, end);
+          link.connectionEnded(connection, end);
           if (!dialed) return;
           assert(dialer.ws === ws, 'A dialer has one connection');
           dialer.ws = null;
@@ -374,7 +374,7 @@ export class PeerTransport implements ClusterTransport {
         },
       },
     );
-    link.begin(connection);
+    link.connectionOpened(connection);
     return connection;
   }
 

@@ -102,13 +102,13 @@ test('a session counts from when its poll was sent, and expires if no answer arr
   await run.pass(300);
   run.last().answer({});
   await run.pass(0);
-  assert.equal(run.session.leftMs, 700);
+  assert.equal(run.session.remainingMs, 700);
   assert.equal(run.session.session, 1);
   // Disconnected: from here on no poll is answered.
   const { ended } = run;
   run.last().fail();
   await run.pass(699);
-  assert.equal(run.session.leftMs, 1);
+  assert.equal(run.session.remainingMs, 1);
   assert.equal(run.ended, ended);
   await run.pass(1);
   assert.equal(run.session.session, null);
@@ -139,7 +139,7 @@ test('a session that a primary does not know ends at once, with all its grants',
   assert.deepEqual(run.last().request, { client: 7, session: 2, left: 1, acked: 0, fenced: true });
   run.last().answer({ session: null, validMs: 0 });
   await run.pass(1);
-  assert.equal(run.session.leftMs, 0);
+  assert.equal(run.session.remainingMs, 0);
   assert.deepEqual(
     run.last().request,
     { client: 7, left: 2, acked: 0, fenced: true },
@@ -193,7 +193,7 @@ test('a session that was renewed too late begins a new one', async (context) => 
   run.last().answer({ validMs: 6_000 });
   await turn();
   assert.ok(run.ended > ended);
-  assert.ok(run.session.leftMs > 0);
+  assert.ok(run.session.remainingMs > 0);
   await run.stop();
 });
 

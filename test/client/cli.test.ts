@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { buildProgram, endOf } from '../../client/main.ts';
+import { buildProgram, describeExit } from '../../client/main.ts';
 import { FakeCluster } from './fake-cluster.ts';
 import { LAUNCHER, runCli, runProcess } from './run-cli.ts';
 
@@ -230,7 +230,7 @@ async function runHere(argv: readonly string[]): Promise<{ code: number; stdout:
     await program.parseAsync([...argv], { from: 'user' });
     return { code: 0, stdout, stderr };
   } catch (error) {
-    const { exit, lines } = endOf(error);
+    const { exit, lines } = describeExit(error);
     return { code: exit, stdout, stderr: stderr + lines.map((line) => `${line}\n`).join('') };
   }
 }

@@ -52,7 +52,7 @@ test('the largest gap includes the one that is still open', async () => {
   const meter = new GapMeter();
   meter.mark();
   meter.reset();
-  const marks = meter.marks(2);
+  const marks = meter.afterMarks(2);
   await new Promise((resolve) => setTimeout(resolve, 60));
   assert.ok(meter.largestMs() >= 55, 'No mark since');
   meter.mark();

@@ -256,7 +256,7 @@ for (const [what, answer] of [
       systemWorld,
       url.href,
       true,
-      { lost: () => undefined, elsewhere: () => false },
+      { unreachable: () => undefined, hasAlternative: () => false },
       Access.NONE,
     );
     context.after(() => endpoint.close());

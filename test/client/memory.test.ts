@@ -34,9 +34,9 @@ function unlink(
   between: (since: number) => void,
   outcome: OwnOutcome | null = UNLINKED,
 ) {
-  const since = memory.changing(UNLINK);
+  const since = memory.beginChange(UNLINK);
   between(since);
-  memory.changed(UNLINK, since, outcome);
+  memory.endChange(UNLINK, since, outcome);
   return {
     attributes: memory.attributes(DIRECTORY),
     gone: memory.name(DIRECTORY, GONE),
@@ -56,7 +56,7 @@ test('after a change, a directory is as before except for the changed entry', ()
   assert.deepEqual(known, { attributes: CHANGED, gone: null, other: 71 });
   const child = { names: [{ parent: DIRECTORY, name: 'child' }], inodes: [] };
   const made = { names: [{ parent: DIRECTORY, name: 'child', inode: 72 }], atNs: '8', directories: 1 };
-  memory.changed(child, memory.changing(child), made);
+  memory.endChange(child, memory.beginChange(child), made);
   const after = { ...BEFORE, links: 3, modifiedNs: '8', changedNs: '8' };
   assert.deepEqual(memory.attributes(DIRECTORY), after, 'The time is the last one, and not the latest');
   assert.equal(memory.name(DIRECTORY, 'child'), 72);
@@ -95,30 +95,30 @@ test('after two concurrent changes, it is unknown which was the last one', () =>
   const other = { names: [{ parent: DIRECTORY, name: GONE }], inodes: [] };
   let mark = 0;
   const known = unlink(memory, () => {
-    mark = memory.changing(other);
+    mark = memory.beginChange(other);
   });
   assert.deepEqual(known, AS_BEFORE);
-  memory.changed(other, mark, { ...UNLINKED, atNs: '8' });
+  memory.endChange(other, mark, { ...UNLINKED, atNs: '8' });
   assert.deepEqual([memory.attributes(DIRECTORY), memory.name(DIRECTORY, GONE)], [undefined, undefined]);
 });
 
 test('names that only one of two concurrent changes touches are known, their directory is not', () => {
   const memory = memoryOfTwo();
   const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
-  const mark = memory.changing(rest);
+  const mark = memory.beginChange(rest);
   assert.deepEqual(
     unlink(memory, () => undefined),
     { attributes: undefined, gone: null, other: undefined },
   );
   const names = [{ parent: DIRECTORY, name: OTHER, inode: null }];
-  memory.changed(rest, mark, { ...UNLINKED, names, atNs: '8' });
+  memory.endChange(rest, mark, { ...UNLINKED, names, atNs: '8' });
   assert.deepEqual([memory.attributes(DIRECTORY), memory.name(DIRECTORY, OTHER)], [undefined, null]);
 });
 
 test("a change of the directory's own attributes meanwhile is not forgotten", () => {
   const memory = memoryOfTwo();
   const chmod = { names: [], inodes: [DIRECTORY] };
-  const known = unlink(memory, () => memory.changed(chmod, memory.changing(chmod)));
+  const known = unlink(memory, () => memory.endChange(chmod, memory.beginChange(chmod)));
   assert.deepEqual(known, { attributes: undefined, gone: null, other: 71 });
 });
 
@@ -132,24 +132,24 @@ test('a read of the directory meanwhile counts', () => {
   const memory = memoryOfTwo();
   const { changedNs } = memory.attributes(DIRECTORY) as Attributes;
   const access = { inode: DIRECTORY, accessedNs: '5', seen: { accessedNs: '1', changedNs } };
-  const known = unlink(memory, () => memory.accessed(access));
+  const known = unlink(memory, () => memory.noteAccess(access));
   assert.deepEqual(known.attributes, { ...CHANGED, accessedNs: '5' });
 });
 
 test('while names are changed, the answered changes determine the directory', () => {
   const memory = memoryOfTwo();
   const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
-  const [first, second] = [memory.changing(UNLINK), memory.changing(rest)];
+  const [first, second] = [memory.beginChange(UNLINK), memory.beginChange(rest)];
   assert.deepEqual(
-    [memory.attributes(DIRECTORY), memory.attributesBeforeOwn(DIRECTORY)],
+    [memory.attributes(DIRECTORY), memory.attributesBeforeOwnChanges(DIRECTORY)],
     [undefined, BEFORE],
   );
-  memory.changed(rest, second, { ...UNLINKED, names: [{ parent: DIRECTORY, name: OTHER, inode: null }] });
-  assert.deepEqual(memory.attributesBeforeOwn(DIRECTORY), CHANGED);
+  memory.endChange(rest, second, { ...UNLINKED, names: [{ parent: DIRECTORY, name: OTHER, inode: null }] });
+  assert.deepEqual(memory.attributesBeforeOwnChanges(DIRECTORY), CHANGED);
   // Executed by one request: the time is certain.
-  memory.changed(UNLINK, first, UNLINKED);
+  memory.endChange(UNLINK, first, UNLINKED);
   assert.deepEqual(
-    [memory.attributes(DIRECTORY), memory.attributesBeforeOwn(DIRECTORY)],
+    [memory.attributes(DIRECTORY), memory.attributesBeforeOwnChanges(DIRECTORY)],
     [CHANGED, undefined],
   );
 });
@@ -157,14 +157,14 @@ test('while names are changed, the answered changes determine the directory', ()
 test('of two concurrent answers with different times, the later one is shown, then the cluster is asked', () => {
   const memory = memoryOfTwo();
   const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
-  const [first, second] = [memory.changing(UNLINK), memory.changing(rest)];
-  memory.changed(UNLINK, first, UNLINKED);
-  const third = memory.changing(UNLINK);
-  memory.changed(rest, second, { ...UNLINKED, atNs: '8' });
-  assert.deepEqual(memory.attributesBeforeOwn(DIRECTORY), CHANGED);
-  memory.changed(UNLINK, third, UNLINKED);
+  const [first, second] = [memory.beginChange(UNLINK), memory.beginChange(rest)];
+  memory.endChange(UNLINK, first, UNLINKED);
+  const third = memory.beginChange(UNLINK);
+  memory.endChange(rest, second, { ...UNLINKED, atNs: '8' });
+  assert.deepEqual(memory.attributesBeforeOwnChanges(DIRECTORY), CHANGED);
+  memory.endChange(UNLINK, third, UNLINKED);
   assert.deepEqual(
-    [memory.attributes(DIRECTORY), memory.attributesBeforeOwn(DIRECTORY)],
+    [memory.attributes(DIRECTORY), memory.attributesBeforeOwnChanges(DIRECTORY)],
     [undefined, undefined],
   );
 });
@@ -175,14 +175,14 @@ test('uncertain attributes are not cached while names are changed', () => {
   const cases: [string, (memory: CatalogCache) => void][] = [
     ['a recall', (memory) => memory.forget(DIRECTORY)],
     ['the end of the session', (memory) => memory.forgetAll()],
-    ['an unknown outcome', (memory) => memory.changed(rest, memory.changing(rest))],
-    ['a change of its own attributes', (memory) => void memory.changing(chmod)],
+    ['an unknown outcome', (memory) => memory.endChange(rest, memory.beginChange(rest))],
+    ['a change of its own attributes', (memory) => void memory.beginChange(chmod)],
   ];
   for (const [what, happens] of cases) {
     const memory = memoryOfTwo();
-    memory.changing(UNLINK);
+    memory.beginChange(UNLINK);
     happens(memory);
-    assert.equal(memory.attributesBeforeOwn(DIRECTORY), undefined, what);
+    assert.equal(memory.attributesBeforeOwnChanges(DIRECTORY), undefined, what);
   }
 });
 
@@ -194,14 +194,19 @@ test('attributes granted with an own change are cached, unless another change to
     ['a live file', { ...granted, live: true }, () => undefined, undefined],
     ['a recall', granted, (memory) => memory.forget(70), undefined],
     ['the end of the session', granted, (memory) => memory.forgetAll(), undefined],
-    ['another own change', granted, (memory) => void memory.changing(chmod), undefined],
-    ['one that has ended', granted, (memory) => memory.changed(chmod, memory.changing(chmod)), undefined],
+    ['another own change', granted, (memory) => void memory.beginChange(chmod), undefined],
+    [
+      'one that has ended',
+      granted,
+      (memory) => memory.endChange(chmod, memory.beginChange(chmod)),
+      undefined,
+    ],
   ];
   for (const [what, attributes, happens, expected] of cases) {
     const memory = new CatalogCache();
-    const since = memory.changing(chmod);
+    const since = memory.beginChange(chmod);
     happens(memory);
-    memory.changed(chmod, since, null, attributes);
+    memory.endChange(chmod, since, null, attributes);
     assert.deepEqual(memory.attributes(70), expected, what);
   }
 });

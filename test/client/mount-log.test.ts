@@ -17,7 +17,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { createMountLog, nameMountLog, OWN_LOG_VARIABLE, ownFolder } from '../../client/mounts/mount-log.ts';
+import {
+  createMountLog,
+  OWN_LOG_VARIABLE,
+  ownFolder,
+  renameMountLog,
+} from '../../client/mounts/mount-log.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-mount-log-'));
 after(() => rmSync(folder, { recursive: true }));
@@ -52,7 +57,7 @@ test('a log is readable by its user alone, is named by its process, and few logs
   await made.file.close();
   assert.equal(statSync(made.path).mode & 0o777, 0o600);
   const own = join(made.path, '..');
-  const named = await nameMountLog(made.path, '/mnt/there', process.pid);
+  const named = await renameMountLog(made.path, '/mnt/there', process.pid);
   assert.equal(named, join(own, `mount-there-${process.pid}.log`));
   // No process has such a number.
   for (let pid = 9_000_000; pid < 9_000_014; pid++) writeFileSync(join(own, `mount-dead-${pid}.log`), '');

@@ -8,7 +8,7 @@ import {
   findMount,
   type MountHolder,
   mountAt,
-  stillHeld,
+  stillMounted,
   usersOf,
 } from '../../client/mounts/mount-table.ts';
 
@@ -51,7 +51,7 @@ test('a file system that reuses the number of an unmounted one is not mistaken f
     return { namespace, directory, isHere: namespace === 'mnt:[1]', processes: [] };
   };
   const [mount, copy] = [held('mnt:[1]', '/mnt'), held('mnt:[2]', '/mnt')];
-  assert.deepEqual(stillHeld([copy], [mount, copy]), [copy]);
-  assert.deepEqual(stillHeld([held('mnt:[2]', '/proc')], [mount, copy]), []);
-  assert.deepEqual(stillHeld([held('mnt:[3]', '/mnt')], [mount, copy]), []);
+  assert.deepEqual(stillMounted([copy], [mount, copy]), [copy]);
+  assert.deepEqual(stillMounted([held('mnt:[2]', '/proc')], [mount, copy]), []);
+  assert.deepEqual(stillMounted([held('mnt:[3]', '/mnt')], [mount, copy]), []);
 });

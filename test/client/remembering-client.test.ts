@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { CachingClient } from '../../client/cluster/caching-client.ts';
 import { Delegations } from '../../client/cluster/delegations.ts';
 import type { CacheRequest, CommandRequest, NotedRead, QueryRequest } from '../../wire/catalog-api.ts';
-import { decodeBirths } from '../../wire/new-files.ts';
+import { decodeNewFiles } from '../../wire/new-files.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { patientWorld } from '../patient-world.ts';
 import { FakeCluster, type Reaction, type SeenRequest } from './fake-cluster.ts';
@@ -54,7 +54,7 @@ async function started(t: TestContext) {
     if (path === '/v1/births') {
       isBorn = true;
       changes.push('births');
-      owners.push(decodeBirths(body).cache);
+      owners.push(decodeNewFiles(body).cache);
       return answer({ outcomes: [{ kind: 'born', attributes: ATTRIBUTES, namedNs: '2' }] });
     }
     if (path === '/v1/catalog/commands') {

@@ -43,11 +43,11 @@ class Bench {
 
 test('the first requested search begins at once, a further one after its pause', async (t) => {
   const bench = new Bench(t);
-  bench.schedule.want();
+  bench.schedule.request();
   assert.equal(bench.searches, 1);
   await bench.ended(true);
-  bench.schedule.want();
-  bench.schedule.want();
+  bench.schedule.request();
+  bench.schedule.request();
   bench.pass(SEARCH_PERIOD_MS - 1);
   assert.equal(bench.searches, 1);
   bench.pass(1);
@@ -59,8 +59,8 @@ test('the first requested search begins at once, a further one after its pause',
 
 test('a request during a search starts another one', async (t) => {
   const bench = new Bench(t);
-  bench.schedule.want();
-  bench.schedule.want();
+  bench.schedule.request();
+  bench.schedule.request();
   await bench.ended(true);
   bench.pass(SEARCH_PERIOD_MS);
   assert.equal(bench.searches, 2);
@@ -70,7 +70,7 @@ test('while searches find nothing new, they become rarer, until a server is lost
   const bench = new Bench(t);
   const waits: number[] = [];
   for (let round = 0; round < 5; round++) {
-    bench.schedule.want();
+    bench.schedule.request();
     const before = bench.searches;
     let waitedMs = 0;
     for (; bench.searches === before && waitedMs <= SEARCH_PERIOD_MAX_MS; waitedMs += SEARCH_PERIOD_MS)
@@ -79,12 +79,12 @@ test('while searches find nothing new, they become rarer, until a server is lost
     await bench.ended(false);
   }
   assert.deepEqual(waits.slice(1), [2, 4, 6, 6]);
-  bench.schedule.wantSoon();
+  bench.schedule.requestSoon();
   const before = bench.searches;
   bench.pass(SEARCH_PERIOD_MS);
   assert.equal(bench.searches, before + 1);
   await bench.ended(false);
-  bench.schedule.want();
+  bench.schedule.request();
   bench.pass(2 * SEARCH_PERIOD_MS - 1);
   assert.equal(bench.searches, before + 1);
   bench.pass(1);
@@ -95,7 +95,7 @@ test('without a request, a search runs now and then, and none after the end', as
   const bench = new Bench(t);
   bench.pass(SEARCH_PERIOD_MAX_MS);
   assert.equal(bench.searches, 1);
-  bench.schedule.want();
+  bench.schedule.request();
   bench.schedule.close();
   await bench.ended(true);
   bench.pass(2 * SEARCH_PERIOD_MAX_MS);

@@ -12,7 +12,7 @@ import { after, before, test } from 'node:test';
 import type { Command } from 'commander';
 import { emptyTokenFile, issueToken } from '../../client/certificates/token-file.ts';
 import type { Finding } from '../../client/doctor/finding.ts';
-import { buildProgram, endOf } from '../../client/main.ts';
+import { buildProgram, describeExit } from '../../client/main.ts';
 import { formatTokenFile } from '../../wire/tokens.ts';
 import { SecureCluster } from '../security/secure-cluster.ts';
 import { LAUNCHER, runCli } from './run-cli.ts';
@@ -119,7 +119,7 @@ for (const [command, rest = '', exit = 0] of [...COMMANDS, ...DEPRECATED]) {
       .parseAsync(argv, { from: 'user' })
       .then(
         () => ({ exit: Number(process.exitCode ?? 0), lines: [] as readonly string[] }),
-        (error: unknown) => endOf(error),
+        (error: unknown) => describeExit(error),
       );
     process.exitCode = 0;
     assert.equal(ended.exit, exit, ended.lines.join('\n'));

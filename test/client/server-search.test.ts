@@ -122,7 +122,7 @@ async function searchAmong(
   cluster: FakeCluster,
   prepare: (given: Endpoint, found: Endpoint) => Promise<void> | void,
 ): Promise<{ joined: string[]; left: string[] }> {
-  const events = { lost: () => undefined, elsewhere: () => false };
+  const events = { unreachable: () => undefined, hasAlternative: () => false };
   const given = new Endpoint(systemWorld, cluster.server(0).url, true, events, Access.NONE);
   const found = new Endpoint(systemWorld, cluster.server(1).url, false, events, Access.NONE);
   given.id = 's1';
@@ -173,7 +173,7 @@ test('while the catalog cannot be queried, no server is found and none is forgot
 test('a server that did not prove its identity in time causes another search', async () => {
   await using cluster = await FakeCluster.start();
   cluster.listed = cluster.servers.map((server) => infoOf(server));
-  const events = { lost: () => undefined, elsewhere: () => false };
+  const events = { unreachable: () => undefined, hasAlternative: () => false };
   const given = new Endpoint(systemWorld, cluster.server(0).url, true, events, Access.NONE);
   const { signal } = new AbortController();
   cluster.server(1).intercept = () => ({ kind: 'problem', code: 'busy' });

@@ -196,7 +196,7 @@ test('if the kernel keeps the pages of a file, the close of a read-only open cou
   const { clock, file, fileSystem, open, close, accessed } = await started(t);
   const dropped: number[] = [];
   fileSystem.mounted({
-    asksBeforeReads: true,
+    checksAttributesBeforeReads: true,
     invalidateInode: async () => undefined,
     dropAttributes: async (inode) => void dropped.push(inode),
   });
@@ -341,19 +341,19 @@ test('a cluster that does not know access times gets one request, and the next o
   answers.push(async () => {
     throw new ServiceError('bad-request', 'There is no such command');
   });
-  assert.equal(times.read(attributesOf(1)), true);
+  assert.equal(times.recordRead(attributesOf(1)), true);
   await clock.pass(GATHER_MS);
   assert.equal(asked.length, 1);
   assert.deepEqual(logged, ['warn: the cluster refuses access times: none are recorded for now']);
   assert.equal(
-    times.shown(attributesOf(1)).accessedNs,
+    times.withReads(attributesOf(1)).accessedNs,
     '5',
     'An access time that will not be stored is not shown',
   );
-  assert.equal(times.read(attributesOf(2)), false);
+  assert.equal(times.recordRead(attributesOf(2)), false);
   await clock.pass(10 * 60_000);
   assert.equal(asked.length, 1);
-  assert.equal(times.read(attributesOf(2)), true);
+  assert.equal(times.recordRead(attributesOf(2)), true);
   await clock.pass(GATHER_MS);
   assert.equal(asked.length, 2);
 });
@@ -363,12 +363,12 @@ test('access times whose request failed are shown, and sent again later', async 
   answers.push(async () => {
     throw new ServiceError('no-majority', 'Not now');
   });
-  times.read(attributesOf(1));
+  times.recordRead(attributesOf(1));
   const readNs = clock.nowNs();
   await clock.pass(GATHER_MS);
   assert.deepEqual(logged, ['debug: access times are not sent']);
-  assert.equal(times.shown(attributesOf(1)).accessedNs, readNs);
-  times.read(attributesOf(2));
+  assert.equal(times.withReads(attributesOf(1)).accessedNs, readNs);
+  times.recordRead(attributesOf(2));
   await clock.pass(2 * GATHER_MS);
   assert.equal(asked.length, 1, 'Reads meanwhile cause no request');
   await clock.pass(60_000);
@@ -381,9 +381,9 @@ test('a flush during a request that fails sends no further request', async (t) =
   const { clock, asked, answers, times } = alone(t);
   const { promise: inVain, reject: giveUp } = Promise.withResolvers<void>();
   answers.push(() => inVain);
-  times.read(attributesOf(1));
+  times.recordRead(attributesOf(1));
   await clock.pass(GATHER_MS);
-  times.read(attributesOf(2));
+  times.recordRead(attributesOf(2));
   const synced = times.flush({ kind: 'all' });
   giveUp(new ServiceError('no-majority', 'Nobody answers'));
   await synced;
@@ -397,12 +397,12 @@ test('a read of the same file during a request is sent by the next one', async (
   const { clock, asked, answers, times } = alone(t);
   const request = Promise.withResolvers<void>();
   answers.push(() => request.promise);
-  times.read(attributesOf(1));
+  times.recordRead(attributesOf(1));
   const firstNs = clock.nowNs();
   await clock.pass(GATHER_MS);
   const written = { ...attributesOf(1), modifiedNs: clock.nowNs(), changedNs: clock.nowNs() };
   await clock.pass(1_000);
-  times.read(written);
+  times.recordRead(written);
   request.resolve();
   await clock.turns();
   await clock.pass(GATHER_MS);
@@ -415,21 +415,21 @@ test('a read of the same file during a request is sent by the next one', async (
 test('if the mount’s clock is behind, a read gets a time after the change of the file', async (t) => {
   const { clock, times } = alone(t);
   const ahead = String(BigInt(clock.nowNs()) + 3_000_000_000n);
-  assert.equal(times.read(attributesOf(1, ahead)), true);
-  assert.equal(times.shown(attributesOf(1, ahead)).accessedNs, String(BigInt(ahead) + 1n));
-  assert.equal(times.read(attributesOf(1, ahead)), false, 'The file was read since its last change');
+  assert.equal(times.recordRead(attributesOf(1, ahead)), true);
+  assert.equal(times.withReads(attributesOf(1, ahead)).accessedNs, String(BigInt(ahead) + 1n));
+  assert.equal(times.recordRead(attributesOf(1, ahead)), false, 'The file was read since its last change');
 });
 
 test('many read files are sent before the time, in requests of at most 500, and reads beyond 20,000 files are not recorded', async (t) => {
   const { clock, asked, answers, times } = alone(t);
   const request = Promise.withResolvers<void>();
   answers.push(() => request.promise);
-  for (let inode = 1; inode <= 30_000; inode++) times.read(attributesOf(inode));
+  for (let inode = 1; inode <= 30_000; inode++) times.recordRead(attributesOf(inode));
   assert.equal(times.count, 20_000);
   await clock.pass(0);
   assert.equal(asked.length, 1, 'Many files make a request due at once');
   for (let turn = 0; turn < 10; turn++) {
-    times.read(attributesOf(30_001 + turn));
+    times.recordRead(attributesOf(30_001 + turn));
     await clock.pass(10);
   }
   assert.equal(asked.length, 1, 'One request at a time');

@@ -39,7 +39,7 @@ test('an earlier answer for a name counts a while longer, as an open by it may b
   names.answered(B, 9, AGE_MS);
   clock.nowMs = 100;
   names.answered(A, 8, AGE_MS);
-  names.notCached(B);
+  names.answeredUncached(B);
   assert.deepEqual([names.of(7), names.of(8), names.of(9)], [[A], [A], [B]]);
   assert.deepEqual(
     [names.isOnly(8, placeKey(A)), names.isOnly(9, placeKey(A)), names.isOnly(9, placeKey(B))],
@@ -58,7 +58,7 @@ test('a name is cached only if the latest answer allowed it, and shorter than th
   clock.nowMs = AGE_MS;
   assert.equal(names.isCached(A), false, 'The kernel counts from when it processes the answer, and rounds');
   names.answered(A, 7, AGE_MS);
-  names.notCached(A);
+  names.answeredUncached(A);
   assert.equal(names.isCached(A), false);
 });
 

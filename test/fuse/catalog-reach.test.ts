@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import { CatalogReach } from '../../fuse/cluster/catalog-reach.ts';
+import { CatalogAvailability } from '../../fuse/cluster/catalog-availability.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const SILENCE = new ServiceError('no-majority', 'Nobody answers');
@@ -16,7 +16,7 @@ const REFUSAL = new ServiceError('not-found', 'There is no such name');
 /** A `CatalogReach` whose probes and requests the test answers. */
 function started(world: World = systemWorld) {
   const looks: PromiseWithResolvers<unknown>[] = [];
-  const reach = new CatalogReach(world, () => {
+  const reach = new CatalogAvailability(world, () => {
     const look = Promise.withResolvers<unknown>();
     looks.push(look);
     return look.promise;
@@ -43,7 +43,7 @@ test('catalog requests have no special time limit until one times out, then at m
   const before = ask();
   assert.deepEqual(before.limits, {});
   await inVain();
-  assert.ok(reach.isAway);
+  assert.ok(reach.isUnavailable);
   assert.equal(looks.length, 1);
   const { limits, reject, answer } = ask();
   assert.ok((limits.timeoutMs ?? Number.POSITIVE_INFINITY) <= 1_000);
@@ -58,14 +58,14 @@ test('the first answer ends the outage: of an earlier request or of a probe, a v
     const { reach, looks, ask, inVain } = started();
     const before = ask();
     await inVain();
-    assert.ok(reach.isAway);
+    assert.ok(reach.isUnavailable);
     if (answered === 'value') before.resolve('there');
     if (answered === 'refusal') before.reject(REFUSAL);
     if (answered === 'look') looks[0]?.resolve('there');
     if (answered === 'look refused') looks[0]?.reject(REFUSAL);
     if (answered === 'refusal') await assert.rejects(before.answer, REFUSAL);
     await turn();
-    assert.equal(reach.isAway, false, answered);
+    assert.equal(reach.isUnavailable, false, answered);
     assert.deepEqual(ask().limits, {});
     reach.close();
   }
@@ -78,7 +78,7 @@ test('a timeout starts no outage if the catalog answered another request after t
   await other.answer;
   old.reject(SILENCE);
   await assert.rejects(old.answer, SILENCE);
-  assert.equal(reach.isAway, false);
+  assert.equal(reach.isUnavailable, false);
 });
 
 test('probes continue until the catalog answers or the mount ends', async () => {

@@ -36,7 +36,7 @@ function listed(delegations: DelegatedDirectories, directory = DIRECTORY): strin
 }
 
 function begin(delegations: DelegatedDirectories, names: Names, directory: number): void {
-  delegations.begin(attributesOf(directory), pageOf(names));
+  delegations.beginDelegation(attributesOf(directory), pageOf(names));
   delegations.learnAll(directory, pageOf(names), delegations.request());
 }
 
@@ -97,7 +97,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
       if (questions.some((one) => one.what === what)) return;
       if (what === 'delegation') {
         if (isGranted) return;
-        delegations.requesting(DIRECTORY);
+        delegations.beginRequest(DIRECTORY);
       }
       questions.push({ what, requestedAt: delegations.request(), answer: null, isVoid: false });
     };
@@ -108,9 +108,9 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
       else if (what === 'delegation') {
         if (!one.isVoid) {
           isDelegated = true;
-          delegations.begin(attributesOf(DIRECTORY), pageOf(answer));
+          delegations.beginDelegation(attributesOf(DIRECTORY), pageOf(answer));
         }
-        delegations.requested(DIRECTORY);
+        delegations.endRequest(DIRECTORY);
       } else {
         const inode = answer.get(what);
         const state: NameState = inode === undefined ? 'free' : { inode, kind: 'file', links: 1 };
@@ -155,7 +155,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
       () => {
         if (!isGranted || !prng.chance(0.05)) return;
         [isGranted, isDelegated] = [false, false];
-        delegations.end(DIRECTORY);
+        delegations.endDelegation(DIRECTORY);
         for (const one of questions) if (one.what === 'delegation') one.isVoid ||= one.answer !== null;
       },
       () => {

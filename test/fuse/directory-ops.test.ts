@@ -176,7 +176,7 @@ test('files are created at the cluster if the directory has a default ACL, or th
 test('the kernel’s times of a directory are updated once creations and unlinks in it are at the cluster', async (t) => {
   const { make, memory, births, file, directory, row, made, unlink, cache } = await started(t);
   const told: (string | null)[] = [];
-  t.mock.method(cache, 'named', (of: number, atNs: string | null) => {
+  t.mock.method(cache, 'directoryChanged', (of: number, atNs: string | null) => {
     if (of === directory) told.push(atNs);
   });
   const { attributes } = await make('f');
@@ -343,7 +343,7 @@ test('after a recall a directory is not requested for five seconds', async (t) =
 test('while the catalog is out of reach no delegation is requested', async (t) => {
   const { make, births, cluster } = await started(t);
   let isAway = true;
-  Object.assign(cluster, { isCatalogAway: () => isAway });
+  Object.assign(cluster, { isCatalogUnavailable: () => isAway });
   births.end();
   const { count } = births.asked;
   for (const name of ['a', 'b', 'c']) await make(name);
@@ -400,7 +400,7 @@ test('an unlinked name is gone on this mount at once, also after the cache sessi
   await made('a', 'b');
   await row();
   const answer = hold(births, 'unlink');
-  assert.equal((await unlink('a')).behind, true);
+  assert.equal((await unlink('a')).isPending, true);
   await assert.rejects(backend.lookup(directory, 'a'), isNotFound);
   const again = unlink('a');
   births.end();
@@ -408,7 +408,7 @@ test('an unlinked name is gone on this mount at once, also after the cache sessi
   assert.ok(isThere('a'));
   answer();
   // The first unlink was dropped: its delegation has ended.
-  assert.equal((await again).behind, undefined);
+  assert.equal((await again).isPending, undefined);
   assert.equal(isThere('a'), false);
 });
 
@@ -472,7 +472,7 @@ test('a mount with leases uses no grant of a file whose unlink is pending', asyn
 test('a name that was unlinked synchronously is free for a new file at once', async (t) => {
   const { make, made, unlink } = await started(t);
   await made('a');
-  assert.equal((await unlink('a')).behind, undefined);
+  assert.equal((await unlink('a')).isPending, undefined);
   assert.equal((await make('a')).uncommitted, true);
 });
 
@@ -480,10 +480,10 @@ test('an unlink long after the last one is synchronous', async (t) => {
   const { made, row, unlink, pass } = await started(t);
   await made('a', 'b', 'c');
   await row();
-  for (const name of ['a', 'b']) assert.equal((await unlink(name)).behind, true);
+  for (const name of ['a', 'b']) assert.equal((await unlink(name)).isPending, true);
   await settled();
   pass(ROW_MS);
-  assert.equal((await unlink('c')).behind, undefined);
+  assert.equal((await unlink('c')).isPending, undefined);
 });
 
 test('unlinks are synchronous while the cluster has not answered one for long', async (t) => {
@@ -494,7 +494,7 @@ test('unlinks are synchronous while the cluster has not answered one for long', 
   const answer = hold(births, 'unlink');
   const stepMs = ROW_MS - 1;
   for (const [place, name] of names.entries()) {
-    assert.equal((await unlink(name)).behind, place * stepMs > SLOW_MS ? undefined : true, name);
+    assert.equal((await unlink(name)).isPending, place * stepMs > SLOW_MS ? undefined : true, name);
     pass(stepMs);
   }
   answer();
@@ -514,7 +514,7 @@ test('in a directory with the sticky bit unlinks are synchronous, as the cluster
   const { made, row, unlink } = await started(t, { mode: 0o1777 });
   await made('a');
   await row();
-  assert.equal((await unlink('a')).behind, undefined);
+  assert.equal((await unlink('a')).isPending, undefined);
 });
 
 test('operations that depend on pending unlinks wait for them: of the file, of its directory, and those that exceed a quota', async (t) => {
@@ -524,7 +524,7 @@ test('operations that depend on pending unlinks wait for them: of the file, of i
   const behind = async (name: string, begin: () => Promise<unknown>): Promise<unknown> => {
     await row();
     const answer = hold(births, 'unlink');
-    assert.equal((await unlink(name)).behind, true, name);
+    assert.equal((await unlink(name)).isPending, true, name);
     const begun = begin();
     assert.equal(await hasEnded(begun), false, name);
     answer();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:os';
 import { test } from 'node:test';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
-import { lostSession } from '../../client/transport/send-once.ts';
+import { unknownOutcome } from '../../client/transport/send-once.ts';
 import { ERRNO, ErrnoError, errnoNumber } from '../../fuse/errno.ts';
 
 test('each error code has an error number', () => {
@@ -24,6 +24,6 @@ test('a request without a certain answer is ETIMEDOUT, or EIO if it cannot be re
   const unanswered = new ServiceError('unknown', 'by intent', {}, { cause: late });
   assert.equal(errnoNumber(unanswered), -constants.errno.ETIMEDOUT);
   assert.equal(errnoNumber(new ServiceError('unknown', 'by intent')), -constants.errno.ETIMEDOUT);
-  const forgotten = lostSession(new ServiceError('session-expired', 'by intent'));
+  const forgotten = unknownOutcome(new ServiceError('session-expired', 'by intent'));
   assert.equal(errnoNumber(forgotten), -constants.errno.EIO);
 });

@@ -79,10 +79,10 @@ async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES, ageMaxMs?: num
   const kernel = new Gate();
   fileSystem.mounted({
     // The kernel does not ask before reads: otherwise the mount would never fetch blocks of its own files.
-    asksBeforeReads: false,
+    checksAttributesBeforeReads: false,
     invalidateInode: async () => undefined,
     dropAttributes: async () => undefined,
-    givePages: async (_inode, offset, bytes, isCurrent) => {
+    storePages: async (_inode, offset, bytes, isCurrent) => {
       if (!isCurrent()) return false;
       await kernel.pass();
       given.push({ offset, bytes: Buffer.from(bytes) });

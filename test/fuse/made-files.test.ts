@@ -66,7 +66,7 @@ test('a file that is created for reading is not writable by its handle, and is s
   const { backend, fileSystem, inode } = await started(t);
   const flags = constants.O_RDONLY | constants.O_CREAT;
   const { handle, attributes } = await fileSystem.create(inode, 'f', 0o644, flags, ROOT_USER);
-  assert.equal(fileSystem.isWritten(attributes.inode), false);
+  assert.equal(fileSystem.isOpenForWriting(attributes.inode), false);
   await assert.rejects(fileSystem.write(handle, 0, Buffer.from('x'), ROOT_USER), /not open for writing/);
   assert.equal((await backend.attributes(attributes.inode)).live, true);
   await fileSystem.release(handle);

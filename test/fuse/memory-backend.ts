@@ -112,7 +112,7 @@ export class MemoryBackend implements FileSystemBackend {
     return false;
   }
 
-  isCatalogAway(): boolean {
+  isCatalogUnavailable(): boolean {
     return false;
   }
 
@@ -437,7 +437,7 @@ export class MemoryBackend implements FileSystemBackend {
         const bytes = this.#read(from, fromOffset, Math.min(hole, end) - fromOffset);
         return { copiedBytes: bytes.length, state: this.#write(target, toOffset, bytes) };
       },
-      arrive: async () => undefined,
+      ensureCommitted: async () => undefined,
       flush: async () => {
         await this.#reachToWrite('flush');
         return { ...stateOf(this.#get(inode)), ...holesOf(this.#get(inode)) };
@@ -471,8 +471,8 @@ export class MemoryBackend implements FileSystemBackend {
         if (waits && table.wouldDeadlock(wish)) throw new ServiceError('deadlock', 'By intent');
         while (table.conflict(wish) !== null) {
           if (!waits) throw new ServiceError('locked', 'Another has it');
-          const place = table.wait(wish, null);
-          await delay(5, undefined, { signal }).finally(() => table.leave(place));
+          const place = table.addWaiter(wish, null);
+          await delay(5, undefined, { signal }).finally(() => table.removeWaiter(place));
         }
         table.set(wish);
       },
@@ -480,7 +480,7 @@ export class MemoryBackend implements FileSystemBackend {
         await this.#reach('unlock');
         table.set({ ...range, client: 1, type: 'unlock' });
       },
-      holder: async (lock) => {
+      findConflict: async (lock) => {
         await this.#reach('holder');
         const found = table.conflict({ ...lock, client: 1 });
         return found === null ? null : { lock: found, own: true };

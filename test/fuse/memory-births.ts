@@ -133,7 +133,7 @@ export class MemoryBirths implements DelegationBackend {
     return this.isDelegated(directory) ? DELEGATED_MS : 0;
   }
 
-  use(): void {}
+  markUsed(): void {}
 
   async delegate(directory: number, countMax: number) {
     this.asked.count++;
@@ -175,7 +175,7 @@ export class MemoryBirths implements DelegationBackend {
     for (const file of files) {
       try {
         const attributes =
-          file.isNamed === true
+          file.hasEntry === true
             ? await this.#backend.fillNumbered(file)
             : await this.#backend.makeNumbered(file, true);
         if (attributes === null) {

@@ -1,5 +1,5 @@
 import { stderrLog } from '../../fuse/log.ts';
-import { sayReady, unmountOnSignal } from '../../fuse/main.ts';
+import { reportReady, unmountOnSignal } from '../../fuse/main.ts';
 import { mountVolume } from '../../fuse/mount.ts';
 import { type TransportName, transportNamed } from '../../fuse/transports.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -53,7 +53,7 @@ process.on('message', (order: Order) => {
   if (order.kind === 'crash') process.exit(order.exitCode);
   process.send?.(report());
 });
-sayReady({ ready: true, pid: process.pid });
+reportReady({ ready: true, pid: process.pid });
 await mounted.ended;
 process.send?.(report(), () => process.exit(process.exitCode ?? 0));
 

@@ -63,10 +63,10 @@ test('a directory stays cached while files are created in it, with the times of 
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   const mark = cache.request();
-  cache.made(2, 'first', made(3, '3000'), mark);
+  cache.nameAdded(2, 'first', made(3, '3000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
   // A late answer: the directory has a later time already.
-  cache.made(2, 'second', made(4, '2000'), mark);
+  cache.nameAdded(2, 'second', made(4, '2000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
 });
 
@@ -77,10 +77,10 @@ test('the link count of a cached directory follows directories that are created 
   const counted = (changedNs: string, links: number) => ({ ...directory(2, changedNs), links });
   cache.learnEntry(1, 'd', counted('1000', 2), cache.request());
   const mark = cache.request();
-  cache.made(2, 'sub', directory(3, '3000'), mark);
+  cache.nameAdded(2, 'sub', directory(3, '3000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), counted('3000', 3));
   // Another directory, whose answer arrives late.
-  cache.made(2, 'other', directory(4, '2000'), mark);
+  cache.nameAdded(2, 'other', directory(4, '2000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), counted('3000', 4));
   const later = cache.request();
   cache.removedDirectory(2, 'sub', 3, '4000', later);
@@ -135,7 +135,7 @@ test('answers to requests from before a creation are not cached of its name and 
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
   cache.learnEntry(2, 'f', file(9), mark, SERVED);
-  cache.made(2, 'f', made(3, '3000'), cache.request());
+  cache.nameAdded(2, 'f', made(3, '3000'), cache.request());
   assert.equal(plain(cache.entry(2, 'f')), undefined);
   cache.learnEntry(2, 'f', file(9), mark, SERVED);
   cache.learnEntry(1, 'd', directory(2, '1000'), mark);
@@ -179,7 +179,7 @@ test('creations in a directory do not extend its time in the cache', () => {
   const cache = new MetadataCache(world, 1_000);
   cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   nowMs = 900;
-  cache.made(2, 'f', made(3, '3000'), cache.request());
+  cache.nameAdded(2, 'f', made(3, '3000'), cache.request());
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
   nowMs = 1_100;
   assert.equal(plain(cache.entry(1, 'd')), undefined);
@@ -201,9 +201,9 @@ test('a delegated directory does not expire while it is delegated, if it was req
   const known = cache.entry(1, 'd');
   assert.deepEqual(plain(known), directory(2, '1000'));
   assert.equal(known && cache.attributes.leftMs(known), 1_000);
-  assert.equal(cache.entryLeftMs(1, 'd', 2), 1_000);
+  assert.equal(cache.nameValidMs(1, 'd', 2), 1_000);
   assert.equal(plain(cache.entry(1, 'f')), undefined, 'Other clients may write it');
-  cache.named(2, '2000');
+  cache.directoryChanged(2, '2000');
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '2000'));
   held.delete(2);
   assert.equal(plain(cache.entry(1, 'd')), undefined);
@@ -267,10 +267,10 @@ const PLACES = { a: { parent: 1, name: 'a' }, b: { parent: 1, name: 'b' } };
 test('the kernel caches no name of a file with several links', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'a', { ...file(7), links: 2 }, cache.request(), SERVED);
-  assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
+  assert.equal(cache.nameValidMs(1, 'a', 7), 0);
   assert.equal(cache.isNameCached(7), true, 'An open at once needs a query, as the name was not requested');
   cache.learnEntry(1, 'b', { ...file(8), links: 2 }, cache.request());
-  assert.equal(cache.entryLeftMs(1, 'b', 8), 0);
+  assert.equal(cache.nameValidMs(1, 'b', 8), 0);
   assert.equal(cache.isNameCached(8), false, 'The name was requested just now');
 });
 
@@ -279,7 +279,7 @@ test('an open needs a query after a name that was answered from the cache', () =
   cache.learnEntry(1, 'a', file(7), cache.request());
   cache.attributes.changed(file(7), cache.attributes.changing(7));
   assert.deepEqual(plain(cache.entry(1, 'a')), file(7));
-  cache.entryLeftMs(1, 'a', 7);
+  cache.nameValidMs(1, 'a', 7);
   assert.equal(cache.isNameCached(7), true);
 });
 
@@ -299,7 +299,7 @@ test('a name that the kernel caches moves with a rename, and ends with a removal
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const keep = (name: string, inode: number): number => {
     cache.learnEntry(1, name, { ...file(inode), links: 1 }, cache.request(), SERVED);
-    return cache.entryLeftMs(1, name, inode);
+    return cache.nameValidMs(1, name, inode);
   };
   assert.ok(keep('a', 7) > 0 && keep('b', 8) > 0);
   const { names } = cache.kernel;
@@ -336,10 +336,10 @@ test('an open is not answered by the listing of a live file, or by a name that w
 test('the kernel may not cache a name that has another inode now, or that was answered long ago', () => {
   const { cache, clock } = timed();
   cache.learnEntry(1, 'a', file(8), cache.request(), SERVED);
-  assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
+  assert.equal(cache.nameValidMs(1, 'a', 7), 0);
   cache.learnEntry(1, 'b', file(9), cache.request());
   clock.nowMs += 60;
-  cache.entryLeftMs(1, 'b', 9);
+  cache.nameValidMs(1, 'b', 9);
   assert.equal(cache.isNameCached(9), true, 'An open needs a query');
 });
 
@@ -373,7 +373,7 @@ test('an answer to a request during a change is not cached after it, also of a l
 test('the times of a directory never go back, also after late answers', () => {
   const { cache } = timed();
   cache.learnEntry(1, 'd', directory(2, '5000'), cache.request());
-  cache.named(2, '4000');
+  cache.directoryChanged(2, '4000');
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '5000'));
   cache.removed(2, 'a', 3, '4000', true);
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '5001'), 'A file was removed since');

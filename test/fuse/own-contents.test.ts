@@ -20,7 +20,7 @@ const AGE_MS = 1_000;
 const USER = { uid: 7, gid: 8 };
 const FLAGS = constants.O_RDWR | constants.O_CREAT;
 
-async function started(t: TestContext, { ageMaxMs = AGE_MS, asksBeforeReads = true } = {}) {
+async function started(t: TestContext, { ageMaxMs = AGE_MS, checksAttributesBeforeReads = true } = {}) {
   const time = { nowMs: 1_000 };
   const world = { ...systemWorld, nowMs: () => time.nowMs };
   const memory = new MemoryBackend();
@@ -29,7 +29,7 @@ async function started(t: TestContext, { ageMaxMs = AGE_MS, asksBeforeReads = tr
   const backend = withPendingNames(world, births.backend, births, state, () => undefined);
   const fileSystem = fileSystemOf(world, backend, ROOT, LIMIT_MS, () => undefined, state);
   const done = async () => undefined;
-  fileSystem.mounted({ asksBeforeReads, invalidateInode: done, dropAttributes: done });
+  fileSystem.mounted({ checksAttributesBeforeReads, invalidateInode: done, dropAttributes: done });
   t.after(() => fileSystem.stop());
   const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
   const write = (handle: number, text: string, offset = 0) =>
@@ -183,7 +183,7 @@ test('bytes of a failed write are not read', async (t) => {
 });
 
 for (const { what, options } of [
-  { what: 'a kernel that does not ask before it reads', options: { asksBeforeReads: false } },
+  { what: 'a kernel that does not ask before it reads', options: { checksAttributesBeforeReads: false } },
   { what: 'a handle that appends', options: {} },
 ]) {
   test(`a read queries the cluster for ${what}`, async (t) => {

@@ -17,7 +17,7 @@ function failing(error: Error): { copy(): Promise<number>; readonly forgotten: n
   const forgotten: number[] = [];
   const file = {
     inode: 7,
-    keeps: () => false,
+    staysUncommitted: () => false,
     copyFrom: async (_source: OpenFile, fromOffset: number) => {
       if (fromOffset > 0) throw error;
       return PIECE;

@@ -4,7 +4,7 @@ import { ReadAround } from '../../fuse/contents/read-around.ts';
 
 /** @returns the number of misses after which the block is fetched */
 function missesUntilFetched(around: ReadAround, key: string): number {
-  for (let count = 1; count <= 10_000; count++) if (around.missed(key)) return count;
+  for (let count = 1; count <= 10_000; count++) if (around.countMiss(key)) return count;
   throw new Error('It is never fetched');
 }
 
@@ -23,7 +23,7 @@ test('a block that the kernel has dropped needs twice as many misses', () => {
   const first = missesUntilFetched(around, 'a');
   const counts = [];
   for (let round = 0; round < 3; round++) {
-    around.given('a');
+    around.storedInKernel('a');
     counts.push(missesUntilFetched(around, 'a') / first);
   }
   assert.deepEqual(counts, [2, 4, 8]);
@@ -31,6 +31,6 @@ test('a block that the kernel has dropped needs twice as many misses', () => {
 
 test('blocks that are missed once each are not fetched, and the oldest counts are dropped', () => {
   const around = new ReadAround();
-  for (let index = 0; index < 100_000; index++) assert.equal(around.missed(`${index}`), false);
+  for (let index = 0; index < 100_000; index++) assert.equal(around.countMiss(`${index}`), false);
   assert.equal(missesUntilFetched(around, '0'), missesUntilFetched(new ReadAround(), '0'));
 });

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Attributes } from '../../fuse/backend.ts';
-import { KnownVersions } from '../../fuse/pending/seen-contents.ts';
+import { KnownVersions } from '../../fuse/pending/known-versions.ts';
 
 const FILE = { inode: 7, kind: 'file', live: false, contents: { epoch: 1, seq: 1 } } as Attributes;
 const NEWER = { epoch: 1, seq: 2 };

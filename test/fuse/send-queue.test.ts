@@ -20,7 +20,7 @@ function started(row: Partial<Sender<Op>>) {
     send: (batch) => new Promise((answer) => requests.push({ batch, answer })),
   });
   const add = (bytes: number, parent = 1): void => queue.add({ parent, bytes });
-  const hurry = (): void => queue.hurry();
+  const hurry = (): void => queue.sendNow();
   const sizes = (): number[][] => requests.map(({ batch }) => batch.map(({ bytes }) => bytes));
   return { add, hurry, requests, sizes };
 }
@@ -127,7 +127,7 @@ test('the bytes of a share count in the whole budget, also those admitted after 
   });
   await turn();
   assert.deepEqual([isAdmitted, writes.bytes, whole.bytes], [false, 5, 6]);
-  const released = creates.released();
+  const released = creates.untilReleased();
   creates.release(6, 1);
   await Promise.all([waiting, released]);
   assert.deepEqual([writes.bytes, whole.bytes], [5, 5]);

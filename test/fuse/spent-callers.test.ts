@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { TimedOutCallers } from '../../fuse/transport/spent-callers.ts';
+import { TimedOutCallers } from '../../fuse/transport/timed-out-callers.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 test('a caller that has waited for the root for its whole time limit is noted, and no other caller', () => {

@@ -213,7 +213,7 @@ for (const seed of [1, 2, 3]) {
         );
         assert.equal(file.attributes.sizeBytes, model.length);
       }
-      const arrived = await file.arrive();
+      const arrived = await file.ensureCommitted();
       assert.deepEqual(Buffer.from(cluster.born?.contents ?? []), model);
       assert.deepEqual(
         [arrived?.before, arrived?.contents],
@@ -302,9 +302,9 @@ test('the catalog is settled only for changes after the creation with contents',
 test('a refused creation is a late error unless its creation, its sync or its close has returned it', async () => {
   for (const [meanwhile, isReported] of [
     [(file: UncommittedFile) => file.commit.start('with-contents'), false],
-    [(file: UncommittedFile) => file.arrive(), false],
+    [(file: UncommittedFile) => file.ensureCommitted(), false],
     [(file: UncommittedFile) => file.seal(), false],
-    [(file: UncommittedFile) => file.arrive(true), true],
+    [(file: UncommittedFile) => file.ensureCommitted(true), true],
     [(file: UncommittedFile) => file.flush(), true],
   ] as const) {
     const { file, cluster, told } = started();
@@ -338,7 +338,7 @@ test('after an ordinary creation a file gets the times that programs have seen',
     cluster.outcome = outcome;
     if (text !== '') await file.append(bytesOf(text));
     if (isTouched) file.setAttributes({ modifiedNs: '5' });
-    const arrived = await file.arrive();
+    const arrived = await file.ensureCommitted();
     assert.deepEqual(calls, expected);
     assert.equal(arrived?.modifiedNs, isTouched ? '5' : LATER_NS);
   }
@@ -357,7 +357,7 @@ test('the state of a file that was found with other contents is not returned', a
     cluster.foundBytes = 9;
     cluster.created = false;
     if (text !== '') await file.append(bytesOf(text));
-    assert.equal(await file.arrive(), undefined);
+    assert.equal(await file.ensureCommitted(), undefined);
   }
 });
 
@@ -370,7 +370,7 @@ test('after a creation with an unknown outcome the contents are not written agai
     await file.append(bytesOf('text'));
     cluster.outcome = 'unknown';
     Object.assign(cluster, { created: false, foundBytes: 4, foundVersion });
-    const arrived = await file.arrive();
+    const arrived = await file.ensureCommitted();
     assert.deepEqual([calls, arrived !== undefined], [['bear', 'make'], isOwn]);
   }
 });
@@ -388,13 +388,13 @@ for (const isNamed of [false, true]) {
           if (isNamed) cluster.outcome = 'unknown';
           else {
             cluster.makeFails = new ServiceError('unknown', 'Lost by intent');
-            await assert.rejects(file.arrive(), { code: 'unknown' });
+            await assert.rejects(file.ensureCommitted(), { code: 'unknown' });
           }
           Object.assign(cluster, { makeFails: null, created: false });
         }
         Object.assign(cluster, { isWritten, foundVersion: { epoch: 0, seq: 0 } });
-        if (isWritten) await assert.rejects(file.arrive(), { errno: 'EIO' });
-        else await file.arrive();
+        if (isWritten) await assert.rejects(file.ensureCommitted(), { errno: 'EIO' });
+        else await file.ensureCommitted();
         const made = isNamed ? [] : isFirst ? ['make'] : ['make', 'make'];
         const times = isWritten ? [] : [`times ${file.attributes.modifiedNs}`];
         assert.deepEqual(calls, ['bear', ...made, 'write on 0.0', ...times]);
@@ -417,10 +417,10 @@ test('contents of the first epoch that a later attempt finds are those of the fi
   await file.append(bytesOf('text'));
   cluster.outcome = 'unknown';
   cluster.makeFails = new ServiceError('unknown', 'Lost by intent');
-  await assert.rejects(file.arrive(), { code: 'unknown' });
+  await assert.rejects(file.ensureCommitted(), { code: 'unknown' });
   Object.assign(cluster, { makeFails: null, created: false, isWritten: true });
   cluster.writtenVersion = { epoch: 1, seq: 1 };
-  await file.arrive();
+  await file.ensureCommitted();
 });
 
 test('if another client has the name, nothing is written to its file, and no further attempt follows', async () => {
@@ -433,7 +433,7 @@ test('if another client has the name, nothing is written to its file, and no fur
     const { file, cluster, calls, told } = started();
     await file.append(bytesOf('text'));
     Object.assign(cluster, { outcome, refusal: taken, makeFails: taken });
-    await assert.rejects(file.arrive(), taken);
+    await assert.rejects(file.ensureCommitted(), taken);
     assert.deepEqual(
       [file.commit.isUnsent, file.staysUncommitted(9), file.takes({ mode: 0o600 })],
       [false, false, false],

@@ -52,7 +52,7 @@ function setUp(
     world: options.world ?? systemWorld,
     write: (offset, parts) => send([{ offset, bytes: Buffer.concat(parts) }]),
     writeParts: send,
-    taken: () => undefined,
+    accepted: () => undefined,
     acknowledged: () => undefined,
     failed: () => undefined,
     budget,

@@ -16,7 +16,7 @@ import { DirectHttp, NoWriteConnectionsError } from '../../client/transport/dire
 import { Endpoint } from '../../client/transport/endpoint.ts';
 import { Traffic } from '../../client/transport/traffic.ts';
 import { ContentsConnections } from '../../server/http/contents-connections.ts';
-import { octetsOf } from '../../server/http/octets.ts';
+import { readOctets } from '../../server/http/octets.ts';
 import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../../wire/http-api.ts';
 import { patientWorld } from '../patient-world.ts';
 
@@ -39,7 +39,7 @@ async function serve(context: TestContext, isOffered = true): Promise<Served> {
   const failures: string[] = [];
   const app = fastify({ forceCloseConnections: true });
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', octetsOf);
+  app.addContentTypeParser('*', readOctets);
   app.addHook('onRequest', async (request, reply) => {
     sockets.add(request.raw.socket);
     if (request.headers['x-refused'] !== undefined) await reply.code(403).send('refused');
@@ -222,7 +222,7 @@ test('a server without such connections is written to in the ordinary way', asyn
   const served = await serve(context, false);
   const whole = bytesOf(300_000);
   await assert.rejects(writesTo(context, served.url).request(written([whole])), NoWriteConnectionsError);
-  const events = { lost: () => undefined, elsewhere: () => false };
+  const events = { unreachable: () => undefined, hasAlternative: () => false };
   const endpoint = new Endpoint(patientWorld, served.url.origin, true, events, Access.NONE);
   context.after(() => endpoint.close());
   const responses = await Promise.all(Array.from({ length: 3 }, () => endpoint.request(written([whole]))));

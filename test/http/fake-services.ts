@@ -264,12 +264,12 @@ export class FakeCluster {
         await guard('query');
         return runQuery(this.#db, query as never) as Awaited<ReturnType<CatalogService['query']>>;
       },
-      queryRemembered: async (query: Query) => {
+      queryWithGrants: async (query: Query) => {
         await guard('query');
         const result = runQuery(this.#db, query as never) as Awaited<ReturnType<CatalogService['query']>>;
         return { result, granted: null };
       },
-      cache: async () => {
+      pollCache: async () => {
         await guard('cache');
         return { session: null, validMs: 0, recalls: [], through: 0 };
       },

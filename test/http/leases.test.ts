@@ -9,7 +9,7 @@ import { pino } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { WakeQueue } from '../../server/drivers/wake-queue.ts';
 import { leaseRoutes } from '../../server/http/lease-routes.ts';
-import { handleError, installProblems } from '../../server/http/problems.ts';
+import { handleError, installErrorHandlers } from '../../server/http/problems.ts';
 import { NamedLeases } from '../../server/named/named-leases.ts';
 import { Clock } from '../../server/process/clock.ts';
 import { patientWorld } from '../patient-world.ts';
@@ -62,7 +62,7 @@ class LeaseServer {
       routerOptions: { maxParamLength: 1024 },
       frameworkErrors: (error, request, reply) => handleError(patientWorld, error, request, reply),
     });
-    installProblems(this.app, patientWorld);
+    installErrorHandlers(this.app, patientWorld);
     leaseRoutes(this.app, this.named, patientWorld);
     this.#closers.push(
       () => this.named.close(),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { type FastifyInstance, fastify } from 'fastify';
-import { demandRoles, READ, type RouteRole, WRITE } from '../../server/http/roles.ts';
+import { READ, type RouteRole, requireRoles, WRITE } from '../../server/http/roles.ts';
 
 /** The server builds its application under the same rule: every test that starts one proves that all its routes have a role. */
 describe('roles of routes', () => {
@@ -11,7 +11,7 @@ describe('roles of routes', () => {
   beforeEach(() => {
     roles.length = 0;
     app = fastify();
-    demandRoles(app);
+    requireRoles(app);
     app.addHook('onRequest', async ({ routeOptions }) => {
       roles.push(routeOptions.config.role);
     });

@@ -8,7 +8,7 @@ import fc from 'fast-check';
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import { BALLOT_ZERO, type Ballot } from '../../lease/ballot.ts';
 import { CellTable } from '../../lease/cell-table.ts';
-import { LIVES_MAX } from '../../lease/incarnations.ts';
+import { INCARNATIONS_MAX } from '../../lease/incarnations.ts';
 import type { Lease } from '../../lease/lease.ts';
 import type { Register } from '../../lease/register.ts';
 
@@ -95,12 +95,12 @@ test('lives that no row names any more make room for others', () => {
   const kept = table.add(2 as CellId);
   const first: Ballot = { interval: 1, round: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation };
   table.setRegister(kept, { readBallot: first, writeBallot: BALLOT_ZERO, lease: null });
-  for (let life = 2; life < 2 * LIVES_MAX; life++) {
+  for (let life = 2; life < 2 * INCARNATIONS_MAX; life++) {
     // Of many servers: the lives of one are searched one after the other.
     const server = `s${life % 500}` as ServerId;
     const k = { ...first, round: life, server, incarnation: life as Incarnation };
     table.setRegister(row, { readBallot: k, writeBallot: BALLOT_ZERO, lease: null });
   }
   assert.deepEqual(table.register(kept).readBallot, first);
-  assert.equal(table.register(row).readBallot.incarnation, 2 * LIVES_MAX - 1);
+  assert.equal(table.register(row).readBallot.incarnation, 2 * INCARNATIONS_MAX - 1);
 });

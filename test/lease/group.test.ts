@@ -16,7 +16,7 @@ test('a majority is more than half of each set, and two of them always share a s
   fc.assert(
     fc.property(members, fc.option(members, { nil: undefined }), chosen, chosen, (one, other, acks, also) => {
       const table = new GroupTable();
-      const group = table.at(table.take(7, one, other));
+      const group = table.at(table.addReference(7, one, other));
       const isMost = (set: readonly ServerId[], of: readonly ServerId[]): boolean =>
         2 * set.filter((id) => of.includes(id)).length > of.length;
       const expected = isMost(acks, one) && (other === undefined || isMost(acks, other));
@@ -38,9 +38,9 @@ test('majorities of before, during and after a change share a server', () => {
   fc.assert(
     fc.property(members, members, fc.subarray(IDS), fc.subarray(IDS), (before, after, acks, also) => {
       const table = new GroupTable();
-      const old = table.at(table.take(1, before, undefined));
-      const joint = table.at(table.take(2, after, before));
-      const next = table.at(table.take(3, after, undefined));
+      const old = table.at(table.addReference(1, before, undefined));
+      const joint = table.at(table.addReference(2, after, before));
+      const next = table.at(table.addReference(3, after, undefined));
       if (!groupHasMajority(joint, bitsOf(joint.voters, acks))) return;
       for (const group of [old, next]) {
         if (!groupHasMajority(group, bitsOf(group.voters, also))) continue;
@@ -53,13 +53,13 @@ test('majorities of before, during and after a change share a server', () => {
 
 test('rows share a group, and its number is free when the last has left', () => {
   const table = new GroupTable();
-  const one = table.take(1, IDS, undefined);
-  assert.equal(table.take(1, [...IDS], undefined), one);
-  assert.notEqual(table.take(2, IDS, undefined), one);
-  table.leave(one);
+  const one = table.addReference(1, IDS, undefined);
+  assert.equal(table.addReference(1, [...IDS], undefined), one);
+  assert.notEqual(table.addReference(2, IDS, undefined), one);
+  table.removeReference(one);
   assert.equal(table.at(one).view, 1);
-  table.leave(one);
+  table.removeReference(one);
   assert.throws(() => table.at(one), /a group of the table/);
-  assert.equal(table.take(3, NO_MEMBERS, undefined), one);
+  assert.equal(table.addReference(3, NO_MEMBERS, undefined), one);
   assert.equal(table.at(one).voters.length, 0);
 });

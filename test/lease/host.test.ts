@@ -280,7 +280,7 @@ function start(): Handler {
         return 'ok';
       }
       case 'former':
-        host = new LeaseHost({ ...CONFIG, formerClockMs: Number(words[0]) }, nowMs);
+        host = new LeaseHost({ ...CONFIG, earlierClockMs: Number(words[0]) }, nowMs);
         return 'ok';
       case 'cells':
         return `${host.cellCount}`;

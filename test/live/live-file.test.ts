@@ -97,11 +97,11 @@ test('rates are of the last moment, and begin anew with a new life', () => {
   const rates = new Rates();
   const say = (life: string, atMs: number, writes: number) =>
     rates.addSample('s1', { life, writes, reads: 2 * writes }, atMs);
-  assert.deepEqual(rates.of('s1'), { writesPerS: 0, readsPerS: 0 });
+  assert.deepEqual(rates.ratesOf('s1'), { writesPerS: 0, readsPerS: 0 });
   for (let atMs = 0; atMs <= 5_000; atMs += 250) say('a', atMs, atMs);
-  assert.deepEqual(rates.of('s1'), { writesPerS: 1_000, readsPerS: 2_000 });
+  assert.deepEqual(rates.ratesOf('s1'), { writesPerS: 1_000, readsPerS: 2_000 });
   for (let atMs = 5_250; atMs <= 6_000; atMs += 250) say('a', atMs, 5_000);
-  assert.deepEqual(rates.of('s1'), { writesPerS: 0, readsPerS: 0 }, 'A pause shows');
+  assert.deepEqual(rates.ratesOf('s1'), { writesPerS: 0, readsPerS: 0 }, 'A pause shows');
   say('b', 6_250, 3);
-  assert.deepEqual(rates.of('s1'), { writesPerS: 0, readsPerS: 0 }, 'Not less than nothing');
+  assert.deepEqual(rates.ratesOf('s1'), { writesPerS: 0, readsPerS: 0 }, 'Not less than nothing');
 });

@@ -35,14 +35,14 @@ class Host {
   readonly antiEntropy: AntiEntropy;
   others = new Map<ServerId, Host>();
 
-  constructor(self: ServerId, everyMs = 2 ** 30, toldMs = 0) {
+  constructor(self: ServerId, everyMs = 2 ** 30, reportedAfterMs = 0) {
     this.antiEntropy = new AntiEntropy({
       world: systemWorld,
       self,
       log: pino({ level: 'silent' }),
       everyMs,
-      settleMs: 5,
-      toldMs,
+      connectPauseMs: 5,
+      reportedAfterMs,
       list: (after, countMax) =>
         [...this.replicas.keys()]
           .filter((file) => file > after)
@@ -159,7 +159,7 @@ test('a server that is no member is neither ahead nor behind', async (t) => {
   assert.deepEqual(a.opened, [3]);
   assert.equal(a.antiEntropy.lag().files, 1);
   assert.equal(
-    await a.antiEntropy.holds(B, 2 as FileId, { epoch: epochOf(2), seq: 5 }),
+    await a.antiEntropy.hasPosition(B, 2 as FileId, { epoch: epochOf(2), seq: 5 }),
     false,
     'What has left holds nothing',
   );
@@ -245,7 +245,7 @@ test('whether another holds all of it is asked for one file', async (t) => {
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
   b.replicas.set(1, { epoch: 2, seq: 5 });
   const holds = (counter: number, seq: number) =>
-    a.antiEntropy.holds(B, 1 as FileId, { epoch: epochOf(counter), seq });
+    a.antiEntropy.hasPosition(B, 1 as FileId, { epoch: epochOf(counter), seq });
   assert.deepEqual(await Promise.all([holds(2, 5), holds(1, 9), holds(2, 6), holds(3, 1)]), [
     true,
     true,

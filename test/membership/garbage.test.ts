@@ -89,7 +89,7 @@ class World {
       },
       query: async () => ({ files: this.placed, pending: false }),
       conflicts: { compare: () => false },
-      holds: async (server: ServerId, _file: FileId, position: Position) => {
+      hasPosition: async (server: ServerId, _file: FileId, position: Position) => {
         assert.ok(position.epoch.counter > 0, 'No other server is asked for what nobody has written');
         if (this.silent.has(server)) return new Promise(() => undefined);
         if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { KnownServers, readRemembered } from '../../server/membership/known-servers.ts';
+import { KnownServers, readRecordedServers } from '../../server/membership/known-servers.ts';
 import { addressOf } from '../../server/membership/membership.ts';
 import { Registrar } from '../../server/membership/registrar.ts';
 import type { Command, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
@@ -41,7 +41,7 @@ function makeKnown(folder: string, remembered = false): KnownServers {
       bootstrap: { urls, catalogMembers: [S1, S2] },
       configured: urls,
     },
-    remembered ? readRemembered(file) : null,
+    remembered ? readRecordedServers(file) : null,
   );
 }
 
@@ -53,11 +53,11 @@ function temporary(t: { after(work: () => void): void }): string {
 
 test('what another server knows adds servers and a newer view of the catalog, and takes nothing away', (t) => {
   const [told, known] = [makeKnown(temporary(t)), makeKnown(temporary(t))];
-  told.take([server('s1'), server('s3')], { number: 3, members: [S1, S3] }, [4, 4]);
-  known.take([server('s1', 'draining'), server('s2')], { number: 2, members: [S1, S2] }, [5, 1]);
+  told.adoptCatalogList([server('s1'), server('s3')], { number: 3, members: [S1, S3] }, [4, 4]);
+  known.adoptCatalogList([server('s1', 'draining'), server('s2')], { number: 2, members: [S1, S2] }, [5, 1]);
   let changes = 0;
   known.onChange(() => changes++);
-  for (let twice = 0; twice < 2; twice++) known.learn(told.describe());
+  for (let twice = 0; twice < 2; twice++) known.mergePeerList(told.describe());
   assert.deepEqual([...known.urls.keys()], [S1, S2, S3]);
   assert.equal(known.stateOf(S1), 'draining', 'Of servers that are known here the own word counts');
   assert.deepEqual(known.catalogView, { number: 3, members: [S1, S3] });
@@ -86,7 +86,11 @@ test('servers come, leave, and are remembered', (t) => {
   const { urls, others } = known;
   assert.deepEqual([...urls.keys()], [S1, S2]);
 
-  known.take([server('s1'), server('s2'), server('s3')], { number: 2, members: [S2, S3] }, [1, 5]);
+  known.adoptCatalogList(
+    [server('s1'), server('s2'), server('s3')],
+    { number: 2, members: [S2, S3] },
+    [1, 5],
+  );
   assert.deepEqual(
     [[...urls.keys()], others],
     [
@@ -96,14 +100,18 @@ test('servers come, leave, and are remembered', (t) => {
     'In the same objects as before',
   );
   assert.equal(changes, 1);
-  known.take([server('s1'), server('s2')], null, [1, 4]);
+  known.adoptCatalogList([server('s1'), server('s2')], null, [1, 4]);
   assert.ok(urls.has(S3), 'What was told earlier comes too late');
-  known.take([server('s1', 'draining'), server('s2', 'out'), server('s3')], null, [2, 1]);
+  known.adoptCatalogList([server('s1', 'draining'), server('s2', 'out'), server('s3')], null, [2, 1]);
   assert.deepEqual(others, [S3]);
   assert.equal(known.isDraining, true);
   assert.equal(known.stateOf(S2), 'out');
   assert.equal(changes, 2);
-  known.take([server('s1', 'out'), server('s2', 'out'), server('s3')], { number: 1, members: [S1] }, [2, 2]);
+  known.adoptCatalogList(
+    [server('s1', 'out'), server('s2', 'out'), server('s3')],
+    { number: 1, members: [S1] },
+    [2, 2],
+  );
   assert.ok(urls.has(S1), 'A server knows itself, whatever others think of it');
   assert.deepEqual(known.catalogView, { number: 2, members: [S2, S3] }, 'The larger view is the newer one');
 
@@ -115,7 +123,7 @@ test('servers come, leave, and are remembered', (t) => {
 
 test('addresses that a server was given hold against those that others register', (t) => {
   const known = makeKnown(temporary(t));
-  known.take(
+  known.adoptCatalogList(
     [server('s2', 'in', 'http://elsewhere:1'), server('s3', 'in', 'http://elsewhere:3')],
     null,
     null,
@@ -127,10 +135,10 @@ test('addresses that a server was given hold against those that others register'
 test('a list that makes no sense is as if there were none', (t) => {
   const folder = temporary(t);
   const file = join(folder, 'servers.json');
-  assert.equal(readRemembered(file), null);
-  makeKnown(folder).take([server('s3')], null, null);
+  assert.equal(readRecordedServers(file), null);
+  makeKnown(folder).adoptCatalogList([server('s3')], null, null);
   const whole = readFileSync(file, 'utf8');
-  assert.notEqual(readRemembered(file), null);
+  assert.notEqual(readRecordedServers(file), null);
   for (const text of [
     '',
     '{',
@@ -140,7 +148,7 @@ test('a list that makes no sense is as if there were none', (t) => {
     whole.replace('"s3"', '"S 3"'),
   ]) {
     writeFileSync(file, text);
-    assert.equal(readRemembered(file), null, text);
+    assert.equal(readRecordedServers(file), null, text);
   }
 });
 

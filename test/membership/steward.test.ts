@@ -78,7 +78,7 @@ class World {
   async settle(): Promise<void> {
     for (let before = -1; before !== this.moves.length; ) {
       before = this.moves.length;
-      await this.steward.turn();
+      await this.steward.runRound();
     }
   }
 
@@ -133,7 +133,7 @@ test('the catalog leaves a draining server also where no other can take it, as l
   t.after(() => world.steward.close());
   const turn = async (id: string) => {
     world.run({ kind: 'server-state', id, state: 'draining' });
-    await world.steward.turn();
+    await world.steward.runRound();
   };
   await turn('s5');
   assert.deepEqual(world.catalogMembers, ['s1', 's2', 's3', 's4']);
@@ -141,7 +141,7 @@ test('the catalog leaves a draining server also where no other can take it, as l
   await turn('s3');
   assert.deepEqual(world.catalogMembers, ['s1', 's2', 's3'], 'Two survive no failure');
   world.run({ kind: 'server-state', id: 's5', state: 'in' });
-  await world.steward.turn();
+  await world.steward.runRound();
   assert.deepEqual(world.catalogMembers, ['s1', 's2', 's5']);
 });
 
@@ -210,10 +210,10 @@ test('a server out of reach is replaced after a while, which begins anew with an
   await world.settle();
   assert.deepEqual(world.moves, []);
   world.isPrimary = false;
-  await world.steward.turn();
+  await world.steward.runRound();
   assert.equal(world.steward.moving(), null);
   world.isPrimary = true;
-  await world.steward.turn();
+  await world.steward.runRound();
   world.nowMs += REPLACE_AFTER_MS - 1;
   await world.settle();
   assert.deepEqual(world.moves, [], 'This primary has not seen it away for long enough');
@@ -274,7 +274,7 @@ test('a file that is gone meanwhile is no failure', async (t) => {
     throw new ServiceError('not-found', 'There is no such file');
   };
   world.run({ kind: 'server-state', id: 's1', state: 'draining' });
-  await world.steward.turn();
+  await world.steward.runRound();
   assert.equal(world.steward.moving()?.failed, 0);
 });
 

@@ -35,7 +35,7 @@ class Cluster {
   flushes = 0;
   readonly founders: readonly ServerId[];
   readonly versions = new Map<ServerId, number | null>(ALL.map((id) => [id, VOTERS_VERSION]));
-  readonly gone = new Set<ServerId>();
+  readonly toBeReplaced = new Set<ServerId>();
   readonly draining = new Set<ServerId>();
   catalog: readonly ServerId[] = ALL;
   primary = S1;
@@ -85,9 +85,9 @@ class Cluster {
 
   #standing(id: ServerId): ServerCondition {
     const space = { freeBytes: 1, totalBytes: 2 };
-    const gone = this.gone.has(id);
+    const toBeReplaced = this.toBeReplaced.has(id);
     const state = this.draining.has(id) ? 'draining' : 'in';
-    return { id, zone: '', registered: true, reachable: !gone, state, gone, ...space };
+    return { id, zone: '', registered: true, reachable: !toBeReplaced, state, toBeReplaced, ...space };
   }
 
   [Symbol.dispose](): void {
@@ -98,24 +98,24 @@ class Cluster {
 test('a cluster that began with one server comes to three voters, by way of both', async () => {
   using cluster = new Cluster();
   const keeper = cluster.keeper(S1);
-  await keeper.turn();
+  await keeper.runRound();
   assert.deepEqual(cluster.view, {
     number: 2,
     members: { servers: [S1], perCell: 3 },
     joint: { servers: ALL, perCell: 5 },
     clockMs: 0,
   });
-  await keeper.turn();
+  await keeper.runRound();
   assert.deepEqual(cluster.numbers(), [2, 2, 2]);
   assert.equal(cluster.flushes, 1, 'The view is durable before anybody goes by it');
   cluster.nowMs += votersJointMs(TIMING) - 1;
-  await keeper.turn();
+  await keeper.runRound();
   assert.equal(cluster.view?.number, 2);
   cluster.nowMs += 1;
-  await keeper.turn();
+  await keeper.runRound();
   assert.deepEqual(cluster.view, { number: 3, members: { servers: ALL, perCell: 5 }, clockMs: 5 });
-  await keeper.turn();
-  await keeper.turn();
+  await keeper.runRound();
+  await keeper.runRound();
   assert.deepEqual([cluster.view?.number, cluster.numbers()], [3, [3, 3, 3]]);
 });
 
@@ -124,7 +124,7 @@ test('a silent voter is waited for', async () => {
   const driver = cluster.drivers.get(S1) as FakeDriver;
   driver.isSilent = true;
   for (let turn = 0; turn < 5; turn++) {
-    await cluster.keeper(S1).turn();
+    await cluster.keeper(S1).runRound();
     cluster.nowMs += votersJointMs(TIMING);
   }
   assert.equal(cluster.view?.number, 2);
@@ -134,36 +134,36 @@ test('voters stay while a server runs a release that does not know views, or is 
   using cluster = new Cluster();
   for (const version of [VOTERS_VERSION - 1, null]) {
     cluster.versions.set(S3, version);
-    await cluster.keeper(S1).turn();
+    await cluster.keeper(S1).runRound();
     assert.equal(cluster.view, null);
   }
-  cluster.gone.add(S3);
-  await cluster.keeper(S1).turn();
+  cluster.toBeReplaced.add(S3);
+  await cluster.keeper(S1).runRound();
   assert.notEqual(cluster.view, null);
 });
 
 test('three servers of the first configuration vote until one of them leaves', async () => {
   using cluster = new Cluster(ALL);
-  await cluster.keeper(S1).turn();
+  await cluster.keeper(S1).runRound();
   assert.equal(cluster.view, null);
   cluster.catalog = [S1, S2];
   cluster.draining.add(S3);
-  await cluster.keeper(S1).turn();
+  await cluster.keeper(S1).runRound();
   const { number, members, joint } = cluster.view as unknown as VotersView;
   assert.deepEqual([number, members.servers, joint?.servers], [2, ALL, [S1, S2]]);
 });
 
 test('a primary that takes over in the middle of a change waits anew', async () => {
   using cluster = new Cluster();
-  for (let turn = 0; turn < 2; turn++) await cluster.keeper(S1).turn();
+  for (let turn = 0; turn < 2; turn++) await cluster.keeper(S1).runRound();
   cluster.nowMs += votersJointMs(TIMING) - 1;
   cluster.primary = S2;
-  await cluster.keeper(S2).turn();
+  await cluster.keeper(S2).runRound();
   cluster.nowMs += votersJointMs(TIMING) - 1;
-  await cluster.keeper(S2).turn();
+  await cluster.keeper(S2).runRound();
   assert.equal(cluster.view?.number, 2);
   cluster.nowMs += 1;
-  await cluster.keeper(S2).turn();
+  await cluster.keeper(S2).runRound();
   assert.equal(cluster.view?.number, 3);
 });
 
@@ -174,6 +174,6 @@ test('a new folder goes by what the catalog says when it is asked, not by what i
   const answer = JSON.parse(Buffer.from(cluster.keeper(S2).serve(late)).toString()) as { voters: unknown };
   assert.deepEqual([answer.voters, cluster.drivers.get(S2)?.voters], [null, null]);
   cluster.view = { number: 3, members: { servers: ALL, perCell: 5 }, clockMs: 0 };
-  await cluster.keeper(S2).turn();
+  await cluster.keeper(S2).runRound();
   assert.equal(cluster.drivers.get(S2)?.voters?.number, 3);
 });

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
 import {
+  chooseRebalance,
   rebalancedMembers,
-  rebalanceOf,
   type ServerCondition,
   wantedMembers,
 } from '../../server/membership/wanted-members.ts';
@@ -28,7 +28,7 @@ function start(): Handler {
         for (const text of rest) {
           const [, id = '', zone = '', free = '50'] = /^(\w+)(?:\/(\w+))?(?::(\d+)%)?$/.exec(text) ?? [];
           const room = { freeBytes: Number(free) * MIB, totalBytes: 100 * MIB };
-          const well = { reachable: true, registered: true, state: 'in', gone: false } as const;
+          const well = { reachable: true, registered: true, state: 'in', toBeReplaced: false } as const;
           servers.set(id, { id: id as ServerId, zone, ...room, ...well });
         }
         return '';
@@ -39,9 +39,9 @@ function start(): Handler {
       case 'away':
         return change(rest, { reachable: false });
       case 'gone':
-        return change(rest, { reachable: false, gone: true });
+        return change(rest, { reachable: false, toBeReplaced: true });
       case 'well':
-        return change(rest, { reachable: true, gone: false, state: 'in' });
+        return change(rest, { reachable: true, toBeReplaced: false, state: 'in' });
       case 'file': {
         const at = rest.indexOf('wants');
         const file = { inode: 7, members: rest.slice(0, at) as ServerId[] };
@@ -55,7 +55,7 @@ function start(): Handler {
         return (wanted.join(' ') === file.members.join(' ') ? '-' : wanted.join(' ')) + settled;
       }
       case 'rebalance': {
-        const move = rebalanceOf([...servers.values()], Number(rest[0]) / 100);
+        const move = chooseRebalance([...servers.values()], Number(rest[0]) / 100);
         if (move === null) return '-';
         const files = rest.slice(1).map((text) => {
           const file = { inode: 7, members: text.split(',') as ServerId[] };

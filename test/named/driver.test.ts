@@ -21,12 +21,12 @@ const FIVE = ['s1', 's2', 's3', 's4', 's5'] as ServerId[];
 
 /** What a server keeps of its clock, as a data folder does. */
 class RememberedClock implements ClockMemory {
-  formerMs = -Infinity;
+  earlierMs = -Infinity;
   fails = false;
 
   cover(leaseClockMs: number): number {
     if (this.fails) throw new Error('The disk is full');
-    this.formerMs = Math.max(this.formerMs, leaseClockMs);
+    this.earlierMs = Math.max(this.earlierMs, leaseClockMs);
     return leaseClockMs;
   }
 }

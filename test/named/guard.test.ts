@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { exitCodeOf, GuardedCommand } from '../../client/lease/guarded-command.ts';
-import { leaseLeftMs, leaseMomentAfter, leaseMomentNow } from '../../client/lease/lease-clock.ts';
+import { leaseMomentAfter, leaseMomentNow, leaseRemainingMs } from '../../client/lease/lease-clock.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 
@@ -131,7 +131,7 @@ test('a lease that is lost in its last part leaves no more time than it has', as
   await until('it is ready', async () => existsSync(join(folder, 'last')));
   command.stop(60_000);
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  assert.ok(leaseLeftMs(systemWorld, end) > 0, 'It was killed before the end');
+  assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
 });
 
 test('a guard that sleeps beyond the deadline is replaced: the command is killed before its lease ends', async () => {
@@ -142,7 +142,7 @@ test('a guard that sleeps beyond the deadline is replaced: the command is killed
   const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
   process.kill(guard, 'SIGSTOP');
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  assert.ok(leaseLeftMs(systemWorld, end) > 0, 'It was killed before the end');
+  assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
   assert.ok(!alive(guard));
   await until('it is gone', async () => !alive(pid));
 });
@@ -156,7 +156,7 @@ test('so is one that was stopped before it could tell whom it guards', async () 
   process.kill(guard, 'SIGSTOP');
   const [pid = 0] = childrenOf(guard);
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  assert.ok(leaseLeftMs(systemWorld, end) > 0, 'It was killed before the end');
+  assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
   await until('both are gone', async () => !alive(pid) && !alive(guard));
 });
 

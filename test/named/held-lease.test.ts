@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import { leaseLeftMs } from '../../client/lease/lease-clock.ts';
+import { leaseRemainingMs } from '../../client/lease/lease-clock.ts';
 import { NamedLeaseClient } from '../../client/lease/named-lease-client.ts';
 import { streamEventText } from '../../wire/sse.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -81,11 +81,11 @@ describe('a lease in the hands of a client', () => {
     answer = (one, response) => void delay(slowMs).then(() => grant(one, response));
     const held = await acquire();
     assert.ok(
-      leaseLeftMs(patientWorld, held.end) <= TTL_MS - slowMs + 5,
-      `${leaseLeftMs(patientWorld, held.end)} ms are left`,
+      leaseRemainingMs(patientWorld, held.end) <= TTL_MS - slowMs + 5,
+      `${leaseRemainingMs(patientWorld, held.end)} ms are left`,
     );
     assert.ok(
-      held.remainingMs <= leaseLeftMs(patientWorld, held.end) - TTL_MS / 10 + 5,
+      held.remainingMs <= leaseRemainingMs(patientWorld, held.end) - TTL_MS / 10 + 5,
       'And counts as lost earlier',
     );
     answer = (_one, response) => response.writeHead(204).end();
@@ -100,7 +100,7 @@ describe('a lease in the hands of a client', () => {
       if (one.server === 1) grant(one, response);
     };
     const lost = once(held.lost, 'abort');
-    while (leaseLeftMs(patientWorld, first) > 0 && !held.lost.aborted) {
+    while (leaseRemainingMs(patientWorld, first) > 0 && !held.lost.aborted) {
       await Promise.race([new Promise<void>((resolve) => held.onRefreshed(() => resolve())), lost]);
     }
     assert.ok(held.isHeld && !held.lost.aborted);
@@ -118,7 +118,7 @@ describe('a lease in the hands of a client', () => {
     answer = (_one, response) => problem(response, 503, 'unknown');
     await once(held.lost, 'abort');
     assert.equal(held.remainingMs, 0);
-    assert.ok(leaseLeftMs(patientWorld, end) <= TTL_MS / 10 + 5, 'Not before the margin');
+    assert.ok(leaseRemainingMs(patientWorld, end) <= TTL_MS / 10 + 5, 'Not before the margin');
     assert.throws(
       () => held.assertHeld(),
       (error) => error instanceof ServiceError && error.code === 'lease-lost',
@@ -137,7 +137,7 @@ describe('a lease in the hands of a client', () => {
     const held = await acquire();
     answer = (_one, response) => problem(response, 409, 'lease-lost');
     await once(held.lost, 'abort');
-    assert.ok(leaseLeftMs(patientWorld, held.end) > TTL_MS / 10, 'Long before its end');
+    assert.ok(leaseRemainingMs(patientWorld, held.end) > TTL_MS / 10, 'Long before its end');
     assert.match((held.lost.reason as Error).message, /said to be lease-lost/);
     await assert.rejects(
       held.refresh(),

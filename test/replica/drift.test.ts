@@ -67,7 +67,7 @@ test('a holder reads no longer than its grantor counts with', () => {
       let nowMs = 0;
       for (const { pauseMs, thereMs, backMs, durationMs } of rounds) {
         nowMs += pauseMs;
-        const nonce = lease.ask(holder.at(nowMs));
+        const nonce = lease.request(holder.at(nowMs));
         nowMs += thereMs;
         grants.grant(B, EPOCH, grantor.at(nowMs), durationMs);
         nowMs += backMs;
@@ -96,7 +96,7 @@ test('a grantor counts with no more than both margins', () => {
     fc.property(clock, clock, spanMs, (holder, grantor, durationMs) => {
       const lease = new ReadLease(300, 0);
       const grants = new ReadGrants();
-      const nonce = lease.ask(holder.at(0));
+      const nonce = lease.request(holder.at(0));
       grants.grant(B, EPOCH, grantor.at(0), durationMs);
       lease.granted(EPOCH, nonce, durationMs, 0);
       // A lease that is never valid would be safe, too.
@@ -166,7 +166,7 @@ class Pair {
       readLeaseMs: 300,
       startGuardUntilMs: nowMs,
       candidatesFrom: 1,
-      mayBeginLost: false,
+      mayStartEmptyIfLost: false,
       silentMs: 1e9,
       retainedBytesMax: 1e6,
     };

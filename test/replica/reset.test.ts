@@ -8,7 +8,7 @@ import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Epoch, Position } from '../../replica/epoch.ts';
 import type { Trust } from '../../replica/record.ts';
-import { authoritative, type Promised, promisesSuffice, Reset } from '../../replica/reset.ts';
+import { authoritativeState, type Promised, promisesSuffice, Reset } from '../../replica/reset.ts';
 import type { View } from '../../replica/view.ts';
 
 const [a, b, c] = ['a', 'b', 'c'] as ServerId[] as [ServerId, ServerId, ServerId];
@@ -30,7 +30,7 @@ test('the base is the furthest position: the later epoch first, then the longer 
   ];
   for (const [promises, holder] of cases) {
     const map = new Map(Object.entries(promises).map(([of, position]) => [of as ServerId, { position }]));
-    assert.equal(authoritative(map, a).holder, holder);
+    assert.equal(authoritativeState(map, a).holder, holder);
   }
 });
 
@@ -53,7 +53,7 @@ test('every committed operation is in the base, whichever majority answers', () 
                 .map((member, index) => [member, { position: all[index] as Position }] as const)
                 .filter(([m]) => m !== left),
             );
-            const { position } = authoritative(promises, a);
+            const { position } = authoritativeState(promises, a);
             const later = position.epoch.counter > counter;
             assert.ok(later || position.seq >= 1, 'The base has it, or is of an epoch whose base had it');
           }
@@ -65,25 +65,25 @@ test('every committed operation is in the base, whichever majority answers', () 
 
 test('the own promise and the own installation are needed', () => {
   const reset = new Reset(epoch(9), VIEW, a, false, 0);
-  reset.promise(b, promised(at(1, 1)));
-  reset.promise(c, promised(at(1, 2)));
+  reset.addPromise(b, promised(at(1, 1)));
+  reset.addPromise(c, promised(at(1, 2)));
   assert.equal(reset.choose(0), null);
-  reset.promise(a, promised(at(1, 1)));
+  reset.addPromise(a, promised(at(1, 1)));
   assert.equal(reset.choose(0)?.holder, c);
-  reset.install(b, 2);
-  reset.install(c, 2);
+  reset.noteInstalled(b, 2);
+  reset.noteInstalled(c, 2);
   assert.equal(reset.isComplete(), false);
-  reset.install(a, 2);
+  reset.noteInstalled(a, 2);
   assert.equal(reset.isComplete(), true);
 });
 
 test('one server has one vote, and the first answer counts', () => {
   const reset = new Reset(epoch(9), VIEW, a, false, 0);
-  reset.promise(a, promised(at(1, 1)));
-  reset.promise(a, promised(at(1, 1)));
+  reset.addPromise(a, promised(at(1, 1)));
+  reset.addPromise(a, promised(at(1, 1)));
   assert.equal(reset.choose(0), null);
-  reset.promise(b, promised(at(1, 1)));
-  reset.promise(b, promised(at(5, 5)));
+  reset.addPromise(b, promised(at(1, 1)));
+  reset.addPromise(b, promised(at(5, 5)));
   assert.equal(reset.choose(0)?.holder, a);
 });
 
@@ -138,8 +138,8 @@ test('what may lose something that was acknowledged is enough only once others h
   assert.equal(promisesSuffice(view, promises, hasty), true, 'Nobody is left who could answer');
 
   const reset = new Reset(epoch(9), view, a, false, 500);
-  reset.promise(a, promised(at(1, 1), view, 'suspect'));
-  reset.promise(b, promised(at(1, 1), view, 'suspect'));
+  reset.addPromise(a, promised(at(1, 1), view, 'suspect'));
+  reset.addPromise(b, promised(at(1, 1), view, 'suspect'));
   assert.equal(reset.choose(499), null);
   assert.equal(reset.choose(500)?.holder, a);
 });
@@ -165,26 +165,26 @@ test('a candidate with an old view needs the promises of the newer one, too', ()
   const d = 'd' as ServerId;
   const newer: View = { number: 2, members: [a, b, c], joint: [c, d] };
   const reset = new Reset(epoch(9), VIEW, a, false, 0);
-  reset.promise(a, promised(at(1, 1)));
-  reset.promise(b, promised(at(1, 2), newer));
+  reset.addPromise(a, promised(at(1, 1)));
+  reset.addPromise(b, promised(at(1, 2), newer));
   assert.equal(reset.choose(0), null, 'Nobody of the new side but c and d, who have not answered');
   assert.deepEqual([...reset.voters], [a, b, c, d]);
-  reset.promise(c, promised(at(1, 2), newer));
+  reset.addPromise(c, promised(at(1, 2), newer));
   assert.equal(reset.choose(0), null);
-  reset.promise(d, promised(at(1, 1), newer));
+  reset.addPromise(d, promised(at(1, 1), newer));
   assert.equal(reset.choose(0)?.holder, b);
   assert.deepEqual(reset.view, newer);
   // And the base has to be on a majority of both.
-  for (const server of [a, b, c]) reset.install(server, 2);
+  for (const server of [a, b, c]) reset.noteInstalled(server, 2);
   assert.equal(reset.isComplete(), false);
-  reset.install(d, 2);
+  reset.noteInstalled(d, 2);
   assert.equal(reset.isComplete(), true);
 });
 
 test('a server that restarts is asked again', () => {
   const reset = new Reset(epoch(9), VIEW, a, false, 0);
-  reset.promise(a, promised(at(1, 1)));
-  reset.promise(b, promised(at(1, 1)));
+  reset.addPromise(a, promised(at(1, 1)));
+  reset.addPromise(b, promised(at(1, 1)));
   reset.forget(b);
   assert.equal(reset.choose(0), null);
   assert.equal(reset.hasPromised(b), false);

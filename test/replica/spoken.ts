@@ -100,7 +100,7 @@ export class Spoken {
         readLeaseMs: READ_LEASE_MS,
         startGuardUntilMs: this.#nowMs + count(options, 'start-guard'),
         candidatesFrom: count(options, 'candidates-from', 1),
-        mayBeginLost: options.get('begin') === 'lost',
+        mayStartEmptyIfLost: options.get('begin') === 'lost',
         silentMs: 5 * HEARTBEAT_MS,
         retainedBytesMax: count(options, 'retained', 100_000),
       },

@@ -13,7 +13,7 @@ import {
   viewHasMajority,
   viewIsAt,
   viewJoint,
-  viewReached,
+  viewReachedByMajority,
   viewSettled,
   viewSides,
   viewVoters,
@@ -60,8 +60,8 @@ test('what a majority has reached is the largest number that all of one majority
     fc.property(view, numbers, (of, reached) => {
       const at = (server: ServerId): number => reached[SERVERS.indexOf(server)] as number;
       const best = Math.max(...majorities(of).map((set) => Math.min(...[...set].map(at))));
-      assert.equal(viewReached(of, at), best);
-      assert.equal(viewReached(of, at, true), Math.min(...viewVoters(of).map(at)));
+      assert.equal(viewReachedByMajority(of, at), best);
+      assert.equal(viewReachedByMajority(of, at, true), Math.min(...viewVoters(of).map(at)));
     }),
   );
 });

@@ -10,7 +10,7 @@ import { after, before, test } from 'node:test';
 import type { TLSSocket } from 'node:tls';
 import { emptyTokenFile, issueToken } from '../../client/certificates/token-file.ts';
 import type { Role } from '../../wire/access.ts';
-import { encodeBirths } from '../../wire/new-files.ts';
+import { encodeNewFiles } from '../../wire/new-files.ts';
 import { formatTokenFile, type KnownToken, parseTokenFile } from '../../wire/tokens.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { SecureCluster } from './secure-cluster.ts';
@@ -347,9 +347,9 @@ test('births and the trash: of another volume, of a number that is not reserved,
   };
   const times = { accessedNs: null, modifiedNs: null, changedNs: null };
   const body = (inode: number, into: number, number: number, named: { isNamed?: true } = {}): Uint8Array =>
-    encodeBirths({
+    encodeNewFiles({
       ...{ owner: 4711, session: 4711, number },
-      births: [
+      newFiles: [
         {
           parent: into,
           name: 'born',

@@ -269,7 +269,7 @@ test('one address has so many connections, is told so at the next, and not answe
   const connections = new Connections({ perAddress: 2, all: 100 });
   const seen: boolean[] = [];
   const listener: RequestListener = ({ socket }, response) => {
-    connections.prove(socket);
+    connections.markProven(socket);
     seen.push(connections.isOverLimit(socket));
     response.end('answer');
   };
@@ -320,7 +320,7 @@ test('clients that do not prove who they are leave room for those that do, and t
 }, async (context) => {
   const connections = new Connections({ perAddress: 6, all: 8 });
   const handler: RequestListener = ({ socket }, response) => {
-    connections.prove(socket);
+    connections.markProven(socket);
     response.end('answer');
   };
   const { port } = await listening(context, {}, handler, { connections });

@@ -9,8 +9,8 @@ import { firstEpoch } from '../../replica/create-with-contents.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { CreateWithContents, type CreateWithContentsParts } from '../../server/file/create-with-contents.ts';
 import { BACKUP_CREATE_CALL, CREATE_CALL, decodeCreateCall } from '../../server/file/creation-call.ts';
+import { isUnchangedSinceCreation } from '../../server/file/creation-operations.ts';
 import { FileNumbers, type FileNumbersParts } from '../../server/file/file-numbers.ts';
-import { isOnlyCreated } from '../../server/file/file-with-contents.ts';
 import { FirstContents } from '../../server/file/first-contents.ts';
 import { Garbage } from '../../server/file/garbage.ts';
 import { StorageSettings } from '../../server/file/storage-settings.ts';
@@ -175,7 +175,7 @@ function bearerOf(
       seen.calls.push(method);
       seen.servers.push(to);
       seen.servers.sort();
-      for (const { file, operations } of decodeCreateCall(payload).births) {
+      for (const { file, operations } of decodeCreateCall(payload).replicas) {
         seen.stored.push(file);
         assert.equal(operations.at(-1)?.kind, 'settling', 'Whoever leads next knows that no mark stands');
       }
@@ -214,30 +214,30 @@ function bearerOf(
     },
   };
   const voidNumbers = (_owner: number, inodes: readonly number[]) => void seen.voided.push(...inodes);
-  const births = new CreateWithContents({ ...shared, query, command, voidNumbers });
+  const newFiles = new CreateWithContents({ ...shared, query, command, voidNumbers });
   const wholes = new WholeFiles({
     ...{ ...shared, world: patientWorld },
     isUnderstood: () => seen.isUnderstood,
     flushCatalog: async () => void seen.flushes++,
   });
-  return { births, wholes, seen };
+  return { newFiles, wholes, seen };
 }
 
 function requestFor(number: number, ...inodes: number[]): NewFilesRequest {
   const times = { accessedNs: null, modifiedNs: null, changedNs: null };
-  const births = inodes.map((inode) => {
+  const newFiles = inodes.map((inode) => {
     return { parent: 1, name: `f${inode}`, inode, mode: 0o600, uid: 0, gid: 0, ...times, contents: BYTES };
   });
-  return { session: 1, number, owner: 3, births };
+  return { session: 1, number, owner: 3, newFiles };
 }
 
 const STORED = async () => new Uint8Array(0);
 
 test('many files are one call to each server and one command', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  await births.reserve({ owner: 3, count: 10 });
-  const outcomes = await births.create(requestFor(1, 100, 101, 102), {});
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  await newFiles.reserve({ owner: 3, count: 10 });
+  const outcomes = await newFiles.create(requestFor(1, 100, 101, 102), {});
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
     ['created', 'created', 'created'],
@@ -252,13 +252,13 @@ test('many files are one call to each server and one command', async (t) => {
 
 test('a file that has its name gets its contents, which the catalog settles unless the file was marked since', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  const { named } = await births.reserve({ owner: 3, count: 10 });
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  const { named } = await newFiles.reserve({ owner: 3, count: 10 });
   assert.equal(named, true);
   const request = requestFor(1, 100, 101);
-  const [first, second] = request.births as [NewFile, NewFile];
-  const filled: NewFile = { ...second, isNamed: true, modifiedNs: '1700000000000000001' };
-  const outcomes = await births.create({ ...request, births: [first, filled] }, {});
+  const [first, second] = request.newFiles as [NewFile, NewFile];
+  const filled: NewFile = { ...second, hasEntry: true, modifiedNs: '1700000000000000001' };
+  const outcomes = await newFiles.create({ ...request, newFiles: [first, filled] }, {});
   assert.deepEqual(
     outcomes.map((outcome) => outcome.kind === 'created' && outcome.attributes.inode),
     [100, 101],
@@ -273,30 +273,30 @@ test('a file that has its name gets its contents, which the catalog settles unle
 
 function namedRequest(number: number, ...inodes: number[]): NewFilesRequest {
   const request = requestFor(number, ...inodes);
-  return { ...request, births: request.births.map((birth) => ({ ...birth, isNamed: true })) };
+  return { ...request, newFiles: request.newFiles.map((birth) => ({ ...birth, isNamed: true })) };
 }
 
 test('a file that has its name in a volume with a quota is left to its primary, also where the quota is new', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  await births.reserve({ owner: 3, count: 10 });
-  const [before] = await births.create(namedRequest(1, 100), {});
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  await newFiles.reserve({ owner: 3, count: 10 });
+  const [before] = await newFiles.create(namedRequest(1, 100), {});
   assert.equal(before?.kind, 'created');
   seen.stored.splice(0);
   seen.volume.quotaBytes = 1_000;
-  assert.deepEqual(await births.create(namedRequest(2, 101), {}), [{ kind: 'not-created' }]);
+  assert.deepEqual(await newFiles.create(namedRequest(2, 101), {}), [{ kind: 'not-created' }]);
   assert.deepEqual(seen.stored, []);
 });
 
 test('each file that has its name is judged by its own volume, whatever its request names', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  await births.reserve({ owner: 3, count: 10 });
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  await newFiles.reserve({ owner: 3, count: 10 });
   seen.settings.set(101, { volume: 'another' });
   seen.settings.set(102, { limited: true });
   seen.settings.set(103, { objectBytes: 2 * OBJECT_BYTES });
   seen.settings.set(104, { policy: 'all' });
-  const outcomes = await births.create(namedRequest(1, 100, 101, 102, 103, 104), {});
+  const outcomes = await newFiles.create(namedRequest(1, 100, 101, 102, 103, 104), {});
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
     ['created', 'not-created', 'not-created', 'not-created', 'not-created'],
@@ -311,33 +311,33 @@ test('each file that has its name is judged by its own volume, whatever its requ
 
 test('where a catalog of an earlier release does not say how a file is stored, its primary writes it', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  await births.reserve({ owner: 3, count: 10 });
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  await newFiles.reserve({ owner: 3, count: 10 });
   seen.settings.set(100, null);
-  assert.deepEqual(await births.create(namedRequest(1, 100), {}), [{ kind: 'not-created' }]);
+  assert.deepEqual(await newFiles.create(namedRequest(1, 100), {}), [{ kind: 'not-created' }]);
   assert.deepEqual(seen.stored, []);
 });
 
 test('a file that has its name, and was opened since, is left to its primary', async (t) => {
   const { cluster, servers } = await started(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  await births.reserve({ owner: 3, count: 10 });
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  await newFiles.reserve({ owner: 3, count: 10 });
   await servers[0].files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const request = requestFor(1, 100, 101);
-  const [file, other] = request.births as [NewFile, NewFile];
+  const [file, other] = request.newFiles as [NewFile, NewFile];
   servers[0].host.has = (inode) => inode === 101;
-  const outcomes = await births.create({ ...request, births: [file, { ...other, isNamed: true }] }, {});
+  const outcomes = await newFiles.create({ ...request, newFiles: [file, { ...other, hasEntry: true }] }, {});
   assert.deepEqual([outcomes[0]?.kind, outcomes[1]], ['created', { kind: 'not-created' }]);
   assert.ok(!seen.stored.includes(101 as FileId));
 });
 
 test('an empty file is stored as any other: by the same word later primaries know that nobody led it', async (t) => {
   const { cluster, servers } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  await births.reserve({ owner: 3, count: 10 });
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  await newFiles.reserve({ owner: 3, count: 10 });
   const request = requestFor(1, 100, 101);
-  const [outcome] = await births.create(
-    { ...request, births: request.births.map((birth) => ({ ...birth, contents: new Uint8Array(0) })) },
+  const [outcome] = await newFiles.create(
+    { ...request, newFiles: request.newFiles.map((birth) => ({ ...birth, contents: new Uint8Array(0) })) },
     {},
   );
   const contents = { epoch: 1, seq: 1 };
@@ -356,13 +356,16 @@ test('an empty file is stored as any other: by the same word later primaries kno
   const { store } = servers[0];
   const record = store.record(100 as FileId);
   assert.ok(record !== null);
-  assert.ok(isOnlyCreated(record, store.attributes(100 as FileId)), 'It is there, and nothing came since');
+  assert.ok(
+    isUnchangedSinceCreation(record, store.attributes(100 as FileId)),
+    'It is there, and nothing came since',
+  );
 });
 
 test('others have been asked, and what they are asked has left, before this server stores its own replica', async (t) => {
   const { cluster, servers } = startedNow(t);
   const order: string[] = [];
-  const { births } = bearerOf(cluster, async () => {
+  const { newFiles } = bearerOf(cluster, async () => {
     order.push('asked');
     // As the transport does, which sends at the end of a turn what the turn has brought.
     setImmediate(() => order.push('left'));
@@ -374,8 +377,8 @@ test('others have been asked, and what they are asked has left, before this serv
     order.push('stores');
     return real(...given);
   };
-  await births.reserve({ owner: 3, count: 10 });
-  const [outcome] = await births.create(requestFor(1, 100), {});
+  await newFiles.reserve({ owner: 3, count: 10 });
+  const [outcome] = await newFiles.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind, 'created');
   assert.deepEqual(order, ['asked', 'asked', 'left', 'left', 'stores']);
 });
@@ -387,14 +390,14 @@ test('files go to the servers that were reserved with their numbers, and their n
     ['a', 'd', 'e'],
   ] as ServerId[][];
   let chosen = 0;
-  const { births, seen } = bearerOf(cluster, STORED, false, {
+  const { newFiles, seen } = bearerOf(cluster, STORED, false, {
     choose: () => sets[chosen++ % 2] ?? [],
     isOutdated: (members) => members.includes('e' as ServerId),
   });
-  const reserved = await births.reserve({ owner: 3, count: 128, volume: 'v' });
+  const reserved = await newFiles.reserve({ owner: 3, count: 128, volume: 'v' });
   assert.deepEqual(reserved.sets, sets);
   const [left, right] = [100, 100 + 64];
-  const outcomes = await births.create(requestFor(1, left, right), {});
+  const outcomes = await newFiles.create(requestFor(1, left, right), {});
   assert.deepEqual(
     outcomes.map((outcome) => outcome.kind === 'created' && [outcome.attributes.replicas, outcome.renew]),
     [
@@ -412,35 +415,35 @@ test('files go to the servers that were reserved with their numbers, and their n
 
 test('a number is of no use to a volume that wants another number of replicas', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
+  const { newFiles, seen } = bearerOf(cluster, STORED);
   const { volume } = seen;
-  await births.reserve({ owner: 3, count: 10, volume: 'v' });
+  await newFiles.reserve({ owner: 3, count: 10, volume: 'v' });
   volume.replicas = 2;
   // Of what volumes want a server knows what was so a second ago.
   seen.laterMs = 1_100;
-  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
+  assert.deepEqual(await newFiles.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
   assert.deepEqual(seen.stored, []);
 });
 
 test('a file that no majority has gets no name', async (t) => {
   const { cluster } = startedNow(t);
   const away = new ServiceError('unknown', 'no answer');
-  const { births, seen } = bearerOf(cluster, () => Promise.reject(away));
-  await births.reserve({ owner: 3, count: 10 });
-  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
+  const { newFiles, seen } = bearerOf(cluster, () => Promise.reject(away));
+  await newFiles.reserve({ owner: 3, count: 10 });
+  assert.deepEqual(await newFiles.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
   assert.ok(!seen.commands.some(({ kind }) => kind === 'bear'));
 });
 
 test('numbers of files that lost their names are void at once, and not of those that may still be created', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  await births.reserve({ owner: 3, count: 10 });
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  await newFiles.reserve({ owner: 3, count: 10 });
   seen.refused
     .set(100, 'exists')
     .set(101, 'quota-exceeded')
     .set(102, 'precondition-failed')
     .set(103, 'not-found');
-  const outcomes = await births.create(requestFor(1, 100, 101, 102, 103, 104), {});
+  const outcomes = await newFiles.create(requestFor(1, 100, 101, 102, 103, 104), {});
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
     ['refused', 'refused', 'not-created', 'refused', 'created'],
@@ -450,13 +453,13 @@ test('numbers of files that lost their names are void at once, and not of those 
 
 test('where the neighbour does not answer the spare server is asked to promise', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, async () => {
+  const { newFiles, seen } = bearerOf(cluster, async () => {
     const asked = seen.calls.filter((method) => method === CREATE_CALL).length;
     if (asked === 1 && seen.calls.at(-1) === CREATE_CALL) await new Promise(() => undefined);
     return STORED();
   });
-  await births.reserve({ owner: 3, count: 10 });
-  const [outcome] = await births.create(requestFor(1, 100), {});
+  await newFiles.reserve({ owner: 3, count: 10 });
+  const [outcome] = await newFiles.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind, 'created');
   assert.equal(seen.calls.filter((method) => method === CREATE_CALL).length, 2);
 });
@@ -503,27 +506,27 @@ test('whoever asks for a file whose replica is being made waits for that', async
 
 test('a request that another server has closed meanwhile has no effect', async (t) => {
   const { cluster } = startedNow(t);
-  const { births } = bearerOf(cluster, STORED, true);
-  await births.reserve({ owner: 3, count: 10 });
-  assert.deepEqual(await births.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
+  const { newFiles } = bearerOf(cluster, STORED, true);
+  await newFiles.reserve({ owner: 3, count: 10 });
+  assert.deepEqual(await newFiles.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
 });
 
 test('what a server has that was removed meanwhile is created in the ordinary way, and numbers go to other servers', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, wholes, seen } = bearerOf(cluster, STORED);
+  const { newFiles, wholes, seen } = bearerOf(cluster, STORED);
   const left = new ServiceError('precondition-failed', 'Server c leaves');
   const reserving = { kind: 'reserve-inodes', error: left } as const;
   seen.refusals.push(reserving);
-  await births.reserve({ owner: 3, count: 10 });
+  await newFiles.reserve({ owner: 3, count: 10 });
   assert.equal(seen.commands.length, 2, 'They are asked for once more, for the servers that there are now');
   seen.refusals.push({ kind: 'bear', error: left });
-  const [outcome] = await births.create(requestFor(1, 100), {});
+  const [outcome] = await newFiles.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind, 'not-created');
   const refused = new ServiceError('precondition-failed', 'Server c runs an earlier release', {
     outdated: ['c'],
   });
   seen.refusals.push({ kind: 'bear', error: refused });
-  await assert.rejects(births.create(requestFor(2, 101), {}), refused);
+  await assert.rejects(newFiles.create(requestFor(2, 101), {}), refused);
   seen.refusals.push(reserving, reserving);
   assert.equal(await wholes.store('v', Buffer.from('whole')), null);
   assert.deepEqual(seen.refusals, []);
@@ -531,30 +534,30 @@ test('what a server has that was removed meanwhile is created in the ordinary wa
 
 test('disks that are full refuse a file by that reason', async (t) => {
   const { cluster } = startedNow(t);
-  const { births } = bearerOf(cluster, async () => Buffer.from(JSON.stringify(['no-space'])));
-  await births.reserve({ owner: 3, count: 10 });
-  const [outcome] = await births.create(requestFor(1, 100), {});
+  const { newFiles } = bearerOf(cluster, async () => Buffer.from(JSON.stringify(['no-space'])));
+  await newFiles.reserve({ owner: 3, count: 10 });
+  const [outcome] = await newFiles.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind === 'refused' && outcome.code, 'no-space');
 });
 
 test("nobody fills the replicas of another's numbers", async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  await births.reserve({ owner: 3, count: 10 });
-  assert.deepEqual(await births.create({ ...requestFor(1, 100), owner: 4 }, {}), [{ kind: 'not-created' }]);
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  await newFiles.reserve({ owner: 3, count: 10 });
+  assert.deepEqual(await newFiles.create({ ...requestFor(1, 100), owner: 4 }, {}), [{ kind: 'not-created' }]);
   assert.deepEqual(seen.stored, []);
-  const [outcome] = await births.create(requestFor(2, 100), {});
+  const [outcome] = await newFiles.create(requestFor(2, 100), {});
   assert.equal(outcome?.kind, 'created');
 });
 
 test('a retry waits for the same, and one that comes later closes the request', async (t) => {
   const { cluster } = startedNow(t);
-  const { births, seen } = bearerOf(cluster, STORED);
-  await births.reserve({ owner: 3, count: 10 });
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  await newFiles.reserve({ owner: 3, count: 10 });
   const request = requestFor(1, 100);
-  const [first, retry] = await Promise.all([births.create(request, {}), births.create(request, {})]);
+  const [first, retry] = await Promise.all([newFiles.create(request, {}), newFiles.create(request, {})]);
   assert.equal(first, retry);
-  assert.deepEqual(await births.create(request, {}), [{ kind: 'not-created' }]);
+  assert.deepEqual(await newFiles.create(request, {}), [{ kind: 'not-created' }]);
   assert.deepEqual(
     seen.commands.map(({ kind }) => kind),
     ['reserve-inodes', 'bear', 'forgo'],
@@ -602,7 +605,7 @@ async function collected(
     isCatalogPrimary: () => false,
     command: async () => ({}),
     query: async () => ({ files, reserved }) as never,
-    holds: async () => true,
+    hasPosition: async () => true,
     replicaAt: async () => null,
     open: async () => undefined,
     conflicts,

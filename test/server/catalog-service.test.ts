@@ -56,7 +56,7 @@ function serviceOf(
     },
     recaller: {
       refusal: () => null,
-      isHeld: () => false,
+      isCached: () => false,
       block: () => undefined,
       release: () => undefined,
       keepersOf: () => [],

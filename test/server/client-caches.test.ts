@@ -34,16 +34,16 @@ describe('who may believe what', () => {
     const [a, b] = [begin(core, 1), begin(core, 2)];
     assert.deepEqual(core.grant(a, [5, 6], 1), []);
     assert.deepEqual(core.grant(b, [6], 1), []);
-    assert.equal(core.isHeld(change(7), 1), false);
-    assert.equal(core.isHeld(change(5), 1), true);
+    assert.equal(core.isCached(change(7), 1), false);
+    assert.equal(core.isCached(change(5), 1), true);
     core.block(change(5));
     assert.deepEqual(core.recall(change(5), 1), [a]);
-    const { recalls, through } = core.take(a);
+    const { recalls, through } = core.takePending(a);
     assert.deepEqual(recalls, [5]);
-    assert.equal(core.isHeld(change(5), 2), true);
+    assert.equal(core.isCached(change(5), 2), true);
     core.poll({ client: 1, session: a, acked: through }, 2, FOREVER);
-    assert.equal(core.isHeld(change(5), 2), false);
-    assert.equal(core.isHeld(change(6), 2), true);
+    assert.equal(core.isCached(change(5), 2), false);
+    assert.equal(core.isCached(change(6), 2), true);
   });
 
   test('a client that is silent holds a change up until its session is over, and no longer', () => {
@@ -52,9 +52,9 @@ describe('who may believe what', () => {
     core.grant(a, [5], 0);
     core.block(change(5));
     core.recall(change(5), 10);
-    assert.equal(core.isHeld(change(5), LEASE), true);
-    assert.ok(core.heldUntilMs(change(5)) <= LEASE * 1.01);
-    assert.equal(core.isHeld(change(5), LEASE * 1.01), false);
+    assert.equal(core.isCached(change(5), LEASE), true);
+    assert.ok(core.cachedUntilMs(change(5)) <= LEASE * 1.01);
+    assert.equal(core.isCached(change(5), LEASE * 1.01), false);
     assert.deepEqual(core.counts(), { sessions: 0, grants: 0, expired: 1 });
     assert.equal(core.grant(a, [6], LEASE * 1.01), null);
   });
@@ -68,7 +68,7 @@ describe('who may believe what', () => {
     for (let nowMs = 20; nowMs < 2 * LEASE; nowMs += 20) {
       core.poll({ client: 1, session: a, acked: 0 }, nowMs, FOREVER);
     }
-    assert.equal(core.isHeld(change(5), 10 + LEASE * 1.02), false);
+    assert.equal(core.isCached(change(5), 10 + LEASE * 1.02), false);
   });
 
   test('nothing of a change under way is granted, until it is over', () => {
@@ -89,15 +89,15 @@ describe('who may believe what', () => {
     for (const session of [a, b]) core.grant(session, [5, 6], 1);
     core.grant(c, [6], 1);
     const read = (accessedNs: string) => ({ inode: 5, accessedNs, changedNs: '1' });
-    assert.deepEqual(core.noted(read('7'), 2), [a, b]);
+    assert.deepEqual(core.noteAccess(read('7'), 2), [a, b]);
     assert.deepEqual(
-      [a, b, c].map((session) => core.hasNews(session, 2)),
+      [a, b, c].map((session) => core.mustAnswerPoll(session, 2)),
       [true, true, false],
     );
-    assert.deepEqual(core.take(a).reads, [read('7')]);
+    assert.deepEqual(core.takePending(a).reads, [read('7')]);
     const lost = core.poll({ client: 1, session: a, acked: 0 }, 3, FOREVER);
     assert.deepEqual([lost.reads, lost.validMs], [[read('7')], 0], 'An answer that was lost is given again');
-    core.noted(read('8'), 4);
+    core.noteAccess(read('8'), 4);
     const later = core.poll({ client: 1, session: a, acked: lost.through }, 5, FOREVER);
     assert.deepEqual(later.reads, [read('8')], 'It was read again meanwhile');
     const last = core.poll({ client: 1, session: a, acked: later.through }, 6, FOREVER);
@@ -111,11 +111,11 @@ describe('who may believe what', () => {
     const a = begin(core, 1);
     const inodes = Array.from({ length: 1_001 }, (_, at) => at);
     core.grant(a, inodes, 1);
-    for (const inode of inodes) core.noted({ inode, accessedNs: '7', changedNs: '1' }, 2);
-    const { recalls, reads = [], through } = core.take(a);
+    for (const inode of inodes) core.noteAccess({ inode, accessedNs: '7', changedNs: '1' }, 2);
+    const { recalls, reads = [], through } = core.takePending(a);
     assert.deepEqual([recalls, reads.length], [[1_000], 1_000]);
     core.poll({ client: 1, session: a, acked: through }, 3, FOREVER);
-    assert.equal(core.hasNews(a, 4), false);
+    assert.equal(core.mustAnswerPoll(a, 4), false);
   });
 
   test('reads that come after more recalls than an answer has are given with the rest of these', () => {
@@ -125,14 +125,14 @@ describe('who may believe what', () => {
     core.grant(a, inodes, 1);
     core.block(change(...inodes.slice(1)));
     core.recall(change(...inodes.slice(1)), 2);
-    core.noted({ inode: 0, accessedNs: '7', changedNs: '1' }, 2);
-    const first = core.take(a);
+    core.noteAccess({ inode: 0, accessedNs: '7', changedNs: '1' }, 2);
+    const first = core.takePending(a);
     assert.deepEqual([first.recalls.length, first.reads], [5_000, undefined]);
     const second = core.poll({ client: 1, session: a, acked: first.through }, 3, FOREVER);
     assert.deepEqual([second.recalls.length, second.reads?.length], [999, 1]);
     core.poll({ client: 1, session: a, acked: second.through }, 3, FOREVER);
-    assert.equal(core.isHeld(change(...inodes.slice(1)), 4), false);
-    assert.equal(core.hasNews(a, 4), false);
+    assert.equal(core.isCached(change(...inodes.slice(1)), 4), false);
+    assert.equal(core.mustAnswerPoll(a, 4), false);
   });
 
   test('a poll that comes late, by way of a server that was stopped, says nothing of a session that came after it', () => {
@@ -142,19 +142,19 @@ describe('who may believe what', () => {
     for (const session of [null, 4711]) {
       const late = core.poll({ client: 1, session, acked: 0 }, 2, FOREVER);
       assert.notEqual(late.session, a);
-      assert.equal(core.isHeld(change(5), 2), true);
+      assert.equal(core.isCached(change(5), 2), true);
     }
     core.poll({ client: 2, session: null, left: a, acked: 0 }, 2, FOREVER);
-    assert.equal(core.isHeld(change(5), 2), true, 'It is not of that client');
+    assert.equal(core.isCached(change(5), 2), true, 'It is not of that client');
     core.poll({ client: 1, session: null, left: a, acked: 0 }, 2, FOREVER);
-    assert.equal(core.isHeld(change(5), 2), false);
+    assert.equal(core.isCached(change(5), 2), false);
   });
 
   test('what is being called back is not granted anew before it is acknowledged', () => {
     const core = caches({ session: 2 });
     const a = begin(core, 1);
     core.grant(a, [1, 2, 3], 0);
-    const { recalls, through } = core.take(a);
+    const { recalls, through } = core.takePending(a);
     assert.deepEqual(recalls, [1], 'the oldest goes');
     assert.deepEqual(core.grant(a, [1], 1), [1]);
     core.poll({ client: 1, session: a, acked: through }, 2, FOREVER);
@@ -166,10 +166,10 @@ describe('who may believe what', () => {
     const a = begin(core, 1);
     core.grant(a, [5, 6], 0);
     const owner = { client: 1, forgets: [5], under: a };
-    assert.equal(core.isHeld({ inodes: [5], owner }, 1), false);
-    assert.equal(core.isHeld({ inodes: [5, 6], owner }, 1), true);
-    assert.equal(core.isHeld({ inodes: [5], owner: { ...owner, client: 2 } }, 1), true);
-    assert.equal(core.isHeld({ inodes: [5], owner: { client: 1, forgets: [5] } }, 1), true);
+    assert.equal(core.isCached({ inodes: [5], owner }, 1), false);
+    assert.equal(core.isCached({ inodes: [5, 6], owner }, 1), true);
+    assert.equal(core.isCached({ inodes: [5], owner: { ...owner, client: 2 } }, 1), true);
+    assert.equal(core.isCached({ inodes: [5], owner: { client: 1, forgets: [5] } }, 1), true);
   });
 
   test('a command that its client has stopped waiting for recalls what was granted to the same client since', () => {
@@ -181,7 +181,7 @@ describe('who may believe what', () => {
     const renewed = begin(core, 1, 1);
     assert.deepEqual(core.grant(renewed, [5], 2), []);
     core.block(late);
-    assert.equal(core.isHeld(late, 3), true);
+    assert.equal(core.isCached(late, 3), true);
     assert.deepEqual(core.recall(late, 3), [renewed]);
   });
 
@@ -190,17 +190,17 @@ describe('who may believe what', () => {
     const a = begin(core, 1);
     const generation = core.delegate(a, 5, 1) ?? 0;
     assert.equal(core.delegate(a, 5, 1), generation, 'It is the same delegation');
-    const stands = (of: number, nowMs = 2) => core.holds(a, { inode: 5, generation: of }, nowMs);
+    const stands = (of: number, nowMs = 2) => core.hasDelegation(a, { inode: 5, generation: of }, nowMs);
     assert.deepEqual([stands(generation), stands(generation + 1)], [true, false]);
     assert.equal(
-      core.holds(begin(core, 1), { inode: 5, generation }, 2),
+      core.hasDelegation(begin(core, 1), { inode: 5, generation }, 2),
       false,
       'Another session holds nothing',
     );
     core.block(change(5));
     core.recall(change(5), 2);
     assert.equal(stands(generation), true, 'It is recalled, and not returned yet');
-    core.poll({ client: 1, session: a, acked: core.take(a).through }, 3, FOREVER);
+    core.poll({ client: 1, session: a, acked: core.takePending(a).through }, 3, FOREVER);
     core.release(change(5));
     assert.equal(stands(generation), false);
     const again = core.delegate(a, 5, 3) ?? 0;
@@ -221,7 +221,7 @@ describe('who may believe what', () => {
     const core = caches();
     const session = begin(core, 1);
     const generation = core.delegate(session, 5, 1) ?? 0;
-    const holds = (nowMs: number) => core.holds(session, { inode: 5, generation }, nowMs);
+    const holds = (nowMs: number) => core.hasDelegation(session, { inode: 5, generation }, nowMs);
     const poll = { client: 1, session, acked: 0, fenced: false };
     assert.equal(core.poll(poll, LEASE / 2, FOREVER).session, null);
     assert.deepEqual([holds(LEASE / 2), holds(2 * LEASE)], [true, false]);
@@ -241,7 +241,7 @@ describe('who may believe what', () => {
     core.grant(a, [5], 0);
     core.block(change(5));
     core.recall(change(5), 1);
-    const lost = core.take(a);
+    const lost = core.takePending(a);
     const again = core.poll({ client: 1, session: a, acked: 0 }, 10, FOREVER);
     assert.deepEqual(again.recalls, lost.recalls);
     assert.equal(again.validMs, 0);
@@ -252,12 +252,12 @@ describe('who may believe what', () => {
     const [a, b] = [begin(core, 1), begin(core, 2)];
     core.grant(b, [5], 1);
     assert.equal(core.delegate(a, 5, 1), null, 'Another client believes what is in it');
-    assert.deepEqual(core.changeBy(a, 5), { inodes: [5], owner: { client: 1, forgets: [5], under: a } });
-    core.block(core.changeBy(a, 5));
+    assert.deepEqual(core.changeOfInode(a, 5), { inodes: [5], owner: { client: 1, forgets: [5], under: a } });
+    core.block(core.changeOfInode(a, 5));
     assert.equal(core.delegate(a, 5, 1), null, 'It is about to change');
-    core.recall(core.changeBy(a, 5), 1);
-    core.poll({ client: 2, session: b, acked: core.take(b).through }, 2, FOREVER);
-    core.release(core.changeBy(a, 5));
+    core.recall(core.changeOfInode(a, 5), 1);
+    core.poll({ client: 2, session: b, acked: core.takePending(b).through }, 2, FOREVER);
+    core.release(core.changeOfInode(a, 5));
     assert.notEqual(core.delegate(a, 5, 2), null);
     assert.deepEqual(core.grant(b, [5, 6], 3), [5], 'Nobody else is granted it');
     assert.equal(core.delegate(b, 5, 3), null);
@@ -265,8 +265,8 @@ describe('who may believe what', () => {
       [core.isDelegated(5, null), core.isDelegated(5, b), core.isDelegated(5, a)],
       [true, true, false],
     );
-    assert.equal(core.isHeld(core.changeBy(a, 5), 3), false, 'Its own changes wait for nobody');
-    assert.equal(core.isHeld(change(5), 3), true);
+    assert.equal(core.isCached(core.changeOfInode(a, 5), 3), false, 'Its own changes wait for nobody');
+    assert.equal(core.isCached(change(5), 3), true);
   });
 
   test('a delegation ends with its recall, with its session, and with nothing else', () => {
@@ -276,13 +276,13 @@ describe('who may believe what', () => {
     core.block(change(5));
     core.recall(change(5), 2);
     assert.equal(core.delegate(b, 5, 2), null);
-    core.poll({ client: 1, session: a, acked: core.take(a).through }, 3, FOREVER);
+    core.poll({ client: 1, session: a, acked: core.takePending(a).through }, 3, FOREVER);
     core.release(change(5));
     assert.equal(core.isDelegated(5, null), false);
     assert.equal(core.delegate(b, 5, 3), 3);
     assert.equal(core.isDelegated(6, b), true);
     core.poll({ client: 2, session: b, acked: 0 }, LEASE, FOREVER);
-    assert.equal(core.isHeld(change(6), LEASE * 1.02), false);
+    assert.equal(core.isCached(change(6), LEASE * 1.02), false);
     assert.equal(core.isDelegated(6, b), false);
     assert.equal(core.delegate(a, 7, LEASE * 1.02), null, 'The session is over');
   });
@@ -301,7 +301,7 @@ describe('who may believe what', () => {
     const a = begin(core, 1);
     core.grant(a, [5], 0);
     core.close();
-    assert.equal(core.hasNews(a, 1), true);
+    assert.equal(core.mustAnswerPoll(a, 1), true);
     assert.equal(core.poll({ client: 1, session: a, acked: 0 }, 1, FOREVER).session, null);
     assert.equal(core.counts().sessions, 1);
     assert.equal(core.poll({ client: 1, session: null, left: a, acked: 0 }, 2, FOREVER).session, null);

@@ -47,7 +47,7 @@ function primary(version: number | null = null) {
     ...{ isPrimary: true, epoch: 1, orderedSeq: 0 },
     status: () => ({ seq: 0, view }),
     onRole: () => () => undefined,
-    committed: () => Promise.resolve(),
+    untilReadable: () => Promise.resolve(),
     servesForMs: () => 60_000,
     noteCachedFor: () => undefined,
     submit: async () => executed.push(...staged.splice(0)),
@@ -92,12 +92,12 @@ function primary(version: number | null = null) {
     },
   } as unknown as CatalogServiceParts);
   const begin = async (client: number) => {
-    const { session } = await service.cache({ client, acked: 0, fenced: true });
+    const { session } = await service.pollCache({ client, acked: 0, fenced: true });
     assert.ok(session !== null);
     return session;
   };
   const delegated = async (session: number) => {
-    const { generation } = await service.queryRemembered(
+    const { generation } = await service.queryWithGrants(
       { kind: 'attributes', inode: DIRECTORY },
       session,
       true,
@@ -121,10 +121,10 @@ test('a fenced command is executed while its delegation is held, and has no effe
   await unlink(1, session, generation);
   assert.deepEqual(executed, [1]);
   // The client is recalled, returns the directory, and has it again.
-  const asked = service.queryRemembered({ kind: 'attributes', inode: DIRECTORY }, await begin(B), true);
-  const { through } = await service.cache({ client: A, session, acked: 0, fenced: true });
+  const asked = service.queryWithGrants({ kind: 'attributes', inode: DIRECTORY }, await begin(B), true);
+  const { through } = await service.pollCache({ client: A, session, acked: 0, fenced: true });
   await unlink(2, session, generation);
-  void service.cache({ client: A, session, acked: through, fenced: true });
+  void service.pollCache({ client: A, session, acked: through, fenced: true });
   assert.notEqual((await asked).generation, undefined);
   await assert.rejects(unlink(3, session, generation), { code: 'fence-lost' });
   assert.deepEqual(executed, [1, 2], 'While it was recalled it was held');
@@ -143,24 +143,24 @@ test('a fence that is lost while the command waits for a recall is lost', async 
   const { service, executed, begin, delegated, unlink } = primary();
   const [session, other] = [await begin(A), await begin(B)];
   const generation = await delegated(session);
-  await service.queryRemembered({ kind: 'attributes', inode: OTHER }, other);
+  await service.queryWithGrants({ kind: 'attributes', inode: OTHER }, other);
   const unlinked = unlink(1, session, generation);
   unlinked.catch(() => undefined);
-  const { recalls, through } = await service.cache({ client: B, session: other, acked: 0, fenced: true });
+  const { recalls, through } = await service.pollCache({ client: B, session: other, acked: 0, fenced: true });
   assert.deepEqual(recalls, [OTHER]);
-  await service.cache({ client: A, left: session, acked: 0, fenced: true });
+  await service.pollCache({ client: A, left: session, acked: 0, fenced: true });
   await turn();
-  void service.cache({ client: B, session: other, acked: through, fenced: true });
+  void service.pollCache({ client: B, session: other, acked: through, fenced: true });
   await assert.rejects(unlinked, { code: 'fence-lost' });
   assert.deepEqual(executed, []);
 });
 
 test('sessions begin only where clients name them, and where all members of the catalog obey fences', async () => {
   const { service } = primary();
-  assert.equal((await service.cache({ client: A, acked: 0 })).session, null);
-  assert.notEqual((await service.cache({ client: A, acked: 0, fenced: true })).session, null);
+  assert.equal((await service.pollCache({ client: A, acked: 0 })).session, null);
+  assert.notEqual((await service.pollCache({ client: A, acked: 0, fenced: true })).session, null);
   const older = primary(4);
-  assert.equal((await older.service.cache({ client: A, acked: 0, fenced: true })).session, null);
+  assert.equal((await older.service.pollCache({ client: A, acked: 0, fenced: true })).session, null);
 });
 
 test('a change of attributes recalls the directory of a client that may keep others, except from that client', async () => {
@@ -185,10 +185,10 @@ test('a change of attributes recalls the directory of a client that may keep oth
   await change(4, { cache: under });
   assert.deepEqual(executed, [1, 2, 3, 4]);
   const changed = change(5, {});
-  const { recalls, through } = await service.cache({ client: A, session, acked: 0, fenced: true });
+  const { recalls, through } = await service.pollCache({ client: A, session, acked: 0, fenced: true });
   assert.deepEqual(recalls, [DIRECTORY]);
   assert.deepEqual(executed, [1, 2, 3, 4], 'It waits for what the client has kept');
-  void service.cache({ client: A, session, acked: through, fenced: true });
+  void service.pollCache({ client: A, session, acked: through, fenced: true });
   await changed;
   await change(6, {});
   assert.deepEqual(executed, [1, 2, 3, 4, 5, 6], 'The directory is not delegated any more');
@@ -198,14 +198,14 @@ test('files of a fenced unlink are not recalled from the client that removes the
   const { service, executed, begin, delegated } = primary();
   const session = await begin(A);
   const generation = await delegated(session);
-  await service.queryRemembered({ kind: 'attributes', inode: OTHER }, session);
+  await service.queryWithGrants({ kind: 'attributes', inode: OTHER }, session);
   const file = { parent: DIRECTORY, name: 'x', inode: OTHER };
   const command = { kind: 'unlink-fenced' as const, files: [file], contents: [null] };
   const fence = [{ inode: DIRECTORY, generation }];
   const cache = { client: A, forgets: [DIRECTORY], under: session, fence };
   await service.execute({ session: 9, number: 1, command, cache });
   assert.deepEqual(executed, [1]);
-  const { recalls } = await service.cache({ client: A, session, acked: 0, fenced: true });
+  const { recalls } = await service.pollCache({ client: A, session, acked: 0, fenced: true });
   assert.deepEqual(recalls, []);
 });
 
@@ -235,9 +235,9 @@ test('a noted read is news for sessions that hold a grant of the inode, and noth
   const { service, gone, begin } = primary();
   const session = await begin(A);
   for (const inode of [OTHER, OTHER + 1])
-    await service.queryRemembered({ kind: 'attributes', inode }, session);
+    await service.queryWithGrants({ kind: 'attributes', inode }, session);
   gone.add(OTHER + 1);
-  const polled = service.cache({ client: A, session, acked: 0, fenced: true });
+  const polled = service.pollCache({ client: A, session, acked: 0, fenced: true });
   const accesses = [OTHER, OTHER + 1].map((inode) => {
     return { inode, accessedNs: '7', seen: { accessedNs: '1', changedNs: '1' } };
   });

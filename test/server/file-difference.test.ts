@@ -323,7 +323,7 @@ test('an own object that is damaged is fetched, although its version is right', 
   const target = await LoneReplica.make(OBJECT_BYTES);
   for (const replica of [source, target]) await replica.write(0, filled(100, 1));
   target.store.damage(FILE, 42);
-  target.subject.noteDamaged(42);
+  target.subject.markDamaged(42);
   const wire = new CountedWire({ source });
   await wire.bring(target, 'source');
   await assertSame(target, source);
@@ -338,7 +338,7 @@ test('an own object that is damaged is fetched, also where a transfer before wan
   ];
   for (const replica of [source, second, target]) await replica.write(0, filled(1_000, 1));
   target.store.damage(FILE, 42);
-  target.subject.noteDamaged(42);
+  target.subject.markDamaged(42);
   await source.write(0, filled(600, 2));
   const wire = new CountedWire({ source, second });
   wire.fault = async (server, method, serve) => {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
-import { creationOperations } from '../../server/file/file-with-contents.ts';
+import { creationOperations } from '../../server/file/creation-operations.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { WireLock } from '../../wire/lock-api.ts';
 import { patientWorld } from '../patient-world.ts';
@@ -336,10 +336,10 @@ test('who has begun to wait for claims ends that when told that there are none, 
   cutOff(cluster, a);
   await atPrimary(() => b.files.becomePrimary(FILE));
   assert.ok((await atPrimary(() => b.files.locks(FILE))).graceMs > 0);
-  b.files.leftUnlocked({ file: FILE, counter: counter - 1 });
+  b.files.epochEndedUnlocked({ file: FILE, counter: counter - 1 });
   assert.ok((await b.files.locks(FILE)).graceMs > 0);
   const waiting = new Client(1).lock(b, {}, 10_000);
-  b.files.leftUnlocked({ file: FILE, counter });
+  b.files.epochEndedUnlocked({ file: FILE, counter });
   await waiting;
 });
 

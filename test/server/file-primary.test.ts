@@ -407,9 +407,9 @@ test('a primary whose lease is over calls no contents lost: the next one may hav
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const driver = a.host.loaded(FILE) ?? assert.fail('It is primary');
   const primary = new FilePrimary(driver, a.store, new Clock(patientWorld), {
-    ...{ isLive: true, allowedBytes: Infinity, changedNs: null, markedIn: null },
+    ...{ isLive: true, allowedBytes: Infinity, changedNs: null, markedInEpoch: null },
     markLive: async () => ({ allowedBytes: Infinity, changedNs: null }),
-    nextTurn: () => 1,
+    nextMarkNumber: () => 1,
     flush: async () => undefined,
     epoch: () => 1,
     knows: async () => true,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
-import { LOOK_MS } from '../../server/storage/reserve.ts';
+import { MEASUREMENT_VALID_MS } from '../../server/storage/reserve.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import { delay, FILE, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
@@ -61,7 +61,7 @@ test('a full disk refuses no write that was done before', async (t) => {
   const written = await a.files.write(FILE, requestOf(1), 'append', new Uint8Array(100_000));
   Object.assign(a.store, { space: async () => ({ totalBytes: 2 ** 30, freeBytes: 0 }) });
   // Until then a write may go by how much was free before.
-  await delay(LOOK_MS);
+  await delay(MEASUREMENT_VALID_MS);
   const again = await a.files.write(FILE, requestOf(1), 'append', new Uint8Array(100_000));
   assert.deepEqual([again.seq, again.offset], [written.seq, 0]);
   await assert.rejects(

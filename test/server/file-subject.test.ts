@@ -4,7 +4,7 @@ import type { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
-import type { AskSource } from '../../server/drivers/subject.ts';
+import type { CallSource } from '../../server/drivers/subject.ts';
 import { FileSubject } from '../../server/file/file-subject.ts';
 import { PAYLOAD_BYTES_MAX } from '../../server/transport/frame.ts';
 import { encodeFileOperation } from '../../wire/file-operation.ts';
@@ -46,7 +46,7 @@ test('a fetch that failed asks and stages no more', async () => {
   const source = await replicaOf(epochOf(1, 'a'), 20, 1);
   const target = await replicaOf(epochOf(1, 'b'), 0, 0);
   let asked = 0;
-  const ask: AskSource = async (method, payload) => {
+  const ask: CallSource = async (method, payload) => {
     if (method === 'objects' && asked++ === 0) throw new Error('the connection broke');
     await turn();
     return source.subject.serve(method, payload);
@@ -63,7 +63,7 @@ test('of two fetches the later one is installed, whatever arrives of the earlier
   const target = await replicaOf(epochOf(0, 'b'), 0, 0);
   const held: (() => void)[] = [];
   // The earlier fetch has its answers read at the source, and gets them late.
-  const slow: AskSource = async (method, payload) => {
+  const slow: CallSource = async (method, payload) => {
     const answer = await source.subject.serve(method, payload);
     if (method === 'objects') await new Promise<void>((resolve) => held.push(resolve));
     return answer;
@@ -73,7 +73,7 @@ test('of two fetches the later one is installed, whatever arrives of the earlier
   while (held.length < 4) await turn();
   await write(source.subject, first, 9, 0, 2);
   let released = false;
-  const late: AskSource = async (method, payload) => {
+  const late: CallSource = async (method, payload) => {
     const answer = await source.subject.serve(method, payload);
     if (method === 'objects' && !released && held.length > 0) {
       released = true;
@@ -107,7 +107,7 @@ test('a replica catches up with a primary that goes on', async () => {
   let seq = 20;
   let state = source.store.describe(FILE);
   // Whenever something is asked, the last object and one of the others have moved on before the answer.
-  const ask: AskSource = async (method, payload) => {
+  const ask: CallSource = async (method, payload) => {
     await apply(source.subject, epoch, ++seq, 19 * OBJECT_BYTES, Uint8Array.of(seq));
     await apply(source.subject, epoch, ++seq, (seq % 19) * OBJECT_BYTES, Uint8Array.of(seq));
     if (method === 'compare') state = source.store.describe(FILE);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
-import { decodeStateRequest, encodeStateRequest } from '../../server/drivers/state-call.ts';
+import { decodeStateTransferCall, encodeStateTransferCall } from '../../server/drivers/state-call.ts';
 import {
   type Comparison,
   decodeComparison,
@@ -116,7 +116,9 @@ test('wanted objects, their contents, requests and outcomes arrive as they were 
   );
   fc.assert(
     fc.property(count, epoch, fc.uint8Array(), (file, asked, payload) => {
-      const request = decodeStateRequest(encodeStateRequest(file as never, asked, 'describe', payload));
+      const request = decodeStateTransferCall(
+        encodeStateTransferCall(file as never, asked, 'describe', payload),
+      );
       assert.deepEqual(
         { ...request, payload: Uint8Array.from(request.payload) },
         {
@@ -146,7 +148,7 @@ test('bytes that are something else are refused, not believed', () => {
         decodePage,
         decodeRanges,
         decodeSince,
-        decodeStateRequest,
+        decodeStateTransferCall,
         decodeWanted,
       ]) {
         try {

@@ -5,14 +5,14 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { type PeerHandlersParts, peerHandlers } from '../../server/compose/peer-handlers.ts';
-import { type LockEnding, LockEndings } from '../../server/file/lock-endings.ts';
+import { type UnlockedEnd, UnlockedEnds } from '../../server/file/unlocked-ends.ts';
 import { DEFERRED_MS_MAX } from '../../server/transport/outbox.ts';
 import { CHANNEL_LEASE, type TransportHandlers } from '../../server/transport/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryNetwork, type MemoryTransport } from '../transport/memory-transport.ts';
 
 const [A, B] = ['a', 'b'] as [ServerId, ServerId];
-const ENDING: LockEnding = { file: 7 as FileId, counter: 3 };
+const ENDING: UnlockedEnd = { file: 7 as FileId, counter: 3 };
 const log = pino({ level: 'silent' });
 
 /** All that the event loop has to do at the moment, and that comes of it; time stands still. */
@@ -23,11 +23,11 @@ async function settled(): Promise<void> {
 test('the word that a file has no locks, and what is answered, travel with what somebody waits for', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const network = new MemoryNetwork(systemWorld);
-  const heard: LockEnding[] = [];
+  const heard: UnlockedEnd[] = [];
   const join = (server: ServerId) => {
     const made: { transport?: MemoryTransport } = {};
     const transport = (): MemoryTransport => made.transport ?? assert.fail('It is there');
-    const lockEndings = new LockEndings({
+    const lockEndings = new UnlockedEnds({
       world: systemWorld,
       log,
       isConnected: (peer) => transport().isConnected(peer),
@@ -44,7 +44,7 @@ test('the word that a file has no locks, and what is answered, travel with what 
   t.after(() => Promise.all([a, b].map(({ transport }) => transport.close())));
   const frames = (): number[] => [a, b].map(({ transport }) => transport.stats().framesReceived);
   await settled();
-  a.lockEndings.report(ENDING, [B]);
+  a.lockEndings.notify(ENDING, [B]);
   await settled();
   assert.deepEqual(frames(), [0, 0], 'Nobody waits for it');
   a.transport.send(B, CHANNEL_LEASE, Uint8Array.of(1));
@@ -53,7 +53,7 @@ test('the word that a file has no locks, and what is answered, travel with what 
   b.transport.send(A, CHANNEL_LEASE, Uint8Array.of(1));
   await settled();
   assert.deepEqual([frames(), a.transport.stats().messagesReceived], [[1, 1], 2]);
-  a.lockEndings.report(ENDING, [B]);
+  a.lockEndings.notify(ENDING, [B]);
   await settled();
   t.mock.timers.tick(DEFERRED_MS_MAX);
   await settled();

@@ -3,15 +3,15 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { LOCK_END } from '../../base/lock-end.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
-import type { WishOfClient } from '../../wire/lock-api.ts';
+import type { LockChangeOfClient } from '../../wire/lock-api.ts';
 
 function wish(
   client: number,
-  type: WishOfClient['type'],
+  type: LockChangeOfClient['type'],
   start: number | bigint = 0,
   end: number | bigint = LOCK_END,
   owner = 'o',
-): WishOfClient {
+): LockChangeOfClient {
   return { client, owner, kind: 'posix', type, start: BigInt(start), end: BigInt(end), pid: client };
 }
 
@@ -49,7 +49,7 @@ test('owners of one client stand in each other’s way, and kinds do not', () =>
 
 test('a lock of the whole file is given back before it becomes another', () => {
   const table = new LockTable();
-  const flock = (client: number, type: WishOfClient['type']): WishOfClient => ({
+  const flock = (client: number, type: LockChangeOfClient['type']): LockChangeOfClient => ({
     ...wish(client, type),
     kind: 'flock',
   });
@@ -63,16 +63,16 @@ test('a lock of the whole file is given back before it becomes another', () => {
 test('who came first is served first, and who is not there keeps the place', () => {
   const table = new LockTable();
   table.set(wish(1, 'exclusive', 0, 9));
-  const places = [2, 3, 4].map((client) => table.wait(wish(client, 'exclusive', 0, 9), null));
+  const places = [2, 3, 4].map((client) => table.addWaiter(wish(client, 'exclusive', 0, 9), null));
   table.set(wish(1, 'unlock'));
   const [away, next] = places as [number, number];
   assert.deepEqual(
-    table.wake(({ place }) => place !== away).map(({ place }) => place),
+    table.grantWaiting(({ place }) => place !== away).map(({ place }) => place),
     [next],
   );
   table.set(wish(3, 'unlock'));
   assert.deepEqual(
-    table.wake(() => true).map(({ place }) => place),
+    table.grantWaiting(() => true).map(({ place }) => place),
     [away],
   );
   assert.equal(table.waiterCount, 1);
@@ -81,16 +81,16 @@ test('who came first is served first, and who is not there keeps the place', () 
 test('all who want to share are woken together', () => {
   const table = new LockTable();
   table.set(wish(1, 'exclusive', 0, 9));
-  for (const client of [2, 3]) table.wait(wish(client, 'shared', 0, 9), null);
+  for (const client of [2, 3]) table.addWaiter(wish(client, 'shared', 0, 9), null);
   table.set(wish(1, 'shared', 0, 9));
-  assert.equal(table.wake(() => true).length, 2);
+  assert.equal(table.grantWaiting(() => true).length, 2);
 });
 
 test('who would wait for itself is told, over any number of others', () => {
   const table = new LockTable();
   for (const client of [1, 2, 3]) table.set(wish(client, 'exclusive', client, client));
-  table.wait(wish(1, 'exclusive', 2, 2), null);
-  table.wait(wish(2, 'exclusive', 3, 3), null);
+  table.addWaiter(wish(1, 'exclusive', 2, 2), null);
+  table.addWaiter(wish(2, 'exclusive', 3, 3), null);
   assert.equal(table.wouldDeadlock(wish(3, 'exclusive', 1, 1)), true);
   assert.equal(table.wouldDeadlock(wish(4, 'exclusive', 1, 1)), false);
   assert.equal(table.wouldDeadlock({ ...wish(3, 'exclusive', 1, 1), kind: 'flock' }), false);
@@ -100,9 +100,9 @@ test('a client that is gone leaves nothing behind', () => {
   const table = new LockTable();
   table.set(wish(1, 'exclusive', 0, 9, 'a'));
   table.set(wish(1, 'exclusive', 10, 19, 'b'));
-  table.wait(wish(1, 'exclusive', 0, 9, 'b'), null);
+  table.addWaiter(wish(1, 'exclusive', 0, 9, 'b'), null);
   table.set(wish(2, 'shared', 30, 39));
-  table.remove(1);
+  table.removeClient(1);
   assert.deepEqual([table.size, table.waiterCount, table.list().length], [1, 0, 1]);
 });
 
@@ -116,7 +116,7 @@ class Bytes {
     OWNERS.map((owner) => [owner, new Array<Cell | undefined>(BYTES).fill(undefined)]),
   );
 
-  set(owner: string, type: WishOfClient['type'], start: number, end: number): boolean {
+  set(owner: string, type: LockChangeOfClient['type'], start: number, end: number): boolean {
     if (type !== 'unlock' && this.blocks(owner, type, start, end)) return false;
     for (let at = start; at <= end; at++) this.of(owner)[at] = type === 'unlock' ? undefined : type;
     return true;
@@ -140,7 +140,7 @@ class Bytes {
 test('ranges mean the same as a letter for each byte would', () => {
   const step = fc.record({
     owner: fc.constantFrom(...OWNERS),
-    type: fc.constantFrom('shared', 'exclusive', 'unlock') as fc.Arbitrary<WishOfClient['type']>,
+    type: fc.constantFrom('shared', 'exclusive', 'unlock') as fc.Arbitrary<LockChangeOfClient['type']>,
     from: fc.nat(BYTES - 1),
     length: fc.nat(BYTES),
   });

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { NameFlush } from '../../server/file/name-flush.ts';
+import { EntryFlush } from '../../server/file/entry-flush.ts';
 
 /** A catalog, and what a primary asks of it. */
 class Catalog {
@@ -20,8 +20,8 @@ class Catalog {
     this.isMarked = this.#isMarkSynced;
   }
 
-  flush(markedIn: number | null): NameFlush {
-    const flush = new NameFlush(
+  flush(markedIn: number | null): EntryFlush {
+    const flush = new EntryFlush(
       {
         flush: async () => {
           this.asked.push('flush');
@@ -51,7 +51,7 @@ class Catalog {
   }
 }
 
-function marked(): { readonly catalog: Catalog; readonly names: NameFlush } {
+function marked(): { readonly catalog: Catalog; readonly names: EntryFlush } {
   const catalog = new Catalog();
   const names = catalog.flush(null);
   names.marked(catalog.epoch);
@@ -61,8 +61,8 @@ function marked(): { readonly catalog: Catalog; readonly names: NameFlush } {
 
 test('a mark of the same epoch of the catalog is flushed once, and nothing is asked', async () => {
   const { catalog, names } = marked();
-  await Promise.all([names.done(), names.done()]);
-  await names.done();
+  await Promise.all([names.flush(), names.flush()]);
+  await names.flush();
   assert.deepEqual(catalog.asked, ['flush']);
   assert.ok(catalog.isSafe);
 });
@@ -70,7 +70,7 @@ test('a mark of the same epoch of the catalog is flushed once, and nothing is as
 test('a mark that is lost before the flush is set anew, and flushed', async () => {
   const { catalog, names } = marked();
   catalog.losePower();
-  await names.done();
+  await names.flush();
   assert.deepEqual(catalog.asked, ['flush', 'query', 'mark', 'flush']);
   assert.ok(catalog.isSafe);
 });
@@ -82,7 +82,7 @@ test('a mark that is lost and set anew by a change between two steps of a flush 
     catalog.flushed = () => undefined;
     catalog.isMarked = true;
   };
-  await names.done();
+  await names.flush();
   assert.deepEqual(catalog.asked, ['flush', 'query', 'flush']);
   assert.ok(catalog.isSafe);
 });
@@ -94,7 +94,7 @@ test('a loss between the steps of a flush begins it anew', async () => {
     catalog.flushed = () => undefined;
     catalog.losePower();
   };
-  await names.done();
+  await names.flush();
   assert.deepEqual(catalog.asked, ['query', 'mark', 'flush', 'query', 'flush']);
   assert.ok(catalog.isSafe);
 });
@@ -105,7 +105,7 @@ test('a flush after a failed one asks again', async () => {
     catalog.flushed = () => undefined;
     throw new Error('The catalog has no primary');
   };
-  await assert.rejects(names.done(), /no primary/);
-  await names.done();
+  await assert.rejects(names.flush(), /no primary/);
+  await names.flush();
   assert.deepEqual(catalog.asked, ['flush', 'flush']);
 });

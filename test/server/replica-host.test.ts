@@ -5,7 +5,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
-import { encodeStateRequest, STATE_CALL } from '../../server/drivers/state-call.ts';
+import { encodeStateTransferCall, STATE_CALL } from '../../server/drivers/state-call.ts';
 import { encodeKnown, METHODS as FILE_METHODS } from '../../server/file/file-transfer.ts';
 import { CHANNEL_REPLICA, CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
@@ -63,7 +63,10 @@ for (const method of ['digests', 'readObject'] as const) {
     const { promised } = a.store.record(FILE) as ReplicaRecord;
     const letGo = holdBack(a, method, 'answer');
     const known = encodeKnown({ epoch: 0, seq: 0 });
-    const serving = a.host.serve(STATE_CALL, encodeStateRequest(FILE, promised, FILE_METHODS.compare, known));
+    const serving = a.host.serve(
+      STATE_CALL,
+      encodeStateTransferCall(FILE, promised, FILE_METHODS.compare, known),
+    );
     await turn();
     await a.host.remove(FILE);
     letGo();
@@ -177,7 +180,7 @@ test('a replica that begins anew twice is still bound by what the first one answ
   const { boundUntilMs } = driver;
   for (let times = 0; times < 2; times++) {
     driver.step({ kind: 'storage-failed', reason: 'by intent' });
-    driver.renew();
+    driver.restartFailed();
     assert.equal(driver.boundUntilMs, boundUntilMs);
   }
 });

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
-import { creationOperations } from '../../server/file/file-with-contents.ts';
+import { creationOperations } from '../../server/file/creation-operations.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
@@ -211,7 +211,7 @@ test('who is being drained, or about to end, orders nothing without a lease eith
   await assert.rejects(write(a, 2), isSentTo(b));
   a.yieldsTo = null;
   await write(a, 2);
-  a.lease.retire();
+  a.lease.stopCompeting();
   await assert.rejects(write(a, 3), (error: ServiceError) => error.code === 'not-primary');
   assert.equal(a.store.record(FILE)?.seq, 4);
 });

@@ -18,30 +18,30 @@ function roomOf(space: { totalBytes: number; freeBytes: number }): {
 test('a nearly full disk refuses writes, and takes them again when there is room', async () => {
   const space = { totalBytes: 100 * GIB, freeBytes: 50 * GIB };
   const { room, clock } = roomOf(space);
-  await room.assertFor(100);
+  await room.assertFree(100);
   space.freeBytes = 1_000_000;
   clock.nowMs += 1_000;
-  await assert.rejects(room.assertFor(100), { code: 'no-space' });
+  await assert.rejects(room.assertFree(100), { code: 'no-space' });
   space.freeBytes = 50 * GIB;
-  await room.assertFor(100);
+  await room.assertFree(100);
 });
 
 test('a write of much of what was free looks at the disk at once, others soon', async () => {
   const space = { totalBytes: 100 * GIB, freeBytes: GIB };
   const { room, clock } = roomOf(space);
-  await room.assertFor(100);
+  await room.assertFree(100);
   space.freeBytes = 0;
-  for (let count = 0; count < 14; count++) await room.assertFor(1_000_000);
-  await assert.rejects(room.assertFor(4_000_000), { code: 'no-space' });
+  for (let count = 0; count < 14; count++) await room.assertFree(1_000_000);
+  await assert.rejects(room.assertFree(4_000_000), { code: 'no-space' });
   space.freeBytes = 50 * GIB;
-  await room.assertFor(100);
+  await room.assertFree(100);
   space.freeBytes = 0;
   clock.nowMs += 1_000;
-  await assert.rejects(room.assertFor(1), { code: 'no-space' });
+  await assert.rejects(room.assertFree(1), { code: 'no-space' });
 });
 
 test('a small disk keeps a share of itself free, not more than it has', async () => {
   const { room } = roomOf({ totalBytes: 64 * 2 ** 20, freeBytes: 20 * 2 ** 20 });
-  await room.assertFor(4 * 2 ** 20);
-  await assert.rejects(room.assertFor(16 * 2 ** 20), { code: 'no-space' });
+  await room.assertFree(4 * 2 ** 20);
+  await assert.rejects(room.assertFree(16 * 2 ** 20), { code: 'no-space' });
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Settler } from '../../server/file/settler.ts';
+import { SettleBatches } from '../../server/file/settler.ts';
 import type { FileState } from '../../wire/http-api.ts';
 
 const MARK = { epoch: 1, turn: 0 };
@@ -20,7 +20,7 @@ function state(file: number): FileState {
 test('what comes while a command is under way shares the next one', async () => {
   const commands: number[][] = [];
   let release: () => void = () => undefined;
-  const settler = new Settler((files) => {
+  const settler = new SettleBatches((files) => {
     commands.push(files.map((file) => file.inode));
     return new Promise<void>((resolve) => {
       release = resolve;
@@ -37,7 +37,7 @@ test('what comes while a command is under way shares the next one', async () => 
 
 test('a failed command fails those it was about, and no others', async () => {
   let count = 0;
-  const settler = new Settler(async () => {
+  const settler = new SettleBatches(async () => {
     count++;
     if (count === 1) throw new Error('no majority');
   });

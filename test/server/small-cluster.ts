@@ -6,10 +6,10 @@ import { WakeQueue } from '../../server/drivers/wake-queue.ts';
 import type { CatalogAccess } from '../../server/file/catalog-access.ts';
 import { LocalFileService } from '../../server/file/file-service.ts';
 import { IdleFiles } from '../../server/file/idle-files.ts';
-import { LockEndings, UNLOCKED_CALL } from '../../server/file/lock-endings.ts';
 import { AGREE_CALL, AGREE_SYNCED_CALL, QuorumReads } from '../../server/file/quorum-reads.ts';
 import { ReplicaHost } from '../../server/file/replica-host.ts';
 import { PREPARE_CALL, SUCCEED_CALL, Succession } from '../../server/file/succession.ts';
+import { UNLOCKED_CALL, UnlockedEnds } from '../../server/file/unlocked-ends.ts';
 import { Clock } from '../../server/process/clock.ts';
 import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
@@ -132,7 +132,7 @@ export class SmallCluster {
         if (viewsConflict(here, there)) conflicts.push([file, server]);
       },
       recordReplica: (file) => void held.push(file),
-      viewChanged: (file, view) => lease.follow(file, view),
+      viewChanged: (file, view) => lease.viewChanged(file, view),
       becamePrimary: (file) => files.becamePrimary(file),
       stoppedByItself: (file) => lease.release(file),
       transport,
@@ -153,10 +153,10 @@ export class SmallCluster {
       transport,
       knownView: (cell) => host.knownView(cell),
       mayAcquire,
-      changed: (cell, untilMs, view) => host.leaseChanged(cell, untilMs, view),
+      ownLeaseChanged: (cell, untilMs, view) => host.leaseChanged(cell, untilMs, view),
       fatal,
     });
-    const agreed = new QuorumReads({
+    const quorumReads = new QuorumReads({
       self: id,
       clock,
       log,
@@ -167,7 +167,7 @@ export class SmallCluster {
     });
     const files = new LocalFileService({
       world: patientWorld,
-      ...(agrees ? { agreed } : {}),
+      ...(agrees ? { quorumReads } : {}),
       isServer: async (server) => this.view.members.includes(server),
       self: id,
       clock,
@@ -184,11 +184,11 @@ export class SmallCluster {
         epoch: () => 1,
         ...catalog,
       },
-      yieldTo: () => this.servers.find((one) => one.id === id)?.yieldsTo ?? null,
+      successor: () => this.servers.find((one) => one.id === id)?.yieldsTo ?? null,
       isAt: async (server, file) => this.servers.find((one) => one.id === server)?.store.record(file) != null,
       lockLeaseMs: LOCK_LEASE_MS,
       lockBounds: LOCK_BOUNDS,
-      endedUnlocked: (ending, servers) => lockEndings.report(ending, servers),
+      notifyUnlockedEnd: (ending, servers) => lockEndings.notify(ending, servers),
       operationTimeoutMs: 3_000,
       isConnected: (server) => server === id || transport().isConnected(server),
       isDiskFull: (server) => this.full.has(server),
@@ -198,7 +198,7 @@ export class SmallCluster {
       log,
       isConnected: (server) => transport().isConnected(server),
       call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
-      named: (file, successor) => void this.named.push({ at: id, file, successor }),
+      successorChosen: (file, successor) => void this.named.push({ at: id, file, successor }),
       succeed: (file, from) => files.replicas.succeed(file, from),
       peers: () => this.view.members,
       reach: async () => undefined,
@@ -209,13 +209,13 @@ export class SmallCluster {
         });
       },
     });
-    const lockEndings = new LockEndings({
+    const lockEndings = new UnlockedEnds({
       world: patientWorld,
       log,
       isConnected: (server) => transport().isConnected(server),
       call: (to, method, payload, timeoutMs, deferrable) =>
         transport().call(to, method, payload, timeoutMs, deferrable),
-      received: (ending) => files.leftUnlocked(ending),
+      received: (ending) => files.epochEndedUnlocked(ending),
     });
     const idle = new IdleFiles({
       ...{ world: patientWorld, clock, log, host, lease, succession, idleMs },
@@ -234,14 +234,14 @@ export class SmallCluster {
         call: async (from, method, payload) => {
           if (method === PREPARE_CALL) return succession.servePrepare();
           if (method === UNLOCKED_CALL) return lockEndings.serve(payload);
-          if (method === AGREE_CALL) return agreed.serve(from, payload);
-          if (method === AGREE_SYNCED_CALL) return agreed.serveSynced(from, payload);
+          if (method === AGREE_CALL) return quorumReads.serve(from, payload);
+          if (method === AGREE_SYNCED_CALL) return quorumReads.serveSynced(from, payload);
           return method === SUCCEED_CALL ? succession.serve(from, payload) : host.serve(method, payload);
         },
       },
     });
     this.#closers.push(() => {
-      lease.retire();
+      lease.stopCompeting();
       void idle.releaseAll(0);
       lease.closeDriver();
       host.close();

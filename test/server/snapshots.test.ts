@@ -14,7 +14,7 @@ import { ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import { WriteBarrier } from '../../server/catalog/write-barrier.ts';
 import type { CatalogAccess } from '../../server/file/catalog-access.ts';
-import { ShownFiles } from '../../server/routing/shown-files.ts';
+import { SnapshotReads } from '../../server/routing/snapshot-reads.ts';
 import type { Command, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
 import { patientWorld } from '../patient-world.ts';
 import { requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
@@ -27,7 +27,7 @@ class World {
   readonly db = new Database(':memory:');
   readonly cluster: SmallCluster;
   readonly barrier: WriteBarrier;
-  readonly shown: ShownFiles;
+  readonly shown: SnapshotReads;
   preserved = 0;
   #number = 0;
   #held: (() => void)[] = [];
@@ -50,7 +50,7 @@ class World {
         for (const go of this.#held.splice(0)) go();
       },
     });
-    this.shown = new ShownFiles(async (file, snapshot) => {
+    this.shown = new SnapshotReads(async (file, snapshot) => {
       return this.query({ kind: 'attributes', inode: file, snapshot }).attributes;
     });
   }
@@ -65,7 +65,7 @@ class World {
 
   async command(command: Command): Promise<CommandResults[Command['kind']]> {
     await delay(1);
-    while (this.barrier.holds(command)) await new Promise<void>((resolve) => this.#held.push(resolve));
+    while (this.barrier.isBarred(command)) await new Promise<void>((resolve) => this.#held.push(resolve));
     if (command.kind === 'open-for-write' && command.preserved !== undefined) this.preserved++;
     return this.#run(command);
   }
@@ -78,7 +78,7 @@ class World {
 
   async snapshot(name: string): Promise<number> {
     const command = { kind: 'snapshot-create', volume: 'main', name } as const;
-    const { snapshot } = await this.barrier.pass(command, async () => {
+    const { snapshot } = await this.barrier.executeWhenSettled(command, async () => {
       await delay(1);
       this.barrier.assertStill(command);
       return this.#run(command);

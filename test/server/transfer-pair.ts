@@ -109,7 +109,7 @@ export class CountedWire {
   ): Promise<FetchedState> {
     const fetched = await target.subject.fetch((method, payload) => this.ask(from, method, payload), {
       others: others as readonly ServerId[],
-      askOther: (server, method, payload) => this.ask(server, method, payload),
+      callOther: (server, method, payload) => this.ask(server, method, payload),
       ...help,
     });
     const { epoch, seq } = fetched.position;

@@ -7,9 +7,9 @@ import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { REPLACEMENTS_VERSION } from '../../catalog/versions.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
 import { encodeCreateCall, SYNCED_CREATE_CALL } from '../../server/file/creation-call.ts';
-import { doAllKnowReplacements } from '../../server/file/creations.ts';
-import { creationOperations } from '../../server/file/file-with-contents.ts';
-import { FirstContents, type FirstContentsOf } from '../../server/file/first-contents.ts';
+import { creationOperations } from '../../server/file/creation-operations.ts';
+import { doAllPeersKnowReplace } from '../../server/file/creations.ts';
+import { FirstContents, type FirstContentsRequest } from '../../server/file/first-contents.ts';
 import { WHOLE_BYTES_MAX, WholeFiles } from '../../server/file/whole-files.ts';
 import type { Policy } from '../../wire/catalog-api.ts';
 import { patientWorld } from '../patient-world.ts';
@@ -22,7 +22,13 @@ function started() {
   const seen = {
     ...{ policy: 'quorum' as Policy, isUnderstood: true, outdated: null as ServerId | null },
     ...{ refusal: null as ServiceError | null },
-    ...{ isRefused: false, members: MEMBERS, reservations: 0, flushes: 0, stored: [] as FirstContentsOf[] },
+    ...{
+      isRefused: false,
+      members: MEMBERS,
+      reservations: 0,
+      flushes: 0,
+      stored: [] as FirstContentsRequest[],
+    },
   };
   const owners = new Map<number, readonly ServerId[]>();
   const wholes = new WholeFiles({
@@ -110,7 +116,7 @@ test('a file is staged where the catalog refuses its number, and is not where th
 
 test('the release of a peer that is not connected counts as an earlier one', () => {
   const understands = (...versions: readonly (number | null)[]): boolean =>
-    doAllKnowReplacements({
+    doAllPeersKnowReplace({
       peers: MEMBERS.slice(0, versions.length),
       commandsVersion: (peer) => versions[MEMBERS.indexOf(peer)] ?? null,
     });
@@ -157,7 +163,7 @@ test('a member that is to sync answers once it has, and refuses what it cannot s
   });
   const call = {
     ...{ epoch: firstEpoch('s2' as ServerId, 1 as Incarnation), view: { number: 1, members: MEMBERS } },
-    ...{ objectBytes: 4_096, births: [{ file: 7 as FileId, operations: creationOperations(BYTES, 42n) }] },
+    ...{ objectBytes: 4_096, replicas: [{ file: 7 as FileId, operations: creationOperations(BYTES, 42n) }] },
   };
   const payload = encodeCreateCall(call);
   assert.equal((await contents.serve('s2' as ServerId, payload, true)).length, 0);
@@ -168,7 +174,7 @@ test('a member that is to sync answers once it has, and refuses what it cannot s
   assert.equal(refusals, '["storage"]');
   order.splice(0);
   fails = false;
-  const { births: replicas, objectBytes } = call;
+  const { replicas, objectBytes } = call;
   assert.deepEqual(await contents.store({ members: MEMBERS, objectBytes, replicas, synced: true }), [
     'no-majority',
   ]);

@@ -37,7 +37,7 @@ export class Creations {
     const { members } = server.group.firstView;
     const place = { members, replicas: members.length };
     // The catalog reserves numbers for one life.
-    this.#numbers.reserved({ ...place, owner: OWNER, first: FILE, last: FILE, untilMs: Infinity });
+    this.#numbers.add({ ...place, owner: OWNER, first: FILE, last: FILE, untilMs: Infinity });
   }
 
   /** A client sends the contents; it may do so again, with other contents, and nothing must come of these. */
@@ -85,7 +85,7 @@ export class Creations {
   /** With a majority the file has its name: every read shows the contents. */
   #stored(server: ServerId): void {
     const { observer, disks, counts } = this.#group;
-    this.#birth?.holds(server, [0]);
+    this.#birth?.stored(server, [0]);
     if (this.#birth?.isOnMajority(0) !== true || this.#isNamed) return;
     this.#isNamed = true;
     const holder = [...disks].find(([, { log }]) => log[0]?.request === this.#request);

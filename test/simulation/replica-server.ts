@@ -78,7 +78,7 @@ export class ReplicaServer implements Process<GroupMessage> {
       readLeaseMs: options.readLeaseMs,
       startGuardUntilMs: this.processMs + options.startGuardMs,
       candidatesFrom: options.begins === 'empty' ? 1 : 2,
-      mayBeginLost: false,
+      mayStartEmptyIfLost: false,
       retainedBytesMax: options.retainedBytesMax,
     };
     this.host = options.leases === 'real' ? this.#makeHost() : null;

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { FileId } from '../../base/ids.ts';
-import { ArrivingFiles } from '../../server/storage/arriving-files.ts';
+import { UnfinishedPreserves } from '../../server/storage/unfinished-preserves.ts';
 import { fileId } from '../conformance/store.ts';
 
 const [LENDER, FILE] = [fileId(1), fileId(9)];
@@ -14,7 +14,7 @@ const FULL = Object.assign(new Error('database or disk is full'), { code: 'SQLIT
 function started() {
   const said: string[] = [];
   const commits: { readonly carryOut: () => void; readonly refuse: () => void }[] = [];
-  const arriving = new ArrivingFiles(
+  const arriving = new UnfinishedPreserves(
     {
       commit: (work) =>
         new Promise((resolve, reject) => {
@@ -35,11 +35,11 @@ function started() {
 test('is taken back at once, or when it is tried again', async () => {
   const { arriving, commits, said } = started();
   arriving.begin(FILE, LENDER);
-  const failed = assert.rejects(arriving.failed(FILE), FULL);
+  const failed = assert.rejects(arriving.undo(FILE), FULL);
   commits.shift()?.refuse();
   await failed;
   assert.ok(arriving.has(FILE));
-  const again = [arriving.takeBack(FILE), arriving.takeBack(FILE)];
+  const again = [arriving.undoIfFailed(FILE), arriving.undoIfFailed(FILE)];
   for (const { carryOut } of commits.splice(0)) carryOut();
   await Promise.all(again);
   assert.equal(arriving.has(FILE), false);
@@ -49,15 +49,15 @@ test('is taken back at once, or when it is tried again', async () => {
 test('is left to an attempt that has begun meanwhile', async () => {
   const { arriving, commits, said } = started();
   arriving.begin(FILE, LENDER);
-  const failed = assert.rejects(arriving.failed(FILE), FULL);
+  const failed = assert.rejects(arriving.undo(FILE), FULL);
   commits.shift()?.refuse();
   await failed;
-  const late = arriving.takeBack(FILE);
+  const late = arriving.undoIfFailed(FILE);
   arriving.begin(FILE, LENDER);
   commits.shift()?.carryOut();
   await late;
   assert.ok(arriving.has(FILE), 'It is about to be here');
-  await arriving.takeBack(FILE);
+  await arriving.undoIfFailed(FILE);
   arriving.end(FILE);
   assert.deepEqual([arriving.has(FILE), commits, said], [false, [], []]);
 });

@@ -33,8 +33,8 @@ test('the oldest are forgotten, and asking for them says so', () => {
 
 test('who waits is woken by the next operation, or when the time is up', async () => {
   const changes = new CatalogChanges(systemWorld, 0);
-  const woken = changes.next(60_000);
+  const woken = changes.whenChanged(60_000);
   changes.append(1, [change('a')]);
   await woken;
-  await changes.next(1);
+  await changes.whenChanged(1);
 });

@@ -79,7 +79,7 @@ describe('a damaged data folder', () => {
       const store = await DiskStore.open(folder);
       try {
         const catalog = await openCatalog(folder);
-        folder.recovered();
+        folder.markRecovered();
         for (const id of FILE_IDS) {
           const record = store.record(fileId(id));
           if (record === null) continue;

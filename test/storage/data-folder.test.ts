@@ -60,7 +60,7 @@ describe('data folder', () => {
     shorter.close();
     const again = open(2000, 15_000);
     assert.deepEqual(again.silences, { filesMs: 5000, namesMs: 60_000 }, 'It ended before that was over');
-    again.forgetSilences({ filesMs: 2000, namesMs: 15_000 });
+    again.replaceSilences({ filesMs: 2000, namesMs: 15_000 });
     again.close();
     const last = open(2000, 15_000);
     assert.deepEqual(last.silences, { filesMs: 2000, namesMs: 15_000 });
@@ -71,7 +71,7 @@ describe('data folder', () => {
     const nowMs = 1_000_000;
     const open = (bootId: string) => DataFolder.open(folder, { ...FOLDER, bootId });
     const first = open('one');
-    assert.equal(first.formerNamedClockMs, -Infinity, 'It has never voted');
+    assert.equal(first.earlierNamedClockMs, -Infinity, 'It has never voted');
     const untilMs = first.coverNamedClock(nowMs);
     assert.ok(untilMs > nowMs);
     assert.equal(first.coverNamedClock(nowMs + 1), untilMs, 'One sync for many votes');
@@ -81,17 +81,17 @@ describe('data folder', () => {
     fs.writeFileSync(path.join(folder, 'META'), killed);
 
     const sameBoot = open('one');
-    const formerMs = sameBoot.formerNamedClockMs;
+    const formerMs = sameBoot.earlierNamedClockMs;
     assert.ok(formerMs >= nowMs && formerMs < nowMs + 10_000, 'What that clock would show by now');
     sameBoot.close();
     fs.writeFileSync(path.join(folder, 'META'), killed);
     const nextBoot = open('two');
-    assert.equal(nextBoot.formerNamedClockMs, untilMs, 'The monotonic clock began anew, and tells nothing');
+    assert.equal(nextBoot.earlierNamedClockMs, untilMs, 'The monotonic clock began anew, and tells nothing');
     assert.equal(nextBoot.coverNamedClock(nowMs), untilMs, 'Never less than before');
     nextBoot.markClean();
     nextBoot.close();
     const third = open('three');
-    assert.ok(third.formerNamedClockMs < nowMs + 10_000, 'In good order it ends with what was shown');
+    assert.ok(third.earlierNamedClockMs < nowMs + 10_000, 'In good order it ends with what was shown');
     third.close();
   });
 
@@ -110,7 +110,7 @@ describe('data folder', () => {
       fs.writeFileSync(path.join(folder, 'META'), killed);
       const again = open(bootId);
       assert.deepEqual([again.voters, meta().format], [view, 2], 'No earlier release uses it');
-      assert.ok(again.formerNamedClockMs >= view.clockMs, `${again.formerNamedClockMs} in boot ${bootId}`);
+      assert.ok(again.earlierNamedClockMs >= view.clockMs, `${again.earlierNamedClockMs} in boot ${bootId}`);
       again.close();
     }
     fs.writeFileSync(path.join(folder, 'META'), JSON.stringify({ ...meta(), voters: { number: 2 } }));
@@ -151,7 +151,7 @@ describe('data folder', () => {
       ['suspect', 'intact'],
     );
     assert.equal(dark.trustOfNew(16 as FileId), 'lost');
-    dark.recovered();
+    dark.markRecovered();
     dark.recordReplica(next);
     assert.equal(dark.trustOfNew(next), 'intact');
     dark.close();
@@ -171,7 +171,7 @@ describe('data folder', () => {
     const after = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
     assert.equal(after.lostPower, true);
     assert.equal(after.powerLossStart, 2);
-    after.recovered();
+    after.markRecovered();
     after.close();
     const again = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
     assert.equal(again.lostPower, false);
@@ -190,7 +190,7 @@ describe('data folder', () => {
     const second = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
     assert.equal(second.lostPower, true);
     assert.equal(second.powerLossStart, 2);
-    second.recovered();
+    second.markRecovered();
     // META cannot be replaced: something that is no file stands in its way.
     fs.mkdirSync(path.join(folder, 'META.new'));
     second.markFailed();
@@ -198,7 +198,7 @@ describe('data folder', () => {
     fs.rmdirSync(path.join(folder, 'META.new'));
     const third = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
     assert.equal(third.lostPower, fs.existsSync('/dev/shm'));
-    third.recovered();
+    third.markRecovered();
     third.close();
     const fourth = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
     assert.equal(fourth.lostPower, false, 'once');
@@ -210,7 +210,7 @@ describe('data folder', () => {
     DataFolder.open(folder, { ...FOLDER, bootId: 'two' }).close();
     const looking = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
     assert.equal(looking.lostPower, true);
-    looking.recovered();
+    looking.markRecovered();
     looking.close();
     const after = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
     assert.equal(after.lostPower, false);

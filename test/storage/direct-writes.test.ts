@@ -246,7 +246,7 @@ test('the pace of a disk is that of its fastest write, and of all at the same ti
   let nowMs = 0;
   const pace = new DiskPace(() => nowMs);
   const write = (count: number, ms: number): boolean => {
-    const ends = Array.from({ length: count }, () => pace.begun());
+    const ends = Array.from({ length: count }, () => pace.begin());
     nowMs += ms;
     for (const ended of ends) ended(4 * MIB);
     return pace.isSlow;
@@ -256,7 +256,7 @@ test('the pace of a disk is that of its fastest write, and of all at the same ti
   for (let turn = 0; turn < 8; turn++) assert.equal(write(2, 40), false);
   for (let turn = 0; turn < 7; turn++) assert.equal(write(1, 40), false);
   assert.equal(write(1, 40), true);
-  assert.equal(pace.underWay, 0);
+  assert.equal(pace.inProgressCount, 0);
 });
 
 storeConformance('disk store that writes directly', () => DiskFixture.make({ directWrites: ALL_DIRECT }));

@@ -25,7 +25,7 @@ const LONG_MS = 600_000;
 async function setUp(t: TestContext) {
   const fixture = await DiskFixture.make();
   t.after(() => fixture.dispose());
-  LocalProof.make(systemWorld, fixture.path);
+  LocalProof.create(systemWorld, fixture.path);
   const disk = await LocalDisk.open(systemWorld, fixture.path);
   assert.ok(disk !== null);
   t.after(() => disk.close());
@@ -178,15 +178,15 @@ test('only who can read the secret of this start shows it', async (t) => {
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const name = path.join(folder, LOCAL_PROOF_FILE);
   assert.equal(await LocalDisk.open(systemWorld, folder), null, 'there is none');
-  const first = LocalProof.make(systemWorld, folder);
+  const first = LocalProof.create(systemWorld, folder);
   assert.equal(fs.statSync(name).mode & 0o777, 0o600);
   const disk = await LocalDisk.open(systemWorld, folder);
-  assert.ok(disk !== null && first.isShown(disk.proof));
+  assert.ok(disk !== null && first.isValid(disk.proof));
   assert.ok(!disk.proof.includes(fs.readFileSync(name, 'latin1')), 'the secret itself is told to nobody');
-  const second = LocalProof.make(systemWorld, folder);
-  assert.ok(!second.isShown(disk.proof), 'another start has another');
+  const second = LocalProof.create(systemWorld, folder);
+  assert.ok(!second.isValid(disk.proof), 'another start has another');
   for (const shown of [undefined, '', 'x', ['a'], '0'.repeat(64), disk.proof.slice(1)])
-    assert.ok(!second.isShown(shown));
+    assert.ok(!second.isValid(shown));
   disk.close();
   // What is no secret of a server is made known to none, whatever folder it names.
   for (const contents of ['root:x:0:0\n', 'a'.repeat(63), 'g'.repeat(64), 'a'.repeat(65)]) {

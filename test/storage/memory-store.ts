@@ -7,19 +7,19 @@ import { epochEqual } from '../../replica/epoch.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import {
-  bytesUnlike,
   bytesWithout,
   type FileState,
   fileStateApply,
   fileStateInstall,
   fileStateNew,
   fileStatePreserved,
+  installedStartOfNew,
+  mismatchingBytes,
   operationApplies,
   type Removed,
   removedBy,
   removedWithin,
   sameObject,
-  startOfNew,
   trustOf,
   writePieces,
 } from '../../server/storage/contents.ts';
@@ -84,7 +84,7 @@ export class MemoryStore implements FileStore {
   create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
     if (this.#find(file) !== null) return;
     this.#files.set(file, {
-      state: fileStateNew(view, objectBytes, startOfNew(trust, 1)),
+      state: fileStateNew(view, objectBytes, installedStartOfNew(trust, 1)),
       objects: new Map(),
       ordered: [],
       digests: new ObjectDigests(),
@@ -253,7 +253,7 @@ export class MemoryStore implements FileStore {
 
   stageLost(file: FileId, entry: ObjectEntry): Promise<void> {
     return this.#change(file, (held) => {
-      held.staged.set(entry.index, { entry, bytes: bytesUnlike(entry) });
+      held.staged.set(entry.index, { entry, bytes: mismatchingBytes(entry) });
     });
   }
 

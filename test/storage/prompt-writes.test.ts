@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { SynchronousWrites } from '../../server/storage/prompt-writes.ts';
+import { SynchronousWrites } from '../../server/storage/synchronous-writes.ts';
 
 /** A disk that takes `takesMs` for each write, and the clock by which that is seen. */
 class Disk {
@@ -21,8 +21,8 @@ const run = (byteCount: number) => ({ position: 0, buffers: [new Uint8Array(byte
 test('what is small is written in the turn, what is large is left to the thread pool', () => {
   const disk = new Disk();
   const prompt = new SynchronousWrites(disk, () => disk.nowMs);
-  assert.equal(prompt.tried('small', [run(4096)]), true);
-  assert.equal(prompt.tried('large', [run(40_000), run(40_000)]), false);
+  assert.equal(prompt.tryWrite('small', [run(4096)]), true);
+  assert.equal(prompt.tryWrite('large', [run(40_000), run(40_000)]), false);
   assert.deepEqual(disk.written, ['small']);
 });
 
@@ -30,7 +30,7 @@ test('a disk that keeps the event loop waiting is left to the thread pool for a 
   for (const fails of [false, true]) {
     const disk = new Disk();
     const prompt = new SynchronousWrites(disk, () => disk.nowMs);
-    const write = (): boolean => prompt.tried('file', [run(1)]);
+    const write = (): boolean => prompt.tryWrite('file', [run(1)]);
     Object.assign(disk, { takesMs: 50, fails });
     if (fails) assert.throws(write, /no room/);
     else assert.equal(write(), true);

@@ -31,14 +31,14 @@ test('bytes are counted once, whatever changes beside the count', async () => {
   /** Of one object that is counted by then, and one that is not. */
   const change = (): void => {
     for (const index of [0, COUNT - 1]) {
-      stored.follow([[rowOf(index, 10), rowOf(index, 3)]]);
+      stored.update([[rowOf(index, 10), rowOf(index, 3)]]);
       lengths[index] = 3;
     }
   };
   assert.equal(stored.get(), null, 'There are too many for one turn');
   await Promise.all([stored.whenCounted(), stored.whenCounted()]);
   assert.equal(stored.get(), COUNT * 10 - 14);
-  stored.follow([[rowOf(5, 10), null]]);
+  stored.update([[rowOf(5, 10), null]]);
   assert.equal(stored.get(), COUNT * 10 - 24);
   assert.equal(pages, 3);
 });

@@ -167,7 +167,7 @@ export class MemoryTransport implements Transport {
     this.#exchange.close();
     for (const { outbox } of this.#routes.values()) outbox.flush();
     // What was queued before still arrives, as with an orderly end of a real connection.
-    await this.#world.nextTurn();
+    await this.#world.nextTick();
     this.#leave();
   }
 

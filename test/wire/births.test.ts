@@ -2,15 +2,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
-  decodeBirths,
-  encodeBirths,
+  decodeNewFiles,
+  encodeNewFiles,
   type FileWithContents,
   type NewFilesRequest,
 } from '../../wire/new-files.ts';
 
 const REQUEST: NewFilesRequest = {
   ...{ session: 1, number: 2, owner: 3 },
-  births: [
+  newFiles: [
     {
       ...{
         parent: 5,
@@ -30,18 +30,21 @@ test('a session and a fence stand at the end, where there are any', () => {
   const owner = { client: 7, forgets: [5] };
   const fenced = { ...owner, under: 9, fence: [{ inode: 5, generation: 4 }] };
   for (const cache of [owner, { ...owner, under: 9 }, fenced])
-    assert.deepEqual(decodeBirths(encodeBirths({ ...REQUEST, cache })), { ...REQUEST, cache });
-  const [without, with_] = [owner, fenced].map((cache) => encodeBirths({ ...REQUEST, cache }));
+    assert.deepEqual(decodeNewFiles(encodeNewFiles({ ...REQUEST, cache })), { ...REQUEST, cache });
+  const [without, with_] = [owner, fenced].map((cache) => encodeNewFiles({ ...REQUEST, cache }));
   assert.ok(without !== undefined && with_ !== undefined);
   assert.deepEqual(with_.subarray(0, without.length), without);
   for (const cut of [without.length + 1, with_.length - 1])
-    assert.throws(() => decodeBirths(with_.subarray(0, cut)), { name: 'MalformedError' });
+    assert.throws(() => decodeNewFiles(with_.subarray(0, cut)), { name: 'MalformedError' });
 });
 
 test('files that have their names travel with those that do not, and a mode that no file has is refused', () => {
-  const [plain] = REQUEST.births as [FileWithContents];
-  const named: FileWithContents = { ...plain, inode: 78, isNamed: true, mode: 0o7777 };
-  assert.deepEqual(decodeBirths(encodeBirths({ ...REQUEST, births: [plain, named] })).births, [plain, named]);
-  const encoded = encodeBirths({ ...REQUEST, births: [{ ...plain, mode: 0o10000 }] });
-  assert.throws(() => decodeBirths(encoded), { name: 'MalformedError' });
+  const [plain] = REQUEST.newFiles as [FileWithContents];
+  const named: FileWithContents = { ...plain, inode: 78, hasEntry: true, mode: 0o7777 };
+  assert.deepEqual(decodeNewFiles(encodeNewFiles({ ...REQUEST, newFiles: [plain, named] })).newFiles, [
+    plain,
+    named,
+  ]);
+  const encoded = encodeNewFiles({ ...REQUEST, newFiles: [{ ...plain, mode: 0o10000 }] });
+  assert.throws(() => decodeNewFiles(encoded), { name: 'MalformedError' });
 });

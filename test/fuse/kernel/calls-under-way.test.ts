@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type CallUnderWay, PendingCalls } from '../../../fuse/kernel/calls-under-way.ts';
+import { type CallUnderWay, PendingCalls } from '../../../fuse/kernel/pending-calls.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
 const HEADER = { opcode: 0, node: 7, uid: 0, gid: 0, pid: 4711 };

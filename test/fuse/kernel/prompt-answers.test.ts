@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { promptAnswer } from '../../../fuse/kernel/reader-answers.ts';
-import { InodesWithoutAcls } from '../../../fuse/kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../../../fuse/kernel-view/inodes-without-acls.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
 const ENODATA = -61;
@@ -75,7 +75,7 @@ test('a thread that reads during a write of another thread never confuses two in
       }
       parentPort.postMessage(counts);
     });`;
-  const sources = ['fuse/kernel-view/absent-lists.ts', 'world/system-world.ts'].map(
+  const sources = ['fuse/kernel-view/inodes-without-acls.ts', 'world/system-world.ts'].map(
     (path) => new URL(`../../../${path}`, import.meta.url).href,
   );
   const thread = new Worker(program, { eval: true, workerData: { memory, sources, here, never } });

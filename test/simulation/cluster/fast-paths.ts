@@ -6,8 +6,8 @@
 import { CachingClient } from '../../../client/cluster/caching-client.ts';
 import { Delegations } from '../../../client/cluster/delegations.ts';
 import { PagesOfFile } from '../../../fuse/contents/written-pages.ts';
-import { InodesWithoutAcls } from '../../../fuse/kernel-view/absent-lists.ts';
 import { GrantedNames } from '../../../fuse/kernel-view/granted-names.ts';
+import { InodesWithoutAcls } from '../../../fuse/kernel-view/inodes-without-acls.ts';
 import { DelegatedDirectories } from '../../../fuse/metadata/delegated-directories.ts';
 import { DelegationRequests } from '../../../fuse/metadata/delegation-requests.ts';
 import { Creates } from '../../../fuse/pending/creates.ts';
@@ -21,10 +21,10 @@ import { ClientCaches } from '../../../server/catalog/client-caches.ts';
 import { Recaller } from '../../../server/catalog/recaller.ts';
 import { CreateWithContents as ServerBirths } from '../../../server/file/create-with-contents.ts';
 import { LiveMarks } from '../../../server/file/live-marks.ts';
-import { MemberReports } from '../../../server/file/member-changes.ts';
-import { Settler } from '../../../server/file/settler.ts';
+import { MemberReports } from '../../../server/file/member-reports.ts';
+import { SettleBatches } from '../../../server/file/settler.ts';
 import { Succession } from '../../../server/file/succession.ts';
-import { SynchronousWrites } from '../../../server/storage/prompt-writes.ts';
+import { SynchronousWrites } from '../../../server/storage/synchronous-writes.ts';
 import type { Run } from './run.ts';
 
 type Method<Instance> = Extract<keyof Instance, string>;
@@ -66,7 +66,7 @@ function watch<Instance extends object, Name extends Method<Instance>>(
 
 // Mounts.
 watch('path: a file is created with its contents', Creates, 'send', undefined, ofMountWork);
-watch('path: a directory is delegated', DelegationRequests, 'settled');
+watch('path: a directory is delegated', DelegationRequests, 'requestEnded');
 watch(
   'path: a name is known in a delegated directory',
   DelegatedDirectories,
@@ -105,7 +105,7 @@ watch(
 );
 watch('path: a read lease covers a read', ReadLease, 'covers', (covers) => covers);
 watch('path: a file is marked as live', LiveMarks, 'set');
-watch('path: the state of a file goes to the catalog', Settler, 'settle');
+watch('path: the state of a file goes to the catalog', SettleBatches, 'settle');
 watch('path: the catalog learns of a view', MemberReports, 'follow');
 watch('path: a primary is succeeded in an orderly way', Succession, 'announce', undefined, rare);
 watch('path: a flush waits for what it is for', LocalFlush, 'want');
@@ -113,7 +113,7 @@ watch('path: a replica keeps its contents in a reset', Reset, 'needsOnlyStamp', 
 watch(
   'path: bytes are written in the same turn',
   SynchronousWrites,
-  'tried',
+  'tryWrite',
   (isWritten) => isWritten,
   ofMountWork,
 );

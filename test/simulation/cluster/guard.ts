@@ -94,7 +94,7 @@ replace(timersPromises, 'setTimeout', async (process, [delayMs, value, options])
   return value;
 });
 replace(timersPromises, 'setImmediate', async (process, [value]) => {
-  await process.nextTurn();
+  await process.nextTick();
   return value;
 });
 

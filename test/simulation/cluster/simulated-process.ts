@@ -199,7 +199,7 @@ export class SimulatedProcess implements World {
     });
   }
 
-  nextTurn(): Promise<void> {
+  nextTick(): Promise<void> {
     return new Promise((resolve) => {
       this.soon(resolve);
     });

@@ -103,7 +103,7 @@ export class SimulatedServer {
       environment: {},
       descriptors: async () => null,
       peerHttp: (_peer, url) => http.channel(process, this.id, url),
-      assertFree: async () => undefined,
+      assertAddressFree: async () => undefined,
       listen: async (app) => {
         await app.ready();
         http.listen(process, this.id, origin, app.server);

@@ -258,7 +258,7 @@ export class SimulatedTransport implements ClusterTransport {
     this.#closed = true;
     this.#exchange.close();
     for (const { outbox } of this.#routes.values()) outbox.flush();
-    await this.process.nextTurn();
+    await this.process.nextTick();
     for (const [peer, { connection }] of [...this.#routes]) this.detach(peer, connection);
     this.#peersOfAll.leave(this);
   }

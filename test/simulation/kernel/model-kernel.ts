@@ -2,7 +2,7 @@ import type { World } from '../../../base/world.ts';
 import { connectKernel, type KernelConnection, type KernelDevice } from '../../../fuse/kernel/connection.ts';
 import { EXPIRE_ONLY, NOTIFY, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { promptAnswer } from '../../../fuse/kernel/reader-answers.ts';
-import { InodesWithoutAcls } from '../../../fuse/kernel-view/absent-lists.ts';
+import { InodesWithoutAcls } from '../../../fuse/kernel-view/inodes-without-acls.ts';
 import type { MountedTransport, Transport } from '../../../fuse/transport.ts';
 import { NameChanges } from './changes.ts';
 import { type ClientOptions, FuseClient } from './fuse-client.ts';

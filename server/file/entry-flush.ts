@@ -4,13 +4,13 @@ import type { ContentVersion } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { CatalogAccess } from './catalog-access.ts';
-import { isOnlyCreated } from './file-with-contents.ts';
+import { isUnchangedSinceCreation } from './creation-operations.ts';
 
 /** Flushes of one call, each of which ended in another epoch of the catalog than the one before. */
 const FLUSHES_MAX = 8;
 const RETRY_MS = 500;
 
-export interface NameFlushParts {
+export interface EntryFlushParts {
   flush(): Promise<void>;
   epoch(): number;
   /** Whether the catalog asks the primary for the size of the file, or has the contents that it has here. */
@@ -23,13 +23,13 @@ export interface NameFlushParts {
  * power of all members of the catalog may take the mark before the flush, but the catalog has another epoch after it:
  * the flush covers what was answered in its own epoch, and for older answers the catalog is asked.
  */
-export class NameFlush {
-  readonly #parts: NameFlushParts;
+export class EntryFlush {
+  readonly #parts: EntryFlushParts;
   /** An epoch of the catalog, not later than that in which it has set the mark; null if unknown. */
   #markedIn: number | null;
   #flushed: Promise<void> | null = null;
 
-  constructor(parts: NameFlushParts, markedIn: number | null) {
+  constructor(parts: EntryFlushParts, markedIn: number | null) {
     this.#parts = parts;
     this.#markedIn = markedIn;
   }
@@ -40,7 +40,7 @@ export class NameFlush {
     this.#flushed = null;
   }
 
-  done(): Promise<void> {
+  flush(): Promise<void> {
     if (this.#flushed !== null) return this.#flushed;
     const flushed = this.#flush().catch((error: unknown) => {
       if (this.#flushed === flushed) this.#flushed = null;
@@ -86,6 +86,7 @@ export async function isInCatalog(
   const known = await catalog.attributes(file);
   const record = store.record(file);
   // A file that was created with contents is lost or kept together with them.
-  if (contents.epoch === 0 || (record !== null && isOnlyCreated(record, store.attributes(file)))) return true;
+  if (contents.epoch === 0 || (record !== null && isUnchangedSinceCreation(record, store.attributes(file))))
+    return true;
   return known.live || contentVersionCompare(known.contents, contents) >= 0;
 }

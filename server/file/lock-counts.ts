@@ -8,7 +8,7 @@ export interface LockBounds {
 export const LOCK_BOUNDS: LockBounds = { server: 1_000_000, holder: 100_000 };
 
 /** Counts the locks at this server, in all and of each holder, against bounds. */
-export class LockShares {
+export class LockCounts {
   readonly #bounds: LockBounds;
   readonly #counts = new Map<string, number>();
   #total = 0;
@@ -17,21 +17,21 @@ export class LockShares {
     this.#bounds = bounds;
   }
 
-  of(holder: string): number {
+  countOf(holder: string): number {
     return this.#counts.get(holder) ?? 0;
   }
 
   add(holder: string, count: number): void {
     this.#total += count;
-    const now = this.of(holder) + count;
+    const now = this.countOf(holder) + count;
     if (now === 0) this.#counts.delete(holder);
     else this.#counts.set(holder, now);
   }
 
   /** @throws ServiceError `lock-limit` if `holder` may have no further lock */
-  check(holder: string): void {
+  assertBelowBounds(holder: string): void {
     const { server, holder: own } = this.#bounds;
-    if (this.of(holder) >= own) {
+    if (this.countOf(holder) >= own) {
       throw new ServiceError(
         'lock-limit',
         `"${holder}" has ${own} locks at this server, the maximum: release some`,

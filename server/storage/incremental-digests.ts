@@ -18,7 +18,7 @@ export interface RowsOptions<Reads extends keyof IndexDatabase> {
 }
 
 /** Digests of one replica's objects, computed at the first request, and updated from then on. */
-export class FollowedDigests {
+export class IncrementalDigests {
   readonly #options: RowsOptions<'objectsAfter'>;
   /** Of the objects up to an index; null before the first request. */
   #digests: { readonly tree: ObjectDigests; upTo: number } | null = null;
@@ -44,7 +44,7 @@ export class FollowedDigests {
     return this.#digests.tree;
   }
 
-  follow(changes: readonly RowChange[]): void {
+  update(changes: readonly RowChange[]): void {
     const digests = this.#digests;
     if (digests === null) return;
     if (changes.length > CHANGES_MAX) {
@@ -63,7 +63,7 @@ export class FollowedDigests {
     const digests = { tree: new ObjectDigests(), upTo: -1 };
     this.#digests = digests;
     for (;;) {
-      await world.nextTurn();
+      await world.nextTick();
       check();
       // Dropped meanwhile: the waiters restart it.
       if (this.#digests !== digests) return;

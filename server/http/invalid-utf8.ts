@@ -7,7 +7,7 @@ import { parseSearch } from '../requests/path.ts';
  * Refuses queries and JSON that are not UTF-8: decoders would replace bytes by U+FFFD, and a name would become another
  * one. An empty body counts as none, even with a label of JSON.
  */
-export function refuseWrongText(app: FastifyInstance): void {
+export function refuseInvalidUtf8(app: FastifyInstance): void {
   app.addHook('onRequest', async ({ originalUrl }) => {
     const queryAt = originalUrl.indexOf('?');
     if (queryAt >= 0) parseSearch(originalUrl.slice(queryAt + 1));

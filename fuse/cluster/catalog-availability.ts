@@ -14,7 +14,7 @@ type Limits = Pick<CallOptions, 'timeoutMs'>;
  * The kernel serializes calls on one directory. If each took a whole limit, the last of many programs would wait for
  * all of them. So later requests fail soon, until a probe, which is repeated all the time, is answered.
  */
-export class CatalogReach {
+export class CatalogAvailability {
   readonly #world: World;
   readonly #probe: () => Promise<unknown>;
   #isUnavailable = false;
@@ -26,7 +26,7 @@ export class CatalogReach {
     this.#probe = probe;
   }
 
-  get isAway(): boolean {
+  get isUnavailable(): boolean {
     return this.#isUnavailable;
   }
 

@@ -25,14 +25,14 @@ const WRITTEN_SEQ = 1;
  * that a candidate chose, after that of the creation. A creating server's own epoch has the same counter, but its
  * operations are of numbered requests. To be called before this epoch orders anything.
  */
-export function wasOnlyCreated(driver: ReplicaDriver, store: Pick<FileStore, 'attributes'>): boolean {
+export function hadNoPrimary(driver: ReplicaDriver, store: Pick<FileStore, 'attributes'>): boolean {
   const { epoch, inheritedFrom, subject, file } = driver;
   if (inheritedFrom?.counter !== FIRST_COUNTER || epoch.counter !== FILE_CANDIDATES_FROM) return false;
-  return isOnlyCreated(subject.record(), store.attributes(file));
+  return isUnchangedSinceCreation(subject.record(), store.attributes(file));
 }
 
 /** Whether a replica holds what the creation stored, and no later operation. */
-export function isOnlyCreated(
+export function isUnchangedSinceCreation(
   { seq, sessions }: Pick<ReplicaRecord, 'seq' | 'sessions'>,
   { versionEpoch, versionSeq }: Pick<FileAttributes, 'versionEpoch' | 'versionSeq'>,
 ): boolean {

@@ -11,7 +11,7 @@ const CALL_MS = 1_000;
 const FILES_MAX = 5_000;
 
 /** A primary ended the epoch with this counter in good order, and no client can claim a lock of it. */
-export interface LockEnding {
+export interface UnlockedEnd {
   readonly file: FileId;
   readonly counter: number;
 }
@@ -19,23 +19,23 @@ export interface LockEnding {
 interface LockEndingsParts extends Pick<Transport, 'call' | 'isConnected'> {
   readonly world: World;
   readonly log: Logger;
-  received(ending: LockEnding): void;
+  received(ending: UnlockedEnd): void;
 }
 
 /**
  * Notifies the servers that may be the next primary of an epoch's end without locks: they then need no grace (decision
  * 0070). A server that does not receive it observes the grace, as after a crash of the primary.
  */
-export class LockEndings {
+export class UnlockedEnds {
   readonly #parts: LockEndingsParts;
-  readonly #pending = new Map<ServerId, LockEnding[]>();
+  readonly #pending = new Map<ServerId, UnlockedEnd[]>();
 
   constructor(parts: LockEndingsParts) {
     this.#parts = parts;
   }
 
   /** @param servers that may be the next primary; notifications of one tick are sent together */
-  report(ending: LockEnding, servers: readonly ServerId[]): void {
+  notify(ending: UnlockedEnd, servers: readonly ServerId[]): void {
     if (this.#pending.size === 0) this.#parts.world.soon(() => this.#flush());
     for (const server of servers) {
       const pending = this.#pending.get(server) ?? [];
@@ -69,17 +69,17 @@ export class LockEndings {
   }
 }
 
-function encodeEndings(endings: readonly LockEnding[]): Uint8Array {
+function encodeEndings(endings: readonly UnlockedEnd[]): Uint8Array {
   const writer = new ByteWriter(4 + 16 * endings.length).uint32(endings.length);
   for (const { file, counter } of endings) writer.uint53(file).uint53(counter);
   return writer.finish();
 }
 
-function decodeEndings(bytes: Uint8Array): LockEnding[] {
+function decodeEndings(bytes: Uint8Array): UnlockedEnd[] {
   const reader = new ByteReader(bytes);
   const count = reader.uint32();
   if (count > FILES_MAX) throw new MalformedError(`${count} files in one call`);
-  const endings: LockEnding[] = [];
+  const endings: UnlockedEnd[] = [];
   for (let place = 0; place < count; place++) {
     endings.push({ file: readFileId(reader), counter: reader.uint53() });
   }

@@ -16,7 +16,7 @@ interface Attempt {
  * in the index, or its borrowed objects are removed, no file of that number is created: it would find these objects. On
  * a full disk the removal may fail; it is retried when the file is to be created, and at the next start.
  */
-export class ArrivingFiles {
+export class UnfinishedPreserves {
   readonly #index: LendingIndex;
   readonly #endLoans: (lender: FileId, borrower: FileId) => Promise<void>;
   readonly #files = new Map<FileId, Attempt>();
@@ -39,14 +39,14 @@ export class ArrivingFiles {
   }
 
   /** The file could not be preserved: removes the objects lent to it so far. @throws if the disk refuses that */
-  async failed(file: FileId): Promise<void> {
+  async undo(file: FileId): Promise<void> {
     const arrival = this.#files.get(file);
     if (arrival !== undefined) arrival.hasFailed = true;
-    await this.takeBack(file);
+    await this.undoIfFailed(file);
   }
 
   /** Removes the objects of a failed attempt, but none of one in progress. @throws if the disk refuses that */
-  async takeBack(file: FileId): Promise<void> {
+  async undoIfFailed(file: FileId): Promise<void> {
     const arrival = this.#files.get(file);
     if (arrival?.hasFailed !== true) return;
     const isSameAttempt = (): boolean => this.#files.get(file) === arrival;
@@ -59,8 +59,8 @@ export class ArrivingFiles {
     await this.#endLoans(arrival.lender, file);
   }
 
-  takeBackSoon(file: FileId, failed: (cause: unknown) => void): void {
-    this.takeBack(file).catch((cause: unknown) => {
+  undoIfFailedInBackground(file: FileId, failed: (cause: unknown) => void): void {
+    this.undoIfFailed(file).catch((cause: unknown) => {
       if (!isNoSpace(cause)) failed(cause);
     });
   }

@@ -3,11 +3,11 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Timer } from '../../base/world.ts';
 import type { Epoch } from '../../replica/epoch.ts';
-import type { LockBody, LockOfClient, WishOfClient } from '../../wire/lock-api.ts';
+import type { LockBody, LockChangeOfClient, LockOfClient } from '../../wire/lock-api.ts';
 import { rangeFromWire } from '../../wire/lock-offsets.ts';
 import type { LockTable } from './lock-table.ts';
 
-export interface Client {
+export interface LockClient {
   readonly holder: string;
   /** A lock lease after the last message was received, by this server's monotonic clock. */
   aliveUntilMs: number;
@@ -28,7 +28,7 @@ export interface Client {
   lapses: number;
 }
 
-export interface Waiting {
+export interface WaitingRequest {
   readonly client: number;
   readonly number: number;
   answer: ((outcome: 'granted' | 'deposed' | 'over') => void) | null;
@@ -43,8 +43,8 @@ export interface LockState {
   /** How often the locks of a client expired in this epoch. */
   lapses: number;
   readonly table: LockTable;
-  readonly clients: Map<number, Client>;
-  readonly waiting: Map<number, Waiting>;
+  readonly clients: Map<number, LockClient>;
+  readonly waiting: Map<number, WaitingRequest>;
   /** Until then, locks of an earlier epoch may be claimed, and no others are granted. */
   graceUntilMs: number;
   readonly afterGrace: Set<() => void>;
@@ -54,10 +54,10 @@ export interface LockState {
 }
 
 /** The locks at the end of the last epoch whose end is known here; that of another server ended without locks. */
-export interface FormerLocks {
+export interface EarlierLocks {
   readonly counter: number;
   readonly locks: readonly LockOfClient[];
-  readonly clients: ReadonlyMap<number, Pick<Client, 'sinceStamp' | 'stamp' | 'pending'>>;
+  readonly clients: ReadonlyMap<number, Pick<LockClient, 'sinceStamp' | 'stamp' | 'pending'>>;
 }
 
 /** Whose locks count together: those of an authenticated holder; without authentication, each client's by itself. */
@@ -65,7 +65,7 @@ export function holderOf(client: number, given: string | null): string {
   return given ?? `client ${client}`;
 }
 
-export function wishOf({ client, owner, kind, type, start, end, pid }: LockBody): WishOfClient {
+export function requestedLock({ client, owner, kind, type, start, end, pid }: LockBody): LockChangeOfClient {
   return { client, owner, kind, type, ...rangeFromWire({ start, end }), pid };
 }
 
@@ -76,7 +76,7 @@ export function placeOf(state: LockState, { client, number }: LockBody): number 
   return null;
 }
 
-export function locked(file: FileId, table: LockTable, wish: WishOfClient): ServiceError {
+export function lockedError(file: FileId, table: LockTable, wish: LockChangeOfClient): ServiceError {
   const holder = table.conflict(wish);
   assert(wish.type !== 'unlock', 'Nothing stands in the way of an unlock');
   const whose = holder === null ? 'another client' : `owner ${holder.owner} of client ${holder.client}`;

@@ -5,19 +5,19 @@ import type { View } from '../../replica/view.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 
-const TELL_AGAIN_MS = 5_000;
+const REPORT_RETRY_MS = 5_000;
 
-interface MemberNewsParts {
+interface MemberReportsParts {
   readonly world: World;
   readonly log: Logger;
   readonly catalog: { command(command: Command): Promise<unknown> };
 }
 
 export class MemberReports {
-  readonly #parts: MemberNewsParts;
+  readonly #parts: MemberReportsParts;
   readonly #reported = new WeakMap<ReplicaDriver, number>();
 
-  constructor(parts: MemberNewsParts) {
+  constructor(parts: MemberReportsParts) {
     this.#parts = parts;
   }
 
@@ -28,14 +28,16 @@ export class MemberReports {
     if (this.#reported.get(driver) === view.number) return;
     this.#reported.set(driver, view.number);
     // Reported only once the view is committed; if that fails, this server is no longer primary.
-    const reported = driver.committed(epoch, driver.orderedSeq).then(() => this.follow(driver.file, view));
+    const reported = driver
+      .untilReadable(epoch, driver.orderedSeq)
+      .then(() => this.follow(driver.file, view));
     reported.catch((error: unknown) => {
       this.#reported.delete(driver);
       this.#parts.log.info(
         { file: driver.file, err: error },
         "cannot report a file's new members to the catalog yet",
       );
-      this.#parts.world.after(TELL_AGAIN_MS, () => this.report(driver)).unref();
+      this.#parts.world.after(REPORT_RETRY_MS, () => this.report(driver)).unref();
     });
   }
 

@@ -14,7 +14,7 @@ export interface ByteRange {
  * has applied it no longer has the old bytes. So the primary reads each of these objects once in its epoch before it
  * orders the first such change, which repairs a damaged one, on the disk, from another replica.
  */
-export class MergedObjects {
+export class PartlyChangedObjects {
   readonly #file: FileId;
   readonly #store: Pick<FileStore, 'attributes' | 'entries' | 'readObject'>;
   readonly #whole = new Set<number>();

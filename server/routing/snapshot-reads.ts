@@ -9,7 +9,7 @@ const KNOWN_MAX = 10_000;
 const ATTEMPTS_MAX = 3;
 
 /** Where the contents are that a file has in a snapshot: in the file `source`, as its version `asOf`. */
-export interface Shown {
+export interface SnapshotContents {
   readonly attributes: Attributes;
   readonly source: FileId;
   readonly asOf: ContentVersion;
@@ -19,9 +19,9 @@ export interface Shown {
  * Reads files of snapshots. Until a file changes, its own contents are the snapshot's; then another one preserves them.
  * A read names the expected version, and a file that has changed refuses it: then the catalog is queried again.
  */
-export class ShownFiles {
+export class SnapshotReads {
   readonly #ask: (file: FileId, snapshot: number, options: CallOptions) => Promise<Attributes>;
-  readonly #known = new LruMap<string, Shown>(KNOWN_MAX);
+  readonly #known = new LruMap<string, SnapshotContents>(KNOWN_MAX);
 
   constructor(ask: (file: FileId, snapshot: number, options: CallOptions) => Promise<Attributes>) {
     this.#ask = ask;
@@ -36,7 +36,7 @@ export class ShownFiles {
     file: FileId,
     snapshot: number,
     options: CallOptions,
-    read: (shown: Shown) => Promise<Result>,
+    read: (shown: SnapshotContents) => Promise<Result>,
   ): Promise<Result> {
     const key = `${file}@${snapshot}`;
     for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
@@ -59,7 +59,7 @@ export class ShownFiles {
     );
   }
 
-  async #query(file: FileId, snapshot: number, options: CallOptions): Promise<Shown> {
+  async #query(file: FileId, snapshot: number, options: CallOptions): Promise<SnapshotContents> {
     const attributes = await this.#ask(file, snapshot, options);
     const source = (attributes.source ?? file) as FileId;
     return { attributes, source, asOf: attributes.contents };

@@ -24,7 +24,7 @@ export class SynchronousWrites {
   }
 
   /** Writes the runs now. @returns false if the thread pool should write them instead @throws the system's error */
-  tried(path: string, runs: readonly Run[]): boolean {
+  tryWrite(path: string, runs: readonly Run[]): boolean {
     const byteCount = runs.reduce((sum, run) => sum + run.byteCount, 0);
     const beganMs = this.#nowMs();
     if (byteCount > SYNCHRONOUS_BYTES_MAX || beganMs < this.#pausedUntilMs) return false;
