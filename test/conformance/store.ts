@@ -12,10 +12,10 @@ import type { FileDescription, FileStore } from '../../server/storage/store.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
 import { isLong } from '../long.ts';
 
-/** A store under test, which can be thrown away and opened again where it has a disk. */
+/** A store under test, which can be deleted, and opened again if it has a disk. */
 export interface StoreFixture {
   readonly store: FileStore;
-  /** Closes and opens again; null for a store that remembers nothing. */
+  /** Closes the store and opens it again; null for a store without a disk. */
   readonly reopen: (() => Promise<void>) | null;
   dispose(): Promise<void>;
 }
@@ -31,21 +31,21 @@ export function fileId(value: number): FileId {
   return value as FileId;
 }
 
-/** Bytes that differ from place to place and from seed to seed. */
+/** @returns bytes that differ by offset and seed */
 export function pattern(length: number, seed: number): Uint8Array {
   const bytes = new Uint8Array(length);
   for (let at = 0; at < length; at++) bytes[at] = (at * 31 + seed * 101 + (at >> 8)) & 0xff;
   return bytes;
 }
 
-/** Makes the replica of a file in an epoch of its own, ready for operations from 1 on. */
+/** Creates the replica of a file in an epoch of its own, ready for operations from 1. */
 export async function begin(store: FileStore, file: FileId, objectBytes: number, counter = 1): Promise<void> {
   store.create(file, VIEW, objectBytes);
   await store.promise(file, epoch(counter));
   await store.install(file, epoch(counter), 0, NO_SESSIONS, null);
 }
 
-/** What every store must do, whatever it is made of. */
+/** Tests that every kind of store must pass. */
 export function storeConformance(
   name: string,
   make: () => Promise<StoreFixture>,
@@ -83,13 +83,13 @@ export function storeConformance(
         { kind: 'punch', from, to, grows: options.grows === true, modifiedNs: BigInt(seq) },
         Uint8Array.of(seq),
       );
-    /** The bytes of holes are those that no entry has. */
+    /** Asserts that the hole bytes are those without an entry. */
     const assertHoles = () => {
       const { attributes, objects } = store.describe(file);
       const storedBytes = objects.reduce((sum, { length }) => sum + length, 0);
       assert.equal(store.holeBytes(file), attributes.sizeBytes - storedBytes);
     };
-    /** The digests that the store keeps are those of its entries. */
+    /** Asserts that the store's digests are those of its entries. */
     const assertDigests = async () => {
       const kept = await store.digests(file);
       const expected = new ObjectDigests();
@@ -119,7 +119,7 @@ export function storeConformance(
     });
     after(() => fixture?.dispose());
 
-    test('a replica begins empty, with zero epochs', async () => {
+    test('a new replica is empty, with zero epochs', async () => {
       assert.equal(store.record(file), null);
       store.create(file, VIEW, 16);
       const record = store.record(file);
@@ -144,7 +144,7 @@ export function storeConformance(
       store.create(file, VIEW, 16, 'lost');
       assert.equal(store.trust(file), 'lost');
       await store.promise(file, e1);
-      assert.equal(store.trust(file), 'lost', 'a promise does not make it whole');
+      assert.equal(store.trust(file), 'lost', 'a promise alone does not end that');
       await reopen();
       if (fixture?.reopen == null) store.create(file, VIEW, 16, 'lost');
       assert.equal(store.trust(file), 'lost');
@@ -152,7 +152,7 @@ export function storeConformance(
       assert.equal(store.trust(file), 'intact');
     });
 
-    test('a change of the view is an operation, and leaves the contents alone', async () => {
+    test('a change of the view is an operation, and does not change the contents', async () => {
       const view = { number: 2, members: VIEW.members.slice(1), joint: VIEW.members, policy: 'all' } as const;
       await begin(store, file, 16);
       await write(1, 0, pattern(40, 1));
@@ -166,17 +166,17 @@ export function storeConformance(
         assert.deepEqual(store.attributes(file), attributes);
         assert.deepEqual(store.describe(file).objects, objects);
       }
-      // A base brings its view along.
+      // A base includes its view.
       const base = store.describe(file);
       await store.apply(file, e1, 3, { kind: 'view', view: { ...view, number: 3 } }, Uint8Array.of(3));
       await store.install(file, epoch(2), 2, base.record.sessions, base);
       assert.deepEqual(store.record(file)?.view, view);
       await store.apply(file, epoch(2), 3, { kind: 'delete' }, NO_SESSIONS);
       await store.apply(file, epoch(2), 4, { kind: 'view', view: { ...view, number: 4 } }, NO_SESSIONS);
-      assert.equal(store.record(file)?.view.number, 4, 'also of a file that is deleted');
+      assert.equal(store.record(file)?.view.number, 4, 'also for a deleted file');
     });
 
-    test('creating again changes nothing', async () => {
+    test('a second creation changes nothing', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(5, 1));
       store.create(file, { number: 2, members: [] }, 32);
@@ -184,7 +184,7 @@ export function storeConformance(
       assert.equal(store.attributes(file).objectBytes, 16);
     });
 
-    test('promise and installed epoch survive', async () => {
+    test('the promised and the installed epoch survive a restart', async () => {
       await begin(store, file, 16, 4);
       await store.promise(file, epoch(9));
       await reopen();
@@ -193,7 +193,7 @@ export function storeConformance(
       assert.deepEqual(store.record(file)?.installed, epoch(4));
     });
 
-    test('replicas are borne with their first operations, and go on from there', async () => {
+    test('replicas are created with their first operations, and accept further ones', async () => {
       const other = fileId(6);
       const births = [file, other].map((each, at) => ({
         file: each,
@@ -206,7 +206,7 @@ export function storeConformance(
       await reopen();
       if (fixture?.reopen == null) return;
       for (const [at, each] of [file, other].entries()) {
-        const { promised, installed, seq } = store.record(each) ?? assert.fail('It was borne');
+        const { promised, installed, seq } = store.record(each) ?? assert.fail('The replica exists');
         assert.deepEqual({ promised, installed, seq }, { promised: e1, installed: e1, seq: 2 });
         assert.equal(store.trust(each), 'intact');
         const { sizeBytes, versionSeq } = store.attributes(each);
@@ -221,7 +221,7 @@ export function storeConformance(
       assert.deepEqual(Buffer.from(await store.read(file, 0, 99)), bytes);
     });
 
-    test('what is made, promised and installed in one step is there, with what follows', async () => {
+    test('a creation, promise and installation in one tick take effect in order, with the write after them', async () => {
       store.create(file, VIEW, 16);
       await Promise.all([
         store.promise(file, epoch(1)),
@@ -230,12 +230,12 @@ export function storeConformance(
       ]);
       await reopen();
       if (fixture?.reopen == null) return;
-      const { promised, installed, seq } = store.record(file) ?? assert.fail('It was made');
+      const { promised, installed, seq } = store.record(file) ?? assert.fail('The replica exists');
       assert.deepEqual({ promised, installed, seq }, { promised: epoch(1), installed: epoch(1), seq: 1 });
       assert.deepEqual(Buffer.from(await readAll()), Buffer.from(pattern(10, 1)));
     });
 
-    test('writes that span objects, then reads of any part', async () => {
+    test('a write across objects can be read in any part', async () => {
       await begin(store, file, 16);
       const bytes = pattern(100, 3);
       await write(1, 0, bytes);
@@ -261,7 +261,7 @@ export function storeConformance(
       }
     });
 
-    test('of what one operation writes at several places the later counts', async () => {
+    test('of overlapping parts in one operation the later one counts', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(50, 1));
       const parts = [
@@ -284,7 +284,7 @@ export function storeConformance(
           [3, 1],
           [4, 2],
         ],
-        'What lies between them stays as it was',
+        'The object between them is unchanged',
       );
       assert.equal(store.attributes(file).versionSeq, 2);
     });
@@ -307,7 +307,7 @@ export function storeConformance(
       );
     });
 
-    test('a truncate to mid-object cuts the tail for good', async () => {
+    test('a truncate within an object removes the bytes behind it for good', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(60, 1));
       await truncate(2, 20);
@@ -319,7 +319,7 @@ export function storeConformance(
       if (fixture?.reopen != null) assert.deepEqual(Buffer.from(await readAll()), wanted);
     });
 
-    test('appends after a truncate do not bring the cut bytes back', async () => {
+    test('appends after a truncate do not show the removed bytes', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(16, 1));
       await truncate(2, 4);
@@ -330,7 +330,7 @@ export function storeConformance(
       assert.deepEqual(Buffer.from(await readAll()), wanted);
     });
 
-    test('a punch takes whole objects away and zeroes parts of others', async () => {
+    test('a punch removes whole objects and zeroes parts of others', async () => {
       await begin(store, file, 16);
       const bytes = pattern(100, 1);
       await write(1, 0, bytes);
@@ -340,13 +340,13 @@ export function storeConformance(
       for (const again of [false, true]) {
         if (again) await reopen();
         assert.deepEqual(Buffer.from(await readAll()), wanted);
-        assert.equal(store.attributes(file).sizeBytes, 100, 'the size stays');
+        assert.equal(store.attributes(file).sizeBytes, 100, 'The size is unchanged');
         assert.equal(store.attributes(file).versionSeq, 2);
         assert.equal(store.attributes(file).modifiedNs, 2n);
         assert.deepEqual(
           store.describe(file).objects.map(({ index, length, versionSeq }) => [index, length, versionSeq]),
           [
-            // What is zero up to its end is not kept: the object is shorter.
+            // Zeros at the end of an object are not stored: the object is shorter.
             [0, 16, 1],
             [1, 4, 2],
             [4, 16, 2],
@@ -358,7 +358,7 @@ export function storeConformance(
       }
     });
 
-    test('a punch within an object, at its edges, and beyond the end', async () => {
+    test('a punch works within an object, at its edges, and beyond the end', async () => {
       await begin(store, file, 16);
       const wanted = Buffer.from(pattern(40, 1));
       await write(1, 0, wanted);
@@ -387,7 +387,7 @@ export function storeConformance(
       await assertDigests();
     });
 
-    test('a punch that grows makes the file longer, and never shorter', async () => {
+    test('a punch with `grows` makes the file longer, and never shorter', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(20, 1));
       await punch(2, 60, 60, { grows: true });
@@ -409,10 +409,10 @@ export function storeConformance(
       await punch(3, 0, 16);
       const base = store.describe(file);
       await store.install(file, epoch(2), 3, NO_SESSIONS, base);
-      assert.equal(store.readDependsOn(file, 0, 48), 0, 'all of it is of an earlier epoch');
+      assert.equal(store.readDependsOn(file, 0, 48), 0, 'The contents are of an earlier epoch');
     });
 
-    test('a deleted or a sealed file is not punched', async () => {
+    test('a punch does not change a deleted or a sealed file', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(40, 1));
       await store.apply(file, e1, 2, { kind: 'seal', final: false }, NO_SESSIONS);
@@ -423,7 +423,7 @@ export function storeConformance(
       assert.equal(store.attributes(file).sizeBytes, 0);
     });
 
-    test('operations made without waiting take effect in order', async () => {
+    test('concurrent operations take effect in order', async () => {
       await begin(store, file, 16);
       const model = Buffer.alloc(64);
       const works: Promise<void>[] = [];
@@ -457,16 +457,16 @@ export function storeConformance(
       await write(2, 0, pattern(4, 2));
       await write(3, 32, pattern(4, 3));
       assert.equal(store.readDependsOn(file, 0, 16), 2);
-      assert.equal(store.readDependsOn(file, 16, 16), 1, 'the size is of operation 1');
+      assert.equal(store.readDependsOn(file, 16, 16), 1, 'The size is of operation 1');
       assert.equal(store.readDependsOn(file, 0, 48), 3);
       await truncate(4, 50);
-      assert.equal(store.readDependsOn(file, 16, 16), 4, 'the size is part of the answer');
+      assert.equal(store.readDependsOn(file, 16, 16), 4, 'The size is part of the answer');
       await store.promise(file, epoch(2));
       await store.install(file, epoch(2), 4, NO_SESSIONS, null);
-      assert.equal(store.readDependsOn(file, 0, 50), 0, 'all of it is of an earlier epoch');
+      assert.equal(store.readDependsOn(file, 0, 50), 0, 'The contents are of an earlier epoch');
     });
 
-    test('a deleted file has no contents and changes no more', async () => {
+    test('a deleted file has no contents and does not change', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(40, 1));
       await store.apply(file, e1, 2, { kind: 'delete' }, NO_SESSIONS);
@@ -478,7 +478,7 @@ export function storeConformance(
       assert.deepEqual(store.describe(file).objects, []);
     });
 
-    test('a settling takes its place among the operations and changes nothing', async () => {
+    test('a settling is counted as an operation and changes nothing', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(40, 1));
       const before = store.describe(file);
@@ -494,7 +494,7 @@ export function storeConformance(
       assert.equal(store.attributes(file).sizeBytes, 44);
     });
 
-    test('a sealed file keeps its contents, whatever comes after, until it is deleted', async () => {
+    test('a sealed file keeps its contents after any operation, until it is deleted', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(40, 1));
       const before = store.describe(file);
@@ -513,12 +513,12 @@ export function storeConformance(
       for (const again of [false, true]) {
         if (again) await reopen();
         assert.deepEqual(store.attributes(file), { ...before.attributes, seal: 'final' });
-        assert.equal(store.record(file)?.seq, 7, 'What has no effect is counted all the same');
+        assert.equal(store.record(file)?.seq, 7, 'Operations without effect are counted, too');
         assert.deepEqual([...(store.record(file)?.sessions ?? [])], [7]);
         assert.deepEqual(store.describe(file).objects, before.objects);
         assert.ok(Buffer.from(pattern(40, 1)).equals(await readAll()));
       }
-      // A base brings along whether it is sealed.
+      // A base includes whether the file is sealed.
       const base = store.describe(file);
       await store.apply(file, e1, 8, { kind: 'delete' }, NO_SESSIONS);
       assert.equal(store.attributes(file).dead, true);
@@ -533,7 +533,7 @@ export function storeConformance(
       assert.equal(store.attributes(other).seal, 'final');
     });
 
-    test('a read keeps what it saw, whatever is written meanwhile', async () => {
+    test('a read returns the contents from its start, whatever is written meanwhile', async () => {
       await begin(store, file, 64);
       const before = pattern(640, 1);
       await write(1, 0, before);
@@ -548,7 +548,7 @@ export function storeConformance(
       assert.deepEqual(Buffer.from(await readAll()), Buffer.from(pattern(640, 29)));
     });
 
-    test('an object is told apart by its version', async () => {
+    test('an object is read by its version', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(20, 1));
       await write(2, 0, pattern(3, 2));
@@ -558,7 +558,7 @@ export function storeConformance(
       assert.equal(await store.readObject(file, 9, 1, 1), null);
     });
 
-    test("another replica's state is installed as a whole", async () => {
+    test('another replica’s state is installed as a whole', async () => {
       const other = fileId(6);
       await begin(store, other, 16, 2);
       for (const [seq, offset] of [
@@ -584,7 +584,7 @@ export function storeConformance(
         assert.ok(bytes);
         await store.stage(file, { entry, bytes });
       }
-      assert.deepEqual(await readAll(), before, 'what is staged is beside the contents');
+      assert.deepEqual(await readAll(), before, 'Staged objects are not part of the contents');
       await store.promise(file, epoch(3));
       await store.install(file, epoch(3), base.record.seq, base.record.sessions, base);
       for (const again of [false, true]) {
@@ -597,14 +597,14 @@ export function storeConformance(
         assert.deepEqual(now.record.installed, epoch(3));
         assert.deepEqual(await readAll(), await store.read(other, 0, 1000));
       }
-      // The same base again needs nothing staged: the versions are here.
+      // The same base again needs no staged objects: the store has these versions.
       await store.promise(file, epoch(4));
       await store.install(file, epoch(4), base.record.seq, base.record.sessions, base);
       await write(4, 0, pattern(4, 77), epoch(4));
       assert.deepEqual(Buffer.from(await store.read(file, 0, 4)), Buffer.from(pattern(4, 77)));
     });
 
-    test('a difference is installed as the whole state is', async () => {
+    test('the installation of a difference has the same result as that of the whole state', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(160, 1));
       await truncate(2, 150);
@@ -652,7 +652,7 @@ export function storeConformance(
       }
     });
 
-    test('a difference to another state than the one that is here is our own mistake', async () => {
+    test('a difference to another state than the store’s is an assertion failure', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(16, 1));
       const { record, attributes } = store.describe(file);
@@ -664,7 +664,7 @@ export function storeConformance(
       });
     });
 
-    test('entries are told in order, some at a time', async () => {
+    test('entries are returned in order, in pages', async () => {
       await begin(store, file, 16);
       for (const [at, index] of [40, 3, 900, 4].entries()) await write(at + 1, index * 16, pattern(5, index));
       const indices = (first: number, last: number, countMax: number) =>
@@ -676,7 +676,7 @@ export function storeConformance(
       assert.deepEqual(store.entries(file, 3, 3, 1), [store.describe(file).objects[0]]);
     });
 
-    test('digests follow the object map through every change', async () => {
+    test('digests follow each change of the object map', async () => {
       await begin(store, file, 16);
       await assertDigests();
       await write(1, 0, pattern(16 * 300, 1));
@@ -696,7 +696,7 @@ export function storeConformance(
       assert.deepEqual((await assertDigests()).total, { low: 0, high: 0 });
     });
 
-    test('digests are right while the map is read for them and changes', async () => {
+    test('digests are right if the map changes while they are computed', async () => {
       await begin(store, file, 16);
       for (let seq = 1; seq <= 8; seq++) await write(seq, (seq - 1) * 16_000, pattern(16_000, seq));
       await reopen();
@@ -712,7 +712,7 @@ export function storeConformance(
       await assertDigests();
     });
 
-    test('the bytes of holes are counted while many objects change', async () => {
+    test('hole bytes are right if many objects change while they are counted', async () => {
       const count = 9_000;
       const parts = Array.from({ length: count }, (_, at) => ({
         offset: at * 8,
@@ -732,7 +732,7 @@ export function storeConformance(
       await assertDigests();
     });
 
-    test('what is still wanted of the staged objects is kept', async () => {
+    test('staged objects that a base needs are kept', async () => {
       await begin(store, file, 16);
       const bytes = pattern(16, 9);
       for (const index of [1, 2]) {
@@ -745,7 +745,7 @@ export function storeConformance(
       assert.equal(store.staged(file, 2)?.versionSeq, 4);
     });
 
-    test('what was staged and forgotten cannot be installed', async () => {
+    test('staged objects that were dropped cannot be installed', async () => {
       await begin(store, file, 16);
       const bytes = pattern(16, 9);
       const entry = { index: 0, versionEpoch: 1, versionSeq: 4, length: 16, crc32: crc32(bytes) };
@@ -788,7 +788,7 @@ export function storeConformance(
       }
     });
 
-    test('a removed replica is gone, and may be made again', async () => {
+    test('a removed replica is gone, and can be created again', async () => {
       await begin(store, file, 16);
       await begin(store, fileId(300), 16);
       await write(1, 0, pattern(40, 1));
@@ -803,7 +803,7 @@ export function storeConformance(
       assert.equal((await readAll()).length, 0);
     });
 
-    test('lists files in ascending order, a page at a time', async () => {
+    test('files are listed in ascending order, in pages', async () => {
       for (const id of [900, 3, 2 ** 40, 17]) store.create(fileId(id), VIEW, 16);
       assert.deepEqual(store.list(fileId(0), 10), [3, 17, 900, 2 ** 40]);
       assert.deepEqual(store.list(fileId(3), 2), [17, 900]);
@@ -811,7 +811,7 @@ export function storeConformance(
       assert.deepEqual(store.list(fileId(3), 2), [17, 900]);
     });
 
-    test('flush with nothing to flush, and many at once', async () => {
+    test('a flush without changes and many flushes at once resolve', async () => {
       await begin(store, file, 16);
       await store.flush(file);
       const works: Promise<void>[] = [];
@@ -820,14 +820,14 @@ export function storeConformance(
       assert.equal(store.record(file)?.seq, 20);
     });
 
-    test('an operation that is not the next one is our own mistake', async () => {
+    test('an operation that is not the next one is an assertion failure', async () => {
       await begin(store, file, 16);
       await assert.rejects(write(2, 0, pattern(4, 1)), { name: 'AssertionFailure' });
       await write(1, 0, pattern(4, 1));
       assert.equal(store.record(file)?.seq, 1);
     });
 
-    test('tells its space, and nothing after it is closed', async () => {
+    test('a store reports its space, and refuses after it is closed', async () => {
       const space = await store.space();
       assert.ok(space.freeBytes > 0 && space.totalBytes >= space.freeBytes);
       await store.close();
@@ -837,7 +837,7 @@ export function storeConformance(
       );
     });
 
-    test('does what a buffer does, in any order of calls', { timeout: 120_000 }, async () => {
+    test('a store does what a buffer does, in any order of calls', { timeout: 120_000 }, async () => {
       await fc.assert(
         fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40 }), async (steps) => {
           await fixture?.dispose();

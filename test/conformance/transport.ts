@@ -14,9 +14,9 @@ import { MalformedError } from '../../wire/bytes.ts';
 
 /** A cluster of servers whose transport is under test. */
 export interface TransportCluster {
-  /** Starts a server, or starts it anew without ending the one before: as after `kill -9`. */
+  /** Starts a server, or starts it again without closing the one before, as after `kill -9`. */
   start(server: ServerId, handlers: TransportHandlers, limits?: Partial<TransportLimits>): Promise<Transport>;
-  /** Ends everything. */
+  /** Closes all transports. */
   stop(): Promise<void>;
 }
 
@@ -32,7 +32,7 @@ interface Heard {
   readonly tail: Uint8Array | undefined;
 }
 
-/** Handlers that keep what they are told, and tell whoever waits. */
+/** Handlers that record messages and changes, and notify waiting callers. */
 export class Recorder implements TransportHandlers {
   readonly heard: Heard[] = [];
   readonly changes: string[] = [];
@@ -62,7 +62,7 @@ export class Recorder implements TransportHandlers {
     return this.serve(from, method, payload);
   }
 
-  /** Resolves when something has been heard that makes `condition` true. */
+  /** Resolves once recorded messages or changes make `condition` true. */
   async until(condition: () => boolean, claim: string, timeoutMs = 5_000): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const check = (): void => {
@@ -113,7 +113,7 @@ function hasCode(code: string): (error: unknown) => boolean {
   return (error) => error instanceof ServiceError && error.code === code;
 }
 
-/** What every form of the transport promises. */
+/** Tests that each transport must pass. */
 export function transportConformance(name: string, create: () => TransportCluster): void {
   const suite = (title: string, body: (cluster: TransportCluster) => Promise<void>): void => {
     test(`${name}: ${title}`, { timeout: 30_000 }, async () => {
@@ -158,7 +158,7 @@ export function transportConformance(name: string, create: () => TransportCluste
       assert.equal(heard.channel, index % 2 === 0 ? CHANNEL_LEASE : CHANNEL_REPLICA);
       assert.ok(
         Buffer.from(numbered(index, size ?? 4)).equals(heard.payload),
-        `Message ${index} is as it was sent`,
+        `Message ${index} arrives unchanged`,
       );
       assert.ok(!Buffer.isBuffer(heard.payload), 'A payload is a plain view, whose slice copies');
     }
@@ -168,12 +168,12 @@ export function transportConformance(name: string, create: () => TransportCluste
     assert.equal(stats.messagesDropped, 0);
   });
 
-  suite('what can be deferred arrives as well, in order among what cannot', async (cluster) => {
+  suite('deferrable messages arrive as well, in order with the others', async (cluster) => {
     const { a, heardB } = await pair(cluster);
     for (let number = 0; number < 6; number++) {
       a.send(B, CHANNEL_REPLICA, numbered(number, 8), { deferrable: number % 2 === 0 });
     }
-    // A large one leaves at once, and takes along what waited before it.
+    // A large one is sent at once, with those that waited before it.
     a.send(B, CHANNEL_REPLICA, numbered(6, 8), { deferrable: true });
     a.send(B, CHANNEL_REPLICA, numbered(7, 8), { tail: numbered(7, 32 * 1024), deferrable: true });
     await heardB.until(() => heardB.heard.length === 8, 'all arrive');
@@ -184,7 +184,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     }
   });
 
-  suite('a message in two pieces arrives in two, in its place among others', async (cluster) => {
+  suite('a message in two parts arrives in two parts, in order with the others', async (cluster) => {
     const { a, heardB } = await pair(cluster);
     const tails = [32 * 1024, 1 << 20, 100_003, (8 << 20) - 4];
     for (const [index, size] of tails.entries()) {
@@ -203,7 +203,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     }
     const { bytesSent, messagesDropped } = a.stats();
     assert.equal(bytesSent, 8 * tails.length + tails.reduce((sum, size) => sum + size, 0));
-    assert.equal(messagesDropped, 1, 'Both pieces together are one message, which may be too large');
+    assert.equal(messagesDropped, 1, 'Both parts together are one message, which may be too large');
   });
 
   suite('payloads stay valid after later frames', async (cluster) => {
@@ -218,14 +218,14 @@ export function transportConformance(name: string, create: () => TransportCluste
     }
   });
 
-  suite('a message to a server that is away or unknown is dropped and counted', async (cluster) => {
+  suite('a message to a disconnected or unknown server is dropped and counted', async (cluster) => {
     const { a } = await pair(cluster);
     a.send(C, CHANNEL_LEASE, numbered(1, 10));
     a.send(ABSENT, CHANNEL_LEASE, numbered(1, 10));
     assert.equal(a.stats().messagesDropped, 2);
   });
 
-  suite('what is larger than a frame is dropped; the connection lives', async (cluster) => {
+  suite('a message larger than a frame is dropped, and the connection stays', async (cluster) => {
     const { a, heardB } = await pair(cluster);
     const huge = new Uint8Array((8 << 20) + 1);
     a.send(B, CHANNEL_REPLICA, huge);
@@ -237,7 +237,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     await assert.rejects(a.call(B, 'state', new Uint8Array(0), 5_000), hasCode('too-large'));
   });
 
-  suite('beyond its limit a queue drops, and delivers the rest in order', async (cluster) => {
+  suite('a queue at its limit drops messages, and delivers the others in order', async (cluster) => {
     const { a, heardB } = await pair(cluster, { queueBytesMax: 4 << 20 });
     const size = 1 << 20;
     for (let index = 0; index < 64; index++) a.send(B, CHANNEL_REPLICA, numbered(index, size));
@@ -257,7 +257,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     await heardB.until(() => heardB.heard.length === messagesSent + 1, 'there is room again');
   });
 
-  suite('a call brings its answer, small or large, many at a time', async (cluster) => {
+  suite('each call gets its answer, small or large, many at a time', async (cluster) => {
     const { a, b, heardB } = await pair(cluster);
     heardB.serve = async (from, method, payload) => {
       assert.equal(from, A);
@@ -276,7 +276,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     assert.equal(Buffer.from(answer).toString(), 'other-method:x');
   });
 
-  suite('an error crosses with code, message and details', async (cluster) => {
+  suite('an error arrives with code, message and details', async (cluster) => {
     const { a, heardB } = await pair(cluster);
     heardB.serve = () =>
       Promise.reject(
@@ -305,7 +305,10 @@ export function transportConformance(name: string, create: () => TransportCluste
     heardB.serve = () => Promise.reject(new TypeError('secret'));
     await assert.rejects(a.call(B, 'state', new Uint8Array(0), 5_000), (error) => {
       assert.ok(hasCode('internal')(error));
-      assert.ok(error instanceof Error && !error.message.includes('secret'), 'Internals stay where they are');
+      assert.ok(
+        error instanceof Error && !error.message.includes('secret'),
+        'Internal messages are not sent',
+      );
       return true;
     });
     heardB.serve = () => {
@@ -314,7 +317,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     await assert.rejects(a.call(B, 'state', new Uint8Array(0), 5_000), hasCode('busy'));
   });
 
-  suite('a call without an answer ends as unknown, in time; a late answer hurts nobody', async (cluster) => {
+  suite('a call without an answer fails as unknown in time, and a late answer has no effect', async (cluster) => {
     const { a, heardB } = await pair(cluster);
     const { promise, resolve } = Promise.withResolvers<Uint8Array>();
     heardB.serve = () => promise;
@@ -329,7 +332,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     assert.equal((await a.call(B, 'state', new Uint8Array(0), 5_000)).length, 3);
   });
 
-  suite('a call to a server that is away fails at once and names it', async (cluster) => {
+  suite('a call to a disconnected server fails at once, and the error names the server', async (cluster) => {
     const { a } = await pair(cluster);
     for (const absent of [C, ABSENT]) {
       await assert.rejects(a.call(absent, 'state', new Uint8Array(0), 60_000), (error) => {
@@ -341,7 +344,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     }
   });
 
-  suite('calls have a limit on both sides', async (cluster) => {
+  suite('the number of calls is limited on both sides', async (cluster) => {
     const { a, heardB } = await pair(cluster, { callsMax: 4, servingMax: 2 });
     const { promise, resolve } = Promise.withResolvers<Uint8Array>();
     heardB.serve = () => promise;
@@ -357,7 +360,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     assert.equal((await a.call(B, 'state', new Uint8Array(0), 5_000)).length, 1);
   });
 
-  suite('a server that was killed and started anew is heard again; its calls end', async (cluster) => {
+  suite('a server that was killed and restarted is connected again, and calls to it before have failed', async (cluster) => {
     const { a, heardA, heardB } = await pair(cluster);
     heardB.serve = () => new Promise(() => undefined);
     const lost = assert.rejects(a.call(B, 'state', new Uint8Array(0), 20_000), hasCode('unknown'));
@@ -374,7 +377,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     assert.equal(Buffer.from(await a.call(B, 'm', new Uint8Array(0), 5_000)).toString(), 'm:');
   });
 
-  suite('an answer to a dead process does not reach its successor', async (cluster) => {
+  suite('an answer to a killed process does not reach its restarted one', async (cluster) => {
     const { b, heardA } = await pair(cluster);
     const { promise, resolve } = Promise.withResolvers<Uint8Array>();
     heardA.serve = () => promise;
@@ -389,7 +392,7 @@ export function transportConformance(name: string, create: () => TransportCluste
     await assert.rejects(call, hasCode('unknown'));
   });
 
-  suite('an orderly end delivers what was queued, tells the peers, and fails what waits', async (cluster) => {
+  suite('an orderly close delivers queued messages, notifies the peers, and fails pending calls', async (cluster) => {
     const { a, b, heardA, heardB } = await pair(cluster);
     heardB.serve = () => new Promise(() => undefined);
     const waiting = assert.rejects(a.call(B, 'state', new Uint8Array(0), 20_000), hasCode('unknown'));

@@ -1,8 +1,9 @@
 /**
- * Goal: with `--cache leases` two mounts never show each other's past, whichever way one looks, and what the kernel may
- * believe without asking ends by itself where the mount's process is stopped.
- * Method: those who change and look on both mounts at once, judged by what may have been there (`Register`); then a mount
- * that is stopped while the other one changes what its kernel knows. `npm run coherence` does it for long, and under faults.
+ * Goal: with `--cache leases` two mounts never show each other's outdated state by any call, and what the kernel may
+ * cache expires by itself if the mount's process is stopped.
+ * Method: several actors change and query things on both mounts at once, and `Register` judges each answer. Then a
+ * mount is stopped while the other one changes what its kernel has cached. `npm run coherence` runs longer, and with
+ * faults.
  */
 import assert from 'node:assert/strict';
 import { chmod, mkdir, open, stat, writeFile } from 'node:fs/promises';
@@ -17,34 +18,42 @@ import { unpromised } from './subjects.ts';
 
 const ROUNDS = Number(process.env.ROUNDS ?? (isLong ? 400 : 150));
 const SEED = Number(process.env.SEED ?? 1);
-/** How often a mount is to be stopped at the right moment, and how often that is tried at the most. */
+/** The number of times that a mount is to be stopped between request and answer, and of attempts at most. */
 const STOPS = 5;
 const STOPS_TRIED_MAX = 200;
 const LOOKS_MAX = 6;
 
-test('a look is judged by what was made and seen before it', () => {
+test('a query is judged by the changes and queries before it', () => {
   const register = new Register();
   const is = (version: number) => (other: number) => other === version;
   assert.equal(register.judge(0, 1, is(0)), null);
   const first = register.begin(10);
-  assert.equal(register.judge(5, 9, is(1))?.includes('what never was'), true, 'Not begun yet');
-  assert.equal(register.judge(11, 12, is(0)), null, 'Under way');
-  assert.equal(register.judge(11, 13, is(1)), null, 'Seen while it is under way');
-  assert.match(register.judge(14, 15, is(0)) ?? '', /version 0 instead of 1/, 'Seen by somebody before');
+  assert.equal(register.judge(5, 9, is(1))?.includes('The change has not begun'), true, 'Not begun yet');
+  assert.equal(register.judge(11, 12, is(0)), null, 'The change is in progress');
+  assert.equal(register.judge(11, 13, is(1)), null, 'A change in progress may be seen');
+  assert.match(
+    register.judge(14, 15, is(0)) ?? '',
+    /version 0 instead of 1/,
+    'The new version was seen before',
+  );
   register.made(first, 20);
   register.begin(30);
   assert.match(register.judge(40, 41, is(0)) ?? '', /version 0 instead of 1 to 2/);
   const mixes = (from: number, to: number) => from === 1 && to === 2;
-  assert.equal(register.judge(40, 41, is(2), mixes), null, 'Mapped, and not at the cluster yet');
-  assert.equal(register.judge(42, 43, is(1)), null, 'Which says nothing to others');
-  assert.equal(register.judge(44, 45, is(-1), mixes), null, 'Mapped, and a part of each');
+  assert.equal(
+    register.judge(40, 41, is(2), mixes),
+    null,
+    'A mapped read may see it before the cluster has it',
+  );
+  assert.equal(register.judge(42, 43, is(1)), null, 'A mapped read proves nothing for other reads');
+  assert.equal(register.judge(44, 45, is(-1), mixes), null, 'A mapped read may see parts of each version');
   assert.equal(register.judge(44, 45, is(-1))?.includes('what never was'), true);
   assert.equal(register.judge(46, 47, is(2)), null);
 });
 
 const skip = await noMounts();
 if (skip === false) await define();
-else test('two mounts that remember', { skip }, () => undefined);
+else test('two mounts that cache', { skip }, () => undefined);
 
 async function define(): Promise<void> {
   const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
@@ -54,22 +63,21 @@ async function define(): Promise<void> {
 
   for (const { transport, mounts } of pairs) {
     const places = mounts.map((mount) => ({ path: (name: string) => mount.path(transport, name) }));
-    test(`over ${transport}: nobody sees the past`, async (t) => {
+    test(`over ${transport}: no query shows an outdated version`, async (t) => {
       await mkdir(mounts[0].path(transport));
       const without = unpromised(transport);
       const coherence = new Coherence(places, { seed: SEED, groups: 1, rounds: ROUNDS, actors: 4, without });
       const { changes, looks, failed, wrong } = await coherence.run();
       t.diagnostic(`${changes} changes, ${looks} looks`);
-      // What is replaced between the lookup of its name and the call for its inode is not there any more.
+      // The name may be replaced between the kernel's look-up and its call for the inode, which is unlinked then.
       const unexpected = [...failed.keys()].filter((what) => !/^(target|replaced) ENOENT$/.test(what));
       assert.deepEqual([...wrong, ...unexpected], []);
       assert.ok(changes > ROUNDS / 10 && looks > ROUNDS / 2, `${changes} changes, ${looks} looks`);
     });
-    test(`over ${transport}: a handle shows what another mount does to a file that is being written`, () =>
+    test(`over ${transport}: a handle shows what another mount writes to an open file`, () =>
       written(mounts));
-    test(`over ${transport}: what a kernel believes ends while its mount is stopped`, () => stopped(mounts));
-    test(`over ${transport}: a kernel does not believe what its own mount changes`, () =>
-      changedHere(mounts));
+    test(`over ${transport}: what a kernel caches expires while its mount is stopped`, () => stopped(mounts));
+    test(`over ${transport}: a kernel drops what its own mount changes`, () => changedHere(mounts));
   }
 }
 
@@ -107,11 +115,11 @@ async function stopped([one, two]: readonly [ClusterMount, ClusterMount]): Promi
     assert.equal(await text(), 'old');
     process.kill(two.pid, 'SIGSTOP');
     try {
-      // Each waits until nobody believes any more what it changes.
+      // Each change waits until the stopped mount's kernel no longer caches what it changes.
       await chmod(one.path('stopped'), 0o700);
       await writeFile(one.path('stopped-file'), 'newer');
       const looks = Promise.all([directory.stat(), text()]);
-      // Its kernel has nobody to ask before; had it answered by itself, then with what was there before.
+      // The kernel asks its mount, which is stopped; an answer from its cache would have been the old one.
       process.kill(two.pid, 'SIGCONT');
       const [stats, read] = await looks;
       assert.equal(stats.mode & 0o777, 0o700);
@@ -125,7 +133,7 @@ async function stopped([one, two]: readonly [ClusterMount, ClusterMount]): Promi
   }
 }
 
-/** The mount that changes is stopped between its request and the answer: the other one shows the change by then. */
+/** Stops a mount between the request and the answer of its change, which the other mount then shows already. */
 async function changedHere([one, two]: readonly [ClusterMount, ClusterMount]): Promise<void> {
   await mkdir(one.path('changed-here'), { recursive: true });
   const directory = await open(one.path('changed-here'), 'r');
@@ -136,7 +144,8 @@ async function changedHere([one, two]: readonly [ClusterMount, ClusterMount]): P
       const mode = 0o700 + (attempt % 0o77);
       await directory.stat();
       const change = chmod(one.path('changed-here'), mode);
-      // A request and its answer take about so long: some attempts come too soon, and some too late.
+      // So many queries take about as long as a request and its answer: some attempts stop the mount too soon or too
+      // late.
       for (let looks = attempt % LOOKS_MAX; looks > 0; looks--) await stat(two.path('changed-here'));
       process.kill(one.pid, 'SIGSTOP');
       try {
@@ -154,5 +163,5 @@ async function changedHere([one, two]: readonly [ClusterMount, ClusterMount]): P
   } finally {
     await directory.close();
   }
-  assert.ok(met > 0, 'The mount was stopped between its request and the answer');
+  assert.ok(met > 0, 'The mount was stopped between its request and the answer at least once');
 }

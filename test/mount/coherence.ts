@@ -5,22 +5,22 @@ import { type Place, type Subject, subjects } from './subjects.ts';
 
 export interface CoherenceOptions {
   readonly seed: number;
-  /** Groups of subjects, and as many that change and look at the same time. */
+  /** The number of groups of subjects. */
   readonly groups: number;
   readonly rounds: number;
-  /** At the most; the rounds end then. */
+  /** The rounds end after this time at the latest. */
   readonly limitMs?: number;
   readonly actors: number;
-  /** Kinds of subjects that are left out. */
+  /** Name prefixes of subjects to leave out. */
   readonly without?: readonly string[];
 }
 
 export interface CoherenceResult {
   readonly changes: number;
   readonly looks: number;
-  /** Calls that failed for the cluster's sake, by what they answered. */
+  /** The number of calls that failed, by subject and error. */
   readonly failed: ReadonlyMap<string, number>;
-  /** What cannot be. */
+  /** Descriptions of impossible answers. */
   readonly wrong: readonly string[];
 }
 
@@ -33,8 +33,8 @@ interface Watched {
 const WRONG_MAX = 20;
 
 /**
- * Many who change and look at things on several mounts at once; what each sees is compared with what may have been there
- * between the beginning and the end of its look.
+ * Several actors change and query things on several mounts at once. Each answer is compared with the versions that
+ * were possible between the begin and the end of the query.
  */
 export class Coherence {
   readonly #places: readonly Place[];
@@ -45,7 +45,7 @@ export class Coherence {
   #changes = 0;
   #looks = 0;
 
-  /** @param mounts paths on each of the mounts */
+  /** @param mounts converts names to paths on each mount */
   constructor(mounts: readonly { path(...names: string[]): string }[], options: CoherenceOptions) {
     this.#places = mounts.map((mount) => ({
       path: (...names) => mount.path(...names),
@@ -71,7 +71,7 @@ export class Coherence {
         if (one === undefined) continue;
         if (one.busy || this.#prng.chance(0.6)) await this.#look(one);
         else if (await this.#change(one)) {
-          // By somebody who knows that it was made.
+          // This actor knows that the change has ended.
           await this.#look(one);
           await this.#look(one);
         } else watched.splice(watched.indexOf(one), 1);
@@ -89,7 +89,7 @@ export class Coherence {
     return this.#prng.pick(this.#places);
   }
 
-  /** @returns false where it is not known whether it was made, or will be */
+  /** @returns false if the outcome of the change is unknown */
   async #change(one: Watched): Promise<boolean> {
     one.busy = true;
     const version = one.register.begin(performance.now());

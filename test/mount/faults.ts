@@ -2,11 +2,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ClusterMount } from '../cluster/cluster-mount.ts';
 import { type RealCluster, until } from '../cluster/real-cluster.ts';
 
-/** What befalls a cluster and its mounts while they are used. */
+/** Faults of a cluster and its mounts during use. */
 export const FAULTS = ['kill', 'freeze', 'freeze-mount'] as const;
 export type Fault = (typeof FAULTS)[number];
 
-/** Longer than any session of a client. */
+/** Longer than any cache session. */
 const FROZEN_MS = 7_000;
 const BETWEEN_MS = 2_000;
 
@@ -55,7 +55,7 @@ async function freeze(pid: number): Promise<void> {
   }
 }
 
-/** One fault after the other, with pauses; @returns how many there were, when `signal` has ended them */
+/** Injects faults one after the other, with pauses. @returns their number, once `signal` is aborted */
 export async function befall(
   faults: readonly Fault[],
   cluster: RealCluster,

@@ -21,7 +21,7 @@ usage: npm run coherence -- [options]
   --faults LIST       of ${FAULTS.join(', ')}, with commas between (default: none)
 `;
 
-/** Fail-overs take part of it. */
+/** Longer than a fail-over. */
 const PATIENCE = ['--op-timeout', '60s'];
 
 async function main(argv: readonly string[]): Promise<number> {

@@ -1,16 +1,16 @@
 /**
- * A thing whose changes come one after the other, each with a number, and are made and seen on any mount. It is one thing
- * (a linearizable register) if nobody sees less than what was made when he began to look, nor less than somebody else had
- * seen by then, nor what nobody had begun to make.
+ * A thing whose numbered changes come one after the other, made and queried on any mount. It is a linearizable
+ * register if no query returns a smaller version than the last change that ended before the query began, or than an
+ * earlier query returned, or a version whose change has not begun.
  */
 export class Register {
-  /** When each change began and when it was made; Infinity while that is not known. */
+  /** When each change began and when it ended; Infinity while it has not ended. */
   readonly #begunMs: number[] = [-Infinity];
   readonly #madeMs: number[] = [-Infinity];
-  /** The largest version that somebody had seen by a time, both growing. */
+  /** The largest version that a query had returned by a time; both grow. */
   readonly #seen: { readonly atMs: number; readonly version: number }[] = [];
 
-  /** The last change, be it made or under way. */
+  /** The number of the last change, ended or in progress. */
   get version(): number {
     return this.#begunMs.length - 1;
   }
@@ -26,10 +26,10 @@ export class Register {
   }
 
   /**
-   * @param shows whether what was seen is what a version looks like
-   * @param mixes where it was seen through a mapping: whether it is put together of versions between two. Programs of the same mount find there what is being
-   *   written, in pieces and before the cluster has it: that says nothing to others
-   * @returns why it cannot have been seen between the two times; null where it can
+   * @param shows whether the answer equals a version
+   * @param mixes for an answer from mapped memory: whether it consists of parts of the versions in a range. Programs
+   * of one mount see its writes there in parts, and before the cluster has them, which proves nothing for other reads
+   * @returns why the answer is impossible between the two times, or null
    */
   judge(
     fromMs: number,

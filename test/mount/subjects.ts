@@ -23,27 +23,27 @@ import {
 import { basename, dirname } from 'node:path';
 import type { Program } from '../posix/program.ts';
 
-/** A mount, as somebody who looks uses it. */
+/** A mount, as its programs use it. */
 export interface Place {
   path(...names: string[]): string;
-  /** Maps files, which Node does not. */
+  /** Maps files, which Node cannot. */
   readonly program: Program;
-  /** What was opened once and is not closed, by name. */
+  /** Open handles, by name. */
   readonly held: Map<string, Promise<FileHandle>>;
 }
 
-/** What was seen, as text, and whether that is what a version looks like. */
+/** The answer to a query, as text, and how it compares with versions. */
 export interface Sight {
   readonly text: string;
   shows(version: number): boolean;
-  /** Of what is mapped: whether it is put together of the versions between two. */
+  /** For mapped memory: whether the answer consists of parts of the versions in a range. */
   mixes?(from: number, to: number): boolean;
 }
 
-/** Something on the volume that changes by versions, and the ways to see which it is. */
+/** Something on the volume that has versions, and the queries that show its version. */
 export interface Subject {
   readonly name: string;
-  /** Makes it as its version 0. */
+  /** Creates it as version 0. */
   make(at: Place): Promise<void>;
   change(at: Place, version: number): Promise<void>;
   readonly looks: Readonly<Record<string, (place: Place) => Promise<Sight>>>;
@@ -51,7 +51,7 @@ export interface Subject {
 
 const MODES = 0o1000;
 const MARK_BYTES = 10;
-/** Within one page, which is read and written in one piece, though not copied so from where it is mapped. */
+/** Within one page, which is read and written as a whole; a copy from mapped memory is not atomic. */
 const BLOCK_BYTES = 4_000;
 
 const isOdd = (version: number): boolean => version % 2 === 1;
@@ -102,7 +102,7 @@ function held(place: Place, name: string): Promise<FileHandle> {
   return handle;
 }
 
-/** One of the attributes of a directory that nothing is made in, or of a file that nobody writes. */
+/** One attribute of a directory in which nothing is created, or of a file that is not written. */
 function attribute(
   name: string,
   make: (path: string) => Promise<unknown>,
@@ -121,7 +121,7 @@ function attribute(
     },
     looks: {
       stat: async (place) => sight(of(await stat(place.path(name))), shown),
-      // Answered by the kernel alone, as long as it may believe what it knows.
+      // Answered by the kernel alone while it may cache the attributes.
       fstat: async (place) => sight(of(await (await held(place, name)).stat()), shown),
     },
   };
@@ -153,7 +153,7 @@ function attributes(name: string, make: (path: string) => Promise<unknown>): Sub
   ];
 }
 
-/** A name that is there at odd versions. */
+/** A name that exists at odd versions. */
 function presence(
   name: string,
   appear: (at: Place, path: string) => Promise<unknown>,
@@ -173,7 +173,7 @@ function presence(
   };
 }
 
-/** What a file holds, by all ways to read it. */
+/** The contents of a file, by each way to read it. */
 function contents(name: string, of: (version: number) => string): Subject['looks'] {
   const bytesOf = (version: number): number => of(version).length;
   return {
@@ -182,7 +182,10 @@ function contents(name: string, of: (version: number) => string): Subject['looks
   };
 }
 
-/** The same, and mapped; not for what may become shorter, where pages that are gone end the program. */
+/**
+ * The same, and by mapped memory. Not for files that become shorter: an access to a page beyond the end kills the
+ * program.
+ */
 function mappedContents(name: string, of: (version: number) => string): Subject['looks'] {
   return {
     ...contents(name, of),
@@ -196,12 +199,15 @@ function mappedContents(name: string, of: (version: number) => string): Subject[
   };
 }
 
-/** Kinds of subjects that mounts of a transport do not promise: through the library a file that is open takes the size of the one that gets its name. */
+/**
+ * @returns subjects that a transport does not support: through libfuse an open file takes the size of the file that
+ * replaces its name
+ */
 export function unpromised(transport: string): readonly string[] {
   return transport === 'native' ? ['replaced'] : [];
 }
 
-/** @param number tells this group of subjects from others of their kinds */
+/** @param number distinguishes this group from others */
 export function subjects(number: number): Subject[] {
   const named = (name: string): string => `${name}-${number}`;
   const [log, block, replaced, cut, target, linked, moved] = ['log', 'block', 'replaced', 'cut', 'target']

@@ -1,7 +1,8 @@
 /**
- * Goal: what another mount closed is seen by whoever opens it, also where what a mount remembers of the file ends in that very moment: the
- * kernel may just have been told of it, and reads no further than to the size that it was told.
- * Method: a file is written on one mount and then on the other, and is opened on the first one around the end of its time.
+ * Goal: an open reads what another mount has written and closed, also if the cached attributes of the file expire at
+ * that moment. The kernel may just have received them, and would read only up to their size.
+ * Method: a file is written on one mount and then on the other, and opened on the first around the end of its caching
+ * time.
  */
 import assert from 'node:assert/strict';
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
@@ -12,18 +13,18 @@ import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { mountPairsOver, noMounts, transportsOfForm } from './mounts.ts';
 
 const AGE_MS = 100;
-/** From what is heard of a file it takes the mount so long, at the most, to tell of it. */
+/** The mount answers the kernel at most this long after it received attributes. */
 const HEARD_MS = 5;
 const STEP_MS = isLong ? 0.15 : 0.3;
-/** A thread that sleeps wakes up this much late at the most, or the moment is missed once. */
+/** A sleeping thread wakes up at most this late; otherwise one attempt misses the moment. */
 const SPUN_MS = 3;
 
-/** The thread sleeps on it: programs on the mounts and this loop need no event of it. */
+/** The thread sleeps on it: the mounts are other processes, and this loop needs no event. */
 const sleeper = new Int32Array(new SharedArrayBuffer(4));
 
 const skip = await noMounts();
 if (skip === false) await define();
-else test('what is opened is not the past', { skip }, () => undefined);
+else test('an open never reads outdated contents', { skip }, () => undefined);
 
 async function define(): Promise<void> {
   const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
@@ -31,7 +32,7 @@ async function define(): Promise<void> {
   await cluster.createVolume('main');
   const mounted = await mountPairsOver(await transportsOfForm(), cluster, '--cache', `ttl:${AGE_MS}ms`);
   for (const { transport, mounts } of mounted) {
-    test(`${transport}: what is opened is not the past, whenever that is`, () => {
+    test(`${transport}: an open never reads outdated contents around the end of the caching time`, () => {
       const [here, there] = mounts.map(({ directory }) => directory) as [string, string];
       for (let afterMs = -1; afterMs < HEARD_MS; afterMs += STEP_MS) {
         const name = `${transport}-${afterMs.toFixed(2)}`;

@@ -1,6 +1,7 @@
 /**
- * Goal: every error that a page of POSIX has for a call is asked for by a rule, and the documents count them right.
- * Method: the lines of `rules/` are counted; nothing is mounted.
+ * Goal: a rule provokes each error that a page of POSIX lists for a call, and docs/posix.md counts the rules
+ * correctly.
+ * Method: counts lines of `rules/`; mounts nothing.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -16,7 +17,7 @@ test('each error of each page has a rule', () => {
     for (const error of errors) assert.ok(countOf(rules, calls, error) > 0, `${page}: no rule for ${error}`);
 });
 
-test('docs/posix.md counts them', () => {
+test('docs/posix.md has the table of errors with their counts', () => {
   const text = readFileSync(DOCUMENT, 'utf8');
   const wanted = errorRows(rules);
   const missing = wanted.filter((row) => !text.includes(`\n${row}\n`));

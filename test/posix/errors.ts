@@ -1,10 +1,10 @@
 import type { Rule } from './rules.ts';
 
-/** A page of POSIX.1-2024, with the calls by which its rules are played. */
+/** A page of POSIX.1-2024, and the calls of its rules. */
 interface Page {
   readonly page: string;
   readonly calls: readonly string[];
-  /** What a file system has to answer by the page's ERRORS, and by those of Linux for the same call. */
+  /** The errors of the page, and those that Linux returns for the same call. */
   readonly errors: readonly string[];
 }
 
@@ -14,7 +14,7 @@ function page(name: string, calls: string, errors: string): Page {
 
 const WAY = 'EACCES ELOOP ENAMETOOLONG ENOENT ENOTDIR EROFS';
 
-/** Of each call also what every path and every change may end with. */
+/** The lists also have errors that any call with a path, or any change, may return. */
 export const PAGES: readonly Page[] = [
   page('open', 'open create', `${WAY} EEXIST EILSEQ EISDIR ENXIO EPERM ETXTBSY`),
   page('rename', 'rename rename-with', `${WAY} EBUSY EEXIST EILSEQ EINVAL EISDIR ENOTEMPTY EPERM EXDEV`),
@@ -30,7 +30,7 @@ export const PAGES: readonly Page[] = [
   page('mkfifo, mknod', 'mkfifo mknod', `${WAY} EEXIST EILSEQ EPERM`),
 ];
 
-/** @returns how many lines of the rules ask one of the calls for the error */
+/** @returns the number of rules' lines that expect the error from one of the calls */
 export function countOf(rules: readonly Rule[], calls: readonly string[], error: string): number {
   const lines = rules.flatMap(({ lines: of }) => of.map(({ text }) => text));
   return lines.filter((text) => {
@@ -40,7 +40,7 @@ export function countOf(rules: readonly Rule[], calls: readonly string[], error:
   }).length;
 }
 
-/** The rows of the table in docs/posix.md. */
+/** @returns the rows of the table in docs/posix.md */
 export function errorRows(rules: readonly Rule[]): string[] {
   return PAGES.map(({ page: name, calls, errors }) => {
     const counts = errors.map((error) => `\`${error}\` ${countOf(rules, calls, error)}`);

@@ -3,8 +3,8 @@ import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { Program, USERS } from './program.ts';
 
 /**
- * A file under a random sequence of calls, beside a model of it in memory: after the idea of Apple's fsx, which has
- * found what no list of cases does. Bytes say the step that wrote them: `#000123;#000123;`.
+ * A random sequence of calls on a file, compared with a model in memory, as Apple's fsx does; that has found what no
+ * list of cases did. Bytes name the step that wrote them: `#000123;#000123;`.
  */
 export type Step =
   | { readonly kind: 'read' | 'mapped-read'; readonly offset: number; readonly length: number }
@@ -15,8 +15,8 @@ export type Step =
   | { readonly kind: 'whole' | 'size' | 'persist' | 'reopen' | 'move' };
 
 /**
- * `open`: one mount at a time has the file open, and what was closed there is seen by whoever opens it here.
- * `strict`: all mounts have it open, and see at once what one has written and given to `fsync`.
+ * `open`: one mount at a time has the file open, and an open reads what another mount has closed.
+ * `strict`: all mounts have it open, and read at once what one has written and given to `fsync`.
  */
 export type Coherence = 'open' | 'strict';
 
@@ -31,7 +31,7 @@ export interface ExerciseOptions {
 export interface ExerciseFailure {
   readonly index: number;
   readonly reason: string;
-  /** The steps up to the failure, the last of them first, as text. */
+  /** The latest steps up to and including the failed one, as text. */
   readonly history: readonly string[];
 }
 
@@ -43,7 +43,7 @@ const FALLOC_KEEP_SIZE = 0x01;
 const FALLOC_PUNCH_HOLE = 0x02;
 const FALLOC_ZERO_RANGE = 0x10;
 
-/** How often each kind is drawn, of the sum of all. */
+/** The weight of each kind in the random choice. */
 const WEIGHTS: readonly (readonly [Step['kind'], number])[] = [
   ['read', 20],
   ['write', 24],
@@ -60,7 +60,7 @@ const WEIGHTS: readonly (readonly [Step['kind'], number])[] = [
   ['move', 4],
 ];
 
-/** Numbers from a seed, evenly from 0 to below 1 (the generator "mulberry32"). */
+/** @returns a generator of even numbers in [0, 1), by the algorithm "mulberry32" */
 function randomOf(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -76,7 +76,7 @@ export function drawSteps(seed: number, count: number): Step[] {
   const random = randomOf(seed);
   const sum = WEIGHTS.reduce((total, [, weight]) => total + weight, 0);
   const below = (limit: number): number => Math.floor(random() * limit);
-  // Small steps and large ones, at places that share pages and blocks and at places that do not.
+  // Small and large steps, at offsets that share pages and blocks and at offsets that do not.
   const length = (): number => 1 + (below(3) === 0 ? below(STEP_BYTES_MAX) : below(5000));
   const offset = (): number => (below(3) === 0 ? below(FILE_BYTES_MAX / 4096) * 4096 : below(FILE_BYTES_MAX));
   return Array.from({ length: count }, () => {
@@ -105,13 +105,13 @@ export function drawSteps(seed: number, count: number): Step[] {
   });
 }
 
-/** Plays random steps on the file of `paths`, which are one and the same file seen on several mounts. */
+/** Plays random steps on one file, which has a path on each mount. */
 export class Exercise {
   readonly #paths: readonly string[];
   readonly #options: ExerciseOptions;
   readonly #program = new Program(USERS.root);
   readonly #handles: (FileHandle | undefined)[] = [];
-  /** The mount that makes the calls just now. */
+  /** The mount of the next call. */
   #mount = 0;
   #model = Buffer.alloc(FILE_BYTES_MAX * 2);
   #sizeBytes = 0;
@@ -123,7 +123,7 @@ export class Exercise {
     this.#options = options;
   }
 
-  /** @returns what went wrong, or null where all was as in the model */
+  /** @returns the first difference from the model, or null */
   async run(): Promise<ExerciseFailure | null> {
     const steps = drawSteps(this.#options.seed, this.#options.steps);
     try {
@@ -162,7 +162,7 @@ export class Exercise {
       ['punch', FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE],
       ['zero', FALLOC_ZERO_RANGE],
     ] as const) {
-      // Not every file system can.
+      // Not every file system supports it.
       const { errno } = await this.#program.call('fallocate', 'f', mode, 0, 1);
       if (errno === 'EOPNOTSUPP') this.#kinds.delete(kind);
     }
@@ -176,7 +176,7 @@ export class Exercise {
     return handle;
   }
 
-  /** @returns what is otherwise than in the model, or null */
+  /** @returns the difference from the model, or null */
   async #step(step: Step, index: number): Promise<string | null> {
     if (!this.#kinds.has(step.kind)) return null;
     this.counts.set(step.kind, (this.counts.get(step.kind) ?? 0) + 1);

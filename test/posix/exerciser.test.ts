@@ -1,6 +1,6 @@
 /**
- * Goal: whatever calls come in whatever order, a file holds what its model holds.
- * Method: a short form of `npm run exercise`: random calls from a seed on a local directory (the check of the check),
+ * Goal: after any calls in any order, a file has the contents of its model.
+ * Method: a short form of `npm run exercise`: random calls from a seed on a local directory (which checks the check),
  * on one mount of a real cluster, on two that take turns, and while primaries are killed.
  */
 import assert from 'node:assert/strict';
@@ -13,7 +13,7 @@ import { describeFailure, type Killed, killPrimaries, PATIENCE } from './exercis
 import { localDirectory, mountPairsOver, noMounts, transportsOfForm } from './mounts.ts';
 
 const STEPS = isLong ? 600 : 200;
-/** Enough that a primary dies several times on the way. */
+/** Enough that a primary is killed several times meanwhile. */
 const STEPS_WITH_KILLS = isLong ? 500 : 120;
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 1_000_000));
 
@@ -31,7 +31,7 @@ async function exercised(
   return exercise;
 }
 
-test('a seed draws the same steps again', () => {
+test('a seed draws the same steps each time', () => {
   assert.deepEqual(drawSteps(7, 100), drawSteps(7, 100));
   assert.notDeepEqual(drawSteps(7, 100), drawSteps(8, 100));
 });
@@ -65,7 +65,7 @@ async function define(): Promise<void> {
       await exercised(paths, STEPS);
     });
 
-    // What is played does not depend on the way to the kernel; by hand it may be either.
+    // The steps do not depend on the way to the kernel; `npm run exercise` has an option for it.
     if (transport !== 'kernel') continue;
     test(`${transport}: while primaries are killed (SEED=${SEED})`, { timeout: 300_000 }, async (t) => {
       let killed: Killed | undefined;

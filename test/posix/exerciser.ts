@@ -20,20 +20,20 @@ Plays random calls on a file of a mounted cluster and compares every answer with
   --directory DIR     play in this directory instead, without a cluster
 `;
 
-/** Between the start of a killed server and the death of the next. */
+/** Between the start of a killed server and the next kill. */
 const CALM_MS = 4_000;
 const PROGRESS_STEPS = 5_000;
 const LOG_LINES = 5;
-/** Longer than any fail-over, also where other programs keep the machine busy: a death is a pause and no error. */
+/** Longer than any fail-over, also on a busy machine: a killed server is a pause and no error. */
 export const PATIENCE = ['--op-timeout', '60s'] as const;
 
 export interface Killed {
   readonly count: number;
-  /** @throws what kept it from killing on: a server that did not come back */
+  /** @throws an error if a killed server did not become ready again */
   stop(): Promise<void>;
 }
 
-/** Kills the primary of a file and starts it again, until it is stopped. */
+/** Kills the primary of a file and restarts it, again and again until `stop`. */
 export function killPrimaries(cluster: RealCluster, path: string): Killed {
   const end = Promise.withResolvers<void>();
   let isEnding = false;
@@ -50,7 +50,7 @@ export function killPrimaries(cluster: RealCluster, path: string): Killed {
       clearTimeout(timer);
     }
   };
-  // Looked at in the end: whoever plays meanwhile is not to be ended with its mounts in use.
+  // An error is reported by `stop`: it should not end this process while its mounts are in use.
   const rounds = Promise.allSettled([round()]);
   return {
     get count() {
@@ -65,7 +65,7 @@ export function killPrimaries(cluster: RealCluster, path: string): Killed {
   };
 }
 
-/** What failed, for whoever reads it: the calls up to the failure, the last of them last. */
+/** @returns a description of the failure: the calls up to it, the failed one last */
 export function describeFailure(failure: ExerciseFailure, seed: number): string {
   const { index, reason, history } = failure;
   return `call ${index} of seed ${seed}: ${reason}\n${history.join('\n')}\n`;

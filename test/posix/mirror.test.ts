@@ -1,6 +1,8 @@
 /**
- * Goal: two mounts of one volume are one file system, to which what a mount remembers makes no difference but for the time that it may.
- * Method: calls drawn from a seed are made on two mounts in turn and on a local directory, with pauses that end where a mount forgets.
+ * Goal: two mounts of one volume behave as one file system; what a mount has cached is visible for its caching time
+ * only.
+ * Method: a seed draws calls on two mounts and a local directory, with pauses that end around the end of a caching
+ * time.
  */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
@@ -29,10 +31,10 @@ async function define(): Promise<void> {
   const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   await cluster.createVolume('main');
-  // All are there before the first test is declared: where none is left to run, the runner takes the tests for over.
+  // All mounts start before the first test is declared: if no declared test is left to run, the runner ends.
   const mounted = [];
   for (const { cache, ttlMs } of CACHES) {
-    // What a mount caches does not depend on the way to the kernel: one kind of cache over all ways is enough.
+    // What a mount caches does not depend on the way to the kernel: only one kind of cache is tested over all ways.
     const ways = await (cache === 'leases' ? transports() : transportsOfForm());
     for (const pair of await mountPairsOver(ways, cluster, '--cache', cache)) {
       mounted.push({ ...pair, cache, ttlMs });

@@ -24,37 +24,40 @@ import { Prng } from '../../base/prng.ts';
 export interface MirrorOptions {
   readonly seed: number;
   readonly steps: number;
-  /** For how long a mount may tell of names and attributes what another one has changed since; 0: not at all. */
+  /** How long a mount may answer cached names and attributes after a change by another mount; 0: not at all. */
   readonly ttlMs: number;
-  /** The kernel takes a file that is open for the one that has its path now, where another mount has changed that. */
+  /** The kernel identifies an open file by its path, also after another mount has changed what has that path. */
   readonly isByPath: boolean;
 }
 
 const FOLDERS = ['one', 'two'];
 const NAMES = ['a', 'b', 'c', 'd', 'ä'];
-/** What only directories are called: of a kind that has changed a path may lead to the one of a moment ago. */
+/**
+ * Names of directories only: if a name changed its kind, a path through it could lead to the earlier inode for a
+ * while.
+ */
 const FOLDER_NAMES = ['m', 'n'];
 const BYTES_MAX = 5_000;
-/** More than what is borne with its name. */
+/** More than a file can be created with. */
 const LARGE_BYTES = 300 * 1024;
-/** What a mount was told takes so long to get to the kernel, and to be over there. */
+/** How late the kernel may receive an answer and drop it. */
 const SLACK_MS = 60;
 const HISTORY_LENGTH = 25;
 
-/** A file that is open on a mount and on the local disk, while other calls go on. */
+/** A file that is open on a mount and on the local disk during other calls. */
 interface Held {
   readonly mount: number;
   readonly there: number;
   readonly here: number;
   readonly inode: number;
-  /** The kernel may ask about another file in its place. */
+  /** The kernel may query another file instead of this one. */
   isDoubtful: boolean;
 }
 
 /**
- * Plays calls that are drawn from a seed on several mounts of one volume and, each at once, on a local directory, which is the model. What is
- * opened has to be what the model has, whoever changed it a moment ago; names and attributes have to be within their time, and at
- * once on the mount that has changed them.
+ * Plays random calls on several mounts of one volume, and each at once on a local directory, which is the model. An
+ * open must read what the model has. Names and attributes must agree after the caching time, and at once on the mount
+ * that has changed them.
  */
 export class Mirror {
   readonly #mounts: readonly string[];
@@ -62,13 +65,13 @@ export class Mirror {
   readonly #options: MirrorOptions;
   readonly #prng: Prng;
   readonly #history: string[] = [];
-  /** When each mount has changed something last. */
+  /** When each mount has last changed something. */
   readonly #changedMs: number[];
-  /** When each mount has had to do with a path last. */
+  /** When each mount has last used a path. */
   readonly #touchedMs = new Map<string, number>();
   readonly #held: Held[] = [];
   #failure: string | null = null;
-  /** How often each kind of call was played, or looked at. */
+  /** The number of calls by kind. */
   readonly counts = new Map<string, number>();
 
   /** @param local an empty directory */
@@ -80,7 +83,7 @@ export class Mirror {
     this.#changedMs = mounts.map(() => Number.NEGATIVE_INFINITY);
   }
 
-  /** @returns what was otherwise than in the model, and the calls before; null where all was the same */
+  /** @returns the first difference from the model, with the calls before it; null if there is none */
   run(): string | null {
     for (const folder of FOLDERS) this.#change(0, 'mkdir', folder, (path) => mkdirSync(path));
     this.#pause(this.#options.ttlMs + SLACK_MS);
@@ -95,13 +98,13 @@ export class Mirror {
     this.#wait();
     const mount = prng.integer(0, this.#mounts.length - 1);
     const path = this.#drawPath();
-    // By its name a path is changed by whoever has to know what the name is.
+    // A call by name depends on what the mount has cached of the name.
     if (this.#isSettled(mount) && prng.chance(0.5)) this.#playName(mount, path);
     else this.#playOpen(mount, path, step);
     this.#look(path);
   }
 
-  /** Whoever opens a file opens what has the name now. */
+  /** An open uses the file that has the name now. */
   #playOpen(mount: number, path: string, step: number): void {
     const prng = this.#prng;
     if (this.#isHeldElsewhere(mount, path)) return;
@@ -163,7 +166,9 @@ export class Mirror {
     });
   }
 
-  /** The mount hears of all names that there are, and of some twice; what it may be wrong about is not looked at. */
+  /**
+   * The mount caches all existing names, some of them twice. The results are not compared, as they may be outdated.
+   */
   #learn(mount: number): void {
     for (const folder of FOLDERS) {
       const root = join(this.#mounts[mount] as string, folder);
@@ -197,7 +202,7 @@ export class Mirror {
     if (is !== should) this.#fail('read of what was open', '', is, should);
   }
 
-  /** What is there now, seen from a mount that is drawn. */
+  /** Compares what a random mount shows now. */
   #look(path: string): void {
     const prng = this.#prng;
     const mount = prng.integer(0, this.#mounts.length - 1);
@@ -214,7 +219,9 @@ export class Mirror {
     if (!this.#isHeldElsewhere(mount, path)) this.#compare(mount, 'lstat', path, statOf);
   }
 
-  /** Nothing, a moment, until a mount is about to forget what it knows of a path, or until it has forgotten. */
+  /**
+   * Waits for a random time: none, a moment, until just around the end of a path's caching time, or until after it.
+   */
   #wait(): void {
     const { ttlMs } = this.#options;
     const draw = this.#prng.integer(0, 99);
@@ -223,7 +230,7 @@ export class Mirror {
     else if (draw < 40 && ttlMs > 0) this.#lookAtTheEnd();
   }
 
-  /** What a mount knows of a path is over just before it is opened there, at that moment, or just after. */
+  /** Opens a path just before its caching time ends on the mount, at that moment, or just after it. */
   #lookAtTheEnd(): void {
     const prng = this.#prng;
     const mount = prng.integer(0, this.#mounts.length - 1);
@@ -238,7 +245,7 @@ export class Mirror {
     return join(this.#prng.pick(FOLDERS), this.#prng.pick(NAMES));
   }
 
-  /** Whether the mount has to know all that others have changed. */
+  /** @returns whether the mount must know all changes by others */
   #isSettled(mount: number): boolean {
     const { ttlMs } = this.#options;
     if (ttlMs === 0) return true;
@@ -246,7 +253,7 @@ export class Mirror {
     return this.#changedMs.every((changedMs, other) => other === mount || changedMs < sinceMs);
   }
 
-  /** What is written to it there may be on its way still. */
+  /** @returns whether another mount has the file open, and may have unsent writes */
   #isHeldElsewhere(mount: number, path: string): boolean {
     if (this.#held.every((held) => held.mount === mount)) return false;
     const { value } = attempt(() => lstatSync(join(this.#local, path)).ino);
@@ -286,7 +293,7 @@ export class Mirror {
 
   #pause(ms: number): void {
     const untilMs = performance.now() + ms;
-    // Calls are made one after the other, and at a moment that is meant.
+    // Busy waiting: the next call is made at an exact time, and no other work runs meanwhile.
     while (performance.now() < untilMs);
   }
 }
@@ -305,14 +312,14 @@ function contentsOf(path: string): string {
   return described(readFileSync(path));
 }
 
-/** As far as its size says, and beyond. */
+/** Reads up to the size and one byte more. */
 function contentsOfHandle(handle: number): string {
   const { size } = fstatSync(handle);
   const bytes = Buffer.alloc(size + 1);
   return described(bytes.subarray(0, readSync(handle, bytes, 0, bytes.length, 0)));
 }
 
-/** What was written by which steps, in which order, and how much of it. */
+/** @returns the runs of equal bytes, which name the steps that wrote them */
 function described(bytes: Buffer): string {
   const runs: string[] = [];
   for (let at = 0; at < bytes.length; ) {
@@ -340,7 +347,7 @@ function listOf(path: string): string {
     .join(' ');
 }
 
-/** One byte for each step, so that what is old is seen. */
+/** One byte value per step, so that outdated bytes are noticed. */
 function bytesOf(step: number, length: number): Buffer {
   return Buffer.alloc(length, 1 + (step % 255));
 }

@@ -8,13 +8,13 @@ import { LAUNCHER, type RealCluster } from '../cluster/real-cluster.ts';
 import { isLong } from '../long.ts';
 import { noPrograms } from './program.ts';
 
-/** Why nothing can be mounted and called as several users here; false where it can. */
+/** @returns why this machine cannot mount and run programs as several users, or false */
 export async function noMounts(): Promise<string | false> {
   const obstacle = await mountObstacle();
   return obstacle === null ? noPrograms() : `Nothing can be mounted: ${obstacle}`;
 }
 
-/** The ways to the kernel that the mount knows here. */
+/** @returns the ways to the kernel that the mount supports here */
 export async function transports(): Promise<string[]> {
   const { text } = await run(process.execPath, [LAUNCHER, 'mount', '--help']);
   return text.includes('--transport') ? ['native', 'kernel'] : ['native'];
@@ -30,7 +30,7 @@ export async function mountOver(
   return ClusterMount.start(cluster, 'main', ...chosen, ...flags);
 }
 
-/** The ways to the kernel of tests whose rules do not depend on the way: the one that users get, and in the long form all. */
+/** The ways to the kernel for tests that do not depend on the way: the default one, and in the long form all. */
 export async function transportsOfForm(): Promise<string[]> {
   const all = await transports();
   return isLong ? all : all.slice(-1);
@@ -42,8 +42,8 @@ export interface MountPair {
 }
 
 /**
- * Two mounts of the volume over each of these transports, until the end of the tests of the file. All are there before the first
- * test is declared: where none is left to run, the runner takes the tests for over.
+ * Starts two mounts of the volume over each transport, until the end of the tests of the file. All start before the
+ * first test is declared: if no declared test is left to run, the runner ends.
  */
 export async function mountPairsOver(
   chosen: readonly string[],
@@ -62,7 +62,7 @@ export async function mountPairsOver(
   return pairs;
 }
 
-/** What is in the directory, read-only, until the end of the tests of the file. */
+/** @returns a read-only bind mount of the directory, until the end of the tests of the file */
 export async function readOnlyView(directory: string): Promise<string> {
   const view = await mkdtemp(join(tmpdir(), 'leasehold-view-'));
   await runOk('mount', ['--bind', directory, view]);
@@ -74,7 +74,7 @@ export async function readOnlyView(directory: string): Promise<string> {
   return view;
 }
 
-/** A directory of this machine that all users can reach. */
+/** @returns a directory of this machine that all users can reach */
 export async function localDirectory(): Promise<{ readonly path: string; remove(): Promise<void> }> {
   const path = await mkdtemp(join(tmpdir(), 'leasehold-local-'));
   await chmod(path, 0o755);

@@ -14,7 +14,7 @@ export interface User {
   readonly groups: readonly number[];
 }
 
-/** Alice owns what the rules are about, Carol is of her group, Bob a stranger. */
+/** Alice owns the files of the rules, Carol is in her group, Bob is not. */
 export const USERS = {
   root: { uid: 0, gid: 0, groups: [0] },
   alice: { uid: 1001, gid: 1001, groups: [1001, 2000] },
@@ -24,7 +24,7 @@ export const USERS = {
 
 export type UserName = keyof typeof USERS;
 
-/** What a call answered: its value as text, or the name of its error. */
+/** The outcome of a call: its value as text, or the name of its error. */
 export interface Outcome {
   readonly value?: string;
   readonly errno?: string;
@@ -48,7 +48,7 @@ export class Program {
     });
   }
 
-  /** Makes a call, after those that were asked for before. */
+  /** Makes a call, after all earlier ones. */
   call(call: string, ...values: readonly (string | number)[]): Promise<Outcome> {
     return new Promise((resolve) => {
       this.#waiting.push(resolve);
@@ -56,7 +56,7 @@ export class Program {
     });
   }
 
-  /** @throws Error where the call fails */
+  /** @throws Error if the call fails */
   async value(call: string, ...values: readonly (string | number)[]): Promise<string> {
     const { value, errno } = await this.call(call, ...values);
     if (value === undefined) throw new Error(`${call} ${values.join(' ')}: ${errno}`);
@@ -71,7 +71,7 @@ export class Program {
   }
 }
 
-/** @returns why no program can run as several users here; false where one can */
+/** @returns why this machine cannot run programs as several users, or false */
 export async function noPrograms(): Promise<string | false> {
   if (process.getuid?.() !== 0) return 'Only root can act for several users';
   try {

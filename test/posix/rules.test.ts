@@ -1,7 +1,7 @@
 /**
- * Goal: calls on a mount have the effects and the errors that POSIX.1-2024 and, beyond it, Linux give them.
- * Method: the rules of `rules/`, played on a mount of a real cluster, over each transport in the long form; and on a
- * directory of this machine, where all must hold, or it is the rule that is wrong.
+ * Goal: calls on a mount have the effects and errors that POSIX.1-2024 and Linux define.
+ * Method: plays the rules of `rules/` on a mount of a real cluster, in the long form over each transport; and on a
+ * local directory, where all must hold: otherwise the rule is wrong.
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -19,13 +19,13 @@ if (skip === false) await define();
 else test('the rules of POSIX', { skip }, () => undefined);
 
 async function define(): Promise<void> {
-  assert.ok(rules.length >= RULES_MIN, `${rules.length} rules are read`);
+  assert.ok(rules.length >= RULES_MIN, `There are too few rules: ${rules.length}`);
   const local = await localDirectory();
   after(() => local.remove());
   const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   await cluster.createVolume('main');
-  // All are there before the first test is declared: where none is left to run, the runner takes the tests for over.
+  // All mounts start before the first test is declared: if no declared test is left to run, the runner ends.
   const grounds = [{ over: 'local', directories: [local.path, await readOnlyView(local.path)] as const }];
   for (const over of await transportsOfForm()) {
     const mounts = [await mountOver(cluster, over), await mountOver(cluster, over, '-o', 'ro')] as const;
@@ -35,7 +35,7 @@ async function define(): Promise<void> {
   for (const { over, directories } of grounds) play(over, directories);
 }
 
-/** @param directories the same twice, the second one read-only */
+/** @param directories the same directory twice, the second one read-only */
 function play(over: string, directories: readonly [string, string]): void {
   const ground = new Ground(...directories);
   after(() => ground.stop());

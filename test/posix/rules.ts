@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { type Outcome, Program, USERS, type UserName } from './program.ts';
 
 /**
- * Rules of POSIX as a file has them: a `#` line says the rule, the lines below it are calls.
+ * Rules of POSIX as a file has them: a `#` line states the rule, the lines below it are calls.
  *
  *     # a directory does not replace a file
  *     mkdir d
@@ -14,13 +14,14 @@ import { type Outcome, Program, USERS, type UserName } from './program.ts';
  *     rename d f -> ENOTDIR
  *     unlink f => .:mc
  *
- * `->` is followed by the value or the error; without it the call succeeds. `~>` is followed by what the call answers
- * before long: it is repeated for a few seconds. `=>` is followed by paths with the
- * times that the call changes (m: modification, c: status change, -: neither; a: access, where that is said); `old>new` where it moves the path.
- * Calls are Alice's, who owns the empty directory that each rule has for itself, unless they name someone else;
- * `bob@2` calls on the second mount, which is read-only where there is one of the rules. A line with TYPE is one for each type that a name can be of, with
- * NODIR for each that is no directory. `x*255` is a text of that length, `deep*4095/f` a path of that length, `\xff` a byte, `_` an empty text. A rule
- * with `(not over native: …)` in its title is skipped there, for the reason that is given.
+ * `->` is followed by the value or the error; without it the call succeeds. `~>` is followed by an answer that the
+ * call returns within a few seconds: it is repeated. `=>` is followed by paths with the times that the call changes
+ * (m: modification, c: status change, -: neither; a: access, only compared where it is given); `old>new` if the call
+ * moves the path. Calls are made by Alice unless they name another user; she owns the empty directory that each rule
+ * has for itself. `bob@2` calls on the second mount, which is read-only for `rules/`. A line with TYPE stands for one
+ * line for each type of inode, with NODIR for each but directories. `x*255` is a text of that length, `deep*4095/f` a
+ * path of that length, `\xff` a byte, `_` an empty text. A rule with `(not over native: …)` in its title is skipped
+ * there, for the given reason.
  */
 export interface Rule {
   readonly page: string;
@@ -31,11 +32,11 @@ export interface Rule {
 
 const TYPES = ['file', 'directory', 'fifo', 'socket', 'symlink', 'character', 'block'];
 
-/** The clocks of file systems on a disk stand still for up to 10 ms. */
+/** File systems on a disk take times from a clock that advances at most every 10 ms. */
 const CLOCK_STEP_MS = 12;
-/** Of changes disks know more; times of access are of that clock alone, and it stands still for longer where a busy machine takes its ticks away. */
+/** Times of changes may be finer. Access times are of that clock, and on a busy machine it advances later. */
 const CLOCK_STEP_MS_MAX = 10_000;
-/** What a mount may remember of what others change, with room for a slow machine. */
+/** How long a mount may cache what other clients change, with time for a slow machine. */
 const SOON_MS = 10_000;
 
 /** @param name of the folder beside this file */
@@ -76,14 +77,14 @@ function linesOf(line: string): string[] {
   );
 }
 
-/** The same directory on one or two mounts, and programs of all users there. */
+/** One directory on one or two mounts, and a process for each user there. */
 export class Ground {
   readonly #directories: readonly string[];
   readonly #programs = new Map<string, Program>();
-  /** Of all grounds: several may be on one volume. */
+  /** Counts the rules of all grounds, as several may be on one volume. */
   static #rules = 0;
 
-  /** @param directories of one file system, owned by root */
+  /** @param directories paths of one directory, owned by root */
   constructor(...directories: string[]) {
     this.#directories = directories;
   }
@@ -130,7 +131,7 @@ export class Ground {
   }
 }
 
-/** @returns what is otherwise than the line says; null where it holds */
+/** @returns the difference from what the line says, or null */
 async function playLine(
   text: string,
   enter: (user: UserName, mount: number) => Promise<Program>,
@@ -154,7 +155,7 @@ async function playLine(
   }
 }
 
-/** @returns what is otherwise than wanted; null where it is as wanted */
+/** @returns the difference from what is wanted, or null */
 function judge(kind: string, wanted: string, { value, errno }: Outcome): string | null {
   if (kind === '') return errno === undefined ? null : `it fails with ${errno}`;
   const said = errno ?? value ?? '';
@@ -183,7 +184,7 @@ async function playTimes(
   for (const [index, path] of watched.entries()) {
     const then = before[index] as bigint[];
     const now = await timesOf(path.after);
-    // That something was read is not looked at unless the rule says so.
+    // Access times are compared only if the rule gives them.
     const watchedTimes = ['m', 'c', ...(path.times.includes('a') ? ['a'] : [])];
     const moved =
       watchedTimes.filter((_, time) => (now[time] as bigint) > (then[time] as bigint)).join('') || '-';
@@ -194,7 +195,7 @@ async function playTimes(
   return null;
 }
 
-/** Until the clock of file systems has passed each of the times. */
+/** Waits until the clock of file systems has passed each of the times. */
 async function clockPasses(root: Program, times: readonly (readonly bigint[])[]): Promise<void> {
   const deadlineMs = performance.now() + CLOCK_STEP_MS_MAX;
   for (;;) {
@@ -220,7 +221,7 @@ function expand(word: string): string {
     .replaceAll(/([\w]|é)\*(\d+)/g, (_, text: string, count: string) => text.repeat(Number(count)));
 }
 
-/** As Python writes a byte that is no character in a path. */
+/** As Python represents a byte that is no character in a path. */
 function rawByte(hexadecimal: string): string {
   return String.fromCharCode(0xdc00 + Number.parseInt(hexadecimal, 16));
 }

@@ -1,6 +1,6 @@
 /**
- * Goal: two mounts of one volume are one file system. What is closed on one is seen by who opens it on the other,
- * appends lose nothing, and of those who race for a name one gets it.
+ * Goal: two mounts of one volume behave as one file system: an open on one reads what was closed on the other, no
+ * append is lost, and one of two programs that race for a name gets it.
  * Method: the rules of `coherence/`, and races of programs on both mounts.
  */
 import assert from 'node:assert/strict';
@@ -26,7 +26,7 @@ async function define(): Promise<void> {
   after(() => cluster.stop());
   await cluster.createVolume('main');
   const mounted = await mountPairsOver(await transportsOfForm(), cluster);
-  // Twice the same directory: what is wrong there is a rule that is wrong.
+  // On one local directory: a rule that fails there is wrong.
   play('local', local.path, local.path);
   for (const { transport, mounts } of mounted) {
     play(transport, mounts[0].directory, mounts[1].directory);
@@ -62,7 +62,7 @@ function play(over: string, one: string, two: string): void {
       ['symlink', (name: string) => ['target', name]],
       ['mkfifo', (name: string) => [name]],
     ] as const) {
-      await t.test(`of two who ${call} one name, one does`, async () => {
+      await t.test(`if two programs ${call} one name, one succeeds`, async () => {
         for (let round = 0; round < ROUNDS; round++) {
           const outcomes = await both(call, ...wins(`${call}-${round}`));
           assert.deepEqual(
@@ -74,7 +74,7 @@ function play(over: string, one: string, two: string): void {
       });
     }
 
-    await t.test('of two who rename one file, one does', async () => {
+    await t.test('if two programs rename one file, one succeeds', async () => {
       for (let round = 0; round < ROUNDS; round++) {
         await value('create', `from-${round}`);
         const outcomes = await Promise.all(
@@ -88,7 +88,7 @@ function play(over: string, one: string, two: string): void {
       }
     });
 
-    await t.test('of two who rename onto one name, both do, and the last of them has it', async () => {
+    await t.test('if two programs rename onto one name, both succeed, and one of them has it', async () => {
       for (let round = 0; round < ROUNDS; round++) {
         for (const index of [0, 1]) await value('put', `old-${round}-${index}`, `of ${index}`);
         const outcomes = await Promise.all(
@@ -100,7 +100,7 @@ function play(over: string, one: string, two: string): void {
       }
     });
 
-    await t.test('of two who link and unlink one name, the count of links is right in the end', async () => {
+    await t.test('if two programs link and unlink one name, the link count is right afterwards', async () => {
       await value('create', 'linked');
       for (let round = 0; round < ROUNDS; round++) {
         await both('link', 'linked', 'second');
@@ -111,12 +111,12 @@ function play(over: string, one: string, two: string): void {
           `round ${round}`,
         );
       }
-      // What a mount remembers of it may be as old as its own last answer: a change is answered with what there is now.
+      // The mount's cached attributes may be older; the answer to a change has the current ones.
       await value('chmod', 'linked', '0600');
       assert.equal(await value('lstat', 'linked', 'links'), '1');
     });
 
-    await t.test('what both append is there once, and in the order of each', async () => {
+    await t.test('bytes that both append are there once, and in the order of each program', async () => {
       await Promise.all(
         programs.map((program, index) => program.value('append-many', 'log', `${index}-`, APPENDS)),
       );

@@ -1,7 +1,7 @@
 /**
- * Goal: databases on a mount lose nothing that they committed, and find nothing damaged.
- * Method: clients write while the primary of the file that they write most is killed, again and again; then the
- * databases are asked for what was committed, by their own checks, too, and after an end without order once more.
+ * Goal: databases on a mount lose no committed transaction and find no damage.
+ * Method: clients write while the primary of the file that they write most is killed repeatedly. Then the databases
+ * are queried for what was committed, run their own checks, and are checked again after an immediate stop.
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync } from 'node:fs';
@@ -86,7 +86,7 @@ function testPostgres(on: OnMount, programs: string, noPostgres: string | false)
       '--no-instructions',
     );
     t.diagnostic(`initdb took ${(tookMs / 1000).toFixed(1)} s`);
-    // The socket lies on the mount, too; nobody listens to the network.
+    // The socket is on the mount, too; the server listens on no network address.
     const options = `-c listen_addresses= -c unix_socket_directories=${folder} -c shared_buffers=16MB`;
     const log = join(folder, 'log');
     const start = () => as('pg_ctl', '-D', data, '-l', log, '-o', options, '-w', '-t', '300', 'start');
@@ -105,7 +105,7 @@ function testPostgres(on: OnMount, programs: string, noPostgres: string | false)
       const calm = await as('pgbench', '-h', folder, '-c', '4', '-j', '2', '-T', '15', 'postgres');
       t.diagnostic(`with all servers: ${figure(calm)}`);
       const accounts = await sql("SELECT pg_relation_filepath('pgbench_accounts')");
-      // Without -n it would forget what was done before.
+      // Without -n pgbench would delete its history first.
       const bench = as('pgbench', '-n', '-h', folder, '-c', '4', '-j', '2', '-T', '40', 'postgres');
       await killPrimaries({ cluster, path: `${volume}/postgres/data/${accounts}`, until: bench });
       const killed = await bench;
@@ -129,7 +129,7 @@ function figure({ text }: RunResult): string {
   return /^tps = .*$/m.exec(text)?.[0] ?? 'no figure';
 }
 
-/** Kills whoever is the file's primary, a few times, and starts it again; ends early where `until` does. */
+/** Kills the file's primary `KILLS` times, and restarts it each time; ends early once `until` settles. */
 async function killPrimaries({
   cluster,
   path,
@@ -146,7 +146,7 @@ async function killPrimaries({
   for (let kill = 0; kill < KILLS && !isOver; kill++) {
     const primary = await cluster.primaryOf(path);
     await cluster.kill(primary);
-    // The others have taken over when it comes back.
+    // Another server has taken over before the restart.
     await cluster.primaryOf(path);
     await cluster.restart(primary);
     await Promise.race([over, delay(2_000)]);

@@ -15,7 +15,7 @@ if (skip === false) await define();
 else test('everyday programs on a mount of a real cluster', { skip }, () => undefined);
 
 async function define(): Promise<void> {
-  // All of this before the first test is told of: the runner must know them all before it ends any.
+  // The mounts start before the first test is declared: the runner must know all tests before it ends any.
   const mounts = isLong ? await onMounts() : [await onMount()];
   const missing = await Promise.all(['git', 'tar', 'npm', 'setfacl', 'rsync'].map(isMissing));
   for (const on of mounts) defineOn(on, missing);
@@ -116,7 +116,7 @@ function defineOn(
     const wanted = (await list(repository)).text;
     const found = (await list(mount.path('tar'))).text;
     assert.deepEqual([linesOnlyIn(wanted, found), linesOnlyIn(found, wanted)], [[], []]);
-    // Through the library the names of one file show inode numbers of their own, so tar takes them for several files.
+    // Through libfuse the links of one file have separate inode numbers, so tar stores them as several files.
     const unlinked = (text: string) =>
       transport === 'native' ? text.replaceAll(/ (\d+) 2 (\d)/g, ' $1 1 $2') : text;
     const returned = (await list(back)).text;
@@ -178,7 +178,7 @@ function defineOn(
     `);
     assert.equal(filled.code, 0, filled.text);
     t.diagnostic(`21 transactions took ${(filled.tookMs / 1000).toFixed(1)} s`);
-    // A cache of a few pages spills, so that the file is changed before the transaction ends.
+    // With a cache of a few pages SQLite writes to the file before the transaction ends.
     const killed = await sqlite(`
       db.pragma('cache_size = 40');
       db.exec('BEGIN');

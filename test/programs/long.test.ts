@@ -40,7 +40,11 @@ function defineOn({ transport, mount, local, env }: OnMount, missing: readonly (
     t.diagnostic(`make took ${(tookMs / 1000).toFixed(1)} s`);
     assert.equal((await runOk(join(project, 'sum'), [], at)).text, `${(SOURCES * (SOURCES - 1)) / 2}\n`);
     const again = await runOk('make', ['-C', project, '-j4'], at);
-    assert.match(again.text, /is up to date|Nothing to be done/, 'Times of files do not move by themselves');
+    assert.match(
+      again.text,
+      /is up to date|Nothing to be done/,
+      'Times of files do not change by themselves',
+    );
     await runOk('sh', ['-c', 'echo "int part_7(void) { return 1007; }" > "$0"/part_7.c', project], at);
     const changed = await runOk('make', ['-C', project, '-j4'], at);
     assert.equal(changed.text.match(/-c part_/g)?.length, 1, changed.text);
@@ -61,7 +65,7 @@ function defineOn({ transport, mount, local, env }: OnMount, missing: readonly (
     const rsync = (...words: string[]) =>
       runOk('rsync', ['-a', '--checksum', '--itemize-changes', ...words], at);
     await rsync(`${source}/`, mount.path('rsync/'));
-    assert.equal((await rsync(`${source}/`, mount.path('rsync/'))).text, '', 'nothing is left to do');
+    assert.equal((await rsync(`${source}/`, mount.path('rsync/'))).text, '', 'Nothing is left to copy');
     writeFileSync(join(source, 'f7'), 'changed');
     assert.match((await rsync(`${source}/`, mount.path('rsync/'))).text, /^>f\S+ f7\n$/);
     const back = join(local, 'rsync-back');
@@ -131,7 +135,7 @@ function defineOn({ transport, mount, local, env }: OnMount, missing: readonly (
   });
 }
 
-/** A program of many files that each add a number, made as makefiles usually say it. */
+/** A program of many files that each add a number, with an ordinary makefile. */
 function writeProject(folder: string): void {
   const parts = Array.from({ length: SOURCES }, (_, number) => `part_${number}`);
   writeFileSync(join(folder, 'parts.h'), parts.map((part) => `int ${part}(void);\n`).join(''));

@@ -8,32 +8,35 @@ import { SERVERS_OF_FORM } from '../long.ts';
 
 const obstacle = await mountObstacle();
 
-/** Why no program can be run on a mount here; false where it can. */
+/** The reason why programs cannot run on a mount here, or false. */
 export const skip: string | false = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
 
-/** On a machine with few cores, of which three servers and perhaps other tests have their share, in milliseconds. */
+/** Enough on a machine with few cores that also runs three servers and perhaps other tests, in milliseconds. */
 export const PROGRAM_MS_MAX = 10 * 60_000;
 
-/** A mounted volume of a real cluster, and a folder of the local disk beside it. */
+/** A mounted volume of a real cluster, and a folder of the local disk. */
 export interface OnMount {
   readonly cluster: RealCluster;
   readonly transport: string;
   readonly volume: string;
   readonly mount: ClusterMount;
   readonly local: string;
-  /** For programs that read settings of whoever starts them: nothing of the machine's own. */
+  /** The environment of programs that read a user's settings: none of this machine. */
   readonly env: NodeJS.ProcessEnv;
 }
 
 const isRoot = process.getuid?.() === 0;
 
-/** To be called before the tests of a file are defined; everything ends with them. Over the transport that users get. */
+/**
+ * Starts a cluster with a mount over the default transport, until the end of the tests. Call it before they are
+ * declared.
+ */
 export async function onMount(): Promise<OnMount> {
   const cluster = await startCluster();
   return mountOf(cluster, isRoot ? 'kernel' : 'native');
 }
 
-/** The same over each transport that may be used here, of a cluster with a volume for each. */
+/** The same over each transport that is possible here: one cluster, with a volume for each. */
 export async function onMounts(): Promise<OnMount[]> {
   const cluster = await startCluster();
   const mounts = [await mountOf(cluster, 'native')];
@@ -63,7 +66,7 @@ async function mountOf(cluster: RealCluster, transport: string): Promise<OnMount
   return { cluster, transport, volume, mount, local, env };
 }
 
-/** @returns why a test that needs the program is skipped; false where it is there */
+/** @returns why a test that needs the program is skipped, or false */
 export async function isMissing(program: string): Promise<string | false> {
   const { code } = await run('sh', ['-c', `command -v ${program}`]);
   return code === 0 ? false : `There is no ${program} here`;

@@ -1,6 +1,6 @@
 /**
- * Goal: the recipe of docs/gateways.md works: rclone serves a mount by WebDAV, and by S3 where it can.
- * Method: the command of the recipe on a mount of a real cluster, and the requests that clients of the protocol send.
+ * Goal: the recipe of docs/gateways.md works: rclone serves a mount by WebDAV, and by S3 if it supports that.
+ * Method: the command of the recipe on a mount of a real cluster, and requests as clients of the protocol send them.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
@@ -32,7 +32,7 @@ function define(on: OnMount): void {
     assert.match(found.text, /a\.bin/);
     const headers = { destination: `${base}/docs/b.bin` };
     assert.equal((await ask(base, 'MOVE', '/docs/a.bin', { headers })).status, 201);
-    // What came by WebDAV is there for everybody.
+    // Files written by WebDAV are visible to all clients.
     const direct = await ask(on.cluster.urls[0] as string, 'GET', `/v1/files/${on.volume}/docs/b.bin`);
     assert.ok(direct.bytes.equals(bytes));
     assert.equal((await ask(base, 'DELETE', '/docs/b.bin')).status, 204);
@@ -40,7 +40,7 @@ function define(on: OnMount): void {
   });
 }
 
-/** Runs the recipe, with a port that is free instead of its own. */
+/** Runs the recipe with a free port. */
 async function serve(
   on: OnMount,
   protocol: string,

@@ -1,6 +1,6 @@
 /**
- * Goal: what programs made for burdening file systems find wrong on a mount is nothing.
- * Method: stress-ng's ways to use files, each for a few seconds and with its own checks; fs_mark; bonnie++.
+ * Goal: programs that stress file systems find no fault on a mount.
+ * Method: stress-ng's stressors for files, each for a few seconds and with its own checks; fs_mark; bonnie++.
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { run, runOk } from '../cluster/cluster-mount.ts';
 import { isLong } from '../long.ts';
 import { isMissing, type OnMount, onMounts, PROGRAM_MS_MAX, skip } from './on-mount.ts';
 
-/** With sizes that a small machine reads and writes in the time. */
+/** With sizes that a small machine can process in the time. */
 const STRESSORS: readonly (readonly [name: string, ...options: string[]])[] = [
   ['access'],
   ['aio'],
@@ -42,7 +42,7 @@ const STRESSORS: readonly (readonly [name: string, ...options: string[]])[] = [
   ['utime'],
   ['xattr'],
 ];
-/** stress-ng's exit code where the machine has not what a stressor needs. */
+/** stress-ng's exit codes if the machine lacks what a stressor needs. */
 const NOT_SUPPORTED = [3, 4];
 
 if (!isLong) test('stress on a mount', { skip: 'They take minutes: npm run programs' }, () => undefined);
@@ -85,7 +85,7 @@ async function mark({ mount, local, env }: OnMount): Promise<void> {
 async function bonnie({ mount, env }: OnMount): Promise<void> {
   const folder = mount.path('bonnie');
   mkdirSync(folder);
-  // As root it wants to be told as whom it runs; small files are left to fs_mark.
+  // As root, bonnie++ demands a user; small files are left to fs_mark.
   const words = ['-d', folder, '-s', '32', '-r', '16', '-n', '0', '-f', '-u', '0:0', '-m', 'mount', '-q'];
   const { text } = await runOk('bonnie++', words, { env, timeoutMs: PROGRAM_MS_MAX });
   assert.doesNotMatch(text, /Expected|Can't|error/i);
