@@ -1,4 +1,4 @@
-/** The definition itself: tries all orders of all subsets. For histories of a handful of operations. */
+/** The definition of linearizability: tries all orders of all subsets. For histories of a handful of operations. */
 import type { Operation } from './operation.ts';
 
 export type StoreState = string | null | readonly string[];
@@ -8,7 +8,9 @@ export interface Performed {
   readonly output: unknown;
 }
 
-/** Whether some order, of all that certainly happened and any of what perhaps did, explains all answers. */
+/**
+ * @returns whether some order of all operations that certainly happened, and any of the others, explains all answers
+ */
 export function isLinearizable(operations: readonly Operation[]): boolean {
   const counted = operations.filter(({ status }) => status !== 'fail');
   return extend(counted, storeEmpty(counted[0]?.key ?? 'object/'));
@@ -28,16 +30,16 @@ function extend(left: readonly Operation[], state: StoreState): boolean {
 
 function isAnswer({ op, status, output }: Operation, expected: unknown): boolean {
   if (status !== 'ok' || JSON.stringify(output) === JSON.stringify(expected)) return true;
-  // A change's answer need not tell anything; what was read, or compared, is always told.
+  // The answer to a change may be null; that of a read or comparison is always there.
   return output === null && !['read', 'pread', 'size', 'cas', 'lookup'].includes(op);
 }
 
-/** @returns what a key of this name is before the first operation */
+/** @returns the state of a key with this name before the first operation */
 export function storeEmpty(key: string): StoreState {
   return /^(list|directory)\//.test(key) ? [] : key.startsWith('file/') ? '' : null;
 }
 
-/** What a store does that does one thing after the other. */
+/** Executes one operation at a time, as a sequential store does. */
 export function perform(operation: Operation, state: StoreState): Performed {
   const bytes = typeof state === 'string' ? state : '';
   const list = Array.isArray(state) ? (state as readonly string[]) : [];
@@ -104,12 +106,12 @@ export function perform(operation: Operation, state: StoreState): Performed {
   }
 }
 
-/** A directory is a list of `name=value`, sorted. @returns null where the name does not exist */
+/** A directory is a sorted list of `name=value`. @returns null if the name does not exist */
 function fileAt(directory: readonly string[], name: string): string | null {
   return directory.find((entry) => entry.startsWith(`${name}=`))?.slice(name.length + 1) ?? null;
 }
 
-/** @returns the directory in which `name` has `value`; null: in which it does not exist */
+/** @returns the directory with `name` set to `value`; null removes the name */
 function named(directory: readonly string[], name: string, value: string | null): readonly string[] {
   const others = directory.filter((entry) => !entry.startsWith(`${name}=`));
   return (value === null ? others : [...others, `${name}=${value}`]).sort();

@@ -70,7 +70,7 @@ const CASES: readonly Case[] = [
   ),
   good(
     'entry/1',
-    'one that failed because of an unknown write that nobody saw',
+    'a comparison that failed because of an unknown write that no read returned',
     ['1 2 a write x', '3 ? c write z', '4 5 b cas x y -> false', '6 7 b write w'].join('\n'),
   ),
   bad('entry/1', 'a delete undone', '1 2 a write x\n3 4 b delete -> x\n5 6 c read -> x'),
@@ -98,7 +98,7 @@ const CASES: readonly Case[] = [
   good('list/1', 'an append behind one that is unknown', '1 ? a append x\n2 3 b append y -> 1'),
   good(
     'list/1',
-    'an unknown append that comes late',
+    'an unknown append that happens late',
     ['1 ? a append x', '2 3 b append y', '4 5 c read -> [y]\n6 7 c read -> [y x]'].join('\n'),
   ),
   bad('list/1', 'a failed append that is there', '1 ! a append x\n2 3 b append y\n4 5 c read -> [x y]'),
@@ -121,17 +121,17 @@ const CASES: readonly Case[] = [
   bad('directory/1', 'two exclusive creates succeed', '1 9 a create x f1 -> true\n1 9 b create x f2 -> true'),
   good(
     'directory/1',
-    'an unlink makes room for the next one',
+    'an unlink frees the name for the next creation',
     '1 9 a create x f1 -> true\n1 9 b create x f2 -> true\n1 9 c unlink x -> true',
   ),
   bad(
     'directory/1',
-    'an unlinked name is back',
+    'an unlinked name that a look-up finds again',
     '1 2 a create x f1 -> true\n3 4 a unlink x -> true\n5 6 b lookup x -> f1',
   ),
   bad(
     'directory/1',
-    'a late unlink takes another file',
+    'a late unlink removes another file',
     '1 2 a create x f1 -> true\n3 4 a unlink x -> true\n5 6 b create x f2 -> true\n7 8 c lookup x -> -',
   ),
   good('file/1', 'a hole is zeros', '1 2 a pwrite 2 xy -> 4\n3 4 b pread 0 4 -> ~~xy'),
@@ -143,7 +143,7 @@ const CASES: readonly Case[] = [
   ),
   good(
     'file/1',
-    'what is cut off comes back as zeros',
+    'bytes that a truncation removed are zeros',
     ['1 2 a pwrite 0 abcdef', '3 4 a truncate 2', '5 6 a pwrite 5 x', '7 8 b pread 0 9 -> ab~~~x'].join('\n'),
   ),
   good('file/1', 'a hole within', '1 2 a pwrite 0 abcd\n3 4 a punch 1 3 -> 4\n5 6 b pread 0 9 -> a~~d'),
@@ -180,7 +180,7 @@ for (const { name, key, good: isGood, text } of CASES) {
   });
 }
 
-test('there are good and bad histories of every kind', () => {
+test('the cases have good and bad histories of each kind', () => {
   assert.ok(CASES.length >= 30);
   for (const kind of ['object', 'entry', 'list', 'file']) {
     const ofKind = CASES.filter(({ key }) => key.startsWith(kind));
@@ -188,7 +188,7 @@ test('there are good and bad histories of every kind', () => {
   }
 });
 
-test('a report names the operation that cannot be explained, and no more than is needed', () => {
+test('a report names the operation that cannot be explained, and only the operations that are needed', () => {
   const quiet = Array.from({ length: 40 }, (_, index) => {
     const at = index * 4;
     return `${at} ${at + 1} a write v${index}\n${at + 2} ${at + 3} b read -> v${index}`;
@@ -213,7 +213,7 @@ test('a report names the operation that cannot be explained, and no more than is
   );
 });
 
-test('a window holds what contradicts each other, not what merely went on', () => {
+test('a window has the operations that contradict each other, and no other concurrent ones', () => {
   const text = `
     1 2 a write x
     10 90 e write late
@@ -233,7 +233,7 @@ test('a window holds what contradicts each other, not what merely went on', () =
   assert.deepEqual(verdict.violation.before, ['"y"']);
 });
 
-test('keys are judged by themselves', () => {
+test('each key is judged separately', () => {
   const one = historyOf('object/1', '1 2 a write x\n5 6 b read -> x');
   const other = historyOf('object/2', '3 4 a write y\n5 6 b read -> -');
   const verdict = historyCheck([...one, ...other]);
@@ -244,7 +244,7 @@ test('keys are judged by themselves', () => {
   );
 });
 
-test('a stale read is told from a lost write by what is read at the end', () => {
+test('the reads at the end distinguish a stale read from a lost write', () => {
   const isLast = ({ client }: Operation): boolean => client === 'last';
   const stale = '1 2 a write x\n3 4 a write y\n5 6 b read -> x\n9 10 last read -> y';
   const lost = '1 2 a write x\n3 4 a write y\n5 6 b read -> x\n9 10 last read -> x';
@@ -252,8 +252,8 @@ test('a stale read is told from a lost write by what is read at the end', () => 
   assert.equal(onlyReadsAreWrong(historyOf('object/1', lost), isLast), false);
 });
 
-test('a search that becomes too long is given up, and says so', () => {
-  // All writes at once, and a read that none of their orders explains.
+test('a search that takes too long ends as undecided', () => {
+  // All writes are concurrent, and no order of them explains the read.
   const writes = Array.from({ length: 12 }, (_, index) => `1 90 c${index} pwrite ${index} v${index}`);
   const verdict = historyCheck(historyOf('file/1', [...writes, '92 93 r pread 0 2 -> ww'].join('\n')), {
     configurationsMax: 1000,

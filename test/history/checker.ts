@@ -1,13 +1,13 @@
-/** Judges whole histories, key by key, and says of a wrong one where it is wrong. */
+/** Judges whole histories, key by key, and locates the error of a wrong one. */
 import { Course, type SearchResult, search } from './linearization.ts';
 import { modelOf } from './models.ts';
 import { type Operation, READS } from './operation.ts';
 
-/** States that a report lists before it says how many more there are. */
+/** The most states that a report lists. */
 const STATES_SHOWN = 5;
-/** Configurations that are looked through for them. */
+/** The most configurations that are searched for them. */
 const STATES_SEARCHED = 10_000;
-/** Operations that a report tries to do without. */
+/** The most operations that a report tries to leave out. */
 const WINDOW_OPERATIONS_MAX = 300;
 
 /** Why a key's history is wrong. */
@@ -15,32 +15,35 @@ export interface Violation {
   readonly key: string;
   /** The first operation whose answer nothing explains, given all answers before it. */
   readonly failed: Operation;
-  /** Those that contradict each other while it went on, itself included, in the order of their calls. */
+  /**
+   * The operations that contradict each other, concurrent with the failed one and including it, in the order of their
+   * calls.
+   */
   readonly window: readonly Operation[];
-  /** What the state may have been when it was called. */
+  /** The possible states at its call. */
   readonly before: readonly string[];
 }
 
 export type KeyVerdict =
   | { readonly kind: 'linearizable' }
   | { readonly kind: 'violation'; readonly violation: Violation }
-  /** The search would have become too long; the history says nothing for or against. */
+  /** The search took too long; the history may be right or wrong. */
   | { readonly kind: 'undecided' };
 
 export interface HistoryVerdict {
   readonly operations: number;
   readonly keys: number;
   readonly violations: readonly Violation[];
-  /** Keys that the search gave up on. */
+  /** Keys whose search took too long. */
   readonly undecided: readonly string[];
 }
 
 export interface CheckOptions {
-  /** How many configurations one key's search may go through. */
+  /** The most configurations in the search of one key. */
   readonly configurationsMax?: number;
 }
 
-/** Judges all keys. */
+/** Judges each key. */
 export function historyCheck(operations: readonly Operation[], options: CheckOptions = {}): HistoryVerdict {
   const violations: Violation[] = [];
   const undecided: string[] = [];
@@ -53,7 +56,7 @@ export function historyCheck(operations: readonly Operation[], options: CheckOpt
   return { operations: operations.length, keys: byKey.size, violations, undecided };
 }
 
-/** Keys have nothing to do with each other: a history is linearizable if each of its keys' is. */
+/** Groups operations by key. A history is linearizable if that of each key is. */
 export function operationsByKey(operations: readonly Operation[]): Map<string, Operation[]> {
   const byKey = new Map<string, Operation[]>();
   for (const operation of operations) {
@@ -64,7 +67,7 @@ export function operationsByKey(operations: readonly Operation[]): Map<string, O
   return byKey;
 }
 
-/** Judges the operations of one key, of which there is at least one. */
+/** Judges the operations of one key; there is at least one. */
 export function keyCheck(operations: readonly Operation[], options: CheckOptions = {}): KeyVerdict {
   const result = searchAll(operations, options);
   switch (result.kind) {
@@ -85,8 +88,8 @@ function searchAll(operations: readonly Operation[], options: CheckOptions): Sea
 }
 
 /**
- * Whether it is reads alone that are wrong: without them, except those that `keep` names, all is
- * explained. Reads that were made when all faults were over show what became of the writes.
+ * @returns whether only reads are wrong: without them, except those that `keep` selects, all is explained. Reads after
+ * all faults show the effect of the writes.
  */
 export function onlyReadsAreWrong(
   operations: readonly Operation[],
@@ -104,8 +107,8 @@ function explain(operations: readonly Operation[], options: CheckOptions): Viola
 }
 
 /**
- * What had been called when the first answer came that cannot be explained; that one is the last. Every beginning of a
- * linearizable history is linearizable, so that the place is found by halving.
+ * @returns the operations that had been called when the first answer came that cannot be explained; its operation is
+ * the last. Each prefix of a linearizable history is linearizable, so that a binary search finds it.
  */
 function failingPrefix(operations: readonly Operation[], options: CheckOptions): readonly Operation[] {
   const returned = operations.filter(({ status }) => status === 'ok');
@@ -125,16 +128,15 @@ function failingPrefix(operations: readonly Operation[], options: CheckOptions):
   return upTo(low);
 }
 
-/** How an operation looked at a moment: what returns later may have had its effect, or not. */
+/** An operation as it is known at a moment: one that returns later may have had its effect or not. */
 function asOf(operation: Operation, endNs: number): Operation {
   if (operation.status !== 'ok' || (operation.return as number) <= endNs) return operation;
   return { ...operation, status: 'unknown' };
 }
 
 /**
- * What goes on while the failed operation does, less everything that can be taken back: an observation that
- * is not needed is dropped, of a change that is not needed it is no longer said that it happened, and when.
- * Both only allow more, so that what is left contradicts itself.
+ * The operations that are concurrent with the failed one, without those that are not needed: a query is dropped, and a
+ * change gets an unknown outcome. Both only allow more orders, so that the rest still contradicts itself.
  */
 function windowOf(
   operations: readonly Operation[],
@@ -162,7 +164,7 @@ function windowOf(
   return { window, before: statesBefore(operations, failed) };
 }
 
-/** @returns what the state may have been when the failed operation was called */
+/** @returns the possible states when the failed operation was called */
 function statesBefore(operations: readonly Operation[], failed: Operation): readonly string[] {
   const model = modelOf(failed.key);
   const course = new Course(operations, model);

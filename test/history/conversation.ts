@@ -1,5 +1,5 @@
 /**
- * Small histories as text, for tests: a line for each operation, two times and then what it was.
+ * Small histories as text, for tests: a line for each operation, its two times and then the operation.
  *
  *     1 2 a write x
  *     3 4 b read -> x
@@ -25,7 +25,7 @@ function operationOf(key: string, line: string): Operation {
   const common = { client, key, call: Number(call), return: status === 'ok' ? Number(end) : null, status };
   const [first = '', second = ''] = rest;
   const fact = { ...common, op, input: inputOf(op, first, second), output: outputOf(op, answer) };
-  // A mistaken line fails the test that has it.
+  // A wrong line fails the test that has it.
   return fact as Operation;
 }
 

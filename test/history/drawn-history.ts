@@ -1,4 +1,4 @@
-/** Histories from a seed: what clients of a store see that does one operation after the other. */
+/** Histories from a seed: what clients see of a store that executes one operation after the other. */
 import type { Prng } from '../../base/prng.ts';
 import { perform, storeEmpty } from './brute-force.ts';
 import type { Operation } from './operation.ts';
@@ -10,19 +10,19 @@ export interface DrawOptions {
   readonly prng: Prng;
   readonly count: number;
   readonly clients: number;
-  /** How often an operation's answer is lost. */
+  /** The probability that an operation's answer is lost. */
   readonly unknownRate?: number;
-  /** Tells one key from another. */
+  /** Distinguishes one key from another. */
   readonly number?: number;
 }
 
 interface Draft {
   readonly operation: Operation;
-  /** Between call and return, in the order of all that happens; null where it never does. */
+  /** When it takes effect, between call and return; null if it never does. */
   readonly effectAt: number | null;
 }
 
-/** @returns operations in the order of their drawing; each has its effect at a moment between call and return */
+/** @returns operations in the order of their drawing; each takes effect at a moment between call and return */
 export function drawHistory(shape: HistoryShape, options: DrawOptions): Operation[] {
   const { prng, count, clients, unknownRate = 0.2, number = 0 } = options;
   const freeAt = Array.from({ length: clients }, () => 0);
@@ -47,7 +47,7 @@ export function drawHistory(shape: HistoryShape, options: DrawOptions): Operatio
   return answered(drafts, key, prng);
 }
 
-/** Performs the operations at the moments of their effects, and gives their clients the answers. */
+/** Executes the operations at the moments of their effects, and adds the answers. */
 function answered(drafts: readonly Draft[], key: string, prng: Prng): Operation[] {
   let state = storeEmpty(key);
   const answers = new Map<Operation, unknown>();
@@ -107,7 +107,7 @@ function request(shape: HistoryShape, prng: Prng, index: number): Pick<Operation
   }
 }
 
-/** Changes what one operation was answered. @returns null where nothing was answered to any */
+/** Changes the answer of one operation. @returns null if none has an answer */
 export function mutateAnswer(history: readonly Operation[], prng: Prng): Operation[] | null {
   const answers = history.filter(({ status, output }) => status === 'ok' && output !== null);
   if (answers.length === 0) return null;

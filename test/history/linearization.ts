@@ -1,18 +1,21 @@
 /**
- * Whether one key's operations can be put into an order that explains all answers.
+ * Searches for an order of one key's operations that explains all answers.
  *
- * [WingGong] "Testing and verifying concurrent objects" searches depth first. Two improvements are
- * [Lowe] "Testing for linearizability": configurations that were met before are not searched again, and
- * an operation is put in its place only when one that has to precede something returns (just in time).
- * One is ours: whatever only observes takes its place as soon as it can, for it stands in nobody's way.
+ * [WingGong] "Testing and verifying concurrent objects" searches depth first. Two improvements are from [Lowe]
+ * "Testing for linearizability": configurations that were visited are not searched again, and an operation is ordered
+ * only when an operation returns that must come after it (just in time). One is ours: a query is ordered as soon as
+ * its answer fits, as it excludes no other operation.
  */
 import { IMPOSSIBLE, type Model } from './models.ts';
 import { type Operation, READS } from './operation.ts';
 
-/** Configurations that are searched before the search gives up, unless the caller says otherwise. */
+/** The most configurations of a search, unless the caller sets another limit. */
 export const CONFIGURATIONS_MAX = 5_000_000;
 
-/** Where a search stands: how many calls and returns lie behind it, the state, and who has had effect. */
+/**
+ * A position of a search: how many calls and returns it has passed, the state, and which pending operations have had
+ * their effect.
+ */
 export interface Configuration {
   readonly event: number;
   readonly state: number;
@@ -30,7 +33,7 @@ interface Event {
   readonly isReturn: boolean;
   readonly atNs: number;
   readonly self: Pending;
-  /** Of returns: all operations that were called before and have not returned, the returning one included. */
+  /** Of returns: all operations that were called before and have not returned, including the returning one. */
   readonly pending: readonly Pending[];
 }
 
@@ -49,7 +52,7 @@ export class Course {
   }
 }
 
-/** What failed has no effect, and a read without an answer says nothing. */
+/** A failed operation has no effect, and a read without an answer proves nothing. */
 function counts(operation: Operation): boolean {
   if (operation.status === 'ok') return true;
   return operation.status === 'unknown' && !READS.has(operation.op);
@@ -61,7 +64,7 @@ function eventsOf(operations: readonly Operation[], model: Model): Event[] {
     if (operation.status !== 'ok') return [call];
     return [call, { atNs: operation.return as number, isReturn: true, operation }];
   });
-  // Calls first: what returned at the moment of another's call is concurrent with it.
+  // Calls first: an operation that returns at the moment of another's call is concurrent with it.
   moments.sort((a, b) => a.atNs - b.atNs || Number(a.isReturn) - Number(b.isReturn));
   const pending = new Map<Operation, Pending>();
   const freeSlots: number[] = [];
@@ -71,7 +74,7 @@ function eventsOf(operations: readonly Operation[], model: Model): Event[] {
     if (known !== undefined && isReturn) {
       const event = { isReturn, atNs, self: known, pending: [...pending.values()] };
       pending.delete(operation);
-      // What is unknown never returns, so that its slot stays its own.
+      // An operation with an unknown outcome never returns, so that its slot is never used again.
       freeSlots.push(known.bit.toString(2).length - 1);
       return event;
     }
@@ -83,22 +86,22 @@ function eventsOf(operations: readonly Operation[], model: Model): Event[] {
 }
 
 export type SearchResult =
-  /** The configurations that stand at the end: one, or all of them where all were asked for. */
+  /** Configurations that have passed all events: the first one found, or with `all` all of them. */
   | { readonly kind: 'reached'; readonly ends: readonly Configuration[] }
-  /** None. `eventMax`: the furthest return that could not be explained. */
+  /** There is none. `eventMax`: the furthest return that could not be explained. */
   | { readonly kind: 'stuck'; readonly eventMax: number }
   | { readonly kind: 'given-up' };
 
 export interface SearchOptions {
   readonly from: readonly Configuration[];
-  /** Number of events to explain. */
+  /** The number of events to explain. */
   readonly until: number;
-  /** All configurations at the end, and not only the first. */
+  /** Find all configurations at the end, and not only the first. */
   readonly all?: boolean;
   readonly configurationsMax?: number;
 }
 
-/** Looks for orders that explain the events up to `until`. */
+/** Searches for orders that explain the events up to `until`. */
 export function search(course: Course, options: SearchOptions): SearchResult {
   const { model, events } = course;
   const { until, all = false, configurationsMax = CONFIGURATIONS_MAX } = options;
@@ -134,7 +137,7 @@ export function search(course: Course, options: SearchOptions): SearchResult {
   return ends.size > 0 ? { kind: 'reached', ends: [...ends.values()] } : { kind: 'stuck', eventMax };
 }
 
-/** Puts what may come next on the stack; on top what lets the returning operation go through at once. */
+/** Pushes the possible next configurations; on top those in which the returning operation has had its effect. */
 function branch(
   model: Model,
   at: Configuration,
@@ -144,7 +147,7 @@ function branch(
 ): void {
   const good: Configuration[] = [];
   for (const one of pending) {
-    // What observes and has not had its place yet does not fit this state.
+    // A query that is not ordered yet does not fit this state.
     if (one.observes || (at.taken & one.bit) !== 0n) continue;
     const state = model.apply(at.state, one.operation);
     if (state === IMPOSSIBLE) continue;

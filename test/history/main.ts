@@ -1,4 +1,4 @@
-/** Checks a recorded history: `npm run history -- FILE`. Exits with 0 where it is linearizable, else with 1. */
+/** Checks a recorded history: `npm run history -- FILE`. Exits with 0 if it is linearizable, else with 1. */
 import { readFileSync } from 'node:fs';
 import { historyCheck } from './checker.ts';
 import { HistoryError, historyParse } from './operation.ts';

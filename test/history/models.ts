@@ -1,29 +1,29 @@
 /**
- * What one key would do if its operations came one after the other. A state is a number by which its
- * model knows it, and equal states have equal numbers, so that configurations are compared cheaply.
+ * What one key does if its operations come one after the other. A state is represented by a number of its model; equal
+ * states have equal numbers, so that configurations are compared cheaply.
  */
 import { assert } from '../../base/assert.ts';
 import { keyModel, type Operation } from './operation.ts';
 
-/** What `apply` answers where the operation could not have gone so in this state. */
+/** The result of `apply` if the operation is not possible in this state. */
 export const IMPOSSIBLE = -1;
 
 export interface Model {
   readonly initial: number;
   /**
-   * @returns the state after the operation, or `IMPOSSIBLE` where its output contradicts `state`, or
-   * where it is unknown and would have done nothing
+   * @returns the state after the operation, or `IMPOSSIBLE` if its output contradicts `state`, or if its outcome is
+   * unknown and it would have no effect
    */
   apply(state: number, operation: Operation): number;
-  /** Whether the operation, going as it went, leaves every state as it is. */
+  /** Whether the operation, with its output, leaves each state unchanged. */
   observes(operation: Operation): boolean;
-  /** Unknown operations that cannot help to explain anything are left out. */
+  /** Drops operations with an unknown outcome that cannot explain any answer. */
   relevant(operations: readonly Operation[]): readonly Operation[];
   /** A state in a few words. */
   describe(state: number): string;
 }
 
-/** @returns a model for one key, and for it alone: models number the states that they have met */
+/** @returns a model for one key, and for it alone: models number the states that they have had */
 export function modelOf(key: string): Model {
   switch (keyModel(key)) {
     case 'register':
@@ -83,9 +83,7 @@ class RegisterModel implements Model {
     return operation.op === 'delete' && operation.output?.former === null;
   }
 
-  /**
-   * A value that nobody saw, and that was perhaps never written, explains only why a comparison failed.
-   */
+  /** A value that no answer has, and that may never have been written, only explains why a comparison failed. */
   relevant(operations: readonly Operation[]): readonly Operation[] {
     if (operations.some(({ op, output }) => op === 'cas' && output === false)) return operations;
     const seen = new Set<unknown>();
@@ -114,12 +112,12 @@ interface ListNode {
   readonly next: Map<string, ListNode>;
 }
 
-/** Values one behind the other. Lists with a common beginning share it, as branches of one tree. */
+/** A list of values. Lists with a common prefix share it, as branches of one tree. */
 class ListModel implements Model {
   readonly #nodes: ListNode[] = [{ number: 0, parent: null, value: '', length: 0, next: new Map() }];
   readonly initial = 0;
   readonly #reads = new Map<Operation, number>();
-  /** The longest list that was read. */
+  /** The longest list that a read returned. */
   #longest: ListNode = this.#nodes[0] as ListNode;
   readonly #beginnings = new Set<number>([0]);
 
@@ -147,7 +145,7 @@ class ListModel implements Model {
     }
   }
 
-  /** A list that was read was all there was at its time: until then there are only its beginnings. */
+  /** A list that a read returned was complete at that time: before, only its prefixes are possible. */
   #appended(node: ListNode, value: string): number {
     const child = this.#child(node, value);
     const isBefore = child.length <= this.#longest.length;
@@ -168,8 +166,8 @@ class ListModel implements Model {
   }
 
   /**
-   * What is in no list that was read can only stand behind all that is in one. It helps to explain nothing,
-   * unless an append whose place is known is in none either.
+   * A value in no list that a read returned can only come after all values of these lists. It explains nothing, unless
+   * an append with a known position is in none of them either.
    */
   relevant(operations: readonly Operation[]): readonly Operation[] {
     const seen = new Set<string>();
@@ -206,7 +204,7 @@ class ListModel implements Model {
   }
 }
 
-/** Bytes with a size: holes are zeros, and what a truncation cuts off comes back as zeros. */
+/** Bytes with a size: holes are zeros, and so are bytes that a truncation removed once the file grows again. */
 class FileModel implements Model {
   readonly #numbers = new Map<string, number>([['', 0]]);
   readonly #contents: string[] = [''];
@@ -254,7 +252,7 @@ class FileModel implements Model {
     }
   }
 
-  /** Answers of changes say how large the file is after them. */
+  /** The answer to a change has the size after it. */
   #resized(operation: Operation, contents: string): number {
     if (isKnown(operation) && operation.output !== null && operation.output !== contents.length) {
       return IMPOSSIBLE;
@@ -277,8 +275,9 @@ class FileModel implements Model {
 }
 
 /**
- * Names and the files that have them: `link`, `open(O_CREAT | O_EXCL)`, `rename`, `unlink`, `stat` as POSIX has them. A refusal
- * (`EEXIST`, `ENOENT`) is the output `false`. All names of a directory have one state, since a rename changes two of them.
+ * Names and their files: `link`, `open(O_CREAT | O_EXCL)`, `rename`, `unlink`, `stat` as in POSIX. A refusal
+ * (`EEXIST`, `ENOENT`) is the output `false`. All names of a directory have one state, as a rename changes two of
+ * them.
  */
 class DirectoryModel implements Model {
   readonly #numbers = new Map<string, number>([['', 0]]);
@@ -328,7 +327,10 @@ class DirectoryModel implements Model {
     }
   }
 
-  /** @param succeeds whether the operation is possible in this state; else it changes nothing, and its output is `false` */
+  /**
+   * @param succeeds whether the operation is possible in this state; otherwise it changes nothing, and its output is
+   * `false`
+   */
   #change(
     state: number,
     operation: Operation,
@@ -357,5 +359,5 @@ class DirectoryModel implements Model {
 }
 
 function misplaced({ op, key }: Operation): never {
-  assert(false, `A ${op} is nothing that can be done to ${key}`);
+  assert(false, `A ${op} is not possible on ${key}`);
 }

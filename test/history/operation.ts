@@ -1,18 +1,20 @@
-/** What a client did, as one line of a history has it. `docs/history-format.md` says the same in prose. */
+/** An operation of a client, as one line of a history has it. `docs/history-format.md` describes the format. */
 
-/** Who answered a read: the primary that was asked, a backup from its own state, or a server that asked the primary. */
+/**
+ * Who answered a read: the primary that was asked, a backup from its own state, or a server that asked the primary.
+ */
 export type Served = 'primary' | 'local' | 'redirected';
 
-/** `unknown`: it may take effect at any time after its call, or never. `fail`: certainly nothing happened. */
+/** `unknown`: it may take effect at any time after its call, or never. `fail`: it certainly had no effect. */
 export type Status = 'ok' | 'unknown' | 'fail';
 
 interface Common {
   readonly client: string;
-  /** What is acted on. The part before the first slash says what kind of thing it is; see `keyModel`. */
+  /** The key of the operation. The part before the first slash is its kind; see `keyModel`. */
   readonly key: string;
-  /** Nanoseconds of one monotonic clock, right before the request was sent for the first time. */
+  /** Nanoseconds of a monotonic clock, right before the request was first sent. */
   readonly call: number;
-  /** The same clock, right after the answer came; null where none came. */
+  /** The same clock, right after the answer; null if there was none. */
   readonly return: number | null;
   readonly status: Status;
   /** Of reads: the server that was asked and gave the answer. */
@@ -20,12 +22,12 @@ interface Common {
   readonly how?: Served;
 }
 
-/** What stood there before a change, where the answer says it. */
+/** The value before a change, if the answer has it. */
 export interface Former {
   readonly former: string | null;
 }
 
-/** Inputs and outputs by `op`. Outputs count only where the status is `ok`; null where nothing was told. */
+/** Inputs and outputs by `op`. Outputs count only if the status is `ok`; null if the answer had none. */
 export type Operation = Common &
   (
     | { readonly op: 'read'; readonly input: null; readonly output: string | null | readonly string[] }
@@ -81,12 +83,12 @@ export type OperationKind = Operation['op'];
 
 export const READS: ReadonlySet<OperationKind> = new Set(['read', 'pread', 'size', 'lookup']);
 
-/** A line that is no operation, or operations that make no history. */
+/** A line that is no operation, or operations that are no history. */
 export class HistoryError extends Error {
   override readonly name = 'HistoryError';
 }
 
-/** Operations by the model of their keys: what can be done to an object, an entry, a list, a file, a directory. */
+/** Operations by the model of their keys. */
 const KINDS: Readonly<Record<'register' | 'list' | 'file' | 'directory', readonly OperationKind[]>> = {
   register: ['read', 'write', 'cas', 'delete'],
   list: ['read', 'append'],
@@ -102,7 +104,7 @@ const MODELS: Readonly<Record<string, keyof typeof KINDS>> = {
   directory: 'directory',
 };
 
-/** @returns which sequential model a key follows @throws HistoryError where its prefix names none */
+/** @returns the sequential model of a key @throws HistoryError if its prefix names none */
 export function keyModel(key: string): keyof typeof KINDS {
   const [prefix = ''] = key.split('/', 1);
   const model = Object.hasOwn(MODELS, prefix) ? MODELS[prefix] : undefined;
@@ -114,7 +116,7 @@ export function keyModel(key: string): keyof typeof KINDS {
   return model;
 }
 
-/** One line, without its end. */
+/** @returns one line, without its end */
 export function operationFormat(operation: Operation): string {
   const { client, op, key, call, return: end, status, input, output, server, how } = operation;
   return JSON.stringify({ client, op, key, call, return: end, status, input, output, server, how });
@@ -122,7 +124,7 @@ export function operationFormat(operation: Operation): string {
 
 /**
  * @param line one line of a history
- * @throws HistoryError that says what is wrong with it
+ * @throws HistoryError that describes the mistake
  */
 export function operationParse(line: string): Operation {
   let value: unknown;
@@ -151,12 +153,12 @@ export function operationParse(line: string): Operation {
   if (status === 'ok' && !isOutput(keyModel(key), op as OperationKind, output)) {
     throw new HistoryError(`"output" does not fit a ${op}`);
   }
-  // Each field has just been looked at.
+  // Each field has been checked above.
   return value as unknown as Operation;
 }
 
 /**
- * @param text lines, the last perhaps without an end; empty ones are passed over
+ * @param text lines, the last perhaps without an end; empty ones are skipped
  * @throws HistoryError that names the line
  */
 export function historyParse(text: string): Operation[] {

@@ -24,7 +24,11 @@ for (const shape of SHAPES) {
       fc.property(fc.integer(), fc.integer({ min: 1, max: 7 }), (seed, count) => {
         const prng = new Prng(seed);
         const history = drawHistory(shape, { prng, count, clients: 3 });
-        assert.equal(agree(history), true, 'A store that does one thing after the other is linearizable');
+        assert.equal(
+          agree(history),
+          true,
+          'A store that executes one operation after the other is linearizable',
+        );
         const changed = mutateAnswer(history, prng);
         if (changed !== null) seen[agree(changed) ? 'good' : 'bad']++;
       }),
@@ -33,7 +37,7 @@ for (const shape of SHAPES) {
     assert.ok(seen.bad > RUNS / 10 && seen.good > RUNS / 50, JSON.stringify(seen));
   });
 
-  test(`agrees with the definition, ${shape}: any answers at all`, () => {
+  test(`agrees with the definition, ${shape}: random answers`, () => {
     const seen = { good: 0, bad: 0 };
     fc.assert(
       fc.property(fc.integer(), fc.integer({ min: 1, max: 5 }), (seed, count) => {
@@ -48,7 +52,7 @@ for (const shape of SHAPES) {
   });
 }
 
-test('lines are read back as they were written', () => {
+test('lines are parsed back to what was written', () => {
   fc.assert(
     fc.property(fc.integer(), fc.constantFrom<HistoryShape>(...SHAPES), (seed, shape) => {
       for (const operation of drawHistory(shape, { prng: new Prng(seed), count: 9, clients: 3 })) {

@@ -1,4 +1,4 @@
-/** Verdicts in words. */
+/** Verdicts as text. */
 import type { HistoryVerdict, Violation } from './checker.ts';
 import type { Operation } from './operation.ts';
 
@@ -42,7 +42,7 @@ function shorten(value: unknown): string {
   return text.length <= VALUE_CHARACTERS_MAX ? text : `…${text.slice(-VALUE_CHARACTERS_MAX)}`;
 }
 
-/** Holes are long and say little: their size stands for them. */
+/** Replaces runs of zeros by their length. */
 function withoutZeros(text: string): string {
   return text.replaceAll(/(?:\\u0000){4,}/g, (zeros) => `<${zeros.length / '\\u0000'.length} zeros>`);
 }

@@ -2,7 +2,7 @@ import type { FaultName } from './arguments.ts';
 import { ImageDisk } from './disk.ts';
 import type { Network } from './network.ts';
 
-/** @returns those of the faults that can be made here, and why the others cannot */
+/** @returns the faults that are possible on this machine, and why the others are not */
 export function usableFaults(
   wanted: readonly FaultName[],
   network: Network,

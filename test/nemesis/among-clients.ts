@@ -1,22 +1,24 @@
-/** The process that breaks servers lives in the network of their clients, where it is not to be brought by hand. */
+/**
+ * The process that injects faults runs in the network namespace of the clients; a user would not enter that by hand.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { NamespaceNetwork } from './network.ts';
 
-/** Tells the process among the clients how its network is called. */
+/** The environment variable that passes the network's name to that process. */
 const NETWORK = 'NEMESIS_NETWORK';
 const ENDS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** @returns the network that this process lives in, or null where `amongClients` did not start it */
+/** @returns the network of this process, or null if `amongClients` did not start it */
 export function ownNetwork(servers: number): NamespaceNetwork | null {
   const name = process.env[NETWORK];
   return name === undefined ? null : new NamespaceNetwork(name, servers);
 }
 
 /**
- * Runs a program where the clients live, and takes the network away behind it: this process's own stays as it is.
+ * Runs a program in the clients' namespace, and removes the network afterwards. This process stays in its own.
  *
- * @param network its name, as `NamespaceNetwork.make` answered it
+ * @param network its name, as `NamespaceNetwork.make` returned it
  * @returns the exit code
  */
 export async function amongClients(
@@ -31,7 +33,7 @@ export async function amongClients(
       ...args,
     ]);
     const child = spawn(command, rest, { stdio: 'inherit', env: { ...process.env, [NETWORK]: network } });
-    // It ends the servers, and then there is nothing left to wait for.
+    // Then the program ends its servers, and exits.
     const pass = (signal: NodeJS.Signals): boolean => child.kill(signal);
     for (const signal of ENDS) process.on(signal, pass);
     const [code] = (await once(child, 'exit')) as [number | null];
@@ -41,7 +43,7 @@ export async function amongClients(
   }
 }
 
-/** The end of the process ends servers and mounts and takes disks away; a signal is to be such an end. */
+/** Exits on signals, as the exit of the process ends servers and mounts and removes disks. */
 export function endOnSignals(): void {
   for (const signal of ENDS) process.on(signal, () => process.exit(1));
 }

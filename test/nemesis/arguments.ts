@@ -1,4 +1,4 @@
-/** What `npm run nemesis` can be told. A mistake is an error that says what is possible. */
+/** The arguments of `npm run nemesis`. A mistake is an error that names what is possible. */
 import { durationOption, integerOption, listOption, optionsParse, UsageError } from './command-line.ts';
 
 export const FAULTS = ['kill', 'stop', 'partition', 'skew', 'disk-full', 'power'] as const;
@@ -59,7 +59,7 @@ export function argumentsParse(args: readonly string[]): Arguments {
     out: values.out ?? '',
     loadMs: durationOption('for', values.for ?? '60s'),
     servers: integerOption('servers', values.servers ?? '5', 3, 9),
-    // None at all: load without faults.
+    // An empty list: load without faults.
     faults: values.faults === '' ? [] : listOption('faults', values.faults ?? FAULTS.join(','), FAULTS),
     seed: integerOption('seed', seed, 0, 2 ** 32),
     leaseMs: durationOption('lease', values.lease ?? '2s'),

@@ -18,7 +18,7 @@ const TORN = 'torn: ';
 
 type Fact = { readonly [Kind in OperationKind]: Extract<Operation, { op: Kind }>['output'] };
 
-/** One client: does one operation at a time, and writes down what came of it. */
+/** One client: makes one operation at a time, and records its outcome. */
 export class NemesisClient {
   readonly name: string;
   readonly prng: Prng;
@@ -30,7 +30,7 @@ export class NemesisClient {
   readonly #orphans: number[] = [];
   #values = 0;
 
-  /** @param readMs how long a read waits for its one server */
+  /** @param readMs how long a read waits for its server */
   constructor(name: string, prng: Prng, requests: Requests, recorder: Recorder, readMs: number) {
     this.name = name;
     this.#readMs = readMs;
@@ -39,7 +39,7 @@ export class NemesisClient {
     this.#recorder = recorder;
   }
 
-  /** @returns a value that nobody else writes: letters and digits, fewer than a record's */
+  /** @returns a value that no other operation writes: letters and digits, fewer than a record has */
   freshValue(): string {
     return `${this.name}.${++this.#values}`;
   }
@@ -64,7 +64,7 @@ export class NemesisClient {
     });
   }
 
-  // Lists: files of records that are only appended to.
+  // Lists: files of records to which clients only append.
 
   readList(server: string, file: number): Promise<boolean> {
     const path = `/v1/data/${file}?offset=0&length=${1024 * RECORD_BYTES}`;
@@ -80,7 +80,7 @@ export class NemesisClient {
     const body = Buffer.from(value.padEnd(RECORD_BYTES - 1, ' ').concat('\n'), 'latin1');
     return this.#change('append', `list/${file}`, value, { method: 'PUT', path, body }, (answer) => {
       const { offset } = this.#heardState(file, answer) as WriteResult;
-      // A place between two records is none that a list has.
+      // A list has no offset within a record.
       return offset % RECORD_BYTES === 0 ? offset / RECORD_BYTES : Number.MAX_SAFE_INTEGER;
     });
   }
@@ -128,9 +128,9 @@ export class NemesisClient {
     });
   }
 
-  // Entries of the catalog: a value is the file that has the name.
+  // Entries of the catalog: the value is the file that has the name.
 
-  /** @returns what was read, or undefined where nothing was */
+  /** @returns the file, null for none, or undefined if there was no answer */
   async readEntry(server: string, entry: number): Promise<string | null | undefined> {
     const query = { kind: 'resolve', volume: VOLUME, path: `/${entryName(entry)}`, follow: false };
     const request = { method: 'POST', path: '/v1/catalog/queries', body: JSON.stringify({ query }) } as const;
@@ -179,7 +179,9 @@ export class NemesisClient {
     );
   }
 
-  /** Makes a file with a name of its own. @returns its number, or null where it is not known to be there */
+  /**
+   * Creates a file with a name of its own. @returns its number, or null if the creation is not known to have succeeded
+   */
   async createFile(): Promise<number | null> {
     const owner = { mode: 0o644, uid: 0, gid: 0 };
     const place = { volume: VOLUME, path: `/file-${this.freshValue()}` };
@@ -195,8 +197,8 @@ export class NemesisClient {
   }
 
   /**
-   * A file without a name. It is said to be settled, so that whoever looks its name up need not ask its
-   * primary for a size: it would have to be elected first, for every single one.
+   * Creates a file without a name. It is settled at once, so that look-ups of its name do not query its primary for a
+   * size: each file would need a primary first.
    */
   async #orphan(): Promise<number | null> {
     const ready = this.#orphans.pop();
@@ -230,7 +232,7 @@ export class NemesisClient {
       this.#sessions.set(file, session);
     }
     const number = session.next();
-    // One after the other: what came before was answered, or given up.
+    // Requests are made one after the other: all earlier ones were answered or abandoned.
     return `session=${session.session}&number=${number}&since=0&answered=${number - 1}`;
   }
 
@@ -246,7 +248,7 @@ export class NemesisClient {
     const attempt = await this.#requests.ask(server, request, this.#readMs);
     const end = nowNs();
     const common = { client: this.name, op, key, call, input, server };
-    // A name may be gone, a file may not.
+    // A name may be removed, a file may not.
     const facts = key.startsWith('entry/') ? [null, 'not-found'] : [null];
     if (attempt.kind === 'answer' && facts.includes(attempt.code)) {
       const how = servedOf(attempt);
@@ -275,7 +277,7 @@ export class NemesisClient {
     return status;
   }
 
-  /** The two callers above keep input and output of one kind together, which the compiler does not see. */
+  /** Both callers above pass an input and an output of one kind, which the compiler cannot see. */
   #record(fact: object): void {
     this.#recorder.record(fact as Operation);
   }
@@ -329,7 +331,7 @@ function servedOf({ server, headers }: Answer): Served {
   return 'redirected';
 }
 
-/** A value over and over, so that a read of parts of two is noticed. */
+/** The value repeated, so that a read of parts of two values is noticed. */
 function objectBytes(value: string): Buffer {
   return Buffer.alloc(OBJECT_BYTES, `${value} `, 'latin1');
 }

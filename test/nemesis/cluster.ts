@@ -19,7 +19,7 @@ export interface ClusterOptions {
   readonly operationTimeoutMs: number;
   readonly network: Network;
   readonly ownDisks: boolean;
-  /** Of each disk of its own. */
+  /** The size of each disk image. */
   readonly diskBytes?: number;
 }
 
@@ -30,23 +30,25 @@ interface Member {
   readonly url: string;
   readonly disk: Disk;
   process: ChildProcess | null;
-  /** Its end was ordered. */
+  /** Whether this process has ordered its end. */
   ending: boolean;
 }
 
-/** A server that ended without having been told to. */
+/** A server that ended by itself. */
 export interface Death {
   readonly id: string;
   readonly how: string;
   readonly log: string;
 }
 
-/** @returns whether it ended because its disk refused to write: that is allowed, a mistake of its own code never is */
+/**
+ * @returns whether the server ended because its disk refused to write, which is allowed; an internal error never is
+ */
 export function isOfFullDisk({ log }: Death): boolean {
   return /ENOSPC|SQLITE_FULL|disk is full/.test(log) && !log.includes('server stops: internal error');
 }
 
-/** Servers to be broken: each with an address, a disk and a wall clock of its own. */
+/** Servers for faults: each with an address, a disk and a wall clock of its own. */
 export class NemesisCluster {
   readonly ids: readonly string[];
   readonly folder: string;
@@ -78,7 +80,7 @@ export class NemesisCluster {
     process.on('exit', this.#onExit);
   }
 
-  /** Starts all servers, and waits until each can serve. */
+  /** Starts all servers, and waits until each is ready. */
   static async start(options: ClusterOptions): Promise<NemesisCluster> {
     const ports =
       options.network.skipped === null
@@ -137,7 +139,7 @@ export class NemesisCluster {
     const server = [process.execPath, LAUNCHER, 'server', ...own, ...peers, ...timing, ...limits, ...open];
     const [program = '', ...args] = network.inside(member.place, server);
     const child = spawn(program, args, {
-      // The launcher ends its server where its standard input ends: no orphans, whatever ends this process.
+      // The launcher ends its server when its standard input ends: no orphans, whatever ends this process.
       stdio: ['pipe', 'ignore', 'pipe'],
       env: {
         ...process.env,
@@ -157,7 +159,7 @@ export class NemesisCluster {
     member.ending = false;
   }
 
-  /** The last lines of a server's log. */
+  /** @returns the last lines of a server's log */
   logEnd(id: string): string {
     const lines = readFileSync(join(this.#member(id).folder, 'log'), 'utf8')
       .trimEnd()
@@ -165,7 +167,7 @@ export class NemesisCluster {
     return lines.slice(-LOG_LINES_SHOWN).join('\n');
   }
 
-  /** Ends a server at once, also one that is stopped, and waits until it is gone. */
+  /** Kills a server, also a stopped one, and waits for its exit. */
   async kill(id: string): Promise<void> {
     const member = this.#member(id);
     const child = member.process;
@@ -180,12 +182,12 @@ export class NemesisCluster {
     if (this.isRunning(id)) this.#member(id).process?.kill(signal);
   }
 
-  /** Sets a server's wall clock off, from the next moment on; `rate` is how fast it goes. */
+  /** Sets the offset of a server's wall clock, from now on; `rate` is its speed. */
   setClock(id: string, offsetMs: number, rate = 1): void {
     writeFileSync(join(this.#member(id).folder, 'clock'), `${offsetMs} ${rate}`);
   }
 
-  /** Waits until the named servers (all by default) say that they can serve. */
+  /** Waits until the given servers (all by default) report that they are ready. */
   async ready(ids: readonly string[] = this.ids, limitMs = 240_000): Promise<void> {
     await Promise.all(
       ids.map((id) =>
@@ -202,7 +204,7 @@ export class NemesisCluster {
     );
   }
 
-  /** What the first server that answers makes of the cluster; null where none does. */
+  /** @returns the status of the cluster as the first server that answers reports it, or null */
   async status(): Promise<ClusterStatus | null> {
     for (const id of this.ids) {
       if (!this.isRunning(id)) continue;
@@ -210,14 +212,14 @@ export class NemesisCluster {
         const response = await fetch(`${this.url(id)}/v1/status`, { signal: AbortSignal.timeout(2_000) });
         if (response.ok) return (await response.json()) as ClusterStatus;
       } catch (error) {
-        // One that is stopped or cut off says nothing; the next is asked.
+        // A stopped or disconnected server does not answer; the next one is queried.
         if (!(error instanceof Error)) throw error;
       }
     }
     return null;
   }
 
-  /** Ends all servers and lets go of their disks; a second time does nothing. */
+  /** Ends all servers and unmounts their disks; a second call does nothing. */
   async stop(): Promise<void> {
     if (this.#stopped) return;
     this.#stopped = true;
@@ -226,7 +228,7 @@ export class NemesisCluster {
     for (const { disk } of this.#members.values()) disk.remove();
   }
 
-  /** Takes the folders of servers that were stopped away, disks and logs. */
+  /** Removes the folders of stopped servers, with disks and logs. */
   remove(): void {
     rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
   }

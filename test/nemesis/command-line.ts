@@ -1,4 +1,4 @@
-/** What the programs of this folder do alike with their command lines. */
+/** What the programs of this folder share about command lines. */
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 import { DURATION_FORM, durationParse } from '../../base/duration.ts';
 
@@ -10,7 +10,7 @@ export class UsageError extends Error {
 }
 
 export interface Program<Options> {
-  /** As `npm run` knows it. */
+  /** The name of its npm script. */
   readonly name: string;
   readonly help: string;
   /** @throws UsageError */
@@ -19,7 +19,7 @@ export interface Program<Options> {
   run(options: Options, args: readonly string[]): Promise<number>;
 }
 
-/** Runs a program, or says what is wrong with its command line. @returns the exit code */
+/** Runs a program, or prints the mistake on its command line. @returns the exit code */
 export async function programRun<Options extends { readonly help: boolean }>(
   program: Program<Options>,
   args: readonly string[],
@@ -41,7 +41,7 @@ export async function programRun<Options extends { readonly help: boolean }>(
 }
 
 /**
- * Reads options that were given; words that belong to none are a mistake.
+ * Parses options; other words are a mistake.
  *
  * @throws UsageError
  */
@@ -53,7 +53,7 @@ export function optionsParse<Options extends ParseArgsOptionsConfig>(
     return parseArgs({ args: [...args], options }).values;
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    // Node goes on about other things that one could have meant.
+    // The rest of Node's message suggests other spellings.
     throw new UsageError(error.message.split(/\.\s/, 1)[0]);
   }
 }
@@ -65,7 +65,7 @@ export function durationOption(name: string, text: string): number {
   return ms;
 }
 
-/** @throws UsageError where it is no integer from `min` to `max` */
+/** @throws UsageError unless it is an integer from `min` to `max` */
 export function integerOption(
   name: string,
   text: string,
@@ -78,7 +78,7 @@ export function integerOption(
   throw new UsageError(`--${name} is an integer from ${min}${most}, not "${text}"`);
 }
 
-/** @param text names with commas between them @throws UsageError where one is not known */
+/** @param text names with commas between them @throws UsageError if a name is unknown */
 export function listOption<Name extends string>(
   name: string,
   text: string,

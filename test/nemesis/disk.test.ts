@@ -10,7 +10,7 @@ import { ImageDisk } from './disk.ts';
 
 const MIB = 1024 * 1024;
 
-test('a disk can be filled to the last block, and forgets what was not synced when its power is cut', (t) => {
+test('a disk can be filled to its last block, and after a loss of power lacks what was not synced', (t) => {
   const obstacle = ImageDisk.obstacle() ?? ImageDisk.powerObstacle();
   if (obstacle !== null) return t.skip(obstacle);
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-disk-'));
@@ -29,14 +29,14 @@ test('a disk can be filled to the last block, and forgets what was not synced wh
     assert.ok(!existsSync(at('unsynced')) || readFileSync(at('unsynced'), 'utf8') === '');
     const meta = JSON.parse(readFileSync(at('META'), 'utf8')) as Record<string, unknown>;
     assert.equal(meta.startCounter, 3);
-    assert.notEqual(meta.bootId, 'this one', 'the server is to conclude that the machine was down');
+    assert.notEqual(meta.bootId, 'this one', 'The server must conclude that the machine was down');
   } finally {
     disk.remove();
     rmSync(folder, { recursive: true });
   }
 });
 
-test('a disk is filled while others take its room, and filled once more where it is full', async (t) => {
+test('a disk is filled while other programs use its space, and again if it is full', async (t) => {
   const obstacle = ImageDisk.obstacle();
   if (obstacle !== null) return t.skip(obstacle);
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-disk-'));
@@ -50,7 +50,7 @@ test('a disk is filled while others take its room, and filled once more where it
       await until('it takes room', () => Promise.resolve(existsSync(taken)));
       disk.fill(0);
       const [code] = await ended;
-      assert.equal(code, 1, 'nothing is left for the other');
+      assert.equal(code, 1, 'No space is left for other programs');
       disk.fill(0);
       assert.throws(() => writeFileSync(join(disk.data, 'more'), Buffer.alloc(100_000)), { code: 'ENOSPC' });
       rmSync(taken);

@@ -16,10 +16,10 @@ import { renewImage } from '../storage/mounts.ts';
 import { canRun, isRoot, run } from './system.ts';
 
 const IMAGE_BYTES_DEFAULT = 256 * 1024 * 1024;
-/** What a filler takes by writing: room that is set aside for it may be gone before it is taken. */
+/** The part that is written by a program: allocated space of this size might be used up before. */
 const SLACK_BYTES = 2 * 1024 * 1024;
 const PIECE = Buffer.alloc(4096, 1);
-/** A disk that refuses to set so small a part of its free room aside gets all of it written. */
+/** If a disk refuses to allocate even such a part of its free space, all of it is written. */
 const SMALLEST_PART = 1 / 32;
 /** EXT4_IOC_SHUTDOWN with the flag that also drops the file system's own journal. */
 const CUT = `
@@ -30,15 +30,15 @@ fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))`
 export interface Disk {
   /** The server's data folder. */
   readonly data: string;
-  /** Takes all room but so many bytes, until `relieve`. */
+  /** Uses up all free space but `leftBytes`, until `relieve`. */
   fill(leftBytes: number): void;
   relieve(): void;
-  /** Forgets what was not synced, as a machine does that loses its power. No server may run on it. */
+  /** Drops what was not synced, as a loss of power does. No server may use the disk. */
   losePower(): void;
   remove(): void;
 }
 
-/** A folder among others: neither full nor without power. */
+/** A folder on this machine's disk: it cannot be filled, or lose its power. */
 export class FolderDisk implements Disk {
   readonly data: string;
 
@@ -59,13 +59,13 @@ export class FolderDisk implements Disk {
   remove(): void {}
 }
 
-/** A file system of its own, in a file. */
+/** A file system of its own, in an image file. */
 export class ImageDisk implements Disk {
   readonly data: string;
   readonly #image: string;
   readonly #mount: string;
 
-  /** @param sizeBytes taken of the disk below only where something is written */
+  /** @param sizeBytes of the image, which is sparse: only written parts use space below */
   constructor(folder: string, sizeBytes = IMAGE_BYTES_DEFAULT) {
     this.#image = join(folder, 'image');
     this.#mount = join(folder, 'disk');
@@ -73,12 +73,12 @@ export class ImageDisk implements Disk {
     mkdirSync(this.#mount, { recursive: true });
     writeFileSync(this.#image, '');
     truncateSync(this.#image, sizeBytes);
-    // No blocks set aside for root, who runs the servers here.
+    // No blocks are reserved for root, who runs the servers here.
     run('mkfs.ext4', ['-q', '-F', '-m', '0', '-E', 'lazy_itable_init=0,lazy_journal_init=0', this.#image]);
     run('mount', ['-o', 'loop', this.#image, this.#mount]);
   }
 
-  /** @returns why disks of their own cannot be made here, or null; makes one to find out */
+  /** @returns why disk images are not possible here, or null; creates one to find out */
   static obstacle(): string | null {
     if (process.platform !== 'linux' || !isRoot()) return 'disks of their own need root on Linux';
     const folder = mkdtempSync(join(tmpdir(), 'leasehold-disk-'));
@@ -92,7 +92,7 @@ export class ImageDisk implements Disk {
     }
   }
 
-  /** @returns why power cannot be cut here, or null */
+  /** @returns why a loss of power cannot be injected here, or null */
   static powerObstacle(): string | null {
     return canRun('python3', ['-c', 'import fcntl'])
       ? null
@@ -109,14 +109,14 @@ export class ImageDisk implements Disk {
         closeSync(fd);
       }
     } catch (error) {
-      // What is counted as free and cannot be had is below a block, or the file system needs it itself: it is full.
+      // The free space that is left is less than a block, or reserved by the file system: the disk is full.
       if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error;
     }
   }
 
   /**
-   * Takes most of the room without writing; the rest is for small pieces. A server takes room at the same time, and
-   * the file system some for itself, so that there may be less than was free just now: then less is asked for.
+   * Allocates most of the free space without writing it. A server uses space at the same time, and the file system
+   * needs some itself: if less is free than expected, it allocates less.
    */
   #setAside(leftBytes: number): void {
     let lengthBytes = 0;
@@ -151,14 +151,14 @@ export class ImageDisk implements Disk {
   }
 
   remove(): void {
-    // Also while a server that was just told to end still has files open.
+    // Also while a server that is about to end has open files.
     run('umount', ['--lazy', this.#mount]);
   }
 }
 
 /**
- * A server concludes from another boot id that it may have lost power. This machine goes on, so the folder
- * is made to remember another boot.
+ * Changes the boot id in the folder. A server concludes from another boot id that it may have lost power, and this
+ * machine does not boot again.
  */
 export function forgetBoot(data: string): void {
   const file = join(data, 'META');

@@ -1,4 +1,4 @@
-/** What is done to the servers. Each fault begins, is held for a while, and is made good. */
+/** The faults of servers. Each begins, lasts for a while, and is repaired. */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Prng } from '../../base/prng.ts';
 import type { FaultName } from './arguments.ts';
@@ -11,17 +11,17 @@ export interface FaultWorld {
   readonly leaseMs: number;
   readonly clockSkewMs: number;
   readonly recovery: Recovery;
-  /** A server to be hit: often one that matters at the moment. */
+  /** Picks a server, often one that matters at the moment. */
   victim(): Promise<string>;
-  /** One line of what happens. */
+  /** Prints one line about the run. */
   say(text: string): void;
   count(fault: string): void;
 }
 
-/** Holds a fault, then ends it. */
+/** Injects the fault, waits, and repairs it. */
 type Fault = (world: FaultWorld, server: string) => Promise<void>;
 
-/** Beyond every lease that may run, and then some. */
+/** Longer than any lease that may be valid. */
 function longMs({ prng, leaseMs, clockSkewMs }: FaultWorld): number {
   return leaseMs + 3 * clockSkewMs + prng.integer(0, leaseMs);
 }
@@ -77,7 +77,7 @@ async function partition(world: FaultWorld, server: string): Promise<void> {
       break;
     }
     default: {
-      // The server itself stands in the middle, and hears both sides.
+      // The server itself stays connected to both halves.
       const one = others.slice(0, half);
       const other = others.slice(half);
       world.count('partition, bridge');
@@ -128,7 +128,7 @@ async function skew(world: FaultWorld, server: string): Promise<void> {
   await restarted(world, server, 0);
 }
 
-/** A lease clock is set at the start of its process. */
+/** A lease clock is set when its process starts. */
 async function restarted({ cluster }: FaultWorld, server: string, offsetMs: number): Promise<void> {
   cluster.setClock(server, offsetMs);
   await cluster.kill(server);
@@ -146,8 +146,8 @@ async function diskFull(world: FaultWorld, server: string): Promise<void> {
 }
 
 /**
- * One server loses its power, and the others stay up until it has all again: so much is promised for what
- * was not flushed. Every file is on three servers at least, so that one is a minority everywhere.
+ * One server loses its power, and the others run until it has all data again: so much is promised for what was not
+ * flushed. Each file is on at least three servers, so that one server is a minority.
  */
 async function power(world: FaultWorld, server: string): Promise<void> {
   const { cluster, recovery } = world;
@@ -161,7 +161,7 @@ async function power(world: FaultWorld, server: string): Promise<void> {
   await recovery.allCurrent();
 }
 
-/** All lose their power at once, after everything was flushed and while nobody writes. */
+/** All servers lose their power at once, after everything was flushed and while no client writes. */
 export async function powerOfAll(world: FaultWorld): Promise<void> {
   const { cluster, recovery } = world;
   await recovery.quiet(async () => {
@@ -184,7 +184,7 @@ export const FAULT_RUNS: Readonly<Record<FaultName, Fault>> = {
   power,
 };
 
-/** What stands for itself alone: no other fault goes with it. */
+/** Faults that are never combined with others. */
 export const ALONE: ReadonlySet<FaultName> = new Set(['power']);
 
 function shuffled<Value>(values: readonly Value[], prng: Prng): Value[] {

@@ -1,11 +1,11 @@
-/** One file that `fio` writes and verifies: its command lines, what it says, and what bytes it must have left. */
+/** A file that `fio` writes and verifies: its command lines, its output, and the bytes that it must have written. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 
-/** Beyond every stall that the mount allows; a fio that is not done by then hangs. */
+/** Longer than the mount lets any call wait; a fio that has not ended by then hangs. */
 const HANGS_MS = 300_000;
 
 export interface FioJob {
@@ -14,29 +14,29 @@ export interface FioJob {
   readonly order: 'write' | 'randwrite';
   readonly blockBytes: number;
   readonly sizeBytes: number;
-  /** Every so many writes; 0 for never. */
+  /** Syncs after so many writes; 0 for never. */
   readonly syncEvery: number;
-  /** How long the writing takes where nothing stalls; reading takes half of it. */
+  /** How long the writing takes without stalls, in milliseconds; reading takes half of it. */
   readonly writeMs: number;
 }
 
 export interface FioResult {
-  /** What fio complained about; null if every call succeeded and every block was what had been written. */
+  /** The errors that fio printed; null if each call succeeded and each block had what was written. */
   readonly error: string | null;
-  /** The longest that one call took. */
+  /** The longest call, in milliseconds. */
   readonly stallMs: number;
 }
 
 export interface FioPause {
-  /** Since fio began. */
+  /** Since fio began, in milliseconds. */
   readonly atMs: number;
   readonly ms: number;
 }
 
 /**
- * Writes a file with its own contents for each seed, in the pace that the job says, then reads and verifies all.
+ * Writes a file whose contents and order depend on the seed, at the job's rate, then reads and verifies all of it.
  * @param seed of the bytes and of the order
- * @param log beginning of the name of a log of all reads and writes, for `longestPause`
+ * @param log prefix of the name of a log of all reads and writes, for `longestPause`
  */
 export function fioWrite(job: FioJob, folder: string, seed: number, log?: string): Promise<FioResult> {
   const writeRate = Math.ceil(job.sizeBytes / (job.writeMs / 1000));
@@ -45,7 +45,7 @@ export function fioWrite(job: FioJob, folder: string, seed: number, log?: string
   return fio([...jobArguments(job, folder, seed), ...pace, ...logged]);
 }
 
-/** Reads and verifies what was written with this seed, as fast as it goes. */
+/** Reads and verifies what was written with this seed, at full speed. */
 export function fioVerify(job: FioJob, folder: string, seed: number): Promise<FioResult> {
   return fio([...jobArguments(job, folder, seed), '--verify_only']);
 }
@@ -97,8 +97,8 @@ interface JobReport {
 }
 
 /**
- * @param out the standard output, with a report in JSON somewhere: fio also complains there
- * @param code null if it was ended
+ * @param out the standard output with a JSON report; fio also prints some errors there
+ * @param code null if a signal ended fio
  */
 export function fioResult(out: string, complaint: string, code: number | null): FioResult {
   const begin = out.indexOf('{\n');
@@ -115,8 +115,8 @@ export function fioResult(out: string, complaint: string, code: number | null): 
 }
 
 /**
- * The longest time in which no read or write was done: also waiting for a sync, which has no line of its own.
  * @param log as it was given to `fioWrite`
+ * @returns the longest time without an end of a read or write; also a wait for a sync, which has no line of its own
  */
 export function longestPause(log: string): FioPause {
   let lastMs = 0;
@@ -129,13 +129,16 @@ export function longestPause(log: string): FioPause {
   return longest;
 }
 
-/** Of fio's header before each block: its times and the checksum over them differ between two runs of one job. */
+/**
+ * Offsets in fio's header before each block: its times, and the checksum over them, differ between two runs of one
+ * job.
+ */
 const HEADER_TIMES = [24, 32] as const;
 const HEADER_CHECKSUM = [36, 40] as const;
 
 /**
- * Compares a file with one that the same job wrote with the same seed elsewhere. `fio` itself takes every block
- * that is whole and in its place for right, also one of an earlier seed.
+ * Compares a file with one that the same job wrote with the same seed elsewhere. `fio` itself accepts each whole block
+ * at its offset, also one of an earlier seed.
  * @returns the offset of the first block that differs, or null
  */
 export function blockDifference(job: FioJob, file: string, reference: string): number | null {

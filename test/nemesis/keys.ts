@@ -1,17 +1,17 @@
-/** What the clients act on: a few keys at a time, and new ones where old ones have become hard to judge. */
+/** The keys that clients use: a few at a time, and new ones once old ones have become hard to judge. */
 
-/** Operations of unknown outcome on one key; each of them doubles what a checker has to think of. */
+/** Of operations with an unknown outcome on one key: each doubles the states that a checker must consider. */
 const UNKNOWN_MAX = 6;
-/** Appended values, and changes of a file; then reading all of it becomes dear. */
+/** Of appended values, or changes of a file; beyond it a read of all of it becomes slow. */
 const CHANGES_MAX = 250;
 const RENEW_PAUSE_MS = 500;
 
 export type KeyKind = 'object' | 'list' | 'file' | 'entry';
 
-/** What holds keys of one kind: a file with several objects, a list, a file of bytes, or a name. */
+/** Has keys of one kind: a file with several objects, a list, a file of bytes, or a name. */
 export interface Holder {
   readonly kind: KeyKind;
-  /** Number of the file; of names, which of them. */
+  /** The number of the file, or of the name. */
   readonly number: number;
   changes: number;
   unknown: number;
@@ -20,15 +20,15 @@ export interface Holder {
 export const OBJECT_BYTES = 4096;
 export const OBJECTS_PER_FILE = 3;
 export const RECORD_BYTES = 16;
-/** Files of bytes are changed around the border of two objects. */
+/** Files of bytes are changed around the boundary of two objects. */
 export const FILE_LOW = OBJECT_BYTES - 100;
 export const FILE_HIGH = OBJECT_BYTES + 100;
 
-/** Makes holders; resolves to null where the servers do not let it for now. */
+/** Creates a holder and resolves to its number, or to null if the servers refuse at the moment. */
 export type HolderMaker = (kind: KeyKind) => Promise<number | null>;
 
 export class Keys {
-  /** All there ever were, for the reads at the end. */
+  /** All that were ever in use, for the reads at the end. */
   readonly all: Holder[] = [];
   readonly #active: (Holder | null)[];
   readonly #kinds: readonly KeyKind[];
@@ -43,7 +43,7 @@ export class Keys {
     this.#make = make;
   }
 
-  /** Makes the first holders. */
+  /** Creates the first holders. */
   async fill(): Promise<void> {
     for (const place of this.#kinds.keys()) await this.#renew(place);
     if (this.#active.includes(null)) throw new Error('The servers do not let files be made');
@@ -54,17 +54,17 @@ export class Keys {
     return this.#active.filter((holder) => holder !== null).filter((holder) => holder.kind === kind);
   }
 
-  /** @returns those of them that may be changed further; perhaps none, until there are new ones */
+  /** @returns those that clients may change; none if all wait for their replacement */
   writable(kind: KeyKind): readonly Holder[] {
     return this.of(kind).filter((holder) => holder.unknown < UNKNOWN_MAX);
   }
 
-  /** Numbers of all files there ever were. */
+  /** @returns the numbers of all files that were ever in use */
   files(): readonly number[] {
     return this.all.filter(({ kind }) => kind !== 'entry').map(({ number }) => number);
   }
 
-  /** To be told of every change, so that worn holders are replaced. */
+  /** Counts a change of a holder, and replaces it after too many. Call it after each change. */
   changed(holder: Holder, isUnknown: boolean): void {
     holder.changes++;
     if (isUnknown) holder.unknown++;
@@ -74,19 +74,19 @@ export class Keys {
     if (isWorn && place >= 0) this.#renewLater(place);
   }
 
-  /** In the background, and again and again until the servers let it. */
+  /** Replaces a holder in the background; repeats until it succeeds. */
   #renewLater(place: number): void {
     void this.#renew(place).then((isDone) => {
       if (!isDone && !this.#ended) setTimeout(() => this.#renewLater(place), RENEW_PAUSE_MS).unref();
     });
   }
 
-  /** No more holders are made. */
+  /** Stops replacing holders. */
   end(): void {
     this.#ended = true;
   }
 
-  /** @returns whether there is a new one, or somebody else sees to it */
+  /** @returns whether there is a new one, or another call creates it */
   async #renew(place: number): Promise<boolean> {
     if (this.#making.has(place)) return true;
     this.#making.add(place);

@@ -9,7 +9,7 @@ const HOLDERS: readonly KeyKind[] = [
   ...(['object', 'object', 'list', 'list', 'file', 'file'] as const),
   ...(['entry', 'entry', 'entry', 'entry'] as const),
 ];
-/** Clients that write, by what they write; each server has two readers besides. */
+/** One writing client for each of these kinds; each server also has two reading clients. */
 const WRITERS: readonly KeyKind[] = [
   'object',
   'object',
@@ -21,13 +21,13 @@ const WRITERS: readonly KeyKind[] = [
   'entry',
   'entry',
 ];
-/** A read's patience with its server: short, or nobody would look at what goes on in a partition. */
+/** A read waits for its server this long: in a partition a longer wait would leave few reads. */
 const READ_MS = 1_000;
 const LAST_READ_MS = 8_000;
-/** How long every server has at the end to say what it has of every key. */
+/** How long each server has at the end to return all keys. */
 const LAST_READS_MS = 120_000;
 const LAST_READERS = 8;
-/** A client to whom something was refused comes back after this. */
+/** A client waits this long after a refusal. */
 const TROUBLE_PAUSE_MS = 200;
 
 export interface LoadOptions {
@@ -38,7 +38,7 @@ export interface LoadOptions {
   readonly replicas: number;
 }
 
-/** Clients that do one thing after the other, all at the same time, until they are told to end. */
+/** Clients that make one operation after the other, all at the same time, until `end`. */
 export class Load {
   readonly keys: Keys;
   readonly #options: LoadOptions;
@@ -47,10 +47,10 @@ export class Load {
   readonly #resting = new Set<NemesisClient>();
   #entries = 0;
   #ended = false;
-  /** While it is there, clients rest; resolved when they may go on. */
+  /** While it is set, clients wait; resolved by `resume`. */
   #gate: PromiseWithResolvers<void> | null = null;
   #allRest: PromiseWithResolvers<void> | null = null;
-  /** What names were last seen to hold, for comparisons. */
+  /** The value that each name had in the last answer, for comparisons. */
   readonly #seen = new Map<number, string | null>();
 
   constructor(options: LoadOptions) {
@@ -78,7 +78,7 @@ export class Load {
       const client = this.#client(`w${number + 1}`, 100 + number);
       this.#running.push(this.#run(client, () => this.#writeSomething(client, kind)));
     }
-    // Whoever waits for the end gets the error.
+    // The caller of `end` gets the error.
     for (const one of this.#running) one.catch(() => undefined);
   }
 
@@ -100,7 +100,7 @@ export class Load {
     if (this.#resting.size === this.#running.length) this.#allRest?.resolve();
   }
 
-  /** Resolves when no operation is under way; none begins until `resume`. */
+  /** Resolves once no operation is pending; none begins until `resume`. */
   async pause(): Promise<void> {
     this.#gate = Promise.withResolvers();
     this.#allRest = Promise.withResolvers();
@@ -113,7 +113,7 @@ export class Load {
     gate?.resolve();
   }
 
-  /** Resolves when all clients have ended. @throws what one of them failed with */
+  /** Resolves once all clients have ended. @throws the error of one that failed */
   async end(): Promise<void> {
     this.#ended = true;
     this.keys.end();
@@ -179,8 +179,8 @@ export class Load {
   }
 
   /**
-   * When all faults are over: every server says what it has of every key there ever was.
-   * @returns keys that a server did not tell in time
+   * Reads each key at each server, after all faults.
+   * @returns keys that a server did not return in time
    */
   async lastReads(): Promise<readonly string[]> {
     const untold: string[] = [];
@@ -208,7 +208,7 @@ export class Load {
   }
 }
 
-/** Names of the clients that read last begin so. */
+/** The prefix of the names of clients that make the last reads. */
 export const LAST = 'last';
 
 function wholeOf(client: NemesisClient, server: string, { kind, number }: Holder) {

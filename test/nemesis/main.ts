@@ -15,7 +15,7 @@ async function run(options: Arguments, args: readonly string[]): Promise<number>
   try {
     made = NamespaceNetwork.make(options.servers);
   } catch (error) {
-    // Root in a container may make namespaces, or may not.
+    // Root in a container may or may not create namespaces.
     return judged(options, new LoopbackNetwork(error instanceof Error ? error.message : String(error)));
   }
   return amongClients(made, import.meta.filename, ['--seed', String(options.seed), ...args]);

@@ -1,10 +1,10 @@
-/** What `npm run nemesis:mount` can be told. */
+/** The arguments of `npm run nemesis:mount`. */
 import { durationOption, integerOption, listOption, optionsParse, UsageError } from './command-line.ts';
 
 export const MOUNT_FAULTS = ['kill', 'stop', 'cut', 'disk-full', 'power'] as const;
 export type MountFault = (typeof MOUNT_FAULTS)[number];
 
-/** Who is hit: first the primaries of fio's files, or servers that are the primary of none of them. */
+/** The servers that get a fault: primaries of fio's files first, or servers that are the primary of none. */
 export const TARGETS = ['primaries', 'others'] as const;
 export type Target = (typeof TARGETS)[number];
 

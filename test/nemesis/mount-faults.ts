@@ -21,7 +21,7 @@ async function run(options: MountArguments, args: readonly string[]): Promise<nu
   return amongClients(NamespaceNetwork.make(options.servers), import.meta.filename, args);
 }
 
-/** @returns why nothing of this can be done here, or null */
+/** @returns why this machine cannot run it, or null */
 async function findObstacle(): Promise<string | null> {
   return (
     NamespaceNetwork.obstacle() ??

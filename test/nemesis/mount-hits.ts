@@ -1,4 +1,4 @@
-/** How servers under a mount are hit: one kind of fault, at one or two servers at the same time. */
+/** Faults of servers under a mount: one kind, at one or two servers at the same time. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { unreachable } from '../../base/assert.ts';
 import type { Prng } from '../../base/prng.ts';
@@ -15,7 +15,7 @@ export interface HitWorld {
   say(text: string): void;
 }
 
-/** Hurts the servers, holds that for longer than a lease, and makes it good; does not wait for what they make of it. */
+/** Injects the fault for longer than a lease, and repairs it; does not wait until the servers are ready. */
 export async function hit(world: HitWorld, fault: MountFault, victims: readonly string[]): Promise<void> {
   const { cluster, network, prng, say } = world;
   const names = victims.join(' and ');
@@ -24,7 +24,7 @@ export async function hit(world: HitWorld, fault: MountFault, victims: readonly 
     case 'kill':
       say(`kill -9 ${names}`);
       for (const id of victims) await cluster.kill(id);
-      // Also restarts that come before anybody's lease is over.
+      // Also restarts before any lease has ended.
       if (prng.chance(0.7)) await delay(longMs(world));
       for (const id of victims) cluster.spawn(id);
       return;
@@ -35,7 +35,7 @@ export async function hit(world: HitWorld, fault: MountFault, victims: readonly 
       for (const id of victims) cluster.signal(id, 'SIGCONT');
       return;
     case 'cut':
-      // With the mount still hearing them, they are asked and cannot answer; without, they are silent.
+      // Connected to the mount, they get requests and cannot answer; otherwise they are silent.
       if (prng.chance(0.5)) {
         say(`${names} cut off from the other servers`);
         for (const place of places) cutFromServers(cluster, network, place, places);
@@ -52,7 +52,7 @@ export async function hit(world: HitWorld, fault: MountFault, victims: readonly 
       await delay(longMs(world));
       for (const id of victims) {
         cluster.disk(id).relieve();
-        // A server may end where its disk refuses to write.
+        // A server may end if its disk refuses to write.
         if (!cluster.isRunning(id)) cluster.spawn(id);
       }
       return;
@@ -68,7 +68,7 @@ export async function hit(world: HitWorld, fault: MountFault, victims: readonly 
   }
 }
 
-/** Beyond every lease that may run, and then some. */
+/** Longer than any lease that may be valid. */
 function longMs({ prng, leaseMs, clockSkewMs }: HitWorld): number {
   return leaseMs + 3 * clockSkewMs + prng.integer(0, leaseMs);
 }

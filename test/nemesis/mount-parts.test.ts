@@ -8,7 +8,7 @@ import { blockDifference, type FioJob, fioResult, fioVerify, fioWrite, longestPa
 import { MOUNT_FAULTS, mountArgumentsParse } from './mount-arguments.ts';
 import { canRun } from './system.ts';
 
-test('the command line says what is wrong with it', () => {
+test('a mistake on the command line is named', () => {
   for (const [args, complaint] of [
     [['--faults', 'kill,flood'], /"flood" is none of kill, stop/],
     [['--faults', ''], /"" is none of kill, stop/],
@@ -26,7 +26,7 @@ test('the command line says what is wrong with it', () => {
   assert.deepEqual([faults, rounds, servers], [MOUNT_FAULTS, 2 * MOUNT_FAULTS.length, 3]);
 });
 
-test('of what fio says its complaints and its longest call are kept', () => {
+test('fioResult keeps the errors and the longest call of fio', () => {
   const report = (error: number): string => {
     const lat = (max: number) => ({ lat_ns: { max } });
     return `{\n"jobs": [${JSON.stringify({ error, read: lat(5), write: lat(7_000_000), sync: lat(2_500_000_000) })}]\n}`;
@@ -40,7 +40,7 @@ test('of what fio says its complaints and its longest call are kept', () => {
   assert.match(fioResult('', 'fio: no such option', 1).error ?? '', /ended with 1: fio: no such option/);
 });
 
-test('a pause is found where nothing was read or written', () => {
+test('longestPause finds the time without reads and writes', () => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-fio-'));
   try {
     writeFileSync(
@@ -53,7 +53,7 @@ test('a pause is found where nothing was read or written', () => {
   }
 });
 
-test('a block of an earlier seed, which fio takes for right, is found', async (t) => {
+test('blockDifference finds a block of an earlier seed, which fio accepts', async (t) => {
   if (!canRun('fio', ['--version'])) return t.skip('there is no fio');
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-fio-'));
   const job = (name: string, syncEvery: number): FioJob => {
@@ -68,7 +68,7 @@ test('a block of an earlier seed, which fio takes for right, is found', async (t
       [earlier, 1],
     ] as const)
       assert.equal((await fioWrite(what, folder, seed)).error, null);
-    assert.equal((await fioVerify(earlier, folder, 2)).error, null, 'fio does not see it');
+    assert.equal((await fioVerify(earlier, folder, 2)).error, null, 'fio does not notice it');
     assert.equal(blockDifference(one, file(one), file(same)), null);
     assert.equal(blockDifference(one, file(earlier), file(same)), 0);
   } finally {

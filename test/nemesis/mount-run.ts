@@ -1,4 +1,4 @@
-/** Rounds of fio on a mount: each with one kind of fault, and three judgements of what it wrote. */
+/** Rounds of fio on a mount: each with one kind of fault, and three judgements of what fio wrote. */
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -17,17 +17,17 @@ import { canRun } from './system.ts';
 const VOLUME = 'fio';
 const OBJECT_BYTES = 131_072;
 const SKEW_PER_LEASE = 1 / 20;
-/** As the servers have it by default. */
+/** The servers' default. */
 const SERVER_TIMEOUT_MS = 15_000;
-/** How long a cluster without faults may take to be whole again. */
+/** How long a cluster without faults may take until all its replicas are current. */
 const WHOLE_MS = 120_000;
 /** Before the first fault of a round. */
 const AHEAD_MS = 2_000;
 const MIB = 1024 * 1024;
-/** Twice what the files of all jobs take, and the part that servers keep free: only faults fill a disk. */
+/** Twice the size of all jobs' files, and what servers reserve: only faults fill a disk. */
 const DISK_BYTES = 768 * MIB;
 
-/** Two jobs run at a time, and each kind of writing has its turn with syncs and without. */
+/** Two jobs run at a time; each kind of writing is used with syncs and without. */
 const JOBS: readonly (readonly [Omit<FioJob, 'writeMs'>, Omit<FioJob, 'writeMs'>])[] = [
   [
     { name: 'random-4k', order: 'randwrite', blockBytes: 4096, sizeBytes: 16 * MIB, syncEvery: 0 },
@@ -44,12 +44,12 @@ interface Round {
   readonly target: Target;
   readonly jobs: string;
   readonly hits: readonly (readonly string[])[];
-  /** Of fio on the mount that lived through the faults. */
+  /** The longest call of fio on the mount during faults. */
   readonly stallMs: number;
   readonly errors: readonly string[];
 }
 
-/** A cluster, a mount with all its servers in its list, and what the rounds came to. */
+/** A cluster, a mount that has all its servers in its list, and the results of the rounds. */
 export class MountRun {
   readonly #options: MountArguments;
   readonly #network: NamespaceNetwork;
@@ -63,10 +63,10 @@ export class MountRun {
       try {
         process.kill(pid, 'SIGKILL');
       } catch (error) {
-        // One that has ended by itself is gone already.
+        // The process has ended by itself.
         if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
       }
-      // The kernel's helper may have removed it by now; that there is none any more is as well.
+      // libfuse's helper process may have unmounted it already.
       canRun('fusermount3', ['-u', '-z', directory]);
     }
   };
@@ -78,7 +78,7 @@ export class MountRun {
     this.#network = network;
     this.#cluster = cluster;
     this.#prng = new Prng(options.seed);
-    // Ahead of the cluster's own, which takes the folders away.
+    // Before the cluster's own listener, which removes the folders.
     process.prependListener('exit', this.#onExit);
   }
 
@@ -106,7 +106,7 @@ export class MountRun {
     return this.#cluster.folder;
   }
 
-  /** @returns whether nothing was wrong in any round */
+  /** @returns whether no round found an error */
   async rounds(): Promise<boolean> {
     const { faults, targets, rounds, seed, servers } = this.#options;
     const catalog = (await this.#cluster.status())?.catalog.members.join() ?? 'unknown';
@@ -114,7 +114,7 @@ export class MountRun {
     const mount = await this.#mount(this.#cluster.ids);
     for (let number = 0; number < rounds; number++) {
       const fault = faults[number % faults.length] as MountFault;
-      // Each fault at both, and after four turns both with either pair of jobs.
+      // Each fault hits both targets, and after four rounds both with either pair of jobs.
       const turn = Math.floor(number / faults.length);
       const target = targets[turn % targets.length] as Target;
       const round = await this.#round(number, fault, target, mount.directory);
@@ -172,7 +172,7 @@ export class MountRun {
     };
   }
 
-  /** By mounts that have read nothing yet: with all servers, and with a majority that the last victims belong to. */
+  /** Verifies by new mounts: with all servers, and with a majority that includes the last victims. */
   async #verifyElsewhere(
     jobs: readonly FioJob[],
     seed: number,
@@ -186,7 +186,7 @@ export class MountRun {
     const away = this.#shuffled(ids.filter((id) => !victims.includes(id))).slice(0, (ids.length - 1) / 2);
     const left = ids.filter((id) => !away.includes(id));
     this.#say(`verifying by a new mount with ${left.join(' and ')} alone`);
-    // Otherwise what only they had until now would be on fewer than a majority.
+    // Otherwise the latest writes would be on fewer servers than a majority.
     await this.#whole(true, jobs, errors);
     for (const id of away) await this.#cluster.kill(id);
     await this.#verify(jobs, seed, left, `with ${left.join(' and ')} alone`, errors);
@@ -216,7 +216,7 @@ export class MountRun {
     await this.#unmount(mount);
   }
 
-  /** With what the same job leaves on a disk of this machine. */
+  /** Compares with what the same job writes to a disk of this machine. */
   async #compare(job: FioJob, directory: string, seed: number, where: string): Promise<string[]> {
     const reference = join(this.folder, 'reference');
     mkdirSync(reference, { recursive: true });
@@ -227,7 +227,9 @@ export class MountRun {
     return offset === null ? [] : [`${job.name} ${where}: other bytes than written, from ${offset} on`];
   }
 
-  /** The primaries of fio's files first, or servers that are the primary of none; as many as may be hit at once. */
+  /**
+   * The primaries of fio's files first, or servers that are the primary of none; as many as may have a fault at once.
+   */
   async #victims(jobs: readonly FioJob[], target: Target): Promise<string[]> {
     const primaries = new Set<string>();
     for (const job of this.#shuffled(jobs)) primaries.add(await this.#primaryOf(job.name));
@@ -253,7 +255,7 @@ export class MountRun {
     return (await response.json()) as FileInfo;
   }
 
-  /** Waits until all servers serve, and perhaps until all replicas have all that was acknowledged. */
+  /** Waits until all servers are ready, and with `isCurrent` until all replicas have all acknowledged writes. */
   async #whole(isCurrent: boolean, jobs: readonly FioJob[], errors: string[]): Promise<void> {
     const { ids } = this.#cluster;
     const beganMs = performance.now();
@@ -276,7 +278,7 @@ export class MountRun {
     }
   }
 
-  /** Servers that ended without having been told to; one with a full disk may. */
+  /** Servers that ended by themselves; one with a full disk may. */
   #deaths(fault: MountFault): string[] {
     const deaths = this.#cluster.deaths.slice(this.#deathsSeen);
     this.#deathsSeen = this.#cluster.deaths.length;
@@ -341,7 +343,7 @@ export class MountRun {
     return ['fault      hit        times  longest stall  wrong', ...this.#done.map(roundText)].join('\n');
   }
 
-  /** Ends mounts and servers; what they wrote stays. */
+  /** Ends mounts and servers; their files stay. */
   async end(): Promise<void> {
     process.off('exit', this.#onExit);
     this.#onExit();

@@ -1,21 +1,24 @@
-/** Programs that change and look at names on a mount, and record what they saw. */
+/** Programs that change and query names on a mount, and record the answers. */
 import type { Prng } from '../../base/prng.ts';
 import type { Operation } from '../history/operation.ts';
 import { Caller, type Result } from './names-caller.ts';
 import { nowNs, type Recorder } from './recorder.ts';
 
-/** The names of a shared directory: few, so that programs meet. */
+/** The names of a shared directory: few, so that programs conflict. */
 const NAMES = ['a', 'b', 'c'];
-/** A directory's history is searched as a whole: it ends after so many operations, or so many of unknown outcome. */
+/**
+ * A directory's history is searched as a whole: the directory is replaced after so many operations, or so many with an
+ * unknown outcome.
+ */
 const OPERATIONS_MAX = 80;
 const UNKNOWN_MAX = 4;
-/** Of renameat2(2). */
+/** A flag of renameat2(2). */
 const RENAME_NOREPLACE = '1';
-/** The file of a creation whose outcome is unknown, or of a mount without inode numbers. */
+/** Stands for the file of a creation with an unknown outcome, or of a mount without inode numbers. */
 const UNKNOWN_FILE = '?';
 const UNKNOWN_CONTENTS = `object/${UNKNOWN_FILE}`;
 
-/** Shared directories, of which one is used after the other. */
+/** Shared directories; one is used at a time. */
 export class Directories {
   readonly #make: (name: string) => Promise<void>;
   readonly #names: string[] = [];
@@ -32,7 +35,7 @@ export class Directories {
     return this.#names;
   }
 
-  /** @returns the directory that is used now */
+  /** @returns the directory to use now */
   async current(): Promise<string> {
     const isSpent = this.#operations >= OPERATIONS_MAX || this.#unknown >= UNKNOWN_MAX;
     if (this.#names.length === 0 || isSpent) {
@@ -64,15 +67,15 @@ export interface ActorParts {
   readonly prng: Prng;
   readonly recorder: Recorder;
   readonly directories: Directories;
-  /** How old the state may be from which the mount answers, in nanoseconds. */
+  /** How old the state that the mount shows may be, in nanoseconds. */
   readonly staleNs: number;
-  /** The mount shows the inode numbers of the cluster: the library's transport does not. */
+  /** Whether the mount shows the inode numbers of the cluster: with libfuse it does not. */
   readonly hasInodes: boolean;
-  /** Errors of calls, by call and code. */
+  /** Counts of failed calls, by call and code. */
   readonly errors: Map<string, number>;
 }
 
-/** One program on one mount: it makes one call at a time. */
+/** One program on one mount, which makes one call at a time. */
 export class Actor {
   readonly #parts: ActorParts;
   readonly #caller: Caller;
@@ -86,17 +89,17 @@ export class Actor {
     this.#caller = new Caller(parts.errors);
   }
 
-  /** Acts until `end` is called. */
+  /** Makes calls until `end`. */
   async run(): Promise<void> {
     while (!this.#caller.isOver) await this.#step(await this.#parts.directories.current());
   }
 
-  /** Also ends a call that is under way: its program is killed. */
+  /** Kills the program, which also ends a pending call. */
   async end(): Promise<void> {
     await this.#caller.end();
   }
 
-  /** Looks at all names of a directory and reads their files. */
+  /** Reads the files of all names of a directory. */
   async survey(directory: string): Promise<void> {
     for (const name of NAMES) await this.#read(directory, name);
   }
@@ -109,7 +112,7 @@ export class Actor {
       [10, () => this.#look(directory, name)],
       [15, () => this.#createExclusively(directory, name)],
       [8, () => this.#link(directory, name)],
-      // The library takes the name from a file that is open and replaced, before it gives it to the other one.
+      // libfuse removes the name of an open file before the other file gets it.
       [this.#parts.hasInodes ? 8 : 0, () => this.#replace(directory, name)],
       [12, () => this.#overwrite(directory, name)],
       [15, () => this.#unlinkSome(directory)],
@@ -183,7 +186,7 @@ export class Actor {
   async #rename(directory: string, from: string, to: string): Promise<void> {
     const call = nowNs();
     const paths = [this.#path(directory, from), this.#path(directory, to)];
-    // A kernel with an old name of the same file would answer a plain rename itself: both names of one file stay.
+    // A kernel that has cached the old name of the same file answers a plain rename itself: both links stay.
     const noReplace = this.#parts.staleNs > 0;
     const { kind } = noReplace
       ? await this.#call('ENOENT EEXIST', 'rename-with', ...paths, RENAME_NOREPLACE)
@@ -192,7 +195,7 @@ export class Actor {
     this.#record(directory, rename, kind === 'unknown' ? 'unknown' : 'ok');
   }
 
-  /** An unlink counts as done when a sync of its directory has said so. */
+  /** An unlink counts as done once an fsync of its directory has succeeded. */
   async #unlinkSome(directory: string): Promise<void> {
     const { prng } = this.#parts;
     const names = prng.chance(0.5) ? [prng.pick(NAMES)] : NAMES;
@@ -217,7 +220,7 @@ export class Actor {
     }
   }
 
-  /** @returns a file with contents, under a name of its own */
+  /** @returns a file with contents, under a name of its own, or null if a call failed */
   async #ownFile(): Promise<{ readonly path: string; readonly inode: string } | null> {
     const path = `${this.#root}/own-${this.#parts.name}-${++this.#count}`;
     if ((await this.#call(null, 'open', 'file', path, 'wronly|creat')).kind !== 'ok') return null;
@@ -226,7 +229,7 @@ export class Actor {
     return (await this.#writeAndClose(inode.value, true)) ? { path, inode: inode.value } : null;
   }
 
-  /** Opens a name as `file`, and records which file it is. @returns its inode number; null where it is not open */
+  /** Opens a name as `file`, and records its file. @returns the inode number, or null if the file is not open */
   async #open(directory: string, name: string, flags: string): Promise<string | null> {
     const call = this.#lookNs();
     const opened = await this.#call('ENOENT', 'open', 'file', this.#path(directory, name), flags);
@@ -239,14 +242,18 @@ export class Actor {
     return inode.kind === 'ok' ? inode.value : null;
   }
 
-  /** Writes a value that is written once, to the file that is open. @returns whether it is stored */
+  /** Writes a unique value to the open file. @returns whether the value is stored */
   async #writeAndClose(inode: string, isSynced: boolean): Promise<boolean> {
     const value = `${this.#parts.name}.${++this.#count}`.padEnd(24);
     const call = nowNs();
     const wrote = await this.#call(null, 'pwrite', 'file', value, '0');
     const synced = wrote.kind === 'ok' && isSynced ? await this.#call(null, 'fsync', 'file') : wrote;
     // A close without an error says that a majority has what was written before.
-    const closed = await this.#call(null, 'close', 'file');
+    const closed = await this.#call(
+      null,
+      'A close without an error means that a majority has the earlier writes.',
+      'file',
+    );
     const isStored = synced.kind === 'ok' && (isSynced || closed.kind === 'ok');
     const write = { call, op: 'write' as const, input: value, output: null };
     this.#recordContents(inode, write, isStored ? 'ok' : 'unknown');
@@ -257,7 +264,7 @@ export class Actor {
     return this.#caller.call(no, call, ...values);
   }
 
-  /** @returns the inode number of `file`, which is open */
+  /** @returns the inode number of the open `file` */
   async #inode(): Promise<Result> {
     if (!this.#parts.hasInodes) return { kind: 'ok', value: UNKNOWN_FILE };
     return this.#call(null, 'fstat', 'file', 'inode');
@@ -267,12 +274,12 @@ export class Actor {
     return [this.#root, ...names].join('/');
   }
 
-  /** From when on a state may be that the next call shows. */
+  /** @returns the earliest time whose state the next call may show */
   #lookNs(): number {
     return nowNs() - this.#parts.staleNs;
   }
 
-  /** Which of the unknown files it is cannot be told without inode numbers: only that a name is absent. */
+  /** Without inode numbers only the absence of a name is recorded, as the file of a present name is not known. */
   #recordLookup(directory: string, name: string, output: string | null, call: number, endNs?: number): void {
     if (output !== null && !this.#parts.hasInodes) return;
     this.#record(directory, { call, op: 'lookup', input: { name }, output }, 'ok', endNs);
@@ -289,7 +296,7 @@ export class Actor {
     endNs = nowNs(),
   ): void {
     this.#parts.directories.count(directory, status);
-    // What a kernel refuses by itself it refuses by what it has cached.
+    // A refusal by the kernel itself depends on what it has cached.
     const isRefused = operation.output === false && status === 'ok';
     const call = isRefused ? operation.call - this.#parts.staleNs : operation.call;
     this.#write(`directory/${directory}`, { ...operation, call }, status, endNs);
@@ -314,7 +321,10 @@ export class Actor {
   }
 }
 
-/** A creation of unknown outcome has no inode number: a lookup that shows one of no other creation shows its file. */
+/**
+ * Replaces the inode numbers of look-ups that no known creation has: those files are of creations with an unknown
+ * outcome.
+ */
 export function withUnknownFiles(operations: readonly Operation[]): Operation[] {
   const known = new Set(
     operations.flatMap(({ op, input }) => (op === 'create' || op === 'replace' ? [input.value] : [])),
@@ -327,8 +337,9 @@ export function withUnknownFiles(operations: readonly Operation[]): Operation[] 
 }
 
 /**
- * Each value is written once: the file of a write or read without an inode number is the one in which the value was seen or written by a
- * mount that has them. A write whose value none of these has seen says nothing of any file and is left out, as is a read of nothing.
+ * Adds the file to writes and reads without an inode number. Each value is written once, so the file is the one in
+ * which a mount with inode numbers wrote or read the value. A write whose value no such mount knows is left out, as is
+ * a read of nothing.
  */
 export function withKnownContents(operations: readonly Operation[]): Operation[] {
   const keys = new Map<string, string>();

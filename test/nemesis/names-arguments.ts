@@ -1,4 +1,4 @@
-/** What `npm run nemesis:names` can be told. */
+/** The arguments of `npm run nemesis:names`. */
 import { durationOption, integerOption, listOption, optionsParse, UsageError } from './command-line.ts';
 
 export const NAMES_FAULTS = [
@@ -13,7 +13,7 @@ export const NAMES_FAULTS = [
 ] as const;
 export type NamesFault = (typeof NAMES_FAULTS)[number];
 
-/** What happens to several victims at the same time. */
+/** Faults of several victims at the same time. */
 const TOGETHER =
   'server-stop+mount-stop,server-cut+mount-cut,server-kill+mount-kill,mount-stop+mount-kill,mount-stop+mount-cut,server-stop+server-kill';
 
@@ -49,7 +49,7 @@ export interface NamesArguments {
   readonly mounts: number;
   readonly natives: number;
   readonly cache: CacheMode;
-  /** One after the other; those of one element at the same time. */
+  /** The elements come one after the other; the faults of one element come at the same time. */
   readonly faults: readonly (readonly NamesFault[])[];
   readonly loadMs: number;
   readonly seed: number;

@@ -1,16 +1,16 @@
 import { type Outcome, Program, USERS } from '../posix/program.ts';
 import { countUp } from './recorder.ts';
 
-/** `unknown`: the call failed for the cluster's sake, and may have taken effect. */
+/** `unknown`: the call failed because of the cluster, and may have taken effect. */
 export type Result = { readonly kind: 'ok'; readonly value: string } | { readonly kind: 'no' | 'unknown' };
 
-/** One process that makes system calls on a mount, one at a time. */
+/** A process that makes system calls on a mount, one at a time. */
 export class Caller {
   readonly #program = new Program(USERS.root);
   readonly #errors: Map<string, number>;
   #isOver = false;
 
-  /** @param errors counts of calls that failed, by call and error */
+  /** @param errors counts of failed calls, by call and error */
   constructor(errors: Map<string, number>) {
     this.#errors = errors;
   }
@@ -19,15 +19,15 @@ export class Caller {
     return this.#isOver;
   }
 
-  /** Also ends a call that is under way: the process is killed. */
+  /** Kills the process, which also ends a pending call. */
   async end(): Promise<void> {
     this.#isOver = true;
     await this.#program.stop();
   }
 
-  /** @param no the errors that say something about names or locks; every other one leaves the outcome unknown */
+  /** @param no the errors that are an answer about names or locks; each other error leaves the outcome unknown */
   async call(no: string | null, call: string, ...values: readonly string[]): Promise<Result> {
-    // A program that was ended answers nothing more.
+    // A killed program answers nothing.
     if (this.#isOver) return { kind: 'unknown' };
     const { value, errno }: Outcome = await this.#program.call(call, ...values);
     if (errno === undefined) return { kind: 'ok', value: value ?? '' };

@@ -1,12 +1,12 @@
-/** Programs that change shared files under `fcntl` locks, and record what they read and wrote. */
+/** Programs that change shared files under `fcntl` locks, and record what they read and write. */
 import type { Prng } from '../../base/prng.ts';
 import { Caller } from './names-caller.ts';
 import { countUp, nowNs, type Recorder } from './recorder.ts';
 
-/** Files that all mounts lock, in this directory. */
+/** The directory of the files that all mounts lock. */
 export const LOCK_DIRECTORY = 'locked';
 export const LOCK_FILES = ['l1', 'l2'];
-/** Where the values are, of which each has a lock of its own: next to each other, and on another page. */
+/** The offsets of the values, each with a lock of its own: two adjacent ones, and one on another page. */
 const CELL_OFFSETS = [0, 24, 5_000];
 const CELL_BYTES = 24;
 
@@ -15,16 +15,17 @@ export interface LockerParts {
   readonly prng: Prng;
   readonly recorder: Recorder;
   readonly errors: Map<string, number>;
-  /** What became of locks and of what was done under them. */
+  /** Counts of the outcomes of locks and of the changes under them. */
   readonly outcomes: Map<LockOutcome, number>;
 }
 
 export type LockOutcome = 'stored' | 'unknown' | 'refused';
 
 /**
- * One program on one mount. It takes an exclusive lock, reads a value, writes another one and syncs it. What was synced without an error has
- * replaced the value that was read, and no other (`cas`). Where a call failed it has done so, too, perhaps later, or has changed nothing: bytes that
- * arrive after the loss of a lock are refused.
+ * One program on one mount. It takes an exclusive lock, reads a value, writes another one and syncs it. A sync without
+ * an error means that the new value has replaced the value that was read (`cas`). After a failed call the change may
+ * have happened in the same way, perhaps later, or not at all: the servers refuse bytes that arrive after the loss of
+ * a lock.
  */
 export class Locker {
   readonly #parts: LockerParts;
@@ -47,7 +48,7 @@ export class Locker {
     await this.#caller.end();
   }
 
-  /** Reads all values, without locks: nothing is changed any more. */
+  /** Reads all values without locks, after all changes. */
   async survey(): Promise<void> {
     for (const file of LOCK_FILES) {
       await this.#caller.call(null, 'open', 'file', this.#path(file), 'rdonly');
@@ -75,7 +76,7 @@ export class Locker {
     if (locked.kind === 'no') countUp(outcomes, 'refused');
     if (locked.kind === 'ok') {
       await this.#change(file, offset);
-      // A close gives the locks back, too.
+      // A close releases the locks, too.
       if (prng.chance(0.5)) await this.#caller.call(null, 'lock', 'file', 'unlock', ...range, 'no');
     }
     await this.#caller.call(null, 'close', 'file');
@@ -96,7 +97,7 @@ export class Locker {
     else recorder.record({ ...cas, output: null, status: 'unknown', return: null });
   }
 
-  /** @returns the value in the file that is open, null before the first; undefined where it cannot be read */
+  /** @returns the value in the open file, null before the first; undefined if the read fails */
   async #read(offset: number): Promise<string | null | undefined> {
     const read = await this.#caller.call(null, 'pread', 'file', String(CELL_BYTES), String(offset));
     if (read.kind !== 'ok') return undefined;

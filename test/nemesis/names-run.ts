@@ -1,4 +1,7 @@
-/** A cluster and mounts that are broken while programs use shared directories, and the judgement of what they saw. */
+/**
+ * A run: faults of a cluster and its mounts while programs use shared directories, and the judgement of what the
+ * programs saw.
+ */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -19,17 +22,17 @@ const VOLUME = 'names';
 const SKEW_PER_LEASE = 1 / 20;
 const SERVER_TIMEOUT_MS = 15_000;
 const ACTORS_PER_MOUNT = 2;
-/** What `cache=ttl:1s` promises; the other modes show nothing old. */
+/** How old answers may be with `cache=ttl:1s`; the other modes show nothing outdated. */
 const STALE_NS = { ttl: 1_000_000_000, leases: 0, strict: 0 } as const;
-/** A slow process runs for the second part of each such period, in milliseconds. */
+/** A slow process is stopped for the first part of each period and runs for the second, in milliseconds. */
 const SLOW_MS = { stopped: 80, running: 20 } as const;
 const START_MS_MAX = 120_000;
 const WHOLE_MS_MAX = 120_000;
-/** So much longer than asked for a run may take until all has happened that it is to show. */
+/** A run may take so much longer than asked for, until all required operations have happened. */
 const LONGER_MS_MAX = 60_000;
-/** Locks outlive the last word of their client for three leases. */
+/** Locks last for three leases after the last request of their client. */
 const LOCK_LEASES = 3;
-/** What each run does, at least once, with a known outcome. */
+/** Each run must make each of these at least once, with a known outcome. */
 const OPERATIONS = ['lookup', 'read', 'write', 'create', 'replace', 'rename', 'unlink', 'cas'];
 
 interface Mount extends MountedVolume {
@@ -46,7 +49,7 @@ export class NamesRun {
   readonly #prng: Prng;
   readonly #errors = new Map<string, number>();
   readonly #faults = new Map<string, number>();
-  /** What became of locks, by transport. */
+  /** Counts of the outcomes of locks, by transport. */
   readonly #locks = { kernel: new Map<LockOutcome, number>(), native: new Map<LockOutcome, number>() };
   readonly #directories: Directories;
   readonly #mounts = new Map<number, Mount>();
@@ -78,7 +81,7 @@ export class NamesRun {
     try {
       const { code, text } = await run.#mounting.leasehold('volume', 'create', VOLUME, '--replicas', '3');
       if (code !== 0) throw new Error(`The volume cannot be created: ${text}`);
-      // A mount without programs: it makes directories, and surveys them in the end.
+      // A mount without programs, which creates directories and reads them at the end.
       run.#shared = (await run.#mountAt(options.servers)).directory;
       await run.#makeLockFiles();
       for (let place = 0; place < options.mounts; place++) await run.#mount(options.servers + 1 + place);
@@ -89,7 +92,9 @@ export class NamesRun {
     }
   }
 
-  /** Places of the network that a run needs: one for each server and mount, and one for the mount without programs. */
+  /**
+   * The number of network addresses of a run: one for each server and mount, and one for the mount without programs.
+   */
   static places({ servers, mounts }: NamesArguments): number {
     return servers + mounts + 1;
   }
@@ -98,7 +103,7 @@ export class NamesRun {
     return this.#cluster.folder;
   }
 
-  /** @returns whether nothing was wrong */
+  /** @returns whether no error was found */
   async judge(): Promise<boolean> {
     const { loadMs, servers, mounts, natives, cache, seed, faults } = this.#options;
     this.#say(
@@ -121,7 +126,7 @@ export class NamesRun {
     return this.#wrong.length === 0;
   }
 
-  /** What happened, in a few lines. */
+  /** @returns the run in a few lines */
   summary(): string {
     const text = (counts: ReadonlyMap<string, number>) =>
       [...counts]
@@ -147,7 +152,7 @@ export class NamesRun {
     this.#cluster.remove();
   }
 
-  /** Does each of the faults to a victim of its own, all at the same time. */
+  /** Injects each fault at a victim of its own, all at the same time. */
   async #hit(faults: readonly NamesFault[]): Promise<void> {
     const holdMs = this.#prng.integer(500, 3_000);
     const servers = [...this.#cluster.ids];
@@ -191,7 +196,7 @@ export class NamesRun {
 
   async #hitMount(fault: NamesFault, place: number, holdMs: number): Promise<void> {
     const { pid } = this.#mounts.get(place) as Mount;
-    // Longer than a session of a client lives, and than its locks.
+    // Longer than a cache session, and than a client's locks.
     const longMs = holdMs + LOCK_LEASES * this.#options.leaseMs;
     switch (fault) {
       case 'mount-stop':
@@ -217,14 +222,14 @@ export class NamesRun {
     this.#network.plug(place);
   }
 
-  /** All faults are over; all programs have ended, the calls that are under way included. */
+  /** Repairs all faults, and ends all programs with their pending calls. */
   async #heal(): Promise<void> {
     this.#network.heal();
     await this.#cluster.ready(this.#cluster.ids, WHOLE_MS_MAX);
     for (const place of [...this.#mounts.keys()]) await this.#unmount(place);
   }
 
-  /** By a mount that has seen nothing yet: what was acknowledged is there. */
+  /** A new mount must show all acknowledged changes. */
   async #survey(): Promise<void> {
     const { directory } = await this.#mountAt(this.#options.servers);
     const actor = this.#actor(directory, 0);
@@ -243,7 +248,7 @@ export class NamesRun {
     for (const what of this.#missing()) this.#wrong.push(`${what} did not happen`);
   }
 
-  /** @returns what has not happened yet, and has to before a run says anything */
+  /** @returns operations and faults that a run must have and that have not happened */
   #missing(): string[] {
     const missing = OPERATIONS.filter((op) => !this.#recorder.counts.has(`${op} ok`));
     for (const fault of this.#options.faults.flat()) if (!this.#faults.has(fault)) missing.push(fault);
@@ -255,7 +260,10 @@ export class NamesRun {
     return missing;
   }
 
-  /** No server ended by itself, no file has two member sets, and what replicas and catalog say of files fits together. */
+  /**
+   * No server may have ended by itself, no file may have two member sets, and replicas and catalog must agree about
+   * files.
+   */
   async #judgeCluster(): Promise<void> {
     for (const { id, how, log } of this.#cluster.deaths)
       this.#wrong.push(`${id} ended by itself: ${how}\n${log}`);
@@ -281,7 +289,7 @@ export class NamesRun {
       },
       WHOLE_MS_MAX,
     );
-    // Other mounts may believe for a second that the name does not exist.
+    // Other mounts may cache the absence of the name for a second.
     await delay(STALE_NS[this.#options.cache] / 1e6);
   }
 
@@ -309,7 +317,7 @@ export class NamesRun {
 
   async #mount(place: number): Promise<void> {
     const { servers, natives, cache } = this.#options;
-    // The place of the first mount follows those of the servers and of the mount without programs.
+    // The addresses of mounts follow those of the servers and of the mount without programs.
     const transport = place - servers - 1 < natives ? 'native' : 'kernel';
     const { directory, pid } = await this.#mountAt(place, transport);
     const actors = [
@@ -322,7 +330,7 @@ export class NamesRun {
     this.#mounts.set(place, { directory, pid, actors, running });
   }
 
-  /** Kills a mount under its programs. */
+  /** Kills a mount while its programs run. */
   async #endMount(place: number): Promise<void> {
     const mount = this.#mounts.get(place) as Mount;
     const { actors, running } = mount;
@@ -332,7 +340,7 @@ export class NamesRun {
     await running;
   }
 
-  /** Ends the programs of a mount, and unmounts it in order. */
+  /** Ends the programs of a mount, and unmounts it. */
   async #unmount(place: number): Promise<void> {
     const mount = this.#mounts.get(place) as Mount;
     const { actors, running } = mount;
@@ -366,7 +374,7 @@ async function slow(send: (name: 'SIGSTOP' | 'SIGCONT') => void, holdMs: number)
   }
 }
 
-/** @returns why a run is not possible here, or null */
+/** @returns why this machine cannot run it, or null */
 export function programObstacle(): string | null {
   const python = spawnSync('python3', ['--version'], { stdio: 'ignore' });
   return python.status === 0 ? null : 'there is no "python3"';

@@ -1,8 +1,8 @@
 /**
- * Goal: what programs on three mounts see of shared directories is one history, whatever happens to servers and mounts, and each file
- * has one member set.
- * Method: a short run of `npm run nemesis:names` with five servers, so that two majorities of three replicas need not meet. A failure names
- * its seed; `SEED` sets another one.
+ * Goal: what programs on three mounts see of shared directories is one history during faults of servers and mounts,
+ * and each file has one member set.
+ * Method: a short run of `npm run nemesis:names` with five servers, so that two majorities of three replicas may be
+ * disjoint. A failure names its seed; `SEED` sets another one.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -14,10 +14,10 @@ import { NAMES_FAULTS, namesArgumentsParse } from './names-arguments.ts';
 
 const MAIN = fileURLToPath(new URL('names-faults.ts', import.meta.url));
 const EXIT_OBSTACLE = 2;
-/** A server and a mount, and two mounts, are hit at the same time. */
+/** A server and a mount, and two mounts, get faults at the same time. */
 const FAULTS = 'server-stop+mount-stop,server-kill+mount-cut+mount-slow,server-cut+mount-kill,server-slow';
 
-test('names on three mounts have one history, whatever happens to servers and mounts', {
+test('names on three mounts have one history during faults of servers and mounts', {
   timeout: 600_000,
 }, async (t) => {
   const size = ['--servers', '5', '--native', '1', '--lease', '1s', '--for', '10s'];
@@ -35,7 +35,7 @@ test('names on three mounts have one history, whatever happens to servers and mo
   assert.equal(code, 0, said);
 });
 
-test('the command line of nemesis:names says what is wrong with it', () => {
+test('a mistake on the command line of nemesis:names is named', () => {
   for (const [args, complaint] of [
     [['--cache', 'none'], /"none" is none of ttl, leases, strict/],
     [['--faults', 'mount-stop,flood'], /"flood" is none of server-stop/],

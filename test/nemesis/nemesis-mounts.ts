@@ -13,7 +13,7 @@ export interface MountedVolume {
   readonly pid: number;
 }
 
-/** Mounts of a cluster's volumes, each at a place of the network of its own, and the command line. */
+/** Mounts of a cluster's volumes, each with a network address of its own, and the command line. */
 export class NemesisMounts {
   readonly #cluster: NemesisCluster;
   readonly #network: NamespaceNetwork;
@@ -26,7 +26,7 @@ export class NemesisMounts {
     process.prependListener('exit', this.#onExit);
   }
 
-  /** @param flags of `leasehold mount` @throws Error with what it complained about */
+  /** @param flags of `leasehold mount` @throws Error with what it printed */
   async mount(place: number, volume: string, ...flags: readonly string[]): Promise<MountedVolume> {
     const directory = join(this.#cluster.folder, `mount-${++this.#count}`);
     mkdirSync(directory);
@@ -45,24 +45,26 @@ export class NemesisMounts {
     return run(process.execPath, [LAUNCHER, 'umount', directory], { timeoutMs: LIMIT_MS });
   }
 
-  /** Ends its process under its programs, and detaches it. */
+  /** Kills its process while programs run, and unmounts it lazily. */
   kill({ directory, pid }: MountedVolume): void {
     signal(pid, 'SIGKILL');
     canRun('fusermount3', ['-u', '-z', directory]);
   }
 
-  /** Runs a command of the command line about the cluster. */
+  /** Runs a command of the command line on the cluster. */
   leasehold(...argv: readonly string[]): Promise<RunResult> {
     return run(process.execPath, [LAUNCHER, ...argv, ...this.#servers()], { timeoutMs: LIMIT_MS });
   }
 
-  /** @returns what is wrong with replicas and catalog: no file has two member sets for one view */
+  /**
+   * @returns errors in replicas and catalog, such as a file with two member sets for one view; null if there are none
+   */
   async findings(): Promise<string | null> {
     const { code, text } = await this.leasehold('check');
     return code === 0 ? null : `leasehold check: exit code ${code}\n${text}`;
   }
 
-  /** Kills all that are left. */
+  /** Kills all remaining mounts. */
   end(): void {
     process.off('exit', this.#onExit);
     this.#onExit();
@@ -81,7 +83,7 @@ export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name);
   } catch (error) {
-    // A process that has ended needs no signal.
+    // The process has ended already.
     if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
   }
 }

@@ -13,12 +13,12 @@ import { isLong } from '../long.ts';
 const MAIN = fileURLToPath(new URL('main.ts', import.meta.url));
 
 /**
- * Goal: what clients of five real servers see is linearizable, while the servers are killed, stopped, cut off
- * from each other, and lied to by their clocks.
- * Method: a short run of `npm run nemesis`, which fails also where nothing happened. Where there are no network
- * namespaces it says so, and goes on without partitions. A failure names its seed, and the servers' last words.
+ * Goal: what clients of five real servers see is linearizable while servers are killed, stopped and disconnected from
+ * each other, and their clocks are wrong.
+ * Method: a short run of `npm run nemesis`, which also fails if nothing happened. Without network namespaces it
+ * reports that, and runs without partitions. A failure names its seed, and has the last lines of the servers' logs.
  */
-test('clients see one history, whatever happens to the servers', { timeout: 600_000 }, async (t) => {
+test('clients see one history during faults of the servers', { timeout: 600_000 }, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-history-'));
   try {
     const out = join(folder, 'history.jsonl');
@@ -31,7 +31,7 @@ test('clients see one history, whatever happens to the servers', { timeout: 600_
     const [code] = (await once(child, 'exit')) as [number | null];
     for (const line of said.trimEnd().split('\n')) t.diagnostic(line);
     assert.equal(code, 0, said);
-    // The file says the same to whoever reads it later.
+    // The history in the file has the same verdict.
     const verdict = historyCheck(historyParse(readFileSync(out, 'utf8')));
     assert.deepEqual([verdict.violations, verdict.undecided], [[], []]);
     assert.ok(verdict.operations > 300, `${verdict.operations} operations`);

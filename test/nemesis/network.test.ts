@@ -9,7 +9,7 @@ const PORT = 9_999;
 const SENDS = 50;
 const PAUSE_MS = 20;
 
-/** Prints what it hears, and sends each line it is given, "address text", as a datagram. */
+/** Prints received datagrams, and sends each line that it reads, "address text", as a datagram. */
 const PEER = `
 const socket = require('node:dgram').createSocket('udp4');
 socket.on('message', (message) => console.log(String(message)));
@@ -54,7 +54,7 @@ async function until(holds: () => boolean, act: () => void): Promise<boolean> {
   return holds();
 }
 
-test('packets are lost one way, and only while they are to be', async (t) => {
+test('packets are lost in one direction, and only while that is cut', async (t) => {
   const obstacle = NamespaceNetwork.obstacle();
   if (obstacle !== null) return t.skip(obstacle);
   const name = NamespaceNetwork.make(2);
@@ -69,11 +69,11 @@ test('packets are lost one way, and only while they are to be', async (t) => {
       );
     assert.ok(await arrives(a, b, 1, 'first'));
     network.cut(0, 1);
-    assert.ok(await arrives(b, a, 0, 'back'), 'the other way they still arrive');
+    assert.ok(await arrives(b, a, 0, 'back'), 'the other direction still works');
     assert.ok(!(await arrives(a, b, 1, 'lost')));
     network.heal();
     assert.ok(await arrives(a, b, 1, 'again'));
-    assert.ok(!b.heard.has('lost'), 'what was lost does not come later');
+    assert.ok(!b.heard.has('lost'), 'a lost packet does not arrive later');
   } finally {
     await Promise.all([a.end(), b.end()]);
     NamespaceNetwork.remove(name);

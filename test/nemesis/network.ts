@@ -3,23 +3,23 @@ import { canRun, isRoot, run } from './system.ts';
 
 const FOLDER = '/run/netns';
 const PREFIX = 'leasehold-';
-/** A hardware address that nobody has. */
+/** A hardware address that no interface has. */
 const NOBODY = '02:00:00:00:00:fe';
 
-/** Where servers listen, and how packets between them get lost. */
+/** The addresses of servers, and how packets between them get lost. */
 export interface Network {
-  /** Why there are no partitions, or null where there are. */
+  /** Why partitions are not possible, or null. */
   readonly skipped: string | null;
-  /** Host of a server, by its place. */
+  /** The host name of a server, by its index. */
   host(place: number): string;
-  /** Program and arguments that run a command where this server lives. */
+  /** The program and arguments that run a command in this server's namespace. */
   inside(place: number, command: readonly string[]): readonly string[];
-  /** Packets from one server to another vanish from now on; the other way they still arrive. */
+  /** Packets from one server to another are lost from now on; those in the other direction still arrive. */
   cut(from: number, to: number): void;
   heal(): void;
 }
 
-/** All servers on one address, with ports of their own: nothing is lost between them. */
+/** All servers at one address, with ports of their own: no packets are lost. */
 export class LoopbackNetwork implements Network {
   readonly skipped: string;
 
@@ -43,21 +43,21 @@ export class LoopbackNetwork implements Network {
 }
 
 /**
- * A network namespace for each server and one for the clients, around a bridge. A packet is lost by being
- * sent to a hardware address that nobody has: silently, one way, and for connections that stand already.
+ * A network namespace for each server and one for the clients, around a bridge. A packet is lost by a neighbour entry
+ * with a hardware address that no interface has: silently, in one direction, also for existing connections.
  */
 export class NamespaceNetwork implements Network {
   readonly skipped = null;
   readonly #name: string;
   readonly #servers: number;
 
-  /** @param name of the network, as `make` answered it */
+  /** @param name of the network, as `make` returned it */
   constructor(name: string, servers: number) {
     this.#name = name;
     this.#servers = servers;
   }
 
-  /** @returns why namespaces cannot be made here, or null */
+  /** @returns why namespaces are not possible here, or null */
   static obstacle(): string | null {
     if (process.platform !== 'linux' || !isRoot()) return 'network namespaces need root on Linux';
     if (!canRun('ip', ['netns', 'list'])) return 'there is no "ip netns"';
@@ -65,7 +65,7 @@ export class NamespaceNetwork implements Network {
     return null;
   }
 
-  /** Makes the namespaces, under a name of this process. @throws Error where it is not allowed to */
+  /** Creates the namespaces, under a name of this process. @throws Error if that is not allowed */
   static make(servers: number): string {
     sweep();
     const name = `${PREFIX}${process.pid}`;
@@ -82,7 +82,7 @@ export class NamespaceNetwork implements Network {
     const hub = `${name}-0`;
     run('ip', ['netns', 'add', hub]);
     batch(hub, ['link set lo up', 'link add br0 type bridge', 'link set br0 up']);
-    // Its own address does not follow the ports that come and go.
+    // The bridge's own address does not follow the ports that are added and removed.
     batch(hub, [`link set br0 address ${hardwareOf(249)}`, `addr add ${addressOf(249)}/24 dev br0`]);
     for (let place = 0; place < servers; place++) {
       const own = `${name}-${place + 1}`;
@@ -112,7 +112,7 @@ export class NamespaceNetwork implements Network {
     new NamespaceNetwork(name, servers).heal();
   }
 
-  /** Removes them. What still runs inside keeps running, in namespaces without a name. */
+  /** Removes the namespaces. Processes inside keep running, in namespaces without names. */
   static remove(name: string): void {
     for (const line of run('ip', ['netns', 'list']).split('\n')) {
       const [namespace = ''] = line.split(' ');
@@ -120,7 +120,7 @@ export class NamespaceNetwork implements Network {
     }
   }
 
-  /** The command that runs another one where the clients live. */
+  /** @returns the command that runs another one in the clients' namespace */
   static amongClients(name: string, command: readonly string[]): readonly string[] {
     return ['nsenter', `--net=${FOLDER}/${name}-0`, ...command];
   }
@@ -137,12 +137,12 @@ export class NamespaceNetwork implements Network {
     batch(`${this.#name}-${from + 1}`, [neighbour(to, NOBODY)]);
   }
 
-  /** Nothing reaches this server any more, and nothing leaves it, the clients included; until `heal`. */
+  /** Disconnects this server from all others and from the clients, until `plug` or `heal`. */
   unplug(place: number): void {
     batch(`${this.#name}-0`, [`link set p${place} nomaster`]);
   }
 
-  /** Ends what `unplug` did. */
+  /** Reverts `unplug`. */
   plug(place: number): void {
     batch(`${this.#name}-0`, [`link set p${place} master br0`]);
   }
@@ -161,7 +161,7 @@ export class NamespaceNetwork implements Network {
   }
 }
 
-/** Removes what processes left behind that are gone. */
+/** Removes the networks of processes that have ended. */
 function sweep(): void {
   for (const line of run('ip', ['netns', 'list']).split('\n')) {
     const [name = ''] = line.split(' ');
@@ -178,7 +178,7 @@ function neighbour(place: number, hardware: string): string {
   return `neigh replace ${addressOf(place)} lladdr ${hardware} dev eth0 nud permanent`;
 }
 
-/** Of the range that is set aside for measurements of networks, which nobody uses otherwise. */
+/** In the range that is reserved for measurements of networks, which is unused otherwise. */
 function addressOf(place: number): string {
   return `198.18.77.${place + 1}`;
 }

@@ -16,7 +16,7 @@ import { LoopbackNetwork } from './network.ts';
 import { Recorder } from './recorder.ts';
 import { runFaults } from './report.ts';
 
-test('the command line says what is wrong with it', () => {
+test('a mistake on the command line is named', () => {
   for (const [args, complaint] of [
     [[], /--out FILE is missing/],
     [['--out', 'x', '--faults', 'kill,flood'], /"flood" is none of kill, stop/],
@@ -33,7 +33,7 @@ test('the command line says what is wrong with it', () => {
   assert.deepEqual([faults, loadMs, servers], [FAULTS, 600_000, 5]);
 });
 
-test('a typing error ends either program with 2, names the option, and says where there is help', () => {
+test('a mistake ends either program with 2, and the message names the option and the help', () => {
   for (const [file, name] of [
     ['main.ts', 'nemesis'],
     ['mount-faults.ts', 'nemesis:mount'],
@@ -49,13 +49,13 @@ test('a typing error ends either program with 2, names the option, and says wher
   }
 });
 
-test('without namespaces partitions are skipped by name, and killing is not', () => {
+test('without namespaces partitions are skipped with a reason, and killing is not', () => {
   const { faults, skipped } = usableFaults(['kill', 'partition'], new LoopbackNetwork('no root'));
   assert.deepEqual(faults, ['kill']);
   assert.deepEqual(skipped, ['partition: no root']);
 });
 
-test('a key whose operations remain unknown is replaced, and meanwhile not changed further', async () => {
+test('a key with too many unknown outcomes is replaced, and not changed until then', async () => {
   let number = 0;
   let isUp = true;
   const keys = new Keys(['list'], () => Promise.resolve(isUp ? ++number : null));
@@ -74,7 +74,7 @@ test('a key whose operations remain unknown is replaced, and meanwhile not chang
   assert.deepEqual(keys.files(), [1, 2]);
 });
 
-/** A run that has seen all operations and a failover; `text` is the history of an object. */
+/** A run that has had all operations and a failover; `text` is the history of an object. */
 async function runOf(text: string, change: (recorder: Recorder) => void = () => undefined) {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-recorder-'));
   const file = join(folder, 'history.jsonl');
@@ -110,11 +110,11 @@ async function runOf(text: string, change: (recorder: Recorder) => void = () => 
 
 const GOOD = '1 2 a write x\n3 4 r read -> x';
 
-test('a good history with failovers passes', async () => {
+test('a linearizable history with failovers passes', async () => {
   assert.deepEqual(runFaults(await runOf(GOOD)), []);
 });
 
-test('what did not happen, or should not have, fails a run', async () => {
+test('a run fails for what did not happen, or should not have', async () => {
   const good = await runOf(GOOD);
   assert.deepEqual(runFaults({ ...good, faults: new Map() }), ['no fault was made']);
   assert.deepEqual(runFaults({ ...good, untold: ['list 3 at s1'] }), ['not in time: list 3 at s1']);
@@ -130,7 +130,7 @@ test('what did not happen, or should not have, fails a run', async () => {
   assert.deepEqual(runFaults(calm), ['no primary was ever replaced']);
 });
 
-test('a full disk excuses a server that ends, but not its own mistakes', () => {
+test('a full disk excuses the end of a server, but not an internal error', () => {
   const death = (log: string) => ({ id: 's1', how: 'exit code 1', log });
   assert.ok(isOfFullDisk(death('the log of the index: ENOSPC')));
   assert.ok(
@@ -139,7 +139,7 @@ test('a full disk excuses a server that ends, but not its own mistakes', () => {
   assert.ok(!isOfFullDisk(death('no such file')));
 });
 
-test('where servers say who answered, a run without local reads fails', async () => {
+test('if servers report who answered, a run without local reads fails', async () => {
   const reads = Array.from({ length: 40 }, (_, index) => `${index * 2} ${index * 2 + 1} r read -> -`);
   const localAt = (count: number, tellsServed: boolean) =>
     runOf(`90 91 a write x\n${reads.join('\n')}`, (recorder) => {
@@ -149,10 +149,10 @@ test('where servers say who answered, a run without local reads fails', async ()
     });
   assert.deepEqual(runFaults(await localAt(1, true)), ['only 1 of 200 reads were local']);
   assert.deepEqual(runFaults(await localAt(20, true)), []);
-  assert.deepEqual(runFaults(await localAt(0, false)), [], 'servers of before do not say');
+  assert.deepEqual(runFaults(await localAt(0, false)), [], 'Earlier servers do not report it');
 });
 
-test('stale reads are told from lost writes', async () => {
+test('stale reads are distinguished from lost writes', async () => {
   const stale = '1 2 a write x\n3 4 a write y\n5 6 r read -> x\n7 8 last1 read -> y';
   assert.match(runFaults(await runOf(stale)).join(), /object\/1 is not linearizable: reads alone are wrong/);
   const lost = '1 2 a write x\n3 4 a write y\n7 8 last1 read -> x';

@@ -2,7 +2,7 @@ import { createWriteStream, type WriteStream } from 'node:fs';
 import { finished } from 'node:stream/promises';
 import { type Operation, operationFormat, type Served } from '../history/operation.ts';
 
-/** One reading of the clock that all calls and returns are taken from. */
+/** The start of the clock of all calls and returns. */
 const START_NS = process.hrtime.bigint();
 
 /** @returns nanoseconds since this process began to record */
@@ -10,13 +10,13 @@ export function nowNs(): number {
   return Number(process.hrtime.bigint() - START_NS);
 }
 
-/** Who ordered a key's operations, as an answer said. */
+/** The primary of a file and its epoch, as an answer reports them. */
 export interface Primary {
   readonly primary: string;
   readonly epoch: number;
 }
 
-/** Writes a history down as it happens, and counts. */
+/** Writes a history to a file as it happens, and counts. */
 export class Recorder {
   readonly operations: Operation[] = [];
   /** By operation and status: `read ok`. */
@@ -24,9 +24,9 @@ export class Recorder {
   readonly served = new Map<Served, number>();
   /** Errors of servers, by code. */
   readonly problems = new Map<string, number>();
-  /** Servers say of reads who answered them, so that it is known whether any was local. */
+  /** Whether servers report who answered a read, so that it is known which reads were local. */
   tellsServed = false;
-  /** A file's primary was another than before. */
+  /** How often a file's primary changed. */
   failovers = 0;
   readonly #out: WriteStream;
   readonly #primaries = new Map<string, Primary>();
@@ -42,16 +42,16 @@ export class Recorder {
     if (operation.how !== undefined && operation.status === 'ok') countUp(this.served, operation.how);
   }
 
-  /** Told of every answer about a file. */
+  /** Notes the primary in an answer about a file. Call it for each answer. */
   answeredBy(file: string, now: Primary): void {
     const before = this.#primaries.get(file);
-    // Answers may overtake each other.
+    // Answers may arrive in any order.
     if (before !== undefined && now.epoch <= before.epoch) return;
     if (before !== undefined && before.primary !== now.primary) this.failovers++;
     this.#primaries.set(file, now);
   }
 
-  /** @returns who was heard of last as the primary of a file */
+  /** @returns the last primary of a file that an answer reported */
   primaryOf(file: string): string | null {
     return this.#primaries.get(file)?.primary ?? null;
   }

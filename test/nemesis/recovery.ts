@@ -4,11 +4,11 @@ import type { Load } from './load.ts';
 import type { Answer, Requests } from './requests.ts';
 import type { SnapshotWatch } from './snapshots.ts';
 
-/** How long a cluster without faults may take to be whole again. */
+/** How long a cluster without faults may take until it is healed. */
 const WHOLE_MS = 120_000;
 const ASKED_AT_ONCE = 8;
 
-/** Makes a cluster whole after faults, and says when it is. */
+/** Repairs a cluster after faults, and waits until it is healed. */
 export class Recovery {
   readonly #cluster: NemesisCluster;
   readonly #requests: Requests;
@@ -22,7 +22,7 @@ export class Recovery {
     this.#watch = watch;
   }
 
-  /** Every server runs, hears all others, has room, and serves. */
+  /** Waits until each server runs, is connected to all others, has free space, and is ready. */
   async heal(): Promise<void> {
     const { ids, network } = this.#cluster;
     network.heal();
@@ -34,7 +34,7 @@ export class Recovery {
     await this.#cluster.ready(ids, WHOLE_MS);
   }
 
-  /** Every replica of every file has all that was acknowledged. */
+  /** Waits until each replica of each file has all acknowledged operations. */
   async allCurrent(): Promise<void> {
     await this.heal();
     await this.#each((file) =>
@@ -53,7 +53,7 @@ export class Recovery {
     return others.length === view.members.length - 1 && others.every(({ state }) => state === 'current');
   }
 
-  /** Everything acknowledged outlives a loss of power of all servers from now on. */
+  /** Flushes all replicas: what was acknowledged then survives a loss of power of all servers. */
   async flushAll(): Promise<void> {
     await this.heal();
     await this.#each((file) =>
@@ -70,7 +70,7 @@ export class Recovery {
     });
   }
 
-  /** Does something while no client does anything. */
+  /** Runs `work` while no client makes operations. */
   async quiet(work: () => Promise<void>): Promise<void> {
     await Promise.all([this.#load.pause(), this.#watch.pause()]);
     try {

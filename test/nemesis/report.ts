@@ -1,4 +1,4 @@
-/** What a run comes to, in words, and whether it counts. */
+/** The result of a run as text, and whether the run passes. */
 import { onlyReadsAreWrong, operationsByKey } from '../history/checker.ts';
 import { verdictText } from '../history/report.ts';
 import { LAST } from './load.ts';
@@ -10,12 +10,12 @@ type Judged = Pick<
 >;
 
 /**
- * So many of the reads at all servers are to be answered by backups. Names are among them, which the catalog's
- * primary alone tells, and times without a lease: a calm run has ten times as many.
+ * The share of reads at all servers that backups must answer. The reads include names, which only the catalog's
+ * primary answers, and times without a lease: a run without faults has ten times as many.
  */
 const LOCAL_SHARE_MIN = 0.01;
 
-/** @returns what is missing or wrong; a run without any of it has passed */
+/** @returns what is missing or wrong; the run passes if there is nothing */
 export function runFaults(result: Judged): readonly string[] {
   const { verdict, recorder, faults, deaths, untold, catalogFailovers, snapshots, ofSnapshots } = result;
   const wrong: string[] = [];
@@ -31,10 +31,10 @@ export function runFaults(result: Judged): readonly string[] {
   if (snapshots.snapshots === 0) wrong.push('no snapshot was made');
   for (const code of ['internal', 'integrity', 'storage']) {
     const count = recorder.problems.get(code) ?? 0;
-    // A full disk is the one reason for a disk to refuse.
+    // Only a full disk excuses storage errors.
     if (count > 0 && !(code === 'storage' && faults.has('disk-full'))) wrong.push(`${count} times "${code}"`);
   }
-  // A run in which nothing happened proves nothing, and would be green.
+  // A run in which nothing happened proves nothing.
   if (faults.size === 0) wrong.push('no fault was made');
   const local = recorder.served.get('local') ?? 0;
   const reads = [...recorder.served.values()].reduce((sum, count) => sum + count, 0);

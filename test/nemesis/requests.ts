@@ -7,15 +7,15 @@ import type { Status } from '../history/operation.ts';
 
 const CONNECTIONS_MAX = 32;
 const CONNECT_TIMEOUT_MS = 1_000;
-/** One request, where nothing else is said. */
+/** The default time limit of one request. */
 const ASK_MS = 4_000;
-/** One attempt of a change; then another server is asked, perhaps one on the better side of a partition. */
+/** The time limit of one attempt of a change; then another server is tried, perhaps one in a majority. */
 const ATTEMPT_MS = 1_500;
-/** All attempts of one change. */
+/** The time limit of all attempts of one change. */
 const CHANGE_MS = 12_000;
 const PAUSE_MS_MAX = 150;
 
-/** No connection: the request was certainly not seen. */
+/** Errors of connecting: the server has certainly not received the request. */
 const CONNECT_FAILURES = new Set([
   'ECONNREFUSED',
   'EHOSTUNREACH',
@@ -36,7 +36,7 @@ export interface Answer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly bytes: Buffer;
-  /** The code of the catalogue of errors; null for a success. */
+  /** The code of the error; null for a success. */
   readonly code: string | null;
 }
 
@@ -44,11 +44,11 @@ export type Attempt = Answer | { readonly kind: 'unseen' } | { readonly kind: 'c
 
 export interface Outcome {
   readonly status: Status;
-  /** The answer that settled it, a success or a refusal; null where the status is not `ok`. */
+  /** The final answer, a success or a refusal; null if the status is not `ok`. */
   readonly answer: Answer | null;
 }
 
-/** Carries requests to servers by their ids, and tells a certain failure from an uncertain one. */
+/** Sends requests to servers by their ids, and distinguishes certain failures from unknown outcomes. */
 export class Requests {
   readonly ids: readonly string[];
   readonly #pools: ReadonlyMap<string, Pool>;
@@ -70,7 +70,7 @@ export class Requests {
     );
   }
 
-  /** One request to one server, once. */
+  /** Sends one request to one server, once. */
   async ask(server: string, request: Request, limitMs = ASK_MS): Promise<Attempt> {
     const pool = this.#pools.get(server);
     if (pool === undefined) throw new Error(`There is no server ${server}`);
@@ -97,8 +97,8 @@ export class Requests {
   }
 
   /**
-   * Sends a change again and again, under the same request id, to one server after the other, until one
-   * answers for good. All attempts are one operation.
+   * Sends a change repeatedly with the same request id, to one server after the other, until one answers finally. All
+   * attempts are one operation.
    *
    * @param facts codes of refusals that are answers about the state, and not failures
    */
@@ -111,10 +111,10 @@ export class Requests {
       if (attempt.kind === 'answer') {
         const { code } = attempt;
         if (code === null || facts.includes(code)) return { status: 'ok', answer: attempt };
-        // The primary looks for room before it gives the change a place in the order.
+        // The primary checks the free space before it orders the change.
         if (code === 'no-space') return { status: isDoubtful ? 'unknown' : 'fail', answer: null };
         isDoubtful = true;
-        // The answer was forgotten, or a server failed in the middle.
+        // The servers forgot the answer, or a server failed during the change.
         if (attempt.status !== 503) return { status: 'unknown', answer: null };
       } else if (attempt.kind === 'cut') {
         isDoubtful = true;

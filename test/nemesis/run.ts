@@ -13,13 +13,13 @@ import { Recovery } from './recovery.ts';
 import { Requests } from './requests.ts';
 import { SnapshotWatch } from './snapshots.ts';
 
-/** A file is on so many servers. */
+/** The replicas of each file. */
 const REPLICAS = 3;
 /** Clocks may differ by this part of a lease; the servers refuse more than a tenth. */
 const SKEW_PER_LEASE = 1 / 20;
-/** How often two faults come at the same time. */
+/** The probability of two faults at the same time. */
 const PAIR_RATE = 0.3;
-/** When the power of all is cut, as a part of the load's time. */
+/** When all servers lose their power, as a part of the load's time. */
 const POWER_OF_ALL_AT = 0.6;
 
 export interface RunResult {
@@ -27,21 +27,21 @@ export interface RunResult {
   readonly recorder: Recorder;
   readonly faults: ReadonlyMap<string, number>;
   readonly skipped: readonly string[];
-  /** Servers that ended by themselves, but for those whose disk was full. */
+  /** Servers that ended by themselves, except those with a full disk. */
   readonly deaths: readonly Death[];
-  /** The catalog had another primary than before. */
+  /** How often the catalog's primary changed. */
   readonly catalogFailovers: number;
-  /** Keys that a server did not tell of in the end, and other things that did not happen in time. */
+  /** Keys that a server did not return at the end, and other things that did not happen in time. */
   readonly untold: readonly string[];
   readonly snapshots: SnapshotWatch['counts'];
-  /** What was wrong with snapshots, in words. */
+  /** Errors of snapshots, as text. */
   readonly ofSnapshots: readonly string[];
   readonly checkMs: number;
-  /** Of the servers, which have ended: what they left. */
+  /** The files of the ended servers. */
   readonly cluster: NemesisCluster;
 }
 
-/** @param network made for as many servers as there are */
+/** @param network created for as many servers */
 export async function nemesisRun(options: Arguments, network: Network): Promise<RunResult> {
   const say = sayer();
   const { faults, skipped } = usableFaults(options.faults, network);
@@ -84,7 +84,7 @@ export async function nemesisRun(options: Arguments, network: Network): Promise<
       ...{ snapshots, ofSnapshots },
     };
   } finally {
-    // Where a fault could not be made, what the clients have to say comes second.
+    // An error of a fault counts more than those of the clients.
     await Promise.allSettled([load.end(), watch.stop()]);
     await requests.close();
     await recorder.close();
@@ -103,7 +103,7 @@ interface StormParts {
   readonly say: (text: string) => void;
 }
 
-/** Faults one after the other, or two at a time, until the time is over; then everything is healed. */
+/** Injects faults one after the other, or two at a time, until the time is over; then heals all. */
 class Storm {
   readonly counts = new Map<string, number>();
   readonly late: string[] = [];
@@ -112,7 +112,7 @@ class Storm {
   readonly #parts: StormParts;
   readonly #prng: Prng;
   #catalogPrimary: string | null = null;
-  /** Faults still to come before any comes again, so that a short run has had all. */
+  /** Faults that are still to come before any is repeated, so that a short run has all of them. */
   #deck: FaultName[] = [];
 
   constructor(parts: StormParts) {
@@ -165,7 +165,7 @@ class Storm {
     const deathsBefore = this.#parts.cluster.deaths.length;
     await Promise.all(running);
     const isFull = first === 'disk-full' || running.length > 1;
-    // A server may end where its disk refuses to write; nothing else is a reason.
+    // A server may end if its disk refuses to write, and for no other reason.
     for (const death of this.#parts.cluster.deaths.slice(deathsBefore)) {
       if (!(isFull && isOfFullDisk(death))) this.deaths.push(death);
     }

@@ -1,4 +1,4 @@
-/** A cluster with two mounts, of which one, or a server, gets into trouble while programs use both. */
+/** A cluster with two mounts that programs use, while one of the mounts or a server has a fault. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Prng } from '../../base/prng.ts';
 import { NemesisCluster } from './cluster.ts';
@@ -15,19 +15,19 @@ export interface Variant {
   readonly cache: 'ttl' | 'leases' | 'strict';
   readonly transport: 'kernel' | 'native';
   readonly trouble: Trouble;
-  /** How often what takes one name or file is done. */
+  /** How often a schedule repeats what it does with one name or file. */
   readonly rounds: number;
 }
 
 const VOLUME = 'schedules';
 const LEASE_MS = 2_000;
 const SKEW_MS = 100;
-/** Of the servers; a mount waits for less. */
+/** The servers' time limit; that of a mount is shorter. */
 const SERVER_TIMEOUT_MS = 15_000;
-/** Longer than a session of a client, and than a lease. */
+/** Longer than a cache session, and than a lease. */
 const TROUBLE_MS = 8_000;
 const READY_MS_MAX = 120_000;
-/** The two mounts and the one that looks at the end. */
+/** The two mounts, and the one that reads at the end. */
 export const MOUNT_PLACES = 3;
 
 export class ScheduleWorld {
@@ -58,7 +58,7 @@ export class ScheduleWorld {
     this.#other = parts.other;
   }
 
-  /** @param limit how long a call on a mount may take, as `--op-timeout` has it */
+  /** @param limit the time limit of a call on a mount, as in `--op-timeout` */
   static async start(
     variant: Variant,
     seed: number,
@@ -89,7 +89,7 @@ export class ScheduleWorld {
     }
   }
 
-  /** A path on the mount that gets into trouble, if a mount does. */
+  /** @returns a path on the mount that gets the fault, if a mount does */
   one(...names: readonly string[]): string {
     return [this.#one.directory, ...names].join('/');
   }
@@ -98,7 +98,7 @@ export class ScheduleWorld {
     return [this.#other.directory, ...names].join('/');
   }
 
-  /** A program that makes one call at a time. */
+  /** @returns a new program that makes one call at a time */
   caller(): Caller {
     const caller = new Caller(this.#errors);
     this.#callers.push(caller);
@@ -109,7 +109,7 @@ export class ScheduleWorld {
     countUp(this.facts, fact);
   }
 
-  /** The server that creates files with their contents, and orders names. */
+  /** @returns the server that creates files with contents, and orders names */
   async catalogPrimary(): Promise<string> {
     for (let attempt = 0; attempt < 100; attempt++) {
       const primary = (await this.#cluster.status())?.catalog.primary ?? null;
@@ -119,7 +119,7 @@ export class ScheduleWorld {
     throw new Error('The catalog has no primary');
   }
 
-  /** Gets a server into trouble, does the work, waits until the trouble has lasted, and ends it. */
+  /** Injects a fault at a server, does the work, waits until the fault has lasted, and repairs it. */
   async serverInTrouble(id: string, work: () => Promise<void>, ms = TROUBLE_MS): Promise<void> {
     const place = this.#cluster.place(id);
     await this.#inTrouble(
@@ -176,7 +176,7 @@ export class ScheduleWorld {
     }
   }
 
-  /** What a mount that has seen nothing before shows of files; null where there is none. */
+  /** @returns the contents of files as a new mount reads them; null for an absent file */
   async contents(paths: readonly string[]): Promise<Map<string, string | null>> {
     const mount = await this.#mounts.mount(this.variant.servers + 2, VOLUME, '--cache', 'strict');
     const caller = this.caller();
@@ -188,7 +188,7 @@ export class ScheduleWorld {
     return found;
   }
 
-  /** Files that were closed or synced have to have these contents. */
+  /** Files that were closed or synced must have these contents. */
   async expectContents(expected: ReadonlyMap<string, string>): Promise<void> {
     const found = await this.contents([...expected.keys()]);
     for (const [path, text] of expected) {
@@ -200,7 +200,7 @@ export class ScheduleWorld {
     }
   }
 
-  /** Looks at the whole cluster, and ends it. */
+  /** Checks the whole cluster, and ends it. */
   async end(): Promise<void> {
     const findings = await this.#mounts.findings();
     if (findings !== null) this.wrong.push(findings);

@@ -11,7 +11,7 @@ import { SCHEDULES, type ScheduleName } from './schedules.ts';
 const EXIT_OBSTACLE = 2;
 const NAMES = Object.keys(SCHEDULES) as ScheduleName[];
 const TRANSPORTS = ['kernel', 'native'] as const;
-/** How long a call may take: less than the trouble lasts, so that mounts cease to wait; where files are made, more. */
+/** The time limits of calls: shorter than the fault, so that mounts stop waiting; longer where files are created. */
 const LIMITS: Readonly<Record<ScheduleName, string>> = {
   'member-sets': '120s',
   'lost-answer': '3s',
@@ -92,7 +92,7 @@ async function played({ names, variants, seed }: Options, network: NamespaceNetw
   return failures === 0 ? 0 : 1;
 }
 
-/** @returns what was wrong */
+/** @returns the errors that were found */
 async function play(
   name: ScheduleName,
   variant: Variant,

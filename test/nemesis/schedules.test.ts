@@ -1,6 +1,8 @@
 /**
- * Goal: a command that arrives after its mount has ceased to wait for it is shown by both mounts, although the first one was granted the directory anew.
- * Method: a short run of `npm run nemesis:schedules`, with real servers and mounts: the catalog's primary is stopped with the command.
+ * Goal: a command that is executed after its mount has stopped waiting for it is visible on both mounts, although the
+ * first one was granted the directory again.
+ * Method: a short run of `npm run nemesis:schedules`, with real servers and mounts: the catalog's primary is stopped
+ * while it has the command.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -11,7 +13,7 @@ const MAIN = fileURLToPath(new URL('schedules-main.ts', import.meta.url));
 const EXIT_OBSTACLE = 2;
 const LIMIT_MS = 300_000;
 
-test('what a late command has done is shown by the mount that sent it, under leases', async (t) => {
+test('the mount that sent a late command shows its effect, with leases', async (t) => {
   const args = [MAIN, '--schedules', 'late-command', '--caches', 'leases', '--rounds', '1'];
   const { code, text } = await run(process.execPath, args, { timeoutMs: LIMIT_MS });
   if (code === EXIT_OBSTACLE) return t.skip(text.trim());

@@ -16,13 +16,13 @@ const CREATES = 'wronly|creat';
 const CREATES_EXCLUSIVELY = 'wronly|creat|excl';
 const WRITERS = 6;
 const FILE_BYTES = 30_000;
-/** Longer than contents of new files wait for a majority. */
+/** Longer than a server waits for a majority of a new file. */
 const CREATION_MS = 4_000;
 const UNLINKED_FILES = 300;
-/** What a mount shows may be so much older, under `ttl`; and a machine may be busy. */
+/** With `ttl` the answers of a mount may be this much outdated, on a busy machine. */
 const SETTLE_MS = 3_000;
 
-/** The creating server gets into trouble while files are made: what was closed is there, and has one member set. */
+/** The creating server has a fault while files are created: closed files exist, and each has one member set. */
 async function memberSets(world: ScheduleWorld): Promise<void> {
   const closed = new Map<string, string>();
   let isOver = false;
@@ -59,7 +59,7 @@ async function lostAnswer(world: ScheduleWorld): Promise<void> {
   for (let round = 0; round < world.variant.rounds; round++) {
     const name = `answers/x${round}`;
     const caller = world.caller();
-    // Files that were made before have the directory delegated to the mount.
+    // Earlier files have the directory delegated to the mount.
     for (let count = 0; count < 4; count++)
       await written(caller, world.one(`answers/warm${round}-${count}`), CREATES, 'warm', false);
     const flags = round % 2 === 0 ? CREATES : CREATES_EXCLUSIVELY;
@@ -81,7 +81,7 @@ async function lostAnswer(world: ScheduleWorld): Promise<void> {
         await delay(500);
       }
     };
-    // A mount that was killed knows of nothing; a server that was killed or paused may have carried it out.
+    // A killed mount knows nothing of its request; a killed or paused server may have executed it.
     if (world.variant.trouble === 'cut') await world.mountInTrouble(work, 1_000);
     else await world.serverInTrouble(primary, work, 1_000);
     await synced(caller, world.one('answers'));
@@ -90,7 +90,10 @@ async function lostAnswer(world: ScheduleWorld): Promise<void> {
   await world.expectContents(expected);
 }
 
-/** A mount gets into trouble amidst unlinks that it has acknowledged; another one writes to what it still finds, and syncs it. */
+/**
+ * A mount has a fault during its asynchronous unlinks; another one writes the files that it still finds, and syncs
+ * them.
+ */
 async function lateUnlink(world: ScheduleWorld): Promise<void> {
   const caller = world.caller();
   const other = world.caller();
@@ -126,7 +129,7 @@ async function lateUnlink(world: ScheduleWorld): Promise<void> {
   await world.expectContents(expected);
 }
 
-/** Two mounts make one name exclusively by each call that may serve as a lock; the first gets into trouble meanwhile. */
+/** Two mounts create one name exclusively by each call that may serve as a lock; the first has a fault meanwhile. */
 async function exclusive(world: ScheduleWorld): Promise<void> {
   const calls = ['open', 'mkdir', 'symlink', 'link', 'rename'] as const;
   const [our, their] = [calls.map(() => world.caller()), calls.map(() => world.caller())];
@@ -156,7 +159,7 @@ async function exclusive(world: ScheduleWorld): Promise<void> {
     for (const name of ['one-linked', 'one-moved', 'other-linked', 'other-moved', 'w1', 'w2', 'w3'])
       await setter.call(null, 'put', world.one(folder, name), name);
     await synced(setter, world.one(folder));
-    // A program that has to be started first would always come too late.
+    // The start of a program would take too long, so the programs start before.
     await Promise.all([...our, ...their].map((caller) => caller.call(null, 'umask', '0')));
     const ours = taking(our, folder, 'one', (...names) => world.one(...names));
     await delay(world.prng.integer(0, 20));
@@ -176,7 +179,7 @@ async function exclusive(world: ScheduleWorld): Promise<void> {
   }
 }
 
-/** A command arrives after its mount has ceased to wait for it: both mounts show what it has done. */
+/** A command is executed after its mount has stopped waiting for it: both mounts show its effect. */
 async function lateCommand(world: ScheduleWorld): Promise<void> {
   const caller = world.caller();
   const other = world.caller();
@@ -190,7 +193,7 @@ async function lateCommand(world: ScheduleWorld): Promise<void> {
     let made = { kind: 'unknown' } as Result;
     await world.serverInTrouble(await world.catalogPrimary(), async () => {
       made = await caller.call('EEXIST', 'mkdir', world.one(name));
-      // It asks until the cluster has another primary, and then believes what that says.
+      // It queries until the cluster has another primary, and then caches the answer.
       for (let count = 0; count < 20; count++) {
         if ((await seen(caller, world.one(name))).kind !== 'unknown') break;
         await delay(200);

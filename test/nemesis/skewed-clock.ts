@@ -1,7 +1,6 @@
 /**
- * Loaded before a server's program by `node --import`: sets its wall clock off by what stands in the file
- * `SKEW_FILE`, milliseconds and perhaps a rate, which is read again and again. The monotonic clock stays as
- * it is.
+ * Loaded before a server's program by `node --import`: changes its wall clock by the contents of the file `SKEW_FILE`,
+ * milliseconds and optionally a rate, which it reads repeatedly. The monotonic clock is unchanged.
  */
 import { readFileSync } from 'node:fs';
 
@@ -14,7 +13,7 @@ let sinceMs = RealDate.now();
 
 function look(path: string): void {
   const [offset = 0, pace = 1] = readFileSync(path, 'utf8').trim().split(' ').map(Number);
-  // Found while it is being replaced.
+  // The file was read while it was being replaced.
   if (Number.isNaN(offset) || Number.isNaN(pace) || (offset === offsetMs && pace === rate)) return;
   offsetMs = offset;
   rate = pace;

@@ -1,4 +1,7 @@
-/** Small files that come as a whole while snapshots are made: which of them a snapshot has to show, may show, and must not. */
+/**
+ * Small files that are created with contents while snapshots are made: which of them a snapshot must show, may show,
+ * and must not show.
+ */
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -12,7 +15,7 @@ export class SnapshotBirths {
   readonly #parent: number;
   readonly #begunMs = new Map<string, number>();
   readonly #born = new Map<string, number>();
-  /** Whoever was told that a file is not there is not shown it later. */
+  /** Files that a server reported as not created: no snapshot may show them. */
   readonly #unborn = new Set<string>();
 
   /** @param parent inode of the directory */
@@ -21,7 +24,7 @@ export class SnapshotBirths {
     this.#parent = parent;
   }
 
-  /** Names of the files that were acknowledged. */
+  /** The names of acknowledged files. */
   get born(): readonly string[] {
     return [...this.#born.keys()];
   }
@@ -30,7 +33,7 @@ export class SnapshotBirths {
     return [...this.#born.values()];
   }
 
-  /** What a file of this name has in it. */
+  /** @returns the contents of a file with this name */
   static contentsOf(name: string): string {
     return `${name}\n`;
   }
@@ -54,16 +57,16 @@ export class SnapshotBirths {
         else this.#unborn.add(names[place] as string);
       }
     } catch (error) {
-      // Nobody can tell then whether they are there.
+      // The outcome is unknown.
       if (!(error instanceof ServiceError)) throw error;
     }
   }
 
   /**
    * @param shown names that a snapshot shows
-   * @param owed names that were acknowledged before it was asked for
-   * @param ackedMs when it was acknowledged
-   * @returns what is wrong with that, in words
+   * @param owed names that were acknowledged before the snapshot was requested
+   * @param ackedMs when the snapshot was acknowledged
+   * @returns errors, as text
    */
   faults(shown: ReadonlySet<string>, owed: readonly string[], ackedMs: number): string[] {
     const faults = owed

@@ -1,7 +1,7 @@
 /**
- * Snapshots while servers are broken: one file is appended to, others are borne, snapshots of their volume are made, read at any server and removed.
- * Each has every record and every file that was acknowledged before it was asked for, none that was begun after it was acknowledged, and shows the
- * same for ever.
+ * Snapshots during faults of servers. Clients append to one file and create others with contents; snapshots of their
+ * volume are made, read at any server and removed. Each snapshot has all records and files that were acknowledged
+ * before it was requested, none that was begun after it was acknowledged, and always shows the same.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Prng } from '../../base/prng.ts';
@@ -11,22 +11,22 @@ import { SnapshotBirths } from './snapshot-births.ts';
 
 const VOLUME = 'snapped';
 const RECORD_BYTES = 16;
-/** So many stay; older ones are removed. */
+/** The number of snapshots that are kept; older ones are removed. */
 const KEPT_MAX = 8;
 const PACE_MS = 30;
-/** Files are opened one by one before a server loses its power: there are not to be too many. */
+/** Files are opened one by one before a server loses its power: there must not be too many. */
 const BIRTH_PACE_MS = 1_000;
 const READ_MS = 1_000;
 const LAST_READS_MS = 60_000;
 
 interface Made {
   readonly name: string;
-  /** Records that were acknowledged before it was asked for. */
+  /** Records that were acknowledged before the snapshot was requested. */
   readonly owed: readonly string[];
-  /** Files that were there by then. */
+  /** Files that were acknowledged before the snapshot was requested. */
   readonly owedFiles: readonly string[];
   readonly ackedMs: number;
-  /** As they were read first: the file that is appended to, and the names and sizes of all others. */
+  /** What the first read returned: the file with records, and the names and sizes of all others. */
   contents: string | null;
   listing: string | null;
 }
@@ -45,9 +45,9 @@ export class SnapshotWatch {
   #file = 0;
   #births: SnapshotBirths | null = null;
   #running: Promise<void>[] = [];
-  /** What is under way now. */
+  /** The pending operations. */
   readonly #turns = new Set<Promise<void>>();
-  /** Closed while nobody is to do anything. */
+  /** Closed while no operation may begin. */
   #gate: PromiseWithResolvers<void> | null = null;
   #ended = false;
 
@@ -88,12 +88,12 @@ export class SnapshotWatch {
     for (const one of this.#running) one.catch(() => undefined);
   }
 
-  /** Files to be flushed, and to be whole, like all others. */
+  /** Files that must be flushed, and current on all replicas, like all others. */
   get files(): readonly number[] {
     return this.#file === 0 ? [] : [this.#file, ...(this.#births?.inodes ?? [])];
   }
 
-  /** Resolves when nothing is under way any more. */
+  /** Resolves once no operation is pending. */
   async pause(): Promise<void> {
     this.#gate = Promise.withResolvers<void>();
     await Promise.allSettled(this.#turns);
@@ -111,7 +111,7 @@ export class SnapshotWatch {
     await this.#births?.close();
   }
 
-  /** Reads each at every server once more. @returns what was wrong, in words */
+  /** Reads each snapshot at each server once more. @returns errors, as text */
   async end(): Promise<readonly string[]> {
     await this.stop();
     const untilMs = performance.now() + LAST_READS_MS;
@@ -167,7 +167,7 @@ export class SnapshotWatch {
       await this.#read(this.#prng.pick(this.#made), this.#prng.pick(this.#requests.ids));
   }
 
-  /** @returns whether the server told what the snapshot shows */
+  /** @returns whether the server returned the snapshot */
   async #read(made: Made, server: string): Promise<boolean> {
     const text = await this.#textOf(made, server, 'log');
     if (text === null) return false;
@@ -199,7 +199,7 @@ export class SnapshotWatch {
     return contents !== null;
   }
 
-  /** @returns null where the server does not tell now */
+  /** @returns null if the server does not answer */
   async #textOf({ name: snapshot }: Made, server: string, name: string): Promise<string | null> {
     const path = `/v1/files/${VOLUME}@${snapshot}/${name}`;
     const answer = await this.#requests.ask(server, { method: 'GET', path }, READ_MS);

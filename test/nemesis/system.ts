@@ -1,10 +1,10 @@
-/** Programs of the operating system that the faults are made with. */
+/** Runs the programs of the operating system that inject faults. */
 import { spawnSync } from 'node:child_process';
 
 /**
  * Runs a program to its end.
- * @returns what it printed
- * @throws Error with what it complained about
+ * @returns its output
+ * @throws Error with its error output
  */
 export function run(program: string, args: readonly string[], input = ''): string {
   const done = spawnSync(program, args, { encoding: 'utf8', input });
@@ -13,7 +13,7 @@ export function run(program: string, args: readonly string[], input = ''): strin
   return done.stdout;
 }
 
-/** @returns whether a program can be run here, and says yes */
+/** @returns whether a program can be run here, and exits with 0 */
 export function canRun(program: string, args: readonly string[]): boolean {
   const done = spawnSync(program, args, { stdio: 'ignore' });
   return done.error === undefined && done.status === 0;
