@@ -40,7 +40,7 @@ function refuseOut(
     throw new ServiceError(code, `Server ${out} is removed, and has no part of new files`);
 }
 
-/** A file of a reserved number has fixed members, of which a majority must remain until the number is void. */
+/** Refuses to remove a server if a reserved number, whose members are fixed, would have no majority without it. */
 function refuseNeeded(tables: Tables, { id }: CommandOf<'server-remove'>): void {
   const isNeeded = tables.numbers.reservedSets().some((members) => {
     const remaining = members.filter((member) => member !== id && stateOf(tables, member) !== 'out');

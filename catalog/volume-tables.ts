@@ -93,7 +93,7 @@ export class VolumeTables {
     this.#statements.run('DELETE FROM volumes WHERE id = ?', id);
   }
 
-  /** The counters of `df`: updated with every change, never recounted. */
+  /** Adds to the counters of `df`, which are never recounted. */
   count(id: number, inodes: number, usedBytes: number): void {
     this.#statements.run(
       'UPDATE volumes SET inodes = inodes + ?, used_bytes = used_bytes + ? WHERE id = ?',
@@ -103,7 +103,7 @@ export class VolumeTables {
     );
   }
 
-  /** The counters of quotas, likewise. */
+  /** Adds to the counters of quotas. */
   charge(id: number, inodes: number, bytes: number): void {
     if (inodes === 0 && bytes === 0) return;
     this.#statements.run(

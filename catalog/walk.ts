@@ -18,7 +18,7 @@ export interface ResolvedName {
 /** A path's end: an entry, or a directory reached without one (the root, or by `..`). */
 type End = ResolvedName | { readonly directory: null; readonly inode: ShownRow };
 
-/** Walks from a root. Symbolic links stay in the volume: absolute targets start at its root; `..` above it fails. */
+/** Resolves a path. Symbolic links stay in the volume: absolute targets start at its root; `..` above it fails. */
 function walk(tables: Tables, volumeName: string, path: string, followLast: boolean): End {
   const { tree, root: rootId } = treeByName(tables, volumeName);
   const root = inodeOf(tree, rootId);

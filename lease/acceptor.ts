@@ -152,7 +152,7 @@ export class Acceptor {
     return this.#newerViews.size > 0 && this.#newerViews.get(row)?.view === view;
   }
 
-  /** Nearly all cells stay in their first view, so that one is stored in the row. */
+  /** Remembers the newer view of a request for a while; in the row if it is the first, which nearly all cells keep. */
   #noteNewerView(row: number, view: number, nowMs: number): void {
     const hasNoMembers = this.#table.group(row).voters.length === 0;
     if (hasNoMembers && view === FIRST_VIEW) this.#table.setGroup(row, view, NO_MEMBERS, undefined);

@@ -17,7 +17,7 @@ export class AttemptTiming {
     return untilMs - renewBeforeMs - this.#context.prng.next() * jitterMaxMs;
   }
 
-  /** After the lease's end on every clock. The fastest clock waits for the slowest, so that chance decides who wins. */
+  /** When to compete: after the lease's end on every clock. The fastest clock waits longest, so that chance decides. */
   afterEndMs(untilMs: number, nowMs: number): number {
     const { parameters, rules, monitor } = this.#context;
     const aheadMs = rules.comparesClocks ? monitor.aheadMs(nowMs) : 0;
@@ -29,7 +29,7 @@ export class AttemptTiming {
     return 1 + this.#context.prng.next() * this.#context.parameters.jitterMaxMs;
   }
 
-  /** Doubles while attempts fail; the random part keeps two servers from colliding again. */
+  /** Pause after a failed attempt: doubles while attempts fail; a random part keeps servers from colliding again. */
   nextBackoffMs(work: CellWork): number {
     const { backoffMinMs, backoffMaxMs } = this.#context.parameters;
     work.backoffMs = Math.min(Math.max(backoffMinMs, work.backoffMs * 2), backoffMaxMs);

@@ -312,7 +312,7 @@ export class LeaseHost {
   }
 }
 
-/** A server draws its own ballots: no message speaks for another server or another incarnation. */
+/** Whether a request's ballot is of its sender's incarnation: no server speaks for another. Answers are not checked. */
 function isFromBallotOwner(message: LeaseMessage, from: ServerId, incarnation: Incarnation): boolean {
   switch (message.kind) {
     case 'read':

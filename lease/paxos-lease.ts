@@ -86,7 +86,7 @@ export class PaxosLeaseRules implements LeaseRules {
     return { ...lease, untilMs: nowMs + lease.untilMs };
   }
 
-  /** A single answer with another bidder's proposal makes the cell taken. */
+  /** Any lease outranks none, another bidder's an own one, else the larger ballot: one answer makes the cell taken. */
   outranks(attempt: ReadingAttempt, written: Ballot, lease: Lease | null): boolean {
     if (lease === null) return false;
     if (attempt.lease === null) return true;

@@ -147,7 +147,7 @@ export class TimingWheel {
     return ((bucket - first + BUCKETS) % BUCKETS) + 1;
   }
 
-  /** A row due beyond the wheel's range goes into the bucket that is due last. */
+  /** Adds a row to the bucket of its tick or, beyond the wheel's range, to the bucket that is due last. */
   #link(row: number, tick: number): void {
     const links = this.#links;
     const bucket = Math.min(tick, this.#tick + BUCKETS - 1) % BUCKETS;

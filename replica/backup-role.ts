@@ -43,7 +43,7 @@ export class BackupRole extends ReplicaRole {
     backup.wasPrimaryUntil(position.seq);
   }
 
-  /** Decision 0074. */
+  /** Called for each operation of a client: orders again, without a lease, if `resumable` allows it (decision 0074). */
   override resume(nowMs: number): void {
     const base = this.resumable;
     if (base === null) return;

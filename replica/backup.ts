@@ -60,7 +60,7 @@ export class Backup {
     return this.#committedSeq;
   }
 
-  /** @param message of the promised epoch: smaller ones were refused, a larger one raised the promise */
+  /** Handles a message of the promised epoch: smaller ones were refused, and a larger one has raised the promise. */
   message(message: PrimaryMessage, nowMs: number): void {
     const { epoch } = message;
     assert(

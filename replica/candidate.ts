@@ -62,7 +62,7 @@ export class Candidate extends ReplicaRole {
     for (const voter of this.#others()) if (!reset.needsOnlyStamp(voter)) this.#request(voter);
   }
 
-  /** Steps 2 and 3: a majority promised; the replica with the largest position has the base. */
+  /** Replica reset, steps 2 and 3: once a majority promised, the largest position is the base, which is installed. */
   override prepare(nowMs: number): void {
     const reset = this.#reset;
     if (reset.base !== null) return;
@@ -98,7 +98,7 @@ export class Candidate extends ReplicaRole {
     for (const voter of this.#others()) this.#request(voter);
   }
 
-  /** Step 5: a majority has the base, so no later epoch can miss it. */
+  /** Step 5: becomes primary once a majority has the base, so that no later epoch can miss it. */
   override advance(nowMs: number): void {
     const reset = this.#reset;
     const { base, installed, epoch, inheritedFrom } = reset;

@@ -108,7 +108,7 @@ export class EventHandler {
     }
   }
 
-  /** A failed replica never acknowledges anything: the state of its disk is unknown. */
+  /** Refuses clients' requests, stops at once, and ignores all else: the state of the failed disk is unknown. */
   #stepFailed(event: ReplicaEvent, nowMs: number): void {
     if (event.kind === 'submit' || event.kind === 'flush' || event.kind === 'change-members') {
       this.#toPrimary(null, event, nowMs);

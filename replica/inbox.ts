@@ -57,7 +57,7 @@ export class Inbox {
     }
   }
 
-  /** Majorities intersect only within one member set: a server with other members for its view number is ignored. */
+  /** Whether the sender has other members for this view number: it is ignored, as majorities would not intersect. */
   #isOfOtherMembers(from: ServerId, message: ReplicaMessage): boolean {
     const { state, out } = this.#parts;
     const stated = statedView(message);
@@ -68,7 +68,7 @@ export class Inbox {
     return true;
   }
 
-  /** A peer's new incarnation has acknowledged nothing in this epoch. */
+  /** A peer restarted: forgets its read lease, and what its earlier incarnation acknowledged in this epoch. */
   #onRestart(from: ServerId): void {
     this.#parts.out.trace('peer-restarted', from);
     // The process with the read lease has ended.
@@ -141,7 +141,7 @@ export class Inbox {
     this.#roles.depose(`${from} has promised ${epochFormat(promised)}`, nowMs);
   }
 
-  /** Answers count only in the epoch of their request. */
+  /** Passes an answer to the present role if it is of that role's epoch; others are too late. */
   #onAnswer(from: ServerId, message: Answer, nowMs: number): void {
     const own = this.#roles.current.epoch;
     if (own === null || !epochEqual(own, message.epoch)) {

@@ -128,7 +128,7 @@ export class Progress {
     this.#nextSeq = Math.max(sentSeq, seq + 1);
   }
 
-  /** @param firstSeq first kept operation: a fetch ends once the peer needs none before it */
+  /** The peer has all up to `seq`. @param firstSeq first kept operation: a fetch ends once the peer needs no earlier */
   acknowledged(seq: number, firstSeq: number): void {
     this.#ackedSeq = Math.max(this.#ackedSeq, seq);
     this.#nextSeq = Math.max(this.#nextSeq, this.#ackedSeq + 1);

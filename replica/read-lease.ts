@@ -63,7 +63,7 @@ export class ReadLease {
     return true;
   }
 
-  /** Answers no more reads, nor by a grant under way. */
+  /** Ends the read lease, and ignores a grant that is under way. */
   drop(): void {
     this.#epoch = null;
     this.#untilMs = -Infinity;

@@ -95,7 +95,7 @@ export class Replication {
     this.pump(peer);
   }
 
-  /** Repeats what may be lost, and shows that there is a primary. */
+  /** Sends heartbeats, and repeats installs and flushes that may be lost. */
   heartbeat(flushSeq: number, nowMs: number): void {
     const { peers } = this.#context;
     const guardMs = this.#heartbeats.startNext(nowMs);

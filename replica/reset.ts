@@ -169,7 +169,7 @@ export class Reset {
     return base;
   }
 
-  /** @returns once, whether a majority promised but may lack what was acknowledged */
+  /** @returns true once: when a majority promised, but may lack what was acknowledged */
   noticeDistrust(): boolean {
     if (this.#distrusted || !this.#promises.has(this.#self)) return false;
     const promised = (server: ServerId): boolean => this.#promises.has(server);

@@ -140,7 +140,7 @@ export class Roles implements Transitions {
     if (lease.isHeld && !lease.isValid(nowMs)) this.#endLease();
   }
 
-  /** Another server may be primary now. The next lease needs a new epoch, whether or not another server had one. */
+  /** Steps down, as another server may be primary now. The next lease needs a new epoch in any case. */
   #endLease(): void {
     const { lease, candidacy, out } = this.#parts;
     lease.end();

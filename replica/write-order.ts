@@ -196,14 +196,14 @@ export class WriteOrder {
     this.#flushes.advance();
   }
 
-  /** Never drops what is not committed and applied here. @param nowMs null to ignore silence */
+  /** Drops operations, committed and applied here, that no peer needs. @param nowMs silent peers count if null */
   #drop(nowMs: number | null): void {
     const { state, log, peers } = this.#context;
     const doneSeq = Math.min(this.#commit.answeredSeq, state.seq);
     log.drop(peers.doneSeq(doneSeq, nowMs), doneSeq);
   }
 
-  /** Repeats what may be lost, and shows that there is a primary. */
+  /** Sends heartbeats, repeats what may be lost, and drops operations that no reachable peer needs. */
   heartbeat(nowMs: number): void {
     this.#replication.heartbeat(this.#flushes.wantedSeq, nowMs);
     this.#drop(nowMs);
@@ -245,7 +245,7 @@ export class WriteOrder {
     return holders.length === 0 && !grants.isCached(nowMs);
   }
 
-  /** The epoch ends here: no server has to keep its guard. */
+  /** Frees this server and all peers from the guard, as no server answers reads in this epoch any more. */
   yield(): void {
     const { guard, peers, out, epoch } = this.#context;
     guard.lift(epoch);

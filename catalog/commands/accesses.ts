@@ -8,8 +8,8 @@ import { volumeOf } from '../tree.ts';
 type Access = CommandOf<'note-accesses'>['accesses'][number];
 
 /**
- * Access times of reads, reported asynchronously (docs/design/mount.md, "Access times"). They only increase, up to
- * now: a reader could otherwise report future reads. Changes neither ctime nor clients' caches.
+ * Stores access times of reads that clients report asynchronously (docs/design/mount.md, "Access times"). They only
+ * increase, up to now: a reader could otherwise report future reads. Changes neither ctime nor clients' caches.
  */
 export function noteAccesses(
   tables: Tables,

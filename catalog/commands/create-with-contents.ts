@@ -140,7 +140,7 @@ class FileCreation {
     for (const id of this.#changedDirectories) this.#tables.inodes.touchDirectory(id, 0, this.#atNs);
   }
 
-  /** A file has one member set per view: the reservation's. */
+  /** Refuses contents at other servers than the number is reserved for: a file has one member set per view. */
   #assertMembers(inode: number, replicas: readonly string[]): void {
     const members = this.#tables.numbers.reservedMembers(inode) ?? [];
     if (members.length === 0 || sameMembers(members, replicas)) return;

@@ -112,7 +112,7 @@ function exchange(
   return { replaced: null };
 }
 
-/** A directory below itself would be unreachable. */
+/** Refuses to move a directory below itself, where it would be unreachable. */
 function assertOutside(tables: Tables, target: InodeRow, moved: InodeRow): void {
   if (isBelow(tables, target, moved)) {
     throw new ServiceError('bad-request', `Cannot move directory ${moved.id} below itself`);

@@ -20,7 +20,7 @@ type Replacement = CommandOf<'replace'> | CommandOf<'replace-with-contents'>;
 /** With this policy a majority suffices for contents that no client has seen. */
 const QUORUM = POLICIES.indexOf('quorum');
 
-/** Links an orphan for the first time. */
+/** Gives an orphan its first name: a free one, or that of a file, which it replaces. */
 export function replace(
   tables: Tables,
   command: CommandOf<'replace'>,

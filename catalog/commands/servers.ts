@@ -164,7 +164,7 @@ function comparePlans(a: PlanMark, b: PlanMark): number {
   return a.epoch - b.epoch || a.turn - b.turn;
 }
 
-/** Views of voters have consecutive numbers, so that each number means the same on all servers. */
+/** Stores the next view of named leases' voters. Numbers are consecutive, so that each means the same everywhere. */
 export function setVoters(tables: Tables, { view }: CommandOf<'set-voters'>): CommandResults['set-voters'] {
   const { number, members, joint, clockMs } = view;
   const before = tables.servers.voters()?.number ?? FIRST_VOTERS;

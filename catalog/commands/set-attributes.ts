@@ -45,7 +45,7 @@ export function setAttributes(
   return { attributes: attributesOf(tables.inodes.existing(inode.id)) };
 }
 
-/** Only its primary knows whether a live file is changing, so the catalog's primary has it settled first. */
+/** Sets and clears flags. Refuses a live file, as only its primary knows whether it changes: it is settled first. */
 export function setFlags(
   tables: Tables,
   command: CommandOf<'set-flags'>,
@@ -76,7 +76,7 @@ function withoutPrivileges(mode: number): number {
   return (cleared & MODE_GROUP_EXECUTE) === 0 ? cleared : cleared & ~MODE_SETGID;
 }
 
-/** The set time holds until contents arrive that are newer than those the caller or the catalog knows. */
+/** Sets a time that holds until contents arrive that are newer than those the caller or the catalog knows. */
 function setModified(
   tables: Tables,
   inode: InodeRow,

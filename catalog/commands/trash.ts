@@ -39,7 +39,7 @@ export function trashRestore(
   return { attributes: attributesOf(tables.inodes.existing(inode.id)), path };
 }
 
-/** Follows no symbolic links: a trash path has only directories. */
+/** Creates what is missing of a path. @returns its last directory. Follows no symbolic links: a trash path has none. */
 function createDirectories(tables: Tables, root: number, names: readonly string[], atNs: string): InodeRow {
   let directory = tables.inodes.existing(root);
   for (const name of names) {

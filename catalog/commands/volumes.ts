@@ -43,7 +43,7 @@ export function volumeCreate(
   return { volume: volumeInfoOf(tables.volumes.row(id)) };
 }
 
-/** The steward moves existing files' replicas later, file by file. */
+/** Changes a volume's settings. The steward moves existing files' replicas later, file by file. */
 export function volumeSet(tables: Tables, command: CommandOf<'volume-set'>): CommandResults['volume-set'] {
   const volume = volumeOf(tables, command.name);
   const policy = command.policy === undefined ? volume.policy : POLICIES.indexOf(command.policy);
@@ -57,7 +57,7 @@ export function volumeSet(tables: Tables, command: CommandOf<'volume-set'>): Com
   return { volume: volumeInfoOf(tables.volumes.row(volume.id)) };
 }
 
-/** Orphans do not count as contents: they are deleted too, and servers notice as after `collect`. */
+/** Removes an empty volume. Orphans do not count: they are deleted, and servers find that out as after `collect`. */
 export function volumeRemove(
   tables: Tables,
   command: CommandOf<'volume-remove'>,
