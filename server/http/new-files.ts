@@ -223,7 +223,7 @@ export class NewFiles {
     return state;
   }
 
-  /** Gives the file its name, if the conditions hold at that moment. `removal` is about the file that loses it. */
+  /** Gives the file its name, if the conditions hold at that moment. `removal` is for a file that it replaces. */
   async name(
     path: FilePath,
     received: ReceivedFile,

@@ -23,6 +23,7 @@ export interface Chunk {
   readonly byteCount: number;
 }
 
+/** The file with one replica's contents, open; each object is in a slot of it. */
 export class Container {
   readonly file: FileId;
   readonly #path: string;

@@ -1,5 +1,6 @@
 import { storageError } from './failures.ts';
 
+/** Runs reads of the index: after one that fails, the index cannot be trusted, and the store fails. */
 export class IndexGuard {
   readonly #onFailure: (error: unknown) => void;
 

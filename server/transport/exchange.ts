@@ -12,6 +12,7 @@ import {
   type TransportStats,
 } from './transport.ts';
 
+/** Queues records for one process of a peer. */
 export interface Route {
   push(record: FrameRecord, deferrable: boolean): Pushed | 'disconnected';
 }
