@@ -6,9 +6,9 @@ in the same run; on a shared machine only the ratios mean anything. Prints media
 `;
 
 export interface Wanted {
-  /** Size of each file that is written and read as a whole, in MiB. */
+  /** Size of each large file that is written and read, in MiB. */
   readonly mib: number;
-  /** Small files for each run. */
+  /** The number of small files in each run. */
   readonly files: number;
   /** How often a primary is killed. */
   readonly kills: number;
@@ -18,7 +18,7 @@ export interface Wanted {
 
 const COUNT_MAX = 1_000_000;
 
-/** @param words what stands behind the program's name */
+/** @param words the arguments after the program's name */
 export function argumentsOf(words: readonly string[]): CommandLine<Wanted> {
   return commandLineOf(words, { texts: ['mib', 'files', 'kills', 'runs'] }, ({ texts }) => ({
     mib: countOption('mib', texts.mib ?? '256', COUNT_MAX),

@@ -1,14 +1,14 @@
-/** What the measurements do alike with their command lines. */
+/** What the command lines of all measurements share. */
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 
 export const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
 
-/** What stands on a command line. */
+/** The result of parsing a command line. */
 export type CommandLine<Wanted> =
   | ({ readonly kind: 'run' } & Wanted)
   | { readonly kind: 'help' }
-  /** What is wrong with it. */
+  /** The mistake in it. */
   | { readonly kind: 'fault'; readonly message: string };
 
 /** A mistake on a command line; the message names what is wrong and what is possible. */
@@ -16,27 +16,27 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** What was given, before anybody has made sense of it. */
+/** The arguments, before their values are checked. */
 interface Given {
-  /** Values by option, of those that take one. */
+  /** The values of options that take one. */
   readonly texts: Readonly<Record<string, string>>;
   readonly flags: ReadonlySet<string>;
-  /** Words that belong to no option. */
+  /** The words that belong to no option. */
   readonly names: readonly string[];
 }
 
 interface Options {
-  /** That take a value. */
+  /** The options that take a value. */
   readonly texts: readonly string[];
   readonly flags?: readonly string[];
-  /** Words that belong to no option are a mistake unless this is set. */
+  /** Other words are a mistake unless this is set. */
   readonly takesNames?: boolean;
 }
 
 /**
- * Reads the words behind a program's name; `--help` and `-h` go without saying.
+ * Parses the words after a program's name, with `--help` and `-h`.
  *
- * @param read makes sense of what was given, or throws a `UsageError`
+ * @param read converts the arguments, or throws a `UsageError`
  */
 export function commandLineOf<Wanted extends object>(
   words: readonly string[],
@@ -72,12 +72,12 @@ function givenIn(words: readonly string[], { texts, flags = [], takesNames = fal
     };
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    // Node goes on about other things that one could have meant.
+    // The rest of Node's message suggests other spellings.
     throw new UsageError(error.message.split(/\.\s/, 1)[0]);
   }
 }
 
-/** What every measurement with sections can be told. */
+/** The options of each measurement with sections. */
 export interface Sectioned<Name extends string> {
   readonly sections: readonly Name[];
   readonly quick: boolean;
@@ -95,11 +95,11 @@ interface Defaults {
 const RUNS_MAX = 100;
 
 /**
- * Reads the command line of a measurement with sections.
+ * Parses the command line of a measurement with sections.
  *
  * @param known the sections, in the order in which they run
  * @param own options of this measurement alone, that take a value
- * @param read makes sense of them, or throws a `UsageError`
+ * @param read converts them, or throws a `UsageError`
  */
 export function sectionedCommandLineOf<Name extends string, Own extends object>(
   words: readonly string[],
@@ -115,7 +115,7 @@ export function sectionedCommandLineOf<Name extends string, Own extends object>(
       throw new UsageError(`There is no section "${unknown}"; there are ${known.join(', ')}`);
     }
     return {
-      // In the order of the list, each once, whatever the order in which they were named.
+      // In the order of the list, each once, in whatever order they were given.
       sections: known.filter((name) => names.length === 0 || names.includes(name)),
       quick: flags.has('quick'),
       runs: countOption('runs', texts.runs ?? `${flags.has('quick') ? runsQuick : runs}`, RUNS_MAX),
@@ -126,14 +126,14 @@ export function sectionedCommandLineOf<Name extends string, Own extends object>(
   });
 }
 
-/** @returns a whole number from 1 on @throws UsageError */
+/** @returns an integer from 1 to `max` @throws UsageError */
 export function countOption(name: string, text: string, max: number): number {
   const value = Number(text);
   if (Number.isInteger(value) && value >= 1 && value <= max) return value;
   throw new UsageError(`--${name} wants a number from 1 to ${max}, not "${text}"`);
 }
 
-/** @returns what is to be done; where that is nothing, says the usage or what is wrong, and ends the process */
+/** @returns the options; for help or a mistake, prints it and ends the process */
 export function wantedOrExit<Wanted>(line: CommandLine<Wanted>, usage: string): Wanted {
   switch (line.kind) {
     case 'run':

@@ -4,7 +4,7 @@ import { type RealCluster, until } from '../test/cluster/real-cluster.ts';
 import { systemWorld } from '../world/system-world.ts';
 
 export interface FailoverFigures {
-  /** Time without an acknowledged write around each kill, seen by a writer outside the servers, in milliseconds. */
+  /** Time without an acknowledged write around each kill, as a client sees it, in milliseconds. */
   readonly gapsMs: readonly number[];
   /** Lease, clock skew, and half a second for an election and a reset on a busy machine. */
   readonly boundMs: number;

@@ -1,6 +1,6 @@
 import { cpus, totalmem } from 'node:os';
 
-/** What was measured on. */
+/** The machine of a measurement. */
 export interface Machine {
   readonly cpu: string;
   readonly cores: number;
@@ -20,7 +20,7 @@ export function machineHere(): Machine {
   };
 }
 
-/** In one line. */
+/** @returns the machine in one line */
 export function machineText({ cpu, cores, memoryGib, platform, node }: Machine): string {
   return `${cpu}, ${cores} cores, ${memoryGib} GiB, ${platform}, Node ${node}`;
 }

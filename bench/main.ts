@@ -18,7 +18,7 @@ const CHUNK = Buffer.alloc(MIB, 0xa5);
 
 const { mib, files, kills, runs } = wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE);
 
-/** One row of the table: what was measured, per run, here and on the local disk where that makes sense. */
+/** One row of the table: the values of each run, on the mount and if useful on the local disk. */
 interface Row {
   readonly what: string;
   readonly unit: string;
@@ -58,7 +58,7 @@ try {
   rmSync(local, { recursive: true, force: true });
 }
 
-/** The lease layer alone; `npm run bench:lease` looks closer. */
+/** Measures the lease layer alone; `npm run bench:lease` measures it in detail. */
 async function leases(): Promise<void> {
   const servers = await LeaseCluster.start(3, { leaseMs: 15_000, clockSkewMaxMs: 500, algorithm: 'flease' });
   try {

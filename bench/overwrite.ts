@@ -12,11 +12,11 @@ import { SharedFlush } from '../server/storage/shared-flush.ts';
 import { systemWorld } from '../world/system-world.ts';
 
 /**
- * Random overwrites of 4 KiB in a file of 64 MiB: our store, which copies an object, beside a plain journal that is
- * folded into the file in place. `node bench/overwrite.ts [folder] [seconds per run] [runs]`
+ * Random overwrites of 4 KiB in a file of 64 MiB: our store, which copies an object, and a plain journal whose writes
+ * are applied to the file later. `node bench/overwrite.ts [folder] [seconds per run] [runs]`
  *
- * The journal is a prototype and does less: it has no sessions, no index, no undo of what was not synced, and keeps its
- * checksums, one per 4 KiB, in memory only. Its figures are what a journal can reach at the best.
+ * The journal is a prototype and does less: it has no sessions, no index and no undo of unsynced writes, and keeps its
+ * checksums, one per 4 KiB, in memory only. Its figures are the most that a journal can reach.
  */
 const parent = process.argv[2] ?? os.tmpdir();
 const runMs = Number(process.argv[3] ?? 1) * 1000;
@@ -64,7 +64,7 @@ async function ours(objectBytes: number): Promise<Candidate> {
   };
 }
 
-/** Each write goes behind the journal's end; when that is large, the newest versions are written in place. */
+/** Each write is appended to the journal; when that is large, the newest versions are written to the file. */
 class Journal implements Candidate {
   readonly name = 'journal, then in place';
   readonly #folder = fs.mkdtempSync(path.join(parent, 'leasehold-journal-'));
@@ -130,7 +130,7 @@ class Journal implements Candidate {
   }
 }
 
-/** How the load is put: so many writers at a time, and a flush after each write or none. */
+/** The loads: the number of concurrent writers, with a flush after each write or none. */
 const LOADS = [
   { name: 'one at a time', depth: 1, flushes: false },
   { name: '32 at a time', depth: 32, flushes: false },
@@ -152,7 +152,7 @@ async function measure(candidate: Candidate, load: (typeof LOADS)[number], seed:
   };
   await Promise.all(Array.from({ length: load.depth }, writer));
   const perS = count / ((performance.now() - startMs) / 1000);
-  // What is left to the kernel must not fall to the next one.
+  // Unwritten bytes in the kernel must not slow the next candidate.
   await candidate.flush();
   return perS;
 }
@@ -162,7 +162,7 @@ try {
   const journal = candidates.at(-1) as Candidate;
   for (const load of LOADS) {
     const seen = new Map<Candidate, number[]>(candidates.map((candidate) => [candidate, []]));
-    // Alternating, so that a busy moment of the machine falls on all of them.
+    // In turn, so that other load of the machine affects all of them.
     for (let run = 1; run <= runs; run++) {
       for (const candidate of candidates) seen.get(candidate)?.push(await measure(candidate, load, run));
     }

@@ -4,16 +4,16 @@ import { processCpuMs } from './lease/cpu.ts';
 import { machineHere, machineText } from './machine.ts';
 
 /**
- * `PUT` of small files: created with contents, beside staged ones, in two clusters of three servers, a round of one and a round of the other
- * in turn. It prints catalog commands, processor time of all servers, and time of one request.
- * `node bench/put.ts [requests per round] [rounds] [bytes]`
+ * Compares `PUT` of small files as creation with contents and as staged files, in two clusters of three servers, with
+ * a round of one and a round of the other in turn. It prints catalog commands, processor time of all servers, and time
+ * of one request. `node bench/put.ts [requests per round] [rounds] [bytes]`
  */
 const requests = Number(process.argv[2] ?? 100);
 const rounds = Number(process.argv[3] ?? 5);
 const bytes = Number(process.argv[4] ?? 4096);
 const WARM_UP = 20;
 
-/** As if another server were of an earlier release. */
+/** Servers that behave as if another one had an earlier release. */
 const STAGED = plantedEnv([
   {
     file: 'server/file/whole-files.ts',
@@ -40,7 +40,7 @@ async function put(cluster: RealCluster, name: string): Promise<void> {
 const commandsOf = (cluster: RealCluster) => cluster.counted('leasehold_catalog_commands_total');
 const cpuMsOf = (cluster: RealCluster) => processCpuMs(cluster.ids.map((id) => ({ pid: cluster.pid(id) })));
 
-/** Half of the requests make new files, the others replace them. */
+/** Half of the requests create files, the others replace them. */
 async function round(cluster: RealCluster, sums: Sums, number: number): Promise<void> {
   const before = { commands: await commandsOf(cluster), cpuMs: cpuMsOf(cluster), atMs: performance.now() };
   for (let place = 0; place < requests; place++) await put(cluster, `f${number}-${place >> 1}`);

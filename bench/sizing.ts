@@ -1,6 +1,6 @@
 /**
- * What files cost servers at rest: memory, and bytes of the databases on disk. `node bench/sizing.ts [FILES]`; files of 200 bytes with three
- * replicas, a thousand in a directory.
+ * What idle files cost servers: memory, and bytes of the databases on disk. `node bench/sizing.ts [FILES]`; files of
+ * 200 bytes with three replicas, a thousand in a directory.
  */
 import { randomInt } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
@@ -48,7 +48,7 @@ try {
   await cluster.stop();
 }
 
-/** Makes whole directories until none is left. */
+/** Fills directories until none is left. */
 async function fill(directories: Iterable<number>): Promise<void> {
   const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   for (const directory of directories) {
@@ -61,7 +61,7 @@ async function fill(directories: Iterable<number>): Promise<void> {
   client.close();
 }
 
-/** Makes the files of a directory; what found no majority in time is made by another number. */
+/** Creates the files of a directory; one without a majority in time is created again with another number. */
 async function bear(parent: number): Promise<void> {
   let names = Array.from({ length: FILES_OF_DIRECTORY }, (_, place) => `a file with number ${place}`);
   while (names.length > 0) {

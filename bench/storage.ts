@@ -8,9 +8,7 @@ import { DataFolder } from '../server/storage/data-folder.ts';
 import { DiskStore } from '../server/storage/disk-store.ts';
 import { systemWorld } from '../world/system-world.ts';
 
-/**
- * What one disk store does, without network or protocol. `node bench/storage.ts [folder] [objectBytes]`
- */
+/** What one disk store does, without network or protocol. `node bench/storage.ts [folder] [objectBytes]` */
 const parent = process.argv[2] ?? os.tmpdir();
 const objectBytes = Number(process.argv[3] ?? 128 * 1024);
 const folderPath = fs.mkdtempSync(path.join(parent, 'leasehold-bench-'));
@@ -73,8 +71,8 @@ try {
   const mebibyte = new Uint8Array(MIB).fill(7);
   const page = new Uint8Array(4096).fill(9);
 
-  // A virtual machine gets its memory at first touch, which is slower than anything measured here:
-  // so the page cache is filled once, and the second time is the yardstick.
+  // A virtual machine gets its memory at first touch, which is slower than anything measured here: the page cache is
+  // filled once, and the second time is the reference.
   rawWrite(mebibyte, 1536);
   report('bare pwrite of 1 MiB, for comparison', 512, 'MiB', rawWrite(mebibyte, 512));
 

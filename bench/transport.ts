@@ -1,6 +1,6 @@
 /**
- * Speed of the transport between two processes on one machine: latency of small messages against a
- * bare socket, and throughput of large ones. `node bench/transport.ts`; prints, asserts nothing.
+ * Speed of the transport between two processes on one machine: latency of small messages compared with a bare socket,
+ * and throughput of large ones. `node bench/transport.ts`; prints, asserts nothing.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,7 +17,7 @@ import { systemWorld } from '../world/system-world.ts';
 const NEAR = 'near' as ServerId;
 const FAR = 'far' as ServerId;
 
-/** Of the throughput runs: bytes on their way before the other side has confirmed some. */
+/** Bytes that are sent before the other process has confirmed some, in the throughput runs. */
 const WINDOW_BYTES = 16 * 2 ** 20;
 
 async function start(

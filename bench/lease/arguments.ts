@@ -25,7 +25,7 @@ export interface Wanted extends Sectioned<SectionName> {
 
 const RUNS = { runs: 5, runsQuick: 2 };
 
-/** @param words what stands behind the program's name */
+/** @param words the arguments after the program's name */
 export function argumentsOf(words: readonly string[]): CommandLine<Wanted> {
   return sectionedCommandLineOf(words, SECTION_NAMES, RUNS, ['algorithm'], ({ algorithm: given }) => {
     const algorithm = ALGORITHMS.find((name) => name === (given ?? ALGORITHMS[0]));

@@ -1,4 +1,4 @@
-/** What is to be drawn; `svg.ts` draws it. */
+/** The data of a chart; `svg.ts` draws it. */
 export interface Axis {
   readonly label: string;
   readonly scale: 'linear' | 'log';
@@ -23,7 +23,7 @@ export interface Reference {
   readonly y: number;
 }
 
-/** Bars stand over `categories`: the x of a point is the place of its category, from 0. */
+/** Bars have `categories`: the x of a point is the index of its category. */
 export type Chart =
   | {
       readonly kind: 'lines';

@@ -5,9 +5,9 @@ const undos = new Set<() => void>();
 let watching = false;
 
 /**
- * Has `undo` called when this process ends, be it by itself, by Ctrl-C or by a failure. It must not wait for anything.
+ * Calls `undo` when this process ends by itself, by Ctrl-C or by a failure. `undo` must be synchronous.
  *
- * @returns undoes at once, and not again at the end
+ * @returns a function that calls `undo` at once, and not again at the end
  */
 export function undoAtEnd(undo: () => void): () => void {
   if (!watching) {
@@ -29,12 +29,12 @@ export function undoAtEnd(undo: () => void): () => void {
   };
 }
 
-/** Ends a process, at the latest with this one. @returns ends it at once */
+/** Kills a process when this one ends. @returns a function that kills it at once */
 export function killAtEnd(child: ChildProcess): () => void {
   return undoAtEnd(() => child.kill('SIGKILL'));
 }
 
-/** Removes a file or folder, at the latest when this process ends. @returns removes it at once */
+/** Removes a file or folder when this process ends. @returns a function that removes it at once */
 export function removeAtEnd(path: string): () => void {
   return undoAtEnd(() => rmSync(path, { recursive: true, force: true, maxRetries: 3 }));
 }

@@ -1,15 +1,13 @@
 import type { ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-/** Of the figures under /proc: a hundredth of a second on every Linux. */
+/** The unit of times under /proc: a hundredth of a second on every Linux. */
 const TICK_MS = 10;
-/** Places of user and system time behind the name, which is the second field and ends with the last parenthesis. */
+/** Indexes of user and system time after the name, which is the second field and ends with the last parenthesis. */
 const USER_PLACE = 11;
 const SYSTEM_PLACE = 12;
 
-/**
- * CPU that processes have used since their start, in milliseconds, in all threads. NaN where there is no /proc.
- */
+/** @returns CPU that processes have used since their start in all threads, in milliseconds; NaN without /proc */
 export function processCpuMs(processes: readonly Pick<ChildProcess, 'pid'>[]): number {
   let ticks = 0;
   for (const { pid } of processes) {

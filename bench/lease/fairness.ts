@@ -1,8 +1,11 @@
-/** `npm run bench:fairness [-- --quick]`: who wins when several servers want one lease, by how far their clocks are apart. */
+/**
+ * `npm run bench:fairness [-- --quick]`: which of several servers gets a lease that all want, by the offsets of their
+ * clocks.
+ */
 import { fairnessMeasure } from '../../test/simulation/fairness.ts';
 import { CLOCK_SKEW_MAX_MS } from '../../test/simulation/lease-world.ts';
 
-/** Pearson's statistic against equal shares of what each could have won. */
+/** @returns Pearson's statistic against equal shares of the leases that each server could have acquired */
 function chiSquare(won: readonly number[], tookPart: readonly number[]): number {
   const wins = won.reduce((sum, count) => sum + count, 0);
   const chances = tookPart.reduce((sum, count) => sum + count, 0);

@@ -1,10 +1,10 @@
 import type { ServerId } from '../../base/ids.ts';
 
 /**
- * The servers that vote on a cell: `self` and others in turn, from one cell to the next, so that all bear alike.
- *
- * @param size at most as many as there are members
- * @throws RangeError when there are fewer members than that
+ * @param size at most the number of members
+ * @returns the servers that vote on a cell: `self` and others, which change from cell to cell so that all have equal
+ * load
+ * @throws RangeError if there are fewer members
  */
 export function groupOf(
   cell: number,

@@ -1,7 +1,8 @@
 /**
- * `npm run bench:growth [-- --quick]`: what one server has to do as a cluster grows: cells of three members each, at random among all servers,
- * a thousand cells for every server. No server may have more to do in a cluster of a thousand than in one
- * of ten, and a lease may not cost more messages. A calm network; exclusion is watched by counting.
+ * `npm run bench:growth [-- --quick]`: the load of one server as a cluster grows: cells of three members each, at
+ * random among all servers, a thousand cells per server. No server may have more load in a cluster of a thousand than
+ * in one of ten, and a lease may not cost more messages. The network loses nothing; mutual exclusion is checked by
+ * counting.
  */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
@@ -14,7 +15,7 @@ const LEASE_MS = 2000;
 const CLOCK_SKEW_MAX_MS = 100;
 const RECOVERY_MS = LEASE_MS + 2 * CLOCK_SKEW_MAX_MS;
 
-/** Time goes in steps of the delay of every message. */
+/** The clock advances in steps of the delay of each message. */
 const STEP_MS = 1;
 
 interface Size {
@@ -25,7 +26,7 @@ interface Size {
 interface Result {
   readonly cells: number;
   readonly held: number;
-  /** Leases acquired or renewed while it was measured, which is half a lease long. */
+  /** Leases acquired or renewed during the measurement, which takes half a lease. */
   readonly rounds: number;
   readonly messages: number;
   /** Messages sent and received by each server in that time. */
@@ -130,7 +131,7 @@ function measure({ servers, cellsPerServer }: Size): Result {
   cluster.run(RECOVERY_MS + LEASE_MS);
   let opened = 0;
   cluster.run(LEASE_MS, () => {
-    // Every tenth cell is wanted by two of its members, so that there is something to decide.
+    // Two members want every tenth cell, so that they conflict.
     for (const end = opened + Math.ceil((cells * STEP_MS) / LEASE_MS); opened < Math.min(end, cells); ) {
       const cell = ++opened as CellId;
       const members = membersDraw(dice, servers).map((index) => cluster.ids[index] as ServerId);
@@ -166,7 +167,7 @@ function membersDraw(dice: Prng, servers: number): number[] {
   return members;
 }
 
-/** Spread of a list: standard deviation as a share of the mean, and the largest as a multiple of it. */
+/** Mean, largest value as a multiple of the mean, and standard deviation as a share of it. */
 function spreadOf(values: readonly number[]): { mean: number; max: number; deviation: number } {
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;

@@ -8,7 +8,7 @@ import { processCpuMs } from './cpu.ts';
 import type { LeaseReport, LeaseServerOptions, Order } from './orders.ts';
 
 const PROGRAM = fileURLToPath(new URL('./lease-server.ts', import.meta.url));
-/** No order takes as long as this. */
+/** Longer than any order takes. */
 const PATIENCE_MS = 120_000;
 const FORGET_LOOK_MS = 500;
 
@@ -21,7 +21,7 @@ interface Member {
   readonly kill: () => void;
 }
 
-/** Lease servers, each in a process of its own, that talk over loopback. */
+/** Lease servers, each in a process of its own, connected over loopback. */
 export class LeaseCluster {
   readonly #members: readonly Member[];
   #nextCell = 1;
@@ -30,7 +30,7 @@ export class LeaseCluster {
     this.#members = members;
   }
 
-  /** @returns when all of them see each other and have been silent for long enough after their start */
+  /** @returns the cluster once all servers are connected and their recovery waits have ended */
   static async start(count: number, tuning: LeaseTuning): Promise<LeaseCluster> {
     const ids = Array.from({ length: count }, (_, place) => `s${place + 1}`);
     const free = await freePorts(count);
@@ -52,10 +52,10 @@ export class LeaseCluster {
   }
 
   /**
-   * All servers acquire their share of `batch` fresh leases at once, and give them back when all have theirs.
+   * All servers acquire their share of `batch` new leases at once, and release them when all have theirs.
    *
    * @param groupSize servers that vote on each lease
-   * @returns leases per second of all servers together, from the first that began to the last that was done
+   * @returns leases per second of all servers together, from the first begin to the last end
    */
   async batch(batch: number, groupSize: number): Promise<number> {
     const rate = await this.acquire(batch, groupSize);
@@ -63,7 +63,7 @@ export class LeaseCluster {
     return rate;
   }
 
-  /** Like `batch`, but they keep what they have. `holders` of them acquire, the others only vote. */
+  /** Like `batch`, but keeps the leases. `holders` of the servers acquire, the others only vote. */
   async acquire(batch: number, groupSize: number, holders = this.size): Promise<number> {
     const share = Math.ceil(batch / holders);
     const reports = await Promise.all(
@@ -78,12 +78,12 @@ export class LeaseCluster {
     return (share * holders * 1000) / (endedMs - begunMs);
   }
 
-  /** Gives all leases back. @returns when all servers have heard so */
+  /** Releases all leases. Resolves once all servers know it. */
   async giveBack(): Promise<void> {
     await Promise.all(this.#members.map((member) => ask(member.process, { kind: 'return' }, 'returned')));
   }
 
-  /** @returns when no server remembers a cell, so that nothing of what was measured weighs on what comes next */
+  /** Resolves once no server remembers a cell, so that earlier measurements do not affect the next one. */
   async forgotten(): Promise<void> {
     const untilMs = performance.now() + PATIENCE_MS;
     for (;;) {
@@ -94,7 +94,7 @@ export class LeaseCluster {
     }
   }
 
-  /** One server after the other acquires its share of `count` leases, each after the one before. In milliseconds. */
+  /** The servers acquire `count` leases one after the other. @returns the time of each, in milliseconds */
   async singles(count: number): Promise<number[]> {
     const share = Math.ceil(count / this.size);
     const latenciesMs: number[] = [];
@@ -107,12 +107,12 @@ export class LeaseCluster {
     return latenciesMs;
   }
 
-  /** What each server has used and kept so far. */
+  /** @returns what each server has used so far, and its cells */
   usage(): Promise<readonly Extract<LeaseReport, { kind: 'usage' }>[]> {
     return Promise.all(this.#members.map((member) => ask(member.process, { kind: 'usage' }, 'usage')));
   }
 
-  /** CPU that all servers together have used since their start, in milliseconds. */
+  /** @returns CPU that all servers together have used since their start, in milliseconds */
   cpuMs(): number {
     return processCpuMs(this.#members.map((member) => member.process));
   }
@@ -132,7 +132,7 @@ function ask<Kind extends LeaseReport['kind']>(
   return answer;
 }
 
-/** @throws Error when the server ends, or says nothing of the kind for far too long */
+/** @throws Error if the server ends, or does not report within `PATIENCE_MS` */
 function next<Kind extends LeaseReport['kind']>(
   server: ChildProcess,
   kind: Kind,

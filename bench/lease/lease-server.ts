@@ -15,7 +15,7 @@ import type { LeaseReport, LeaseServerOptions, Order } from './orders.ts';
 
 const HEARD_TIMEOUT_MS = 60_000;
 
-/** Nothing but the lease layer over the real transport, in a process of its own. */
+/** The lease layer alone over the real transport, in a process of its own. */
 class LeaseServer {
   readonly #self: ServerId;
   readonly #members: readonly ServerId[];
@@ -26,7 +26,7 @@ class LeaseServer {
   readonly #opened = new Set<CellId>();
   readonly #held = new Set<CellId>();
   #lost = 0;
-  /** Cells of the present order that are not held yet. */
+  /** Cells of the present order that this server does not hold yet. */
   #awaited = new Set<CellId>();
   #allHeld: () => void = () => undefined;
 
@@ -74,7 +74,7 @@ class LeaseServer {
     });
   }
 
-  /** Listens, and reports `ready` once all peers are here and the silence after the start is over. */
+  /** Listens, and reports `ready` once all peers are connected and the recovery wait has ended. */
   async start(): Promise<void> {
     const http = createServer();
     http.on('upgrade', (request, socket, head) => this.#transport.handleUpgrade(request, socket, head));
@@ -140,7 +140,7 @@ class LeaseServer {
     }
   }
 
-  /** @returns when all peers have handled what was sent to them until now: messages and calls keep their order */
+  /** Resolves once all peers have handled the messages sent so far: messages and calls keep their order. */
   async #heardByAll(): Promise<void> {
     await setImmediate();
     const peers = this.#members.filter((member) => member !== this.#self);
@@ -149,7 +149,7 @@ class LeaseServer {
     );
   }
 
-  /** @returns when all of them are held */
+  /** Resolves once this server holds all of them. */
   #acquire(cells: readonly CellId[], groups: readonly (readonly ServerId[])[]): Promise<void> {
     if (cells.length === 0) return Promise.resolve();
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -173,7 +173,7 @@ class LeaseServer {
   }
 }
 
-/** Unlike `performance.now()`, the same in all processes of a machine. */
+/** @returns a time that, unlike `performance.now()`, is the same in all processes of a machine */
 function machineClockMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }

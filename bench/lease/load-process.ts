@@ -5,11 +5,11 @@ import type { Load, LoadReport } from './load.ts';
 
 const WRITE_BYTES = 8 * 2 ** 20;
 const FILE_BYTES = 512 * 2 ** 20;
-/** What direct writes ask of addresses and lengths, at most. */
+/** The largest alignment that direct writes may need for addresses and lengths. */
 const ALIGNMENT_BYTES = 4096;
-/** Addresses of memory are multiples of this. */
+/** Addresses of buffers are multiples of this. */
 const ADDRESS_STEP_BYTES = 16;
-/** Long enough that a timer is exact enough, short enough that a batch of leases meets many. */
+/** Long compared with a timer's error, short compared with a batch of leases. */
 const PERIOD_MS = 10;
 
 let ending = false;
@@ -18,7 +18,7 @@ let direct = false;
 let begunMs = performance.now();
 let begunCpu = process.cpuUsage();
 
-/** Starting up is no part of the load. */
+/** The load begins after the start of the process. */
 function begin(): void {
   begunMs = performance.now();
   begunCpu = process.cpuUsage();
@@ -51,17 +51,17 @@ async function writeDisk(path: string): Promise<void> {
   begin();
   while (!ending) {
     write();
-    // Lets the order to end come in.
+    // Lets the message that ends the load arrive.
     await setImmediate();
   }
   closeSync(file.descriptor);
 }
 
 /**
- * A file written past the page cache, so that the disk is busy and the cores hardly are. Nobody tells
- * the address of a buffer: the one place that the system accepts is found by trying.
+ * Opens a file past the page cache, so that writes load the disk and hardly the CPU. JavaScript does not know the
+ * address of a buffer: the offset that the system accepts is found by trying.
  *
- * @returns null where file system or platform have no such writes
+ * @returns null if the file system or platform does not support such writes
  */
 function openDirect(path: string): { readonly descriptor: number; readonly bytes: Buffer } | null {
   if (constants.O_DIRECT === undefined) return null;

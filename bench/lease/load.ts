@@ -7,26 +7,26 @@ import { fileURLToPath } from 'node:url';
 import { killAtEnd, removeAtEnd } from './cleanup.ts';
 
 const PROGRAM = fileURLToPath(new URL('./load-process.ts', import.meta.url));
-/** As `statfs` names a file system that lives in memory. */
+/** The type of a file system in memory in the result of `statfs`. */
 const TMPFS_TYPE = 0x01021994;
 
-/** What a load process is started with, as JSON in its first argument. */
+/** The load of a load process, as JSON in its first argument. */
 export type Load =
-  /** Writes to a file of bounded size as fast as the disk takes it, each write made durable before the next. */
+  /** Writes to a file of bounded size as fast as the disk allows, with a sync after each write. */
   | { readonly kind: 'disk'; readonly path: string }
-  /** Computes for this share of one core, and touches no disk. */
+  /** Uses this share of one core, and no disk. */
   | { readonly kind: 'cpu'; readonly coreShare: number };
 
-/** Sent when the load has begun, and when it was asked to end. */
+/** Sent when the load has begun, and when it has ended. */
 export interface LoadReport {
   readonly writtenBytes: number;
   readonly cpuMs: number;
   readonly spanMs: number;
-  /** Whether writes go past the page cache, which costs less CPU. */
+  /** Whether writes bypass the page cache, which costs less CPU. */
   readonly direct: boolean;
 }
 
-/** @returns a folder on a disk, removed at the end; null where there is none to be found */
+/** @returns a folder on a disk, removed at the end; null if none is found */
 export function diskFolder(): string | null {
   for (const parent of [tmpdir(), '/var/tmp', process.cwd()]) {
     try {
@@ -42,7 +42,7 @@ export function diskFolder(): string | null {
   return null;
 }
 
-/** Does `work` while a process puts a load on the machine. */
+/** Runs `work` while another process puts a load on the machine. */
 export async function underLoad<Result>(
   load: Load,
   work: () => Promise<Result>,
@@ -60,7 +60,7 @@ export async function underLoad<Result>(
   }
 }
 
-/** @throws Error when the process ends instead */
+/** @throws Error if the process ends before it reports */
 async function report(child: ChildProcess): Promise<LoadReport> {
   const gone = Promise.withResolvers<never>();
   const onExit = (): void => gone.reject(new Error('The process that makes load has ended early'));

@@ -32,7 +32,7 @@ const SECTIONS: Readonly<Record<SectionName, Section>> = {
 };
 
 const TIMING: LeaseTiming = { leaseMs: 15_000, clockSkewMaxMs: 500 };
-/** Short leases make the silence after a start short. */
+/** Short leases have a short recovery wait. */
 const TIMING_QUICK: LeaseTiming = { leaseMs: 2_000, clockSkewMaxMs: 50 };
 
 async function run(wanted: Wanted): Promise<void> {
@@ -72,7 +72,7 @@ async function run(wanted: Wanted): Promise<void> {
     } catch (error) {
       say(`failed: ${error instanceof Error ? error.message : error}\n`);
       process.exitCode = EXIT_FAILURE;
-      // Servers that are in the middle of something are of no use to the next section.
+      // Servers of a failed section are of no use to the next one.
       shared.trio?.stop();
       shared.trio = null;
       continue;
@@ -88,7 +88,7 @@ async function run(wanted: Wanted): Promise<void> {
   }
 }
 
-/** One file of values for each section, so that one of them can be measured anew alone. */
+/** Writes one file of values per section, so that one of them can be measured again alone. */
 function writeDocs(
   name: SectionName,
   { figures, ...values }: Report & Readonly<Record<string, unknown>>,
@@ -107,5 +107,5 @@ function say(text: string): void {
 }
 
 await run(wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE));
-// Servers and their connections would keep it alive; what is still there ends with it.
+// Servers and connections would keep the process alive; they end with it.
 process.exit();

@@ -6,10 +6,12 @@ import { LeaseHost } from '../../lease/host.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
 import type { MemoryHostOptions, MemoryOrder, MemoryReport, Parcel } from './memory-orders.ts';
 
-/** How often garbage is collected before memory is read: what the first time frees is unmapped in a later one. */
+/**
+ * The number of garbage collections before memory is read: memory that the first one frees is unmapped by a later one.
+ */
 const COLLECTIONS = 4;
 
-/** Lease hosts without sockets and timers: what memory they take is that of their cells. */
+/** Lease hosts without sockets and timers: their memory is that of their cells. */
 class BareHosts {
   readonly #hosts: ReadonlyMap<ServerId, LeaseHost>;
   readonly #members: readonly ServerId[];
@@ -81,11 +83,11 @@ class BareHosts {
   }
 }
 
-/** @throws Error where the process was started without --expose-gc */
+/** @throws Error if the process was started without --expose-gc */
 function measure(cells: number): MemoryReport {
   const { gc } = globalThis;
   if (gc === undefined) throw new Error('Memory is measured with --expose-gc only');
-  // As under memory pressure: else the engine keeps what young objects once took, for their next time.
+  // As under memory pressure: otherwise the engine keeps the memory of young objects.
   for (let collection = 0; collection < COLLECTIONS; collection++)
     gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
   const { rss, heapUsed, external } = process.memoryUsage();

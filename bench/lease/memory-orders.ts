@@ -1,18 +1,18 @@
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 
-/** A lease frame between two hosts, which may live in different processes. */
+/** A lease frame between two hosts, which may be in different processes. */
 export interface Parcel {
   readonly from: string;
   readonly to: string;
   readonly bytes: Uint8Array;
 }
 
-/** What the benchmark asks of a process that holds bare lease hosts, on a clock that the benchmark keeps. */
+/** The benchmark's orders to a process of lease hosts; the benchmark also sets their clock. */
 export type MemoryOrder =
   | {
       readonly kind: 'step';
       readonly nowMs: number;
-      /** Cells that one of the hosts here is to want from now on. */
+      /** Cells that one of the hosts here acquires from now on. */
       readonly open: { readonly host: string; readonly first: number; readonly count: number } | null;
       readonly parcels: readonly Parcel[];
     }
@@ -22,9 +22,9 @@ export type MemoryReport =
   | {
       readonly kind: 'stepped';
       readonly parcels: readonly Parcel[];
-      /** Cells that the hosts here hold. */
+      /** The number of cells that the hosts here hold. */
       readonly held: number;
-      /** When one of them wants to be woken; null for never. */
+      /** When one of them must be woken; null for never. */
       readonly wakeMs: number | null;
     }
   | {

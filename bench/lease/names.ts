@@ -1,4 +1,4 @@
-/** Parts of the benchmark, in the order in which they run. */
+/** The sections of the benchmark, in the order in which they run. */
 export const SECTION_NAMES = [
   'batches',
   'processes',

@@ -3,7 +3,7 @@ export const PAPER = {
   /** Leases per second of all machines together. */
   fleasePerSecond: 51_029,
   fleaseMachines: 30,
-  /** The same, of one machine. */
+  /** Leases per second of one machine. */
   fleasePerSecondPerMachine: 51_029 / 30,
   /** ZooKeeper, all machines together. */
   zooKeeperPerSecond: 7_336,

@@ -1,6 +1,6 @@
 import type { Chart } from './chart.ts';
 
-/** Something that is to be reached, and whether it was in this run. */
+/** A goal, and whether this run reached it. */
 export interface Goal {
   readonly what: string;
   readonly wanted: string;
@@ -14,23 +14,23 @@ export interface Table {
 }
 
 export interface Figure {
-  /** Of the file, without its ending. */
+  /** The name of the file, without its extension. */
   readonly name: string;
   readonly chart: Chart;
 }
 
-/** What a section of the benchmark has to say. */
+/** The results of a section. */
 export interface Report {
   readonly table: Table;
   readonly goals: readonly Goal[];
-  /** Whole sentences that a reader of the figures needs. */
+  /** Full sentences that a reader of the figures needs. */
   readonly notes: readonly string[];
   readonly figures: readonly Figure[];
-  /** All single values, for whoever wants to compute with them. */
+  /** All single values, for further computation. */
   readonly data: unknown;
 }
 
-/** Columns under each other: the first to the left, numbers to the right. */
+/** @returns a table as text: the first column to the left, numbers to the right */
 export function tableText({ columns, rows }: Table): string {
   const widths = columns.map((column, place) =>
     Math.max(column.length, ...rows.map((row) => (row[place] ?? '').length)),
@@ -47,7 +47,7 @@ export function goalText(goal: Goal): string {
   return `${goal.met ? 'met    ' : 'NOT MET'}  ${goal.what}: wanted ${goal.wanted}, measured ${goal.measured}`;
 }
 
-/** A report as it is printed, without its title. */
+/** @returns a report as text, without its title */
 export function reportText(report: Report): string {
   const parts = [tableText(report.table)];
   if (report.notes.length > 0) parts.push(report.notes.join('\n'));

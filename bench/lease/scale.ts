@@ -1,20 +1,21 @@
 import type { Axis } from './chart.ts';
 
-/** Maps values of an axis to pixels, and names the values worth a line. */
+/** Maps values of an axis to pixels, and selects the values that get a line. */
 export interface Scale {
   readonly ticks: readonly number[];
   place(value: number): number;
 }
 
-/** Steps that people count in. */
+/** Round steps of a scale. */
 const STEPS = [1, 2, 5, 10];
 const TICKS_WANTED = 6;
 
 /**
- * @param values all that is to be shown; a linear axis starts at 0, a logarithmic one leaves out what is not positive
+ * @param values all values of the axis; a linear axis starts at 0, a logarithmic one leaves out values that are not
+ * positive
  * @param from pixel of the smallest value
  * @param to pixel of the largest
- * @throws RangeError when there is nothing to show
+ * @throws RangeError if there are no values
  */
 export function scaleOf(axis: Axis, values: readonly number[], from: number, to: number): Scale {
   const shown = values.filter((value) => Number.isFinite(value) && (axis.scale === 'linear' || value > 0));
@@ -34,7 +35,7 @@ function linear(most: number, from: number, to: number): Scale {
   return { ticks, place: (value) => from + (value / top) * (to - from) };
 }
 
-/** Whole powers of ten, or 1, 2, 5 of each where there are few. */
+/** Lines at powers of ten; if there are few, at 1, 2 and 5 times each. */
 function logarithmic(least: number, most: number, from: number, to: number): Scale {
   const first = Math.floor(Math.log10(least));
   const last = Math.ceil(Math.log10(most));
@@ -50,7 +51,7 @@ function logarithmic(least: number, most: number, from: number, to: number): Sca
   return { ticks, place: (value) => from + (Math.log10(value / low) / span) * (to - from) };
 }
 
-/** Without the last digits that binary fractions add. */
+/** @returns the value without the last digits that binary fractions add */
 function cleaned(value: number): number {
   return Number(value.toPrecision(12));
 }

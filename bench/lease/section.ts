@@ -1,18 +1,18 @@
 import type { LeaseCluster, LeaseTuning } from './lease-cluster.ts';
 import type { Report } from './report.ts';
 
-/** What a section finds when it runs. */
+/** What a section needs to run. */
 export interface Bench {
-  /** Everything small: to see that it works, not how fast. */
+  /** Small amounts: to see that it works, not how fast. */
   readonly quick: boolean;
   /** How often each measurement is repeated. */
   readonly runs: number;
   readonly tuning: LeaseTuning;
-  /** The three servers that sections share, started when first asked for. */
+  /** The three servers that sections share, started by the first call. */
   trio(): Promise<LeaseCluster>;
-  /** Servers of a section's own, to be stopped by it. */
+  /** Starts servers for one section, which must stop them. */
   servers(count: number): Promise<LeaseCluster>;
-  /** Tells whoever waits what is being done. */
+  /** Prints what is being measured. */
   progress(text: string): void;
 }
 
@@ -22,9 +22,9 @@ export interface Section {
 }
 
 /**
- * Contenders take turns, and another one begins each time, so that what else the machine does meets all alike.
+ * Runs the contenders in turn, with another one first each time, so that other load of the machine affects all alike.
  *
- * @returns what each of them measured, run by run
+ * @returns the results of each, run by run
  */
 export async function alternate<Name extends string>(
   contenders: Readonly<Record<Name, () => Promise<number>>>,

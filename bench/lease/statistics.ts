@@ -1,4 +1,4 @@
-/** What repeated runs of one measurement gave. */
+/** The results of repeated runs of one measurement. */
 export interface Summary {
   readonly median: number;
   readonly min: number;
@@ -6,7 +6,7 @@ export interface Summary {
   readonly runs: number;
 }
 
-/** @throws RangeError when there are no values */
+/** @throws RangeError if there are no values */
 export function summarize(values: readonly number[]): Summary {
   const sorted = values.toSorted((a, b) => a - b);
   return {
@@ -18,11 +18,10 @@ export function summarize(values: readonly number[]): Summary {
 }
 
 /**
- * The value below which `share` of the values lie, between two of them by straight line.
- *
  * @param sorted ascending
  * @param share from 0 to 1
- * @throws RangeError when there are no values
+ * @returns the value below which `share` of the values are, interpolated linearly
+ * @throws RangeError if there are no values
  */
 export function quantile(sorted: readonly number[], share: number): number {
   if (sorted.length === 0) throw new RangeError('Nothing was measured');
@@ -32,14 +31,14 @@ export function quantile(sorted: readonly number[], share: number): number {
   return below + (above - below) * (place - Math.floor(place));
 }
 
-/** Median and, where there were several runs, the smallest and largest, as `1,234 (1,100 to 1,300)`. */
+/** @returns median and, for several runs, the smallest and largest, as `1,234 (1,100 to 1,300)` */
 export function spreadText(summary: Summary, digits = 0): string {
   const middle = numberText(summary.median, digits);
   if (summary.runs < 2) return middle;
   return `${middle} (${numberText(summary.min, digits)} to ${numberText(summary.max, digits)})`;
 }
 
-/** With commas between thousands, and so many digits behind the point. */
+/** @returns the number with commas between thousands, and `digits` decimals */
 export function numberText(value: number, digits = 0): string {
   return value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }

@@ -9,16 +9,16 @@ const TITLE_BASELINE = 24;
 const LEGEND_BASELINE = 48;
 const LEGEND_LINE = 18;
 const BOTTOM = 56;
-/** Of one letter of the legend: there is no font here to ask. */
+/** The assumed width of a letter in the legend, as no font can be measured here. */
 const LETTER_WIDTH = 6.6;
 const LEGEND_GAP = 18;
 const MARKER = 4;
-/** Share of a category's width that its bars take. */
+/** The share of a category's width that its bars use. */
 const BARS_SHARE = 0.7;
 const BAR_WIDTH_MAX = 80;
 const SERIES_MAX = 6;
 
-/** Readable on light and on dark ground, and for those who do not tell red from green. */
+/** Readable on light and dark backgrounds, and by people who do not distinguish red and green. */
 const STYLE = `
   text { font: 12px system-ui, sans-serif; fill: #57606a }
   .title { font-size: 14px; font-weight: 600 }
@@ -36,9 +36,9 @@ const STYLE = `
 `;
 
 /**
- * Draws a chart as a document of its own, without fonts, scripts or anything else from outside.
+ * Draws a chart as an SVG document without external fonts or scripts.
  *
- * @throws RangeError when there is nothing to draw, or more than six series
+ * @throws RangeError if there are no values, or more than six series
  */
 export function chartSvg(chart: Chart): string {
   if (chart.series.length > SERIES_MAX) throw new RangeError(`At most ${SERIES_MAX} series fit a figure`);
@@ -88,7 +88,7 @@ function linesOf(chart: Extract<Chart, { kind: 'lines' }>, y: Scale, top: number
     const markers = places.map(
       ({ point, at, height }) =>
         spread(point, at, y) +
-        // A marker for each of a thousand points would be a worm.
+        // Markers of very many points would overlap.
         (points.length > 40 ? '' : marker(index, at, height)),
     );
     return `<polyline class="line c${index}" points="${path}"/>${markers.join('')}`;
@@ -119,13 +119,13 @@ function barsOf(chart: Chart, categories: readonly string[], y: Scale, bottom: n
   return [...names, ...bars].join('\n');
 }
 
-/** From the smallest to the largest run. */
+/** A line from the smallest to the largest run. */
 function spread({ low, high }: Point, at: number, y: Scale): string {
   if (low === undefined || high === undefined) return '';
   return `<line class="spread" x1="${pixel(at)}" y1="${pixel(y.place(low))}" x2="${pixel(at)}" y2="${pixel(y.place(high))}"/>`;
 }
 
-/** Shapes differ too, for prints without colours. */
+/** Shapes differ, too, for prints without colors. */
 function marker(index: number, x: number, y: number): string {
   const corners = (offsets: readonly (readonly [number, number])[]): string =>
     `<polygon class="c${index}" points="${offsets.map(([right, down]) => `${pixel(x + right * MARKER)},${pixel(y + down * MARKER)}`).join(' ')}"/>`;

@@ -41,7 +41,7 @@ const RUNS_MAX = 100;
 const MOUNTS_MAX = 2;
 const PART_MAX = 100;
 
-/** @param words what stands behind the program's name */
+/** @param words the arguments after the program's name */
 export function argumentsOf(words: readonly string[]): CommandLine<Wanted> {
   const options = {
     texts: ['rows', 'subjects', 'mounts', 'part', 'runs', 'json'],
@@ -62,7 +62,7 @@ export function argumentsOf(words: readonly string[]): CommandLine<Wanted> {
   });
 }
 
-/** In the order of the list, whatever the order in which they were named. */
+/** In the order of the list, in whatever order they were given. */
 function namesOf<Name extends string>(
   what: string,
   text: string | undefined,

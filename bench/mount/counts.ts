@@ -2,20 +2,20 @@ import { readFileSync } from 'node:fs';
 import { processCpuMs } from '../lease/cpu.ts';
 import type { Subject } from './subject.ts';
 
-/** What one measurement has cost: CPU by process, in milliseconds, and requests to servers by kind; null: not known. */
+/** The cost of one measurement: CPU by process, in milliseconds, and requests to servers by kind; null: not known. */
 export interface Cost {
   readonly cpuMs: Readonly<Record<string, number>>;
   readonly requests: Readonly<Record<string, number>> | null;
 }
 
-/** The load runs in this process, or in programs that it starts. */
+/** The key of the load, which runs in this process or in programs that it starts. */
 export const PROGRAMS = 'programs';
-/** Of the figures under /proc: a hundredth of a second on every Linux. */
+/** The unit of times under /proc: a hundredth of a second on every Linux. */
 const TICK_MS = 10;
-/** Places of user and system time of children that have ended, behind the name in parentheses. */
+/** Indexes of user and system time of ended children, after the name in parentheses. */
 const CHILDREN_PLACES = [13, 14];
 
-/** @returns what `work` has cost the subject, together with its result */
+/** @returns the cost of `work` for the subject, and its result */
 export async function costOf<Value>(
   subject: Subject,
   work: () => Promise<Value>,
@@ -39,7 +39,7 @@ export function sum(counts: Readonly<Record<string, number>>): number {
   return Object.values(counts).reduce((all, one) => all + one, 0);
 }
 
-/** CPU that the subject's processes, and the load, have used so far, by process, in milliseconds. */
+/** @returns CPU that the subject's processes and the load have used so far, by process, in milliseconds */
 function cpuOf(subject: Subject): Map<string, number> {
   const groups = Object.entries(subject.pids());
   const used = groups.map(([name, pids]) => [name, processCpuMs(pids.map((pid) => ({ pid })))] as const);
@@ -47,7 +47,7 @@ function cpuOf(subject: Subject): Map<string, number> {
   return new Map([...used, [PROGRAMS, (user + system) / 1000 + childrenCpuMs()]]);
 }
 
-/** CPU of programs that this process has waited for. */
+/** @returns CPU of programs that this process has waited for */
 function childrenCpuMs(): number {
   if (process.platform !== 'linux') return 0;
   const stat = readFileSync('/proc/self/stat', 'utf8');

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 const START_MS_MAX = 20_000;
 const LOOK_MS = 200;
 
-/** Tries until it succeeds, in bounded time, while the process lives. */
+/** Repeats `attempt` until it succeeds, for a bounded time and while the process runs. */
 export async function eventually(attempt: () => Promise<unknown>, child: ChildProcess): Promise<void> {
   const deadlineMs = performance.now() + START_MS_MAX;
   for (;;) {

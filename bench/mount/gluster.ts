@@ -8,16 +8,16 @@ import { isInstalled, run } from './programs.ts';
 import { descendants, Missing, type Subject } from './subject.ts';
 
 /**
- * Volumes of GlusterFS as its guide has it, with three replicas on three bricks of this machine. There can be one management daemon on a
- * machine: the first volume starts it, and it ends with the last.
+ * Volumes of GlusterFS as in its guide, with three replicas on three bricks of this machine. A machine can have one
+ * management daemon: the first volume starts it, and it ends with the last one.
  */
 export class Gluster {
   #daemon: Daemon | null = null;
   #volumes = 0;
 
   /**
-   * @param options of the volume, where they are not the usual ones, with their values
-   * @throws Missing where it cannot be had here
+   * @param options of the volume that differ from the default, with their values
+   * @throws Missing if it is not possible on this machine
    */
   async subject(name: SubjectName, options: readonly (readonly [string, string])[] = []): Promise<Subject> {
     const daemon = await this.#started();
@@ -83,7 +83,7 @@ export class Gluster {
 }
 
 interface Daemon {
-  /** Where everything of GlusterFS is. */
+  /** The folder of all files of GlusterFS. */
   readonly folder: string;
   readonly child: ChildProcess;
 }
@@ -92,7 +92,7 @@ function gluster(...argv: string[]): Promise<string> {
   return run('gluster', ['--mode=script', ...argv]);
 }
 
-/** @returns processes whose command line names this, those they began among them */
+/** @returns processes whose command line contains the text, and their children */
 function processesWith(text: string): number[] {
   return descendants(1).filter((pid) => {
     if (pid === process.pid) return false;

@@ -15,27 +15,27 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 
 const BLOCK_BYTES = 4096;
 
-/** What one job does. Paths are absolute; sizes and offsets are in bytes. */
+/** The work of one job. Paths are absolute; sizes and offsets are in bytes. */
 export type Order =
   | { readonly kind: 'write'; path: string; bytes: number; requestBytes: number; fsync: boolean }
   | { readonly kind: 'read'; path: string; bytes: number; requestBytes: number }
-  /** Requests of 4 KiB at random places of a file, for so long; writes end with one `fsync`. */
+  /** Requests of 4 KiB at random offsets of a file, for `forMs`; writes end with one `fsync`. */
   | { readonly kind: 'random'; path: string; bytes: number; writes: boolean; forMs: number; seed: number }
-  /** Files of so many bytes, each made, written and closed before the next. */
+  /** Files of `bytes` bytes, each created, written and closed before the next. */
   | { readonly kind: 'create'; folder: string; from: number; count: number; bytes: number }
   | { readonly kind: 'stat' | 'unlink'; folder: string; from: number; count: number };
 
-/** What a job has done: bytes, requests or files, and how long it took. */
+/** The result of a job: bytes, requests or files, and how long it took. */
 export interface Done {
   readonly units: number;
   readonly ms: number;
 }
 
 /**
- * Carries out orders at the same time, each in a thread of its own: calls that wait for a mount hold up no other job, nor
- * whoever reads what the servers say.
+ * Runs orders at the same time, each in a thread of its own: calls that wait for a mount block no other job, and not
+ * the reading of the servers' output.
  *
- * @returns units of all of them for each second of the slowest
+ * @returns units of all jobs per second of the slowest
  */
 export async function perform(orders: readonly Order[]): Promise<number> {
   const done = await Promise.all(orders.map(performOne));
@@ -83,7 +83,7 @@ function unitsOf(order: Order, beganMs: number): number {
       let state = order.seed;
       let requests = 0;
       while (performance.now() - beganMs < order.forMs) {
-        // Marsaglia's xorshift: the same places for every subject.
+        // Marsaglia's xorshift: the same offsets for each subject.
         state ^= state << 13;
         state ^= state >>> 17;
         state ^= state << 5;
@@ -112,7 +112,7 @@ function unitsOf(order: Order, beganMs: number): number {
       for (let number = order.from; number < order.from + order.count; number++) {
         call(join(order.folder, `f${number}`));
       }
-      // What was told as removed is so at the servers.
+      // The servers must have executed the unlinks that have returned.
       if (order.kind === 'unlink') syncDirectory(order.folder);
       return order.count;
     }

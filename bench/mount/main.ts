@@ -73,7 +73,7 @@ function valuesText(
   return `${JSON.stringify({ machine, quick, part, runs, mounts, missing, measured }, null, 2)}\n`;
 }
 
-/** Subjects take turns, so that whatever else the machine does meets all of them. */
+/** Measures subjects in turn, so that other load of the machine affects all of them. */
 async function measureRows(
   { rows, runs, quick, part }: Wanted,
   subjects: readonly Subject[],
@@ -133,7 +133,10 @@ async function measureRows(
   return measured;
 }
 
-/** @returns null where it cannot be measured here, which is told; a failure is told and fails the program as well */
+/**
+ * @returns null if the measurement is not possible on this machine, which is printed; a failure is printed, too, and
+ * fails the program
+ */
 async function orMissing<Value>(
   what: string,
   missing: string[],
@@ -160,5 +163,5 @@ process.stdout.write(`${machine}\n`);
 const how = wanted.quick ? 'quick, so that no figure means anything; ' : '';
 process.stdout.write(`${how}${wanted.runs} runs of each, their median and spread\n`);
 await measureAll(wanted, machine);
-// Servers and their connections would keep it alive; what is still there ends with it.
+// Servers and connections would keep the process alive; they end with it.
 process.exit();

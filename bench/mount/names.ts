@@ -1,4 +1,4 @@
-/** What a volume can be mounted by, and what stands beside it. */
+/** The ways to mount a volume that are measured, and what they are compared with. */
 export const SUBJECT_NAMES = [
   'native',
   'kernel',
@@ -8,21 +8,21 @@ export const SUBJECT_NAMES = [
   'gluster',
   'gluster-waits',
 ] as const;
-/** Cache policies of a mount over the kernel transport, on one cluster; measured where they are asked for. */
+/** Cache policies of a mount over the kernel transport, on one cluster; measured on request. */
 export const POLICY_NAMES = ['ttl', 'leases'] as const;
 export type PolicyName = (typeof POLICY_NAMES)[number];
 export type SubjectName = (typeof SUBJECT_NAMES)[number] | PolicyName;
 
-/** Subjects that are this project, by the transport of their mount. */
+/** Subjects of this project, by the transport of their mount. */
 export const OWN_NAMES = ['native', 'kernel'] as const satisfies readonly SubjectName[];
 
 /**
- * Rows for those whose `close` is not as they have it by default: `flush-behind`, which is `kernel` with a close that waits for nothing, as
- * GlusterFS has it; and `gluster-waits`, whose close waits until its bricks have what was written, as here.
+ * Rows for subjects whose `close` is not the default one: `flush-behind`, which is `kernel` with a close that does not
+ * wait, as in GlusterFS; and `gluster-waits`, whose close waits until its bricks have the contents, as here.
  */
 export const CLOSE_ROWS: readonly RowName[] = ['create', 'create-8', 'untar', 'git-clone', 'dbench'];
 
-/** What is measured, in the order in which it is. */
+/** The rows, in the order in which they are measured. */
 export const ROW_NAMES = [
   'write-1m',
   'write-128k',

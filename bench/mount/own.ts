@@ -4,13 +4,13 @@ import { CLOSE_ROWS, type PolicyName, type SubjectName } from './names.ts';
 import { run } from './programs.ts';
 import { descendants, Missing, type Subject } from './subject.ts';
 
-/** A lease as servers have it by default, and not the short one of tests. */
+/** The servers' default lease, and not the short one of tests. */
 const TIMING = { lease: '5s', clockSkew: '500ms' };
 
-/** Of the transports that there may be, the one that a mount has without being told. */
+/** The default transport of a mount. */
 const USUAL: SubjectName = 'native';
 
-/** Three servers of this project with a volume of three replicas, and its mount by one of the transports. */
+/** Three servers of this project with a volume of three replicas, mounted by one of the transports. */
 export async function ownSubject(name: SubjectName): Promise<Subject> {
   const choice = await choiceOf(name);
   const cluster = await startedCluster();
@@ -33,12 +33,12 @@ export async function ownSubject(name: SubjectName): Promise<Subject> {
 
 const POLICIES: Readonly<Record<PolicyName, string>> = { ttl: 'ttl:1s', leases: 'leases' };
 
-/** Cache policies of mounts, each with a volume of its own, on one cluster: they differ in nothing else. */
+/** Mounts that differ in their cache policy only, each of its own volume, on one cluster. */
 export class Policies {
   #cluster: Promise<RealCluster> | null = null;
   #subjects = 0;
 
-  /** @param mounts of its volume */
+  /** @param mounts the number of mounts of its volume */
   async subject(name: PolicyName, mounts: number): Promise<Subject> {
     this.#cluster ??= startedCluster();
     const cluster = await this.#cluster;
@@ -106,7 +106,7 @@ function missing(error: unknown): Missing {
   return new Missing(error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error));
 }
 
-/** @returns the words by which `leasehold mount` makes a mount of this name */
+/** @returns the options of `leasehold mount` for this transport */
 async function choiceOf(name: SubjectName): Promise<string[]> {
   const help = await run(process.execPath, [LAUNCHER, 'mount', '--help']);
   if (name === 'flush-behind') {

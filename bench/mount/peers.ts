@@ -6,14 +6,14 @@ import { eventually } from './eventually.ts';
 import { isInstalled, run } from './programs.ts';
 import { Missing, type Subject } from './subject.ts';
 
-/** The file system that everything else here lies on. */
+/** The file system on which all other subjects store. */
 export async function diskSubject(): Promise<Subject> {
   const directory = mkdtempSync(join(tmpdir(), 'leasehold-bench-disk-'));
   const stop = async () => rmSync(directory, { recursive: true, force: true });
   return { name: 'disk', directory, pids: () => ({}), stop };
 }
 
-/** The local disk once more, through FUSE and a process that passes everything on. */
+/** The local disk through FUSE and a process that passes all calls on. */
 export async function bindfsSubject(): Promise<Subject> {
   if (!(await isInstalled('bindfs'))) throw new Missing('bindfs is not installed');
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-bench-bindfs-'));

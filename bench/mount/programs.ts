@@ -4,13 +4,13 @@ import { promisify } from 'node:util';
 const execute = promisify(execFile);
 const OUTPUT_BYTES_MAX = 64 * 1024 * 1024;
 
-/** Runs a program to its end. @throws with what it said where it fails */
+/** Runs a program to its end. @throws an error with its output if it fails */
 export async function run(program: string, argv: readonly string[], cwd = '/'): Promise<string> {
   const { stdout } = await execute(program, [...argv], { cwd, maxBuffer: OUTPUT_BYTES_MAX });
   return stdout;
 }
 
-/** @returns whether there is a program of this name here */
+/** @returns whether the program is installed */
 export async function isInstalled(program: string): Promise<boolean> {
   try {
     await run('sh', ['-c', 'command -v "$0"', program]);
@@ -21,7 +21,7 @@ export async function isInstalled(program: string): Promise<boolean> {
   }
 }
 
-/** @returns how long it took, in seconds */
+/** @returns the duration of `work`, in seconds */
 export async function secondsOf(work: () => Promise<unknown>): Promise<number> {
   const beganMs = performance.now();
   await work();

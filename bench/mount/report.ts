@@ -5,27 +5,29 @@ import { CLOSE_ROWS, OWN_NAMES, type RowName, type SubjectName } from './names.t
 import { ROWS, type Row } from './rows.ts';
 
 const GB = 1e9;
-/** Uncached sequential reads are to reach this share of what FUSE itself allows. */
+/** The goal for uncached sequential reads: this share of what FUSE allows. */
 const READ_SHARE = 0.6;
-/** Cached reads come from the page cache, as those of the local disk do; what is less than this share of them did not. */
+/**
+ * Cached reads come from the page cache, as on the local disk; a smaller share of its rate shows that they did not.
+ */
 const CACHED_SHARE = 0.5;
 const METADATA_TIMES = 2;
 
 /** All values of one row. */
 export interface Measured {
   readonly name: RowName;
-  /** Bytes that each measurement moved; null where that is not what counts. */
+  /** Bytes that each measurement moved; null if bytes are not what counts. */
   readonly bytes: number | null;
   readonly figures: readonly {
     readonly subject: SubjectName;
     readonly values: readonly number[];
-    /** By measurement: how many operations it was, and what they cost. */
+    /** By measurement: the number of operations, and their cost. */
     readonly operations: readonly number[];
     readonly costs: readonly Cost[];
   }[];
 }
 
-/** @param missing what was not measured and why, in whole sentences */
+/** @param missing what was not measured and why, in full sentences */
 export function reportOf(
   measured: readonly Measured[],
   subjects: readonly SubjectName[],
@@ -70,7 +72,10 @@ function isComparison(subjects: readonly SubjectName[]): boolean {
   return subjects.includes('ttl') && subjects.includes('leases');
 }
 
-/** @returns the cell that compares the policies; how many times as good, where the row says what is good, else as much */
+/**
+ * @returns the cell that compares the policies: how many times as good, or how many times as much if the row does not
+ * say what is good
+ */
 function ratioOf(
   subjects: readonly SubjectName[],
   median: (subject: SubjectName) => number | null,
@@ -82,7 +87,7 @@ function ratioOf(
   return [figureText(row === undefined ? value / other : betterTimes(row, value, other))];
 }
 
-/** CPU per gigabyte where bytes count, then CPU by process and requests, per operation. */
+/** CPU per gigabyte if bytes count, then CPU by process and requests, per operation. */
 function costRowsOf(each: Measured, subjects: readonly SubjectName[]): string[][] {
   const { bytes } = each;
   const rowOfCosts = (title: string, costIn: (cost: Cost, operations: number) => number | null): string[] => {
@@ -152,7 +157,7 @@ function goalsOf(measured: readonly Measured[]): Goal[] {
         goal(each, own, 'bindfs', READ_SHARE);
       if (each.name === 'read-1m-cached') goal(each, own, 'disk', CACHED_SHARE);
     }
-    // The same promise on both sides.
+    // Only subjects with the same guarantees are compared.
     if (!CLOSE_ROWS.includes(each.name)) continue;
     goal(each, 'kernel', 'gluster-waits', METADATA_TIMES);
     goal(each, 'flush-behind', 'gluster', METADATA_TIMES);
@@ -160,7 +165,7 @@ function goalsOf(measured: readonly Measured[]): Goal[] {
   return goals;
 }
 
-/** Three figures that count. */
+/** @returns the value with three significant digits */
 function figureText(value: number): string {
   return numberText(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
 }

@@ -10,7 +10,7 @@ const MIB = 1024 * 1024;
 const SMALL_BYTES = 4096;
 const RANDOM_SEED = 0x2545f491;
 
-/** How much is done for one figure. */
+/** The amount of work in one measurement. */
 export interface Amounts {
   readonly sequentialMib: number;
   readonly randomMib: number;
@@ -41,29 +41,29 @@ const AMOUNTS_QUICK: Amounts = {
   dbenchSeconds: 2,
 };
 
-/** @param part one such part of everything is done */
+/** @param part of everything, this part is done */
 export function amountsOf(quick: boolean, part: number): Amounts {
   if (quick) return AMOUNTS_QUICK;
   const divided = Object.entries(AMOUNTS).map(([name, amount]) => [name, Math.ceil(amount / part)]);
   return { ...AMOUNTS, ...Object.fromEntries(divided) };
 }
 
-/** What is measured of one subject. */
+/** One measurement of a subject. */
 export interface Row {
   readonly title: string;
   readonly unit: string;
-  /** Less is better: seconds. Otherwise more is. */
+  /** Whether less is better (seconds); otherwise more is. */
   readonly less?: boolean;
-  /** What its goal line belongs to: metadata and small files have to be twice as good as GlusterFS. */
+  /** The kind of its goal: metadata and small files must be twice as fast as GlusterFS. */
   readonly kind: 'data' | 'metadata';
-  /** Bytes that one measurement moves, where the CPU for them is worth telling. */
+  /** Bytes that one measurement moves, if CPU per byte is to be reported. */
   readonly bytes?: (amounts: Amounts) => number;
-  /** @param value as `measure` returned it. @returns how many operations one measurement is */
+  /** @param value as `measure` returned it. @returns the number of operations in one measurement */
   readonly operations: (amounts: Amounts, value: number) => number;
   /**
-   * @param at.folder one of this row, on the subject, that stays for the runs that follow
+   * @param at.folder a folder of this row on the subject, which later runs use again
    * @param at.turn the number of the run, from 0
-   * @throws Missing where it cannot be measured here
+   * @throws Missing if it is not possible on this machine
    */
   readonly measure: (at: Place) => Promise<number>;
 }
@@ -71,13 +71,13 @@ export interface Row {
 export interface Place {
   readonly subject: Subject;
   readonly folder: string;
-  /** The same folder by way of each mount; jobs take turns. */
+  /** The same folder by each mount; jobs use them in turn. */
   readonly folders: readonly string[];
   readonly turn: number;
   readonly amounts: Amounts;
-  /** Does what the figure is about, and counts the CPU that it costs; what prepares it stays outside. */
+  /** Runs the measured work, and counts its CPU; preparations are not counted. */
   counted<Value>(work: () => Promise<Value>): Promise<Value>;
-  /** A folder on the local disk that all subjects share, for what they are given. */
+  /** A folder on the local disk that all subjects share, for input files. */
   readonly shared: string;
 }
 
@@ -173,7 +173,7 @@ function creating(jobs: number): Row {
   };
 }
 
-/** Stat of files that somebody made, then their removal. */
+/** Stats existing files, or removes them. */
 function eachFile(kind: 'stat' | 'unlink'): Row {
   return {
     title: kind === 'stat' ? 'stat, nothing cached' : 'unlink',
@@ -238,7 +238,7 @@ export const ROWS: Readonly<Record<RowName, Row>> = {
     title: 'dbench, 10 clients',
     unit: 'MB/s',
     kind: 'metadata',
-    // One is a megabyte.
+    // One operation is a megabyte.
     operations: ({ dbenchSeconds }, value) => dbenchSeconds * value,
     async measure({ folder, amounts, counted }) {
       await needs('dbench');
@@ -273,7 +273,7 @@ async function needs(program: string): Promise<void> {
   if (!(await isInstalled(program))) throw new Missing(`${program} is not installed`);
 }
 
-/** What the kernel keeps of files and names goes, of all subjects. */
+/** Drops the kernel's caches of files and names, for all subjects. */
 async function dropCaches(): Promise<void> {
   await run('sync', []);
   try {
@@ -307,7 +307,7 @@ async function makeRepository(repository: string, count: number): Promise<void> 
   await git('commit', '--quiet', '--message=All of it');
 }
 
-/** Files of one to about eight KiB in folders of a hundred, as a source tree has them. */
+/** Creates files of one to about eight KiB in folders of a hundred, as in a source tree. */
 function fill(folder: string, count: number): void {
   for (let number = 0; number < count; number++) {
     const place = join(folder, `d${Math.floor(number / 100)}`);

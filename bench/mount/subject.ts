@@ -1,28 +1,28 @@
 import { readFileSync } from 'node:fs';
 import type { RowName, SubjectName } from './names.ts';
 
-/** Something that files are written to, ready to be used. */
+/** A directory that is measured, ready to be used. */
 export interface Subject {
   readonly name: SubjectName;
-  /** Where its files are. */
+  /** The directory of its files. */
   readonly directory: string;
-  /** What is measured of it; absent: all. */
+  /** The rows that are measured of it; absent: all. */
   readonly rows?: readonly RowName[];
-  /** The same files by way of further mounts. */
+  /** Directories of the same files by further mounts. */
   readonly others?: readonly string[];
-  /** All of its processes, this one's not among them, by what they are: `mount`, or one of the servers. */
+  /** Its processes without this one, by their role: `mount`, or one of the servers. */
   pids(): Readonly<Record<string, readonly number[]>>;
-  /** How many HTTP requests its servers have answered so far, by route; absent: not known. */
+  /** The number of HTTP requests that its servers have answered so far, by route; absent: not known. */
   requests?(): Promise<ReadonlyMap<string, number>>;
   stop(): Promise<void>;
 }
 
-/** Says why a subject is not measured here. */
+/** Why a subject is not measured on this machine. */
 export class Missing extends Error {
   override readonly name = 'Missing';
 }
 
-/** @returns the processes that a process has begun, and those that they have, as far as they live */
+/** @returns the running descendants of a process */
 export function descendants(pid: number): number[] {
   let text = '';
   try {

@@ -22,7 +22,7 @@ export interface Wanted extends Sectioned<SectionName> {
 
 const RUNS = { runs: 5, runsQuick: 1 };
 
-/** @param words what stands behind the program's name */
+/** @param words the arguments after the program's name */
 export function argumentsOf(words: readonly string[]): CommandLine<Wanted> {
   return sectionedCommandLineOf(words, SECTION_NAMES, RUNS, ['profile'], ({ profile = null }) => ({
     profile,

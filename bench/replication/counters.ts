@@ -1,16 +1,16 @@
-/** What servers have sent each other, as they count it themselves. */
+/** Traffic between servers, as they count it. */
 export interface PeerTraffic {
   readonly messages: number;
   /** Of messages, without the headers of frames and connections. */
   readonly bytes: number;
-  /** Requests that were taken to another server over HTTP: they are no messages. */
+  /** Requests that were forwarded to another server over HTTP, which are no messages. */
   readonly forwards: number;
 }
 
 export const NO_TRAFFIC: PeerTraffic = { messages: 0, bytes: 0, forwards: 0 };
 
 /**
- * Reads the text form of metrics.
+ * Parses the text form of metrics.
  *
  * @returns values by name and labels, as `name{label="value"}`
  */
@@ -25,7 +25,7 @@ export function metricsOf(text: string): ReadonlyMap<string, number> {
   return values;
 }
 
-/** @throws Error where a server does not count messages or bytes: then there is nothing to measure */
+/** @throws Error if a server does not count messages or bytes: then they cannot be measured */
 export function peerTrafficOf(metrics: ReadonlyMap<string, number>): PeerTraffic {
   const counted = (name: string): number => {
     const value = metrics.get(name);

@@ -1,6 +1,6 @@
 import type { Goal, Report, Table } from '../lease/report.ts';
 
-/** One section of the benchmark as a document has it. */
+/** One section of the benchmark in a document. */
 export interface Chapter {
   readonly name: string;
   readonly title: string;
@@ -8,11 +8,11 @@ export interface Chapter {
 }
 
 /**
- * Puts chapters into a document: a chapter that is there already is replaced, those that were not measured stay.
+ * Puts chapters into a document: replaces those that it has, keeps those that were not measured.
  *
- * @param text of the document; where it has no place for them yet, one is made at its end
- * @param machine what was measured on, in one line
- * @param program what measured, as `npm run` knows it: each has a place of its own in the document
+ * @param text of the document; without a place for the chapters, one is created at its end
+ * @param machine the machine of the measurement, in one line
+ * @param program the name of its npm script: each program has a place of its own in the document
  */
 export function documentWith(
   text: string,

@@ -3,18 +3,18 @@ import { WriteSession } from './write-session.ts';
 
 const WRITERS = 32;
 
-/** Where the writes of one filling go. */
+/** The writes of one filling. */
 export interface Filling {
   readonly count: number;
-  /** From the begin of one write to that of the next. */
+  /** The distance between the offsets of two writes. */
   readonly strideBytes: number;
-  /** What each of them writes. */
+  /** The bytes of each write. */
   readonly bytes: Uint8Array;
   /** No write begins later than this after the first. */
   readonly limitMs?: number;
 }
 
-/** Writes to many places of a file from many clients at a time. @returns how many writes were acknowledged */
+/** Writes to many offsets of a file, with many concurrent clients. @returns the number of acknowledged writes */
 export async function fill(
   servers: ReplicaCluster,
   { file, path }: BenchFile,

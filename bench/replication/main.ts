@@ -64,5 +64,5 @@ function say(text: string): void {
 }
 
 await run(wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE));
-// Servers and their connections would keep it alive; what is still there ends with it.
+// Servers and connections would keep the process alive; they end with it.
 process.exit();

@@ -12,7 +12,7 @@ const CONNECTIONS = 64;
 const SERVERS = 3;
 const OPERATION_MS = 60_000;
 
-/** How long leases last in a section, and how far clocks may differ. */
+/** The length of leases in a section, and the most that clocks may differ. */
 export interface Timing {
   readonly leaseMs: number;
   readonly clockSkewMs: number;
@@ -21,11 +21,11 @@ export interface Timing {
 /** A file under measurement. */
 export interface BenchFile {
   readonly file: number;
-  /** As `GET /v1/info` takes it: volume and path. */
+  /** Volume and path, as in `GET /v1/info`. */
   readonly path: string;
 }
 
-/** Three servers, what they count, and connections to each. */
+/** Three servers, their counters, and connections to each. */
 export class ReplicaCluster {
   readonly cluster: RealCluster;
   readonly client: ClusterClient;
@@ -49,7 +49,7 @@ export class ReplicaCluster {
     );
   }
 
-  /** @param profile a folder for CPU profiles of servers that end in order, or null */
+  /** @param profile a folder for CPU profiles of servers that end normally, or null */
   static async start({ leaseMs, clockSkewMs }: Timing, profile: string | null): Promise<ReplicaCluster> {
     if (profile !== null) mkdirSync(profile, { recursive: true });
     const environment = (): NodeJS.ProcessEnv =>
@@ -74,8 +74,8 @@ export class ReplicaCluster {
   }
 
   /**
-   * Makes an empty file in a volume whose objects are so large.
-   * @param through the server that is asked for it, which then leads it; by default whoever leads the catalog
+   * Creates an empty file in a volume with this object size.
+   * @param through the server that gets the command, and becomes the file's primary; by default the catalog's primary
    */
   async createFile(name: string, objectBytes: number, through?: string): Promise<BenchFile> {
     const volume = `objects-${objectBytes}`;
@@ -83,7 +83,7 @@ export class ReplicaCluster {
       await this.client.command({ kind: 'volume-create', name: volume, replicas: SERVERS, objectBytes });
       this.#volumes.add(volume);
     }
-    // The first command of a client that knows one server only goes to that one.
+    // The first command of a client that has one server in its list goes to that one.
     await using client = new ClusterClient({
       world: systemWorld,
       servers: through === undefined ? this.cluster.urls : [this.cluster.url(through)],
@@ -100,12 +100,12 @@ export class ReplicaCluster {
     return { file: attributes.inode, path: `${volume}/${name}` };
   }
 
-  /** CPU that a server has used since its start, in all threads, in milliseconds. */
+  /** @returns CPU that a server has used since its start in all threads, in milliseconds */
   cpuMs(id: string): number {
     return processCpuMs([{ pid: this.cluster.pid(id) }]);
   }
 
-  /** What the named servers have sent each other since each was started, as they count it. */
+  /** @returns what the servers have sent each other since their starts, as they count it */
   async traffic(ids: readonly string[] = this.ids): Promise<PeerTraffic> {
     const texts = ids.map(async (id) => {
       const response = await this.pool(id).request({ method: 'GET', path: '/metrics' });
@@ -114,7 +114,7 @@ export class ReplicaCluster {
     return trafficSum(await Promise.all(texts));
   }
 
-  /** The same as the kernel counts it, or null where that cannot be had. */
+  /** @returns the same as the kernel counts it, or null if that is not known */
   socketBytes(): number | null {
     return bytesBetween(this.ids.map((id) => this.cluster.pid(id)));
   }

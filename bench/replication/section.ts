@@ -1,15 +1,15 @@
 import type { Report } from '../lease/report.ts';
 import type { ReplicaCluster, Timing } from './replica-cluster.ts';
 
-/** What a section finds when it runs. */
+/** What a section needs to run. */
 export interface Bench {
-  /** Everything small: to see that it works, not how fast. */
+  /** Small amounts: to see that it works, not how fast. */
   readonly quick: boolean;
   /** How often each measurement is repeated. */
   readonly runs: number;
-  /** Three servers of a section's own, to be stopped by it. */
+  /** Starts three servers for one section, which must stop them. */
   servers(timing: Timing): Promise<ReplicaCluster>;
-  /** Tells whoever waits what is being done. */
+  /** Prints what is being measured. */
   progress(text: string): void;
 }
 

@@ -8,11 +8,9 @@ interface Socket {
 }
 
 /**
- * Bytes that processes have sent each other over TCP since their connections were made, as the kernel counts:
- * all kinds of frames and requests, with their headers, but without those of packets. Connections that were
- * closed are not in it.
- *
- * @returns null where the kernel's counts cannot be had
+ * @returns bytes that processes have sent each other by TCP over their present connections, as the kernel counts them:
+ * all frames and requests with their headers, without headers of packets; null if the kernel's counts are not
+ * available
  */
 export function bytesBetween(pids: readonly number[]): number | null {
   let listing: string;
@@ -25,7 +23,7 @@ export function bytesBetween(pids: readonly number[]): number | null {
   return bytesBetweenIn(listing, pids);
 }
 
-/** @param listing what `ss -tinpHO` says: a socket a line, seen from each of its two ends */
+/** @param listing the output of `ss -tinpHO`: one line per socket, for each of the two ends */
 export function bytesBetweenIn(listing: string, pids: readonly number[]): number {
   const sockets = listing.split('\n').flatMap(socketOf);
   const owners = new Map(sockets.map(({ local, remote, pid }) => [`${local} ${remote}`, pid]));

@@ -2,24 +2,24 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { BenchFile, ReplicaCluster } from './replica-cluster.ts';
 import { WriteSession } from './write-session.ts';
 
-/** Between an attempt that failed and the next one. */
+/** Between a failed attempt and the next one. */
 const RETRY_MS = 2;
 /** Between an acknowledgement and the next write. */
 const PACE_MS = 2;
 const BYTES = Buffer.alloc(512, 0x5a);
-/** A write that is not acknowledged for so long is a failure of what is measured. */
+/** A write without an acknowledgement for so long fails the measurement. */
 const PATIENCE_MS = 60_000;
 
 export interface Acknowledgement {
-  /** When it reached the writer, by `performance.now()`. */
+  /** When the writer received it, by `performance.now()`. */
   readonly atMs: number;
-  /** In which epoch the write was ordered. */
+  /** The epoch in which the write was ordered. */
   readonly epoch: number;
 }
 
 /**
- * A client that writes to one file without end, and goes on by itself whatever happens to the servers: a write that was
- * refused or not answered is sent again every few milliseconds, to the next server, as the same request.
+ * A client that writes to one file without end, whatever happens to the servers: a write that is refused or not
+ * answered is sent again every few milliseconds to the next server, as the same request.
  */
 export class SteadyWriter {
   readonly acknowledgements: Acknowledgement[] = [];
@@ -46,7 +46,7 @@ export class SteadyWriter {
     return new SteadyWriter(servers, session, await servers.cluster.primaryOf(path));
   }
 
-  /** @returns the first acknowledgement, also one that is there already, for which `holds` */
+  /** @returns the first acknowledgement, past or future, for which `holds` is true */
   async first(holds: (acknowledgement: Acknowledgement) => boolean): Promise<Acknowledgement> {
     for (let seen = 0; ; ) {
       for (; seen < this.acknowledgements.length; seen++) {
@@ -73,7 +73,7 @@ export class SteadyWriter {
     }
   }
 
-  /** @returns the epoch in which it was */
+  /** @returns the epoch in which the write was ordered */
   async #acknowledged(number: number): Promise<number> {
     const deadlineMs = performance.now() + PATIENCE_MS;
     for (;;) {
@@ -105,7 +105,7 @@ export class SteadyWriter {
   }
 }
 
-/** The longest time between two acknowledgements that follow each other, of those from `fromMs` to `toMs`. */
+/** @returns the longest time between two successive acknowledgements from `fromMs` to `toMs` */
 export function longestGapMs(
   acknowledgements: readonly Acknowledgement[],
   fromMs: number,

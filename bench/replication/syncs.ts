@@ -15,7 +15,7 @@ interface Tracer {
   readonly kill: () => void;
 }
 
-/** Counts the calls by which processes have the kernel put data on disk. They run slower meanwhile. */
+/** Counts the calls by which processes make data durable. They run slower meanwhile. */
 export class SyncCounter {
   readonly #tracers: readonly Tracer[];
 
@@ -23,7 +23,7 @@ export class SyncCounter {
     this.#tracers = tracers;
   }
 
-  /** @returns why nothing can be counted here, or null */
+  /** @returns why counting is not possible on this machine, or null */
   static obstacle(): string | null {
     if (process.platform !== 'linux') return 'syncs are counted on Linux alone';
     return spawnSync('strace', ['-V']).error === undefined
@@ -31,7 +31,7 @@ export class SyncCounter {
       : 'there is no "strace" to count syncs with';
   }
 
-  /** @returns when all threads of the processes are watched */
+  /** @returns once all threads of the processes are traced */
   static async attach(pids: readonly number[]): Promise<SyncCounter> {
     const tracers = pids.map((pid): Tracer => {
       const args = [
@@ -51,7 +51,7 @@ export class SyncCounter {
     const counter = new SyncCounter(tracers);
     const deadlineMs = performance.now() + ATTACH_MS_MAX;
     for (const { pid, process: child } of tracers) {
-      // Another program attaches to a third one: nothing tells when it has.
+      // strace attaches to the process: only /proc shows when it has.
       while (!isTraced(pid)) {
         if (child.exitCode !== null || performance.now() > deadlineMs) {
           await counter.detach();
@@ -63,7 +63,7 @@ export class SyncCounter {
     return counter;
   }
 
-  /** Lets the processes go. @returns calls of all of them together */
+  /** Detaches from the processes. @returns the number of calls of all of them */
   async detach(): Promise<number> {
     const texts = this.#tracers.map(async ({ process: child, text, kill }) => {
       child.kill('SIGINT');
@@ -75,7 +75,7 @@ export class SyncCounter {
   }
 }
 
-/** @param text the summary of `strace -c -U name,calls` @returns calls of all kinds together */
+/** @param text the summary of `strace -c -U name,calls` @returns the number of calls of all kinds */
 export function syncCallsOf(text: string): number {
   let calls = 0;
   for (const line of text.split('\n')) {

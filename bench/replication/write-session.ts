@@ -5,10 +5,10 @@ import type { ReplicaCluster } from './replica-cluster.ts';
 
 const SESSION_MAX = 2 ** 48 - 1;
 
-/** What a server said to one attempt, or that it said nothing. */
+/** The answer to one attempt, or that there was none. */
 export type Answer =
   | { readonly kind: 'acknowledged'; readonly state: FileState }
-  /** Not now or not here; perhaps it names who is to be asked. */
+  /** The server cannot answer now; it may name another one. */
   | {
       readonly kind: 'refused';
       readonly status: number;
@@ -17,7 +17,7 @@ export type Answer =
     }
   | { readonly kind: 'silent'; readonly cause: Error };
 
-/** Numbered writes to one file, as any client makes them, without a client's patience: what is tried again is up to the caller. */
+/** Numbered writes to one file, as any client makes them, but without retries: these are up to the caller. */
 export class WriteSession {
   readonly #file: number;
   readonly #session = randomInt(1, SESSION_MAX);
@@ -34,13 +34,13 @@ export class WriteSession {
     return new WriteSession(file, state.seq);
   }
 
-  /** The number of the next write, by which all attempts of it are one. */
+  /** The number of the next write, which all its attempts share. */
   next(): number {
     this.#number += 1;
     return this.#number;
   }
 
-  /** Whoever tries a number has the answers to those before it. */
+  /** Makes one attempt of a write. All earlier writes must have been answered. */
   async attempt(pool: Pool, number: number, offset: number, bytes: Uint8Array): Promise<Answer> {
     const path = `/v1/data/${this.#file}?offset=${offset}&session=${this.#session}&number=${number}&since=${this.#since}&answered=${number - 1}`;
     try {
@@ -55,7 +55,7 @@ export class WriteSession {
     }
   }
 
-  /** One write at a server that is known to be the primary. @throws Error where it is not acknowledged */
+  /** Makes one write at a server that is the primary. @throws Error if it is not acknowledged */
   async write(pool: Pool, offset: number, bytes: Uint8Array): Promise<FileState> {
     const answer = await this.attempt(pool, this.next(), offset, bytes);
     switch (answer.kind) {

@@ -8,21 +8,23 @@ const PROGRAM = '/usr/bin/etcd';
 const MEMBERS = 3;
 const LEASE_GRANT = '/etcdserverpb.Lease/LeaseGrant';
 const TXN = '/etcdserverpb.KV/Txn';
-/** Calls under way at each server: with more, nothing becomes faster, and etcd begins to refuse. */
+/** Pending calls at each server: more are not faster, and etcd begins to refuse. */
 const CALLS_MAX = 256;
-/** So long that nothing ends, nor is renewed, while something is measured. */
+/** So long that no lease ends or is renewed during a measurement. */
 const LEASE_SECONDS = 3_600;
 const TARGET_CREATE_REVISION = 1;
 
-/** `lease-each`: a lease of its own for each name. `shared`: one lease for each client, under which it puts all names. */
+/** `lease-each`: a lease for each name. `shared`: one lease for each client, which has all its names. */
 export type EtcdStyle = 'lease-each' | 'shared';
 
-/** Three etcd servers on loopback. A lease is a key that was put if there was none, and that ends with an etcd lease. */
+/**
+ * Three etcd servers on loopback. A lease here is a key that is created if absent, and that ends with an etcd lease.
+ */
 export class Etcd {
   static readonly missing = existsSync(PROGRAM) ? null : 'apt-get install etcd-server';
   readonly service: Service;
   readonly #connections: readonly GrpcConnection[];
-  /** One etcd lease of each client. */
+  /** One etcd lease per client. */
   readonly #shared: readonly bigint[];
   #nextKey = 1;
 
@@ -32,7 +34,7 @@ export class Etcd {
     this.#shared = shared;
   }
 
-  /** @returns when it answers. @throws Error when it does not start */
+  /** @returns once it answers. @throws Error if it does not start */
   static async start(): Promise<Etcd> {
     const free = await freePorts(2 * MEMBERS);
     const service = new Service('etcd');
@@ -88,7 +90,7 @@ export class Etcd {
     return (share * MEMBERS * 1000) / (performance.now() - begunMs);
   }
 
-  /** A client at one server after the other acquires single leases. In milliseconds. */
+  /** Clients acquire single leases, at one server after the other. @returns the time of each, in milliseconds */
   async singles(count: number, style: EtcdStyle): Promise<number[]> {
     const latenciesMs: number[] = [];
     for (let index = 0; index < count; index++) {
@@ -112,12 +114,12 @@ export class Etcd {
   }
 }
 
-/** @returns the lease's number */
+/** @returns the id of a new lease */
 async function grant(connection: GrpcConnection): Promise<bigint> {
   return protobufInteger(await connection.call(LEASE_GRANT, protobufField(1, LEASE_SECONDS)), 2);
 }
 
-/** A transaction: if the key was never created, it is put under the lease. */
+/** A transaction: creates the key under the lease if it is absent. */
 function putIfAbsent(key: string, lease: bigint): Buffer {
   const compare = Buffer.concat([
     protobufField(2, TARGET_CREATE_REVISION),

@@ -1,11 +1,11 @@
 import { type ClientHttp2Session, connect, constants } from 'node:http2';
 
-/** Behind each other: whether the message is compressed, and its length. */
+/** The prefix of a message: one byte whether it is compressed, four for its length. */
 const PREFIX_BYTES = 5;
 const WIRE_VARINT = 0;
 const WIRE_BYTES = 2;
 
-/** One field of a protobuf message; a number for an integer, else bytes of a text or of a message inside. */
+/** Encodes one field of a protobuf message: a number as an integer, others as bytes. */
 export function protobufField(number: number, value: number | bigint | string | Buffer): Buffer {
   if (typeof value === 'number' || typeof value === 'bigint')
     return Buffer.concat([varint(BigInt(number * 8 + WIRE_VARINT)), varint(BigInt(value))]);
@@ -14,8 +14,8 @@ export function protobufField(number: number, value: number | bigint | string | 
 }
 
 /**
- * @returns the integer in a field of a message; 0n where it is absent, as protobuf has it
- * @throws Error on kinds of fields that etcd's answers do not have
+ * @returns the integer in a field of a message; 0n if the field is absent, as in protobuf
+ * @throws Error on types of fields that etcd's answers do not have
  */
 export function protobufInteger(message: Buffer, wanted: number): bigint {
   let at = 0;
@@ -48,7 +48,7 @@ function varint(value: bigint): Buffer {
   return Buffer.from(bytes);
 }
 
-/** One connection to a gRPC server, without encryption; any number of calls under way. */
+/** One connection to a gRPC server, without encryption, with any number of pending calls. */
 export class GrpcConnection {
   readonly #session: ClientHttp2Session;
 
@@ -56,19 +56,19 @@ export class GrpcConnection {
     this.#session = session;
   }
 
-  /** @throws Error when nobody listens there */
+  /** @throws Error if no server listens on the port */
   static async open(port: number): Promise<GrpcConnection> {
     const session = connect(`http://127.0.0.1:${port}`);
     await new Promise<void>((resolve, reject) => {
       session.once('connect', () => resolve());
       session.once('error', reject);
     });
-    // Calls under way fail on their own.
+    // Pending calls fail by themselves.
     session.on('error', () => session.destroy());
     return new GrpcConnection(session);
   }
 
-  /** @throws Error when the server refuses, or the connection breaks */
+  /** @throws Error if the server refuses, or the connection breaks */
   call(method: string, request: Buffer): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const stream = this.#session.request({

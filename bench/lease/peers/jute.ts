@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net';
 
-/** Of ZooKeeper's protocol: every packet is its length, and then integers, most significant byte first. */
+/** ZooKeeper's protocol: each packet has its length and then integers, most significant byte first. */
 const OP_CREATE = 1;
 const OP_CLOSE = -11;
 const FLAG_EPHEMERAL = 1;
@@ -8,12 +8,12 @@ const PERMISSIONS_ALL = 31;
 const ERROR_NODE_EXISTS = -110;
 const PASSWORD_BYTES = 16;
 const LENGTH_BYTES = 4;
-/** Of a reply: number of the request, transaction, error. */
+/** A reply begins with the number of the request, the transaction and the error. */
 const REPLY_ERROR_PLACE = 12;
-/** The session lasts as long as the server lets it, without pings from us. */
+/** The session lasts as long as the server allows without pings. */
 const SESSION_TIMEOUT_MS = 40_000;
 
-/** Packs the numbers and texts of one packet. */
+/** Encodes the numbers and texts of one packet. */
 class Packet {
   readonly #parts: Buffer[] = [];
 
@@ -50,8 +50,8 @@ class Packet {
 }
 
 /**
- * A session with one ZooKeeper server: as many requests under way as one likes, answered in order. Does what
- * ZooKeeper's own asynchronous clients do, and nothing more: it keeps no pings and does not reconnect.
+ * A session with one ZooKeeper server: any number of pending requests, answered in order. It does what ZooKeeper's own
+ * asynchronous clients do, but sends no pings and does not reconnect.
  */
 export class JuteSession {
   readonly #socket: Socket;
@@ -67,7 +67,7 @@ export class JuteSession {
     this.#failed = new Promise((_, reject) => {
       this.#fail = reject;
     });
-    // Whoever waits hears of it; if nobody does, nothing is lost.
+    // Callers that wait get the error; without them it is ignored.
     this.#failed.catch(() => undefined);
     socket.setNoDelay(true);
     socket.on('data', (bytes: Buffer) => this.#onData(bytes));
@@ -75,7 +75,7 @@ export class JuteSession {
     socket.on('close', () => this.#fail(new Error('ZooKeeper has closed the connection')));
   }
 
-  /** @throws Error when nobody listens there, or no session is given */
+  /** @throws Error if no server listens on the port, or it refuses a session */
   static async open(port: number): Promise<JuteSession> {
     const session = new JuteSession(connect(port, '127.0.0.1'));
     const hello = new Packet().int(0).long(0n).int(SESSION_TIMEOUT_MS).long(0n);
@@ -85,11 +85,10 @@ export class JuteSession {
   }
 
   /**
-   * Creates nodes, all at once.
+   * Creates nodes, all at once. Resolves once all exist.
    *
-   * @param ephemeral they vanish with this session: such a node is what a lease is in ZooKeeper
-   * @returns when all of them are there
-   * @throws Error when one of them cannot be made, for another reason than that a lasting one is there already
+   * @param ephemeral they vanish with this session: such a node is a lease in ZooKeeper
+   * @throws Error if a node cannot be created, unless a persistent one exists already
    */
   async create(paths: readonly string[], ephemeral: boolean): Promise<void> {
     const requests = paths.map((path) =>
@@ -112,7 +111,7 @@ export class JuteSession {
     }
   }
 
-  /** Ends the session: its nodes are gone when this returns. */
+  /** Ends the session: the servers have removed its nodes when this resolves. */
   async close(): Promise<void> {
     await this.#send([
       new Packet()

@@ -6,19 +6,19 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { killAtEnd, removeAtEnd } from '../cleanup.ts';
 import { processCpuMs } from '../cpu.ts';
 
-/** Where Linux keeps files in memory. */
+/** The folder of files in memory on Linux. */
 const MEMORY_FOLDER = '/dev/shm';
-/** Starts what follows in a way that it ends with us even where we are killed and cannot clean up. Of util-linux. */
+/** A command of util-linux that kills the process after it when this process dies, even if this process is killed. */
 const ENDS_WITH_US = existsSync('/usr/bin/setpriv') ? ['/usr/bin/setpriv', '--pdeathsig', 'KILL'] : [];
 const START_LIMIT_MS = 60_000;
 const RETRY_MS = 100;
 
-/** Several processes of a service that another project has written, with their data in one temporary folder. */
+/** Several processes of another project's service, with their data in one temporary folder. */
 export class Service {
   readonly #processes: ChildProcess[] = [];
   readonly #kills: (() => void)[] = [];
   readonly #remove: () => void;
-  /** Gone when the service is stopped. */
+  /** Removed when the service is stopped. */
   readonly folder: string;
   readonly inMemory: boolean;
 
@@ -28,7 +28,7 @@ export class Service {
     this.#remove = removeAtEnd(this.folder);
   }
 
-  /** Starts one more process; what it says goes to a file in the folder. */
+  /** Starts a further process; its output goes to a file in the folder. */
   spawn(command: string, args: readonly string[]): void {
     const output = openSync(join(this.folder, `output-${this.#processes.length + 1}`), 'w');
     const [program = command, ...rest] = [...ENDS_WITH_US, command, ...args];
@@ -39,9 +39,9 @@ export class Service {
   }
 
   /**
-   * Tries until it works.
+   * Repeats `attempt` until it succeeds.
    *
-   * @throws Error when it has not for a minute
+   * @throws Error if it has not for a minute
    */
   async ready<Result>(attempt: () => Promise<Result>): Promise<Result> {
     const untilMs = performance.now() + START_LIMIT_MS;
@@ -55,7 +55,7 @@ export class Service {
     }
   }
 
-  /** CPU that its processes have used since their start, in milliseconds. */
+  /** @returns CPU that its processes have used since their start, in milliseconds */
   cpuMs(): number {
     return processCpuMs(this.#processes);
   }

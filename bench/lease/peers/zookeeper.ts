@@ -9,7 +9,7 @@ const JAR = '/usr/share/java/zookeeper.jar';
 const MEMBERS = 3;
 const ROOT = '/bench';
 
-/** Three ZooKeeper servers on loopback. A lease is an ephemeral node; each client has one session, as is usual. */
+/** Three ZooKeeper servers on loopback. A lease is an ephemeral node; each client has one session, as usual. */
 export class ZooKeeper {
   static readonly missing = existsSync(JAVA) && existsSync(JAR) ? null : 'apt-get install zookeeper';
   readonly service: Service;
@@ -21,7 +21,7 @@ export class ZooKeeper {
     this.#ports = ports;
   }
 
-  /** @returns when it answers. @throws Error when it does not start */
+  /** @returns once it answers. @throws Error if it does not start */
   static async start(): Promise<ZooKeeper> {
     const free = await freePorts(3 * MEMBERS);
     const ports = free.slice(0, MEMBERS);
@@ -69,7 +69,7 @@ export class ZooKeeper {
     return perSecond;
   }
 
-  /** A client at one server after the other acquires single leases. In milliseconds. */
+  /** Clients acquire single leases, at one server after the other. @returns the time of each, in milliseconds */
   async singles(count: number): Promise<number[]> {
     const sessions = await this.#sessions();
     const latenciesMs: number[] = [];

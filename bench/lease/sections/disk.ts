@@ -6,7 +6,7 @@ import { numberText, spreadText, summarize } from '../statistics.ts';
 
 const GROUP = 3;
 const LOST_MAX = 0.1;
-/** Of the load without disk in the first run, when it is not known yet what the writer takes. */
+/** The CPU share of the load without a disk in the first run, when that of the writer is not known yet. */
 const FIRST_SHARE = 0.05;
 
 export const disk: Section = {
@@ -32,7 +32,7 @@ async function run(bench: Bench): Promise<Report> {
   const writers: LoadReport[] = [];
   const burners: LoadReport[] = [];
   bench.progress(`batches of ${numberText(batch)}, disk quiet and busy in turn`);
-  // One batch may be over within one write: so each turn is several.
+  // One batch may be shorter than one write: so each turn is several.
   const turn = async (): Promise<number> => {
     const rates: number[] = [];
     for (let repeat = 0; repeat < repeats; repeat++) rates.push(await trio.batch(batch, GROUP));
@@ -118,7 +118,7 @@ async function run(bench: Bench): Promise<Report> {
   };
 }
 
-/** Mean share of one core that the loads have taken. */
+/** @returns the mean share of one core that the loads have used */
 function meanShare(loads: readonly LoadReport[]): number {
   const cpuMs = loads.reduce((sum, load) => sum + load.cpuMs, 0);
   const spanMs = loads.reduce((sum, load) => sum + load.spanMs, 0);

@@ -11,14 +11,14 @@ import { numberText } from '../statistics.ts';
 const PROGRAM = fileURLToPath(new URL('../memory-host.ts', import.meta.url));
 const MEMBERS = ['s1', 's2', 's3'];
 const MEASURED = 's1';
-/** Of any of the others, which are together in a second process. */
+/** A server of the second process, which has all others. */
 const OTHER = 's2';
-/** So long that nothing is renewed while cells come into being: the cells are idle. */
+/** So long that no lease is renewed while cells are created: the cells are idle. */
 const TIMES = { leaseMs: 3_600_000, clockSkewMaxMs: 500 };
 const START_MS = 1_700_000_000_000;
-/** Cells that negotiate at the same time: what a negotiation takes is given back after it. */
+/** The number of cells that negotiate at the same time: the memory of a negotiation is released after it. */
 const STEP = 2_000;
-/** Until then, memory is taken for compiled code and a young heap, which is no cell's. */
+/** Until then memory grows for compiled code and a young heap, and not for cells. */
 const WARM_UP = 10_000;
 const GOAL_BYTES = 100;
 
@@ -97,7 +97,7 @@ async function run(bench: Bench): Promise<Report> {
   };
 }
 
-/** @param holder who acquires all the cells */
+/** @param holder the server that acquires all cells */
 async function measureCells(
   role: string,
   holder: string,
@@ -109,7 +109,7 @@ async function measureCells(
     MEMBERS.filter((member) => member !== MEASURED),
     algorithm,
   );
-  // Past the silence after the start.
+  // After the recovery wait.
   let nowMs = START_MS + TIMES.leaseMs + 2 * TIMES.clockSkewMaxMs + 1;
   let before: Measured | null = null;
   for (let opened = 0; opened < count + WARM_UP; opened += STEP) {
@@ -129,11 +129,11 @@ async function measureCells(
 }
 
 /**
- * Opens cells and carries frames between the two processes until `wanted` cells are held and nothing is under way.
- * Time passes only when all of them wait for it.
+ * Opens cells and carries frames between the two processes until `wanted` cells are held and no frame is pending. The
+ * clock advances only when all hosts wait for it.
  *
- * @returns the clock then
- * @throws Error when they wait for nothing and yet hold too little
+ * @returns the clock at the end
+ * @throws Error if no host waits and too few cells are held
  */
 async function acquire(
   measured: HostProcess,
@@ -158,7 +158,7 @@ async function acquire(
   }
 }
 
-/** Lease hosts in a process of their own, asked one thing at a time. */
+/** Lease hosts in a process of their own, with one order at a time. */
 class HostProcess implements Disposable {
   readonly #child: ChildProcess;
   readonly #kill: () => void;

@@ -18,7 +18,7 @@ export const peers: Section = {
   run,
 };
 
-/** Somebody who gives leases. */
+/** A service that grants leases. */
 interface Contender {
   readonly name: string;
   batch(size: number): Promise<number>;
@@ -27,12 +27,12 @@ interface Contender {
   cpuMs(): number;
 }
 
-/** One contender's figures. */
+/** The figures of one contender. */
 interface Measured {
   readonly name: string;
   readonly batches: readonly { readonly size: number; readonly perSecond: readonly number[] }[];
   readonly singleP50Ms: number;
-  /** Of all batches, in milliseconds for each lease. */
+  /** Of all batches, in milliseconds per lease. */
   readonly serverCpuMsPerLease: number;
   readonly clientCpuMsPerLease: number;
 }
@@ -59,7 +59,7 @@ function ours(trio: LeaseCluster): Contender {
   };
 }
 
-/** Starts those that are installed. */
+/** Starts the services that are installed. */
 async function theirs(bench: Bench, missing: string[], stops: (() => void)[]): Promise<Contender[]> {
   const contenders: Contender[] = [];
   if (ZooKeeper.missing === null) {

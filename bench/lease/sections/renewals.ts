@@ -5,7 +5,7 @@ import type { Bench, Section } from '../section.ts';
 import { numberText } from '../statistics.ts';
 
 const CORE_SHARE_MAX = 1 / 3;
-/** Of a batch that is acquired before the next: so that none of them comes late for its lease. */
+/** The number of leases that are acquired at once, so few that no lease is renewed too late. */
 const STEP = 10_000;
 
 export const renewals: Section = {

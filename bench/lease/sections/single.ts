@@ -2,7 +2,7 @@ import type { Report } from '../report.ts';
 import type { Bench, Section } from '../section.ts';
 import { numberText, quantile } from '../statistics.ts';
 
-/** Points of the drawn distribution. */
+/** Points of the distribution in the chart. */
 const STEPS = 200;
 
 export const single: Section = {

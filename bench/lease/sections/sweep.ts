@@ -6,11 +6,11 @@ import type { Bench, Section } from '../section.ts';
 import { numberText, type Summary, spreadText, summarize } from '../statistics.ts';
 
 /**
- * Leases wanted at once, of all servers together: the same for all settings. With many more, attempts of the largest groups
- * would come too late on few cores and begin anew, so that one measured congestion.
+ * Leases that are wanted at once, of all servers together: the same for all settings. With many more, attempts of the
+ * largest groups would time out on few cores and be repeated, so that congestion would be measured.
  */
 const BATCH = { quick: 300, full: 3_000 };
-/** One batch is over soon: a run is several. */
+/** One batch is short: a run has several. */
 const REPEATS = { quick: 1, full: 5 };
 
 /** One setting of a sweep over numbers of servers or sizes of groups. */
@@ -114,7 +114,7 @@ async function runs(bench: Bench, cluster: LeaseCluster, groupSize: number): Pro
   const batch = bench.quick ? BATCH.quick : BATCH.full;
   const repeats = bench.quick ? REPEATS.quick : REPEATS.full;
   const perSecond: number[] = [];
-  // The first one warms up.
+  // The first run warms up.
   for (let run = 0; run <= bench.runs; run++) {
     const rates: number[] = [];
     for (let repeat = 0; repeat < repeats; repeat++) rates.push(await cluster.batch(batch, groupSize));

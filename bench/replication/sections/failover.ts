@@ -15,14 +15,14 @@ const MIB = 1024 * KIB;
 const GIB = 1024 * MIB;
 const TIMING = { leaseMs: 2_000, clockSkewMs: 100 };
 const GOAL_MS = 50;
-/** The writer is at it for so long before anything is done to the servers. */
+/** How long the writer runs before the servers get a signal. */
 const SETTLED_MS = 200;
-/** How long the next primary is watched, in case it stumbles once more. */
+/** How long the next primary is watched for further gaps. */
 const WATCHED_MS = 300;
 const CURRENT_MS_MAX = 60_000;
-/** Primaries are sent away so often until it is as wanted who leads file and catalog. */
+/** The most restarts of primaries until the file and the catalog have the wanted ones. */
 const ARRANGE_TURNS_MAX = 20;
-/** Objects of the sparse file lie so far apart that it has this size. */
+/** The objects of the sparse file are so far apart that it has this size. */
 const SPARSE_BYTES = 100 * GIB;
 
 const ENDS = ['SIGKILL', 'SIGTERM'] as const;
@@ -30,15 +30,18 @@ type End = (typeof ENDS)[number];
 
 interface Trial {
   readonly end: End;
-  /** From the signal to the first acknowledgement by another primary; from the last one before it where it is SIGTERM. */
+  /**
+   * From the signal to the first acknowledgement by another primary; for SIGTERM from the last acknowledgement before
+   * it.
+   */
   readonly gapMs: number;
-  /** What was left of the lease at the signal, and the clock skew after which others may act. */
+  /** The rest of the lease at the signal, and the clock skew after which others may become primary. */
   readonly owedMs: number;
-  /** How far what was left may be off: as long as it took to ask. */
+  /** The error of that rest: the duration of its query. */
   readonly uncertainMs: number;
-  /** The longest time between two acknowledgements before the signal: what the machine alone makes of it. */
+  /** The longest time between two acknowledgements before the signal, which is due to the machine. */
   readonly calmMs: number;
-  /** The same server was the catalog's primary. */
+  /** Whether the same server was the catalog's primary. */
   readonly catalogToo: boolean;
 }
 
@@ -97,7 +100,7 @@ async function makeFiles(bench: Bench, servers: ReplicaCluster): Promise<Subject
   return subjects;
 }
 
-/** Has one server lead the file and the catalog, or two: primaries are ended in order until it is so. */
+/** Restarts primaries until the file and the catalog have the same primary, or different ones. */
 async function arrange(servers: ReplicaCluster, { path }: BenchFile, catalogToo: boolean): Promise<void> {
   const { cluster } = servers;
   for (let turn = 0; turn < ARRANGE_TURNS_MAX; turn++) {
@@ -106,14 +109,14 @@ async function arrange(servers: ReplicaCluster, { path }: BenchFile, catalogToo:
     if (primary === null) throw new Error(`${path} has no primary`);
     const catalog = await catalogPrimary(servers, primary);
     if ((primary === catalog) === catalogToo) return;
-    // Where it goes is for chance and the servers to decide: every other time it is the right place.
+    // Which server becomes primary next is random: every other time it is the right one.
     await cluster.kill(catalog, 'SIGTERM');
     await cluster.restart(catalog);
   }
   throw new Error(`${path} and the catalog do not get ${catalogToo ? 'one primary' : 'two primaries'}`);
 }
 
-/** @returns who leads the catalog, as soon as a server that runs knows one that runs */
+/** @returns the catalog's primary, as soon as a running server names a running one */
 async function catalogPrimary({ cluster }: ReplicaCluster, asked: string): Promise<string> {
   let primary: string | null = null;
   await until('the catalog has a primary', async () => {
@@ -131,11 +134,11 @@ async function trial(servers: ReplicaCluster, file: BenchFile, end: End): Promis
   if (primary === null) throw new Error(`${file.path} has no primary`);
   const writer = await SteadyWriter.start(servers, file);
   try {
-    // At any moment between two renewals of the lease.
+    // At a random moment between two renewals of the lease.
     const beganMs = performance.now();
     await delay(SETTLED_MS + Math.random() * TIMING.leaseMs);
     const { catalog } = await cluster.status(primary);
-    // Before the signal, or the gap that begins then would be in it.
+    // Measured before the signal, so that the gap after it is not included.
     const calmMs = longestGapMs(writer.acknowledgements, beganMs, performance.now());
     const askedMs = performance.now();
     const remainingMs = await leaseRemainingMs(servers, primary, file);
@@ -162,7 +165,10 @@ async function trial(servers: ReplicaCluster, file: BenchFile, end: End): Promis
   }
 }
 
-/** What is left of the lease as its holder sees it, who is asked as servers ask each other: nobody else answers. */
+/**
+ * @returns the rest of the lease as its holder sees it. The query is a message between servers: no other interface
+ * returns it.
+ */
 async function leaseRemainingMs(
   servers: ReplicaCluster,
   primary: string,
@@ -180,7 +186,7 @@ function report(subjects: readonly Subject[]): Report {
   const goals: Goal[] = [];
   for (const { name, trials } of subjects) {
     for (const end of ENDS) {
-      // The first write of a primary has the catalog told of it: what the catalog lacks itself, it waits for, too.
+      // The first write of a primary is reported to the catalog, so a file's gap includes a gap of the catalog.
       for (const catalogToo of [false, true]) {
         const chosen = trials.filter((one) => one.end === end && one.catalogToo === catalogToo);
         if (chosen.length === 0) continue;

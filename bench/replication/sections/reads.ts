@@ -12,9 +12,9 @@ const FILES = 4;
 const FILE_BYTES = 1024 * KIB;
 const OBJECT_BYTES = 128 * KIB;
 const WRITE = Buffer.alloc(4 * KIB, 0x77);
-/** The timing that servers have by default. */
+/** The servers' default timing. */
 const TIMING = { leaseMs: 5_000, clockSkewMs: 250 };
-/** Requests under way at each server that is asked, so that all are asked alike. */
+/** Concurrent requests at each server that is read, so that all have equal load. */
 const CLIENTS_PER_SERVER = 8;
 const WRITE_SHARE = 0.1;
 const TOGETHER_MIN = 2.5;
@@ -29,14 +29,14 @@ const WAY_NAMES: Readonly<Record<Way, string>> = {
   all: 'a share at each of three',
 };
 
-/** Files that have the same primary, and are in every server's page cache. */
+/** Files with one primary, in the page cache of each server. */
 interface HotFiles {
   readonly primary: string;
   readonly files: readonly BenchFile[];
 }
 
 interface Load {
-  /** What each server is asked for. */
+  /** The files that each server is asked for. */
   readonly asked: ReadonlyMap<string, HotFiles>;
   readonly readBytes: number;
   readonly writeShare: number;
@@ -44,13 +44,15 @@ interface Load {
 }
 
 interface Measured {
-  /** Of each server: reads for each second of CPU that it used. */
+  /** Of each server: reads per second of CPU that it used. */
   readonly perCpuSecond: Readonly<Record<string, number>>;
-  /** Of those who read the same files: one server's where each has its own, that of all where they share them. */
+  /**
+   * Of clients that read the same files: one server's rate if each has its own files, that of all if they share them.
+   */
   readonly together: number;
-  /** Reads a second by the clock, of all. */
+  /** Reads per second of all servers. */
   readonly perSecond: number;
-  /** Share of reads that the server answered that was asked. */
+  /** The share of reads that the asked server answered itself. */
   readonly localShare: number;
   readonly refused: number;
   readonly p50Ms: number;
@@ -74,7 +76,7 @@ async function run(bench: Bench): Promise<Report> {
     const own = new Map<string, HotFiles>();
     for (const id of servers.ids) own.set(id, await hotFiles(servers, id));
     const filesOf = (place: number): HotFiles => own.get(servers.ids[place % own.size] as string) as HotFiles;
-    // Whatever is measured, all servers are equally busy: a read costs the more CPU the more processes share the cores.
+    // All servers always have equal load: a read costs more CPU if more processes share the cores.
     const places: Readonly<Record<Way, (place: number) => number>> = {
       primary: (place) => place,
       backup: (place) => place + 1,
@@ -93,7 +95,7 @@ async function run(bench: Bench): Promise<Report> {
           return figures.together;
         };
         const ways = { primary: once('primary'), backup: once('backup'), all: once('all') };
-        // Once without counting: what is compiled and cached by then is so for all.
+        // One run without counting: then everything is compiled and cached for all ways.
         await alternate(ways, 1);
         for (const way of WAYS) measured[way].length = 0;
         await alternate(ways, bench.runs);

@@ -13,25 +13,25 @@ const GIB = 1024 ** 3;
 const OBJECT_BYTES = 64 * KIB;
 const FILE_BYTES = 100 * GIB;
 const OBJECTS = 200_000;
-/** The file is filled for so long at the most. */
+/** The longest time of filling the file. */
 const FILL_MS_MAX = 75_000;
 const TIMING = { leaseMs: 2_000, clockSkewMs: 100 };
 const LAGS = [0, 1, 1_000];
 const CHANGE = Buffer.alloc(4 * KIB, 0x11);
-/** All that the object holds, and what says which it is and that it is whole. */
+/** The bytes of an object, and the fields that identify and check it. */
 const BYTES_PER_OBJECT_MAX = CHANGE.length + KIB;
-/** What it costs to find out which objects differ. */
+/** The traffic to find out which objects differ. */
 const FINDING_BYTES_MAX = 256 * KIB;
 const AGREED_BYTES_MAX = 64 * KIB;
 const AGREED_MS_MAX = 100;
 const CURRENT_MS_MAX = 120_000;
 
 interface Reset {
-  /** Objects that were changed while one of the two replicas was away. */
+  /** Objects that were changed while one of the two replicas was stopped. */
   readonly lag: number;
-  /** From the request that has a primary elected to its answer. */
+  /** From the request that starts an election to its answer. */
   readonly resetMs: number;
-  /** The replica that lags was the one that became primary. */
+  /** Whether the outdated replica became primary. */
   readonly laggingLeads: boolean;
   /** Between the two servers from their start until both replicas are current. */
   readonly traffic: PeerTraffic;
@@ -68,7 +68,7 @@ async function run(bench: Bench): Promise<Report> {
   }
 }
 
-/** One replica misses some writes; then it is asked to become primary, by the help of one that has them. */
+/** One replica misses some writes; then it is made primary with the help of one that has them. */
 async function measure(
   servers: ReplicaCluster,
   file: BenchFile,
@@ -103,8 +103,8 @@ async function measure(
 }
 
 /**
- * Has one server try to become primary, as soon as all that take part may say something about leases: when they
- * are ready in every way, one of them may have become it already for comparing replicas.
+ * Has one server try to become primary as soon as all members may vote: once they are fully ready, one of them may be
+ * primary already to compare replicas.
  */
 async function elect(
   servers: ReplicaCluster,

@@ -13,18 +13,18 @@ const OBJECT_BYTES = 128 * 1024;
 const WRITE = Buffer.alloc(4096, 0x3c);
 const BACKUPS = 2;
 const WRITERS = 32;
-/** The timing that servers have by default. */
+/** The servers' default timing. */
 const TIMING = { leaseMs: 5_000, clockSkewMs: 250 };
 /** To each backup and back. */
 const MESSAGES_MAX = 2 * BACKUPS + 1;
-/** Beside the bytes of the write themselves, for both backups together. */
+/** Bytes besides the write's own, for both backups together. */
 const OVERHEAD_BYTES_MAX = 1_024;
-/** Servers that do not sync for so long have made durable what they had. */
+/** Servers without a sync for so long have made all their writes durable. */
 const QUIET_MS = 1_000;
 const SYNCS_END_MS_MAX = 60_000;
-/** A write is 16 KiB in the log of each of three servers, and to copy that back takes five syncs. */
+/** A write is 16 KiB in the log of each of three servers, and copying that from the log takes five syncs. */
 const LOG_SYNCS_PER_WRITE = 0.02;
-/** Without any sharing, each synced write costs a sync at each server of a majority at least. */
+/** Without shared syncs, each synced write costs a sync at each server of a majority at least. */
 const SYNCS_PER_WRITE_MAX = 1;
 
 interface Round {
@@ -32,7 +32,7 @@ interface Round {
   readonly spanMs: number;
   readonly sortedMs: readonly number[];
   readonly traffic: PeerTraffic;
-  /** As the kernel counts, headers included; null where it does not tell. */
+  /** As the kernel counts them, with headers; null if that is not known. */
   readonly socketBytes: number | null;
 }
 
@@ -81,7 +81,7 @@ async function run(bench: Bench): Promise<Report> {
   }
 }
 
-/** Clients that write at random places of a file, each one write after the other. */
+/** Clients that write at random offsets of a file, each one write after the other. */
 class Overwriter {
   readonly #servers: ReplicaCluster;
   readonly #file: BenchFile;
@@ -102,7 +102,7 @@ class Overwriter {
     const sessions = await Promise.all(
       Array.from({ length: writers }, () => WriteSession.begin(this.#servers, this.#file.file)),
     );
-    // Sessions begin with questions of their own, which are no part of a write.
+    // The first requests of a session are no part of a write.
     const before = await this.#servers.traffic();
     const socketsBefore = this.#servers.socketBytes();
     const beganMs = performance.now();
@@ -163,7 +163,10 @@ async function countSyncs(
   return rounds;
 }
 
-/** What was written before is made durable in the background, which is not the next round's: resolves when that is over. */
+/**
+ * Resolves once earlier writes have been made durable in the background, so that they are not counted in the next
+ * round.
+ */
 async function syncsEnd(pids: readonly number[]): Promise<void> {
   const deadlineMs = performance.now() + SYNCS_END_MS_MAX;
   while (performance.now() < deadlineMs) {
