@@ -35,19 +35,19 @@ export class CellIndex {
 
   /** Removes a cell that is in the index. Moves later entries up, so that probing still finds them. */
   remove(cell: CellId): void {
-    const places = this.#slots;
-    const { length } = places;
+    const slots = this.#slots;
+    const { length } = slots;
     let gap = this.#slotOf(cell, hashOf(cell));
     for (let at = gap; ; ) {
       at = at + 1 === length ? 0 : at + 1;
-      const found = places[at] as number;
+      const found = slots[at] as number;
       if (found === 0) break;
       const home = homeOf(hashOf(this.#cellOf((found & ROW_MASK) - 1)), length);
       if ((at - home + length) % length < (at - gap + length) % length) continue;
-      places[gap] = found;
+      slots[gap] = found;
       gap = at;
     }
-    places[gap] = 0;
+    slots[gap] = 0;
     this.#size--;
   }
 
@@ -68,15 +68,15 @@ export class CellIndex {
 
   /** @returns the slot of a cell, or the empty slot where it belongs */
   #slotOf(cell: CellId, hash: number): number {
-    const places = this.#slots;
-    const { length } = places;
+    const slots = this.#slots;
+    const { length } = slots;
     const tag = tagOf(hash);
-    let place = homeOf(hash, length);
+    let slot = homeOf(hash, length);
     for (;;) {
-      const found = places[place] as number;
-      if (found === 0) return place;
-      if (((found ^ tag) & ~ROW_MASK) === 0 && this.#cellOf((found & ROW_MASK) - 1) === cell) return place;
-      place = place + 1 === length ? 0 : place + 1;
+      const found = slots[slot] as number;
+      if (found === 0) return slot;
+      if (((found ^ tag) & ~ROW_MASK) === 0 && this.#cellOf((found & ROW_MASK) - 1) === cell) return slot;
+      slot = slot + 1 === length ? 0 : slot + 1;
     }
   }
 }

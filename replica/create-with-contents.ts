@@ -49,13 +49,13 @@ export class CreationQuorum {
   }
 
   /** Whether a majority has the subject, so that every later epoch begins with it: the catalog may name it. */
-  isOnMajority(place: number): boolean {
-    const holders = this.#holders[place];
+  isOnMajority(index: number): boolean {
+    const holders = this.#holders[index];
     return holders !== undefined && viewHasMajority(this.#view, (server) => holders.has(server));
   }
 
   get areAllOnMajority(): boolean {
-    return this.#holders.every((_, place) => this.isOnMajority(place));
+    return this.#holders.every((_, index) => this.isOnMajority(index));
   }
 }
 
