@@ -55,9 +55,8 @@ export interface CatalogMemberParts extends CatalogDisk {
 }
 
 /**
- * Opens the replica on this server's disk, or creates one in the newest known view if this server is a member. A member
- * that has lost its disk starts with an empty replica, which does not count until it is caught up. @returns null if
- * there is none
+ * Opens the replica on the disk here, or creates an empty one in the newest known view if this server is a member: it
+ * does not count until it is caught up if the member has lost its disk. @returns null if there is none
  */
 export async function openCatalogAtStart(disk: CatalogDisk): Promise<CatalogStore | null> {
   const { members, self, folder, knownView } = disk;

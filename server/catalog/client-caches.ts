@@ -330,6 +330,7 @@ export class ClientCaches {
     return true;
   }
 
+  /** Recalls the oldest grants of the session if it, or all sessions together, exceed the bounds. */
   #recallSurplus(session: Session, nowMs: number): void {
     const { sessionGrantsMax, grantsMax } = this.#options;
     const surplus = Math.max(session.grants.size - sessionGrantsMax, this.#grants - grantsMax);

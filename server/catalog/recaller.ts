@@ -35,7 +35,7 @@ export class Recaller {
   readonly #parts: RecallerParts;
   readonly #caches: ClientCaches;
   readonly #created = new CreatedFiles();
-  readonly #polls = new Map<number, () => void>();
+  readonly #endPoll = new Map<number, () => void>();
   readonly #recheckers = new Set<() => void>();
   readonly #countRecalled: (changes: number, waitedMs: number) => void;
 
@@ -125,7 +125,7 @@ export class Recaller {
       if (read === null) continue;
       for (const session of this.#caches.noteAccess(read, nowMs)) notified.add(session);
     }
-    for (const session of notified) this.#polls.get(session)?.();
+    for (const session of notified) this.#endPoll.get(session)?.();
   }
 
   /** @returns the session if the directory is delegated to it; else nothing */
@@ -203,8 +203,8 @@ export class Recaller {
     const { world, log } = this.#parts;
     const beganMs = world.nowMs();
     while (this.isCached(change)) {
-      for (const session of this.#caches.recall(change, world.nowMs())) this.#polls.get(session)?.();
-      await this.#progress(this.#caches.cachedUntilMs(change) - world.nowMs());
+      for (const session of this.#caches.recall(change, world.nowMs())) this.#endPoll.get(session)?.();
+      await this.#nextRecheck(this.#caches.cachedUntilMs(change) - world.nowMs());
     }
     const waitedMs = Math.round(world.nowMs() - beganMs);
     this.#countRecalled(1, waitedMs);
@@ -223,25 +223,27 @@ export class Recaller {
       // This call ends expired sessions.
       this.isCached({ inodes: [], owner: null });
       if (this.#caches.counts().sessions === 0) return;
-      await this.#progress(CLOSING_CHECK_MS);
+      await this.#nextRecheck(CLOSING_CHECK_MS);
     }
   }
 
+  /** Resolves when the session has something to report, another poll of it arrives, or after `waitMs`. */
   #updates(session: number, waitMs: number): Promise<void> {
     // Only one poll of a session waits: a later one has newer acknowledgments.
-    this.#polls.get(session)?.();
+    this.#endPoll.get(session)?.();
     return new Promise((resolve) => {
       const done = (): void => {
         timer.cancel();
-        if (this.#polls.get(session) === done) this.#polls.delete(session);
+        if (this.#endPoll.get(session) === done) this.#endPoll.delete(session);
         resolve();
       };
       const timer = this.#parts.world.after(waitMs, done);
-      this.#polls.set(session, done);
+      this.#endPoll.set(session, done);
     });
   }
 
-  #progress(limitMs: number): Promise<void> {
+  /** Resolves at the next poll of any client, which may acknowledge recalls, or after `limitMs`. */
+  #nextRecheck(limitMs: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         timer.cancel();
@@ -258,7 +260,7 @@ export class Recaller {
   }
 
   #endPolls(): void {
-    for (const end of [...this.#polls.values()]) end();
+    for (const end of [...this.#endPoll.values()]) end();
   }
 }
 

@@ -117,6 +117,7 @@ export class WriteBarrier {
     }
   }
 
+  /** Has the files settled until `untilMs`. @returns the first that could not be, with the error */
   async #settleAll(
     files: readonly FileId[],
     untilMs: number,

@@ -32,10 +32,7 @@ export interface LeaseDriverParts extends LeaseTiming {
   /** The recorded view of a cell whose members have changed at some time; null for all others. */
   knownView(cell: CellId): View | null;
   readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
-  /**
-   * This server holds the lease until `untilMs` (process clock; 0: it lost the lease), as voted by view number `view`
-   * (0: not a new vote).
-   */
+  /** This server has the lease until `untilMs` (process clock; 0: lost), decided in view `view` (0: as reported). */
   ownLeaseChanged(cell: CellId, untilMs: number, view: number): void;
   /** Another server's lease is valid until `untilMs` (process clock), as far as this server knows. */
   otherLeaseLearned?(cell: CellId, holder: ServerId, untilMs: number): void;

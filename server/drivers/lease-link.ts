@@ -225,6 +225,7 @@ export class LeaseLink {
     return new LeaseHost(config, this.nowMs());
   }
 
+  /** Steps the host, and performs its actions. If it may vote, has `clockMemory` cover the clock's reading first. */
   #act(event: LeaseEvent): void {
     let nowMs = this.nowMs();
     while (nowMs > this.#coveredUntilMs && this.#mayVote(event)) {

@@ -42,8 +42,8 @@ export class ChangeAdmission {
     } catch (error) {
       if (await this.isKnown(driver, request)) return;
       const { isConnected, self, releasedFiles } = this.#parts;
-      const isThere = (member: ServerId): boolean => member !== self && isConnected(member);
-      if (viewHasMajority(driver.view, isThere)) {
+      const isReachable = (member: ServerId): boolean => member !== self && isConnected(member);
+      if (viewHasMajority(driver.view, isReachable)) {
         await releasedFiles.release(driver, error);
         throw error;
       }
@@ -63,11 +63,11 @@ export class ChangeAdmission {
     const others = viewVoters(view).filter((member) => member !== self);
     const full = others.filter((member) => isDiskFull(member));
     if (full.length === 0) return;
-    const away = others.filter((member) => !full.includes(member) && !isConnected(member));
-    const hasSpace = (member: ServerId): boolean => !full.includes(member) && !away.includes(member);
+    const disconnected = others.filter((member) => !full.includes(member) && !isConnected(member));
+    const hasSpace = (member: ServerId): boolean => !full.includes(member) && !disconnected.includes(member);
     const isEnough = view.policy !== 'all' && viewHasMajority(view, hasSpace);
     if (isEnough || (await this.isKnown(driver, request))) return;
-    const unreachable = away.length === 0 ? '' : `, and ${away.join(', ')} is not reachable`;
+    const unreachable = disconnected.length === 0 ? '' : `, and ${disconnected.join(', ')} is not reachable`;
     throw new ServiceError(
       'no-space',
       `No space: the disks of ${full.join(', ')} are full${unreachable}; delete files or add space`,
@@ -75,10 +75,7 @@ export class ChangeAdmission {
     );
   }
 
-  /**
-   * Under policy `all`, refuses a write if a member is unreachable, so that reads do not wait for it. @throws
-   * ServiceError `no-majority`
-   */
+  /** Under policy `all`, refuses a write while a member is unreachable, because reads would wait for that member. */
   assertAllReachable(driver: ReplicaDriver): void {
     const { view } = driver;
     if (view.policy !== 'all' || view.joint !== undefined) return;

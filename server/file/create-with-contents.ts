@@ -219,6 +219,7 @@ export class CreateWithContents {
     return outcomes;
   }
 
+  /** Stores the contents of one group at its members; sets in `refusals`, for each file, why not, or null. */
   async #storeGroup(
     { members, places }: PlacedGroup,
     { volume }: VolumeStorage,
@@ -289,8 +290,7 @@ export class CreateWithContents {
     try {
       result = await this.#parts.command(command, numberedRequestOf(request), owned);
     } catch (error) {
-      // A server that holds the files was removed: no attempt has created directory entries, and the client creates the
-      // files in two steps.
+      // A member of the files was removed: no attempt has created entries. The client creates the files in two steps.
       if (isRefusedByCatalog(error)) return null;
       throw error;
     }

@@ -50,7 +50,7 @@ export function creationsOf(parts: CreationsParts): Creations {
   const { metrics, transport, isConnected } = parts;
   const outcomes = outcomesIn(metrics);
   const query: Gateway['queryCatalog'] = (asked, options) => gateway.queryCatalog(asked, options);
-  const command: Gateway['command'] = (given, name, options) => gateway.command(given, name, options);
+  const command: Gateway['command'] = (one, name, options) => gateway.command(one, name, options);
   const voidNumbers: CreateWithContentsParts['voidNumbers'] = (owner, inodes) => {
     gateway.durably({ kind: 'void-inodes', owner, inodes: [...inodes] }).catch((error: unknown) => {
       // The numbers become void after a while anyway.

@@ -58,8 +58,8 @@ export class Difference {
     this.#store = store;
     this.#damaged = damaged;
     for (const index of damaged) {
-      const own = this.#own(index);
-      if (own !== null) this.#put(index, own);
+      const own = this.#localEntry(index);
+      if (own !== null) this.#setChange(index, own);
     }
   }
 
@@ -110,7 +110,7 @@ export class Difference {
         await this.#world.nextTick();
         check();
       }
-      this.#record(entry.index, this.#own(entry.index), entry);
+      this.#record(entry.index, this.#localEntry(entry.index), entry);
     }
   }
 
@@ -144,6 +144,7 @@ export class Difference {
     }
   }
 
+  /** Asks for all entries of the other in these ranges, in pages, and records what differs. */
   async #askEntries(ask: CallSource, ranges: readonly IndexRange[], check: () => void): Promise<void> {
     let left = ranges;
     while (left.length > 0) {
@@ -200,10 +201,11 @@ export class Difference {
     return within;
   }
 
-  #own(index: number): ObjectEntry | null {
+  #localEntry(index: number): ObjectEntry | null {
     return this.#store.entries(this.#file, index, index, 1)[0] ?? null;
   }
 
+  /** Records that the other replica has `entry` at this index, and the local one `own`; null: none. */
   #record(index: number, own: ObjectEntry | null, entry: ObjectEntry | null): void {
     const change = this.#changes.get(index);
     const before = change === undefined ? own : change;
@@ -213,11 +215,11 @@ export class Difference {
       this.#changes.delete(index);
       this.#missing.delete(index);
     } else {
-      this.#put(index, entry);
+      this.#setChange(index, entry);
     }
   }
 
-  #put(index: number, entry: ObjectEntry | null): void {
+  #setChange(index: number, entry: ObjectEntry | null): void {
     this.#changes.set(index, entry);
     if (entry === null || objectEqual(this.#store.staged(this.#file, index), entry))
       this.#missing.delete(index);

@@ -64,6 +64,7 @@ export class EntryFlush {
     });
   }
 
+  /** Sets a mark if the catalog lost the one before. @returns an epoch of the catalog not later than its answer's */
   async #ensureKnown(): Promise<number> {
     const { epoch, knows, mark } = this.#parts;
     const since = epoch();
@@ -74,8 +75,7 @@ export class EntryFlush {
 
 /**
  * Whether the catalog asks the primary for the size, or has these contents, which are those of the replica here.
- * @throws ServiceError `not-found` if the file was deleted for good, or a loss of power took its creation from the
- * catalog
+ * @throws ServiceError `not-found` if the file was deleted for good, or the catalog lost its creation with its power
  */
 export async function isInCatalog(
   store: FileStore,

@@ -11,8 +11,7 @@ export type ExtentStep =
 
 /**
  * One tick's part of a search for data or a hole, by the index alone: a missing object is a hole, and so is the missing
- * end of a short one. A file has a hole at its end (`lseek`(2)). The answer is null if `from` is beyond the end, or
- * only holes follow.
+ * end of a short one. A file has a hole at its end (`lseek`(2)). `at` is null beyond the end, or if only holes follow.
  */
 export function extentStep(
   store: Pick<FileStore, 'attributes' | 'entries'>,

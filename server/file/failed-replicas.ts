@@ -9,16 +9,16 @@ const FILES_MAX = 10_000;
 
 /** Spaces the restarts of failed replicas, each of which costs a fetch: the first is at once; then waits double. */
 export class FailedReplicas {
-  readonly #begun = new LruMap<FileId, { readonly atMs: number; readonly waitMs: number }>(FILES_MAX);
+  readonly #restarts = new LruMap<FileId, { readonly atMs: number; readonly waitMs: number }>(FILES_MAX);
 
   /** @returns whether to restart the file's failed replica now; if so, the restart is recorded */
   mayRestart(file: FileId, nowMs: number): boolean {
-    const last = this.#begun.get(file);
+    const last = this.#restarts.get(file);
     const sinceMs = last === undefined ? Infinity : nowMs - last.atMs;
     const { waitMs = 0 } = last ?? {};
     if (sinceMs < waitMs) return false;
     const isForgotten = sinceMs > 2 * waitMs + FORGOTTEN_MS;
-    this.#begun.set(file, {
+    this.#restarts.set(file, {
       atMs: nowMs,
       waitMs: isForgotten ? WAIT_FIRST_MS : Math.min(WAIT_MAX_MS, 2 * waitMs),
     });
@@ -26,6 +26,6 @@ export class FailedReplicas {
   }
 
   resetWaits(): void {
-    this.#begun.clear();
+    this.#restarts.clear();
   }
 }

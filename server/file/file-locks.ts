@@ -125,10 +125,7 @@ export class FileLocks {
     return this.#lockOrWait(driver, state, body, wish, deadlineMs);
   }
 
-  /**
-   * Renews all locks of a client, which lists them. During the grace this is how it claims them. @throws ServiceError
-   * `not-primary`
-   */
+  /** Renews all locks of a client, which lists them; in the grace, claims them. @throws ServiceError `not-primary` */
   renew(driver: ReplicaDriver, body: LockClaim, holder: string | null = null): LockRenewal {
     const state = this.#currentState(driver);
     const nowMs = this.#parts.clock.nowMs();
@@ -172,8 +169,7 @@ export class FileLocks {
   /**
    * Checks, before a change is ordered, that the locks under which the client made it still exclude others: late bytes
    * of a client that lost or released them must not overwrite later writes.
-   * @throws ServiceError `busy` while they may still be claimed; `lease-lost`, also if this server orders without being
-   * primary and cannot know
+   * @throws ServiceError `busy` while they may still be claimed; `lease-lost`, also if this server is not primary
    */
   assertHeld(driver: ReplicaDriver, { client, stamp }: LocksHeld): void {
     if (driver.isPrimary) {
@@ -212,6 +208,7 @@ export class FileLocks {
     return !isOfEpoch || lapses < (state.clients.get(client)?.lapses ?? state.lapses);
   }
 
+  /** Sets the lock, or waits for it until `deadlineMs`. @throws ServiceError as `lock` */
   async #lockOrWait(
     driver: ReplicaDriver,
     state: LockState,
@@ -256,6 +253,7 @@ export class FileLocks {
     throw outcome === 'deposed' ? this.#deposedError(driver) : lockedError(driver.file, table, wish);
   }
 
+  /** Queues a request at `place`, for at most `limitMs`. @returns `over` if it times out, or ends for another reason */
   #wait(
     driver: ReplicaDriver,
     state: LockState,
@@ -293,6 +291,7 @@ export class FileLocks {
       if (waiting.client === client) this.#endWaiting(state, place);
   }
 
+  /** Grants queued requests that have no conflict any more, if their clients are alive and still wait. */
   #grantWaiting(driver: ReplicaDriver, state: LockState): void {
     if (!this.#isCurrent(driver, state)) return;
     const nowMs = this.#parts.clock.nowMs();
@@ -313,13 +312,13 @@ export class FileLocks {
   #noteMessage(
     state: LockState,
     message: Pick<LockOrder, 'client' | 'stamp' | 'pending' | 'number' | 'since'>,
-    given: string | null,
+    authenticated: string | null,
   ): void {
     const { client, stamp, number, since = 0 } = message;
     const aliveUntilMs = this.#parts.clock.nowMs() + this.#spanMs;
     const known = state.clients.get(client);
     if (known === undefined || stamp > known.stamp) {
-      const holder = holderOf(client, given);
+      const holder = holderOf(client, authenticated);
       this.#moveCount(state, client, known?.holder ?? null, holder);
       const sinceStamp = Math.max(known?.sinceStamp ?? 0, since);
       const locksUntilMs = known?.locksUntilMs ?? aliveUntilMs;
@@ -359,6 +358,7 @@ export class FileLocks {
     );
   }
 
+  /** Ends clients without a message, and locks without a renewal, for a lock lease; and places kept in the queue. */
   #expire(driver: ReplicaDriver, state: LockState): void {
     const nowMs = this.#parts.clock.nowMs();
     for (const [place, waiting] of state.waiting)
@@ -368,8 +368,7 @@ export class FileLocks {
         if (nowMs >= known.locksUntilMs && state.table.hasLocks(client)) {
           state.table.removeLocks(client);
           known.lapses = ++state.lapses;
-          // Changes under those locks may have been sent after the waiting requests: the client asks again, with a
-          // newer stamp.
+          // Changes under those locks may have been sent after the waiting requests: the client repeats these later.
           this.#endAllWaiting(state, client);
         }
         continue;
@@ -383,6 +382,7 @@ export class FileLocks {
     this.#schedule(driver, state);
   }
 
+  /** Sets the timer for the next expiry, or for the end of the grace if requests wait for it. */
   #schedule(driver: ReplicaDriver, state: LockState): void {
     const nowMs = this.#parts.clock.nowMs();
     let atMs = state.afterGrace.size > 0 ? state.graceUntilMs : Infinity;
@@ -417,6 +417,7 @@ export class FileLocks {
     });
   }
 
+  /** The lock state of the replica's epoch. A new epoch begins with a grace, unless no client can claim locks. */
   #stateOf(driver: ReplicaDriver): LockState {
     const known = this.#states.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
@@ -517,10 +518,7 @@ export class FileLocks {
     return new ServiceError('not-primary', `This server is no longer the primary of file ${driver.file}`);
   }
 
-  /**
-   * A waiting request gets the error of any other time-out; one that does not wait has to learn that this is no
-   * refusal.
-   */
+  /** A request that waits gets the error of a time-out; one that does not has to learn that this is no refusal. */
   #graceError(file: FileId, state: LockState, waits: boolean): ServiceError {
     const retryAfterMs = Math.max(1, Math.ceil(state.graceUntilMs - this.#parts.clock.nowMs()));
     const message = `File ${file} has a new primary: locks can be claimed now and set after the grace time; retry`;

@@ -310,8 +310,7 @@ export class FilePrimary {
   async #announceSettling(): Promise<void> {
     const needsSettling = endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq);
     if (!this.#driver.isPrimary) {
-      // Submitted even if the replica's last operation is one already: a majority's acknowledgment shows that no later
-      // primary exists.
+      // Even if the last operation is one already: a majority's acknowledgment shows that no later primary exists.
       await this.#submitSettling();
       return;
     }
@@ -478,6 +477,7 @@ export class FilePrimary {
     return new ServiceError('protected', `Cannot change file ${this.#file}: it is append-only`);
   }
 
+  /** Orders a change. Throws before that if the epoch is another, or the client has lost the locks of the request. */
   async #submit(request: ChangeRequest, body: Uint8Array, outcome: WriteOutcome): Promise<Change> {
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposedError(this.#file);
     if (request.under !== undefined) this.#assertLocked(request.under);

@@ -34,10 +34,7 @@ interface Answers<Answer> {
   replica(driver: ReplicaDriver): Promise<Answer>;
 }
 
-/**
- * Reads at the replica here: every answer is committed, and at least as new as the newest state at the time of the
- * request.
- */
+/** Reads the replica here: each answer is committed, and as new as the newest state at the time of the request. */
 export class FileReads {
   readonly #parts: FileReadsParts;
 
@@ -77,6 +74,7 @@ export class FileReads {
     return { locations: taken, ...shown };
   }
 
+  /** Answers by the first authority that this server has; without one, becomes primary first. */
   async #answer<Answer>(file: FileId, by: Answers<Answer>): Promise<Answer> {
     const { authorities, quorumReads } = this.#parts;
     const authority = authorities.reader(file);
@@ -99,6 +97,7 @@ export class FileReads {
     }
   }
 
+  /** Takes contents from the replica in this tick; returns them once all operations that they show are committed. */
   async #pinned<Taken>(
     driver: ReplicaDriver,
     offset: number,
@@ -124,6 +123,7 @@ export class FileReads {
     return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
   }
 
+  /** @returns null if no majority agrees that the position here is the newest, or the bytes show a later operation */
   #readByQuorum(
     quorumReads: Pick<QuorumReads, 'read'>,
     file: FileId,

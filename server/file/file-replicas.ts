@@ -186,8 +186,7 @@ export class FileReplicas {
 
   /**
    * For a server that was disconnected for long: all members of its view may have been replaced since.
-   * @returns the error that names the members now; null if the catalog has no newer view, or cannot be asked: then the
-   * request keeps waiting
+   * @returns the error that names the new ones; null if the catalog has no newer view, or does not answer
    */
   async #movedError(file: FileId, { number }: View): Promise<ServiceError | null> {
     try {

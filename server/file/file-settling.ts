@@ -63,6 +63,7 @@ export class FileSettling {
     return reads.stateAt(file, driver);
   }
 
+  /** @returns null if the file has a primary, no majority has the position here, or a primary has to mark the file */
   async #flushByQuorum(file: FileId): Promise<FileState | null> {
     const { quorumReads, authorities, store, replicas, primaries, reads } = this.#parts;
     if (quorumReads === undefined || authorities.quorum(file) === null) return null;
@@ -89,6 +90,7 @@ export class FileSettling {
     return isKnown && catalog.epoch() === epoch;
   }
 
+  /** Seals a file of policy `read-only`. @see FileService.seal */
   async seal(file: FileId, expected?: ContentVersion): Promise<FileState> {
     const { authorities, replicas, primaries, reads, log } = this.#parts;
     const sealed = authorities.sealed(file);
@@ -112,6 +114,7 @@ export class FileSettling {
     return reads.state(file);
   }
 
+  /** Waits until all reachable members have operation `seq`, at most for the wait of a seal. */
   async #waitForReplicas(driver: ReplicaDriver, seq: number): Promise<void> {
     const { clock, operationTimeoutMs, isConnected, world } = this.#parts;
     const untilMs = clock.nowMs() + Math.min(SEAL_WAIT_MS_MAX, operationTimeoutMs / 2);
@@ -128,6 +131,7 @@ export class FileSettling {
     return this.#settleBy(orderer?.driver ?? (await replicas.primary(file)));
   }
 
+  /** Settles the file before its replica is released, if the catalog may not know all changes ordered here. */
   async settleBeforeRelease(driver: ReplicaDriver): Promise<void> {
     const { primaries } = this.#parts;
     if (primaries.latestOf(driver)?.unsettled === false) return;
@@ -143,8 +147,7 @@ export class FileSettling {
     if (store.holeBytes(file) === null) await store.whenHolesCounted(file);
     await replicas.withinTimeout(file, () =>
       primary.settle(async (mark) => {
-        // Without a lease there may be another primary by now: then it has marked the file again before it answered a
-        // change.
+        // Without a lease there may be another primary: it has marked the file again before it answered a change.
         state = driver.isPrimary ? await reads.stateAt(file, driver) : reads.stateHere(file);
         // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
         if (state.epoch !== primary.epoch.counter) {

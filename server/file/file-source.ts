@@ -50,7 +50,7 @@ export class FileStateSource {
         return this.#compare(decodeKnown(payload));
       case METHODS.changes: {
         const { known, from } = decodeSince(payload);
-        return encodePage(this.#changes(await this.#store.digests(this.#file), known, from));
+        return encodePage(this.#entriesSince(await this.#store.digests(this.#file), known, from));
       }
       case METHODS.digests: {
         const nodes = decodeNodes(payload);
@@ -64,7 +64,7 @@ export class FileStateSource {
         );
       }
       case METHODS.entries:
-        return encodePage(this.#entries(decodeRanges(payload)));
+        return encodePage(this.#entriesOf(decodeRanges(payload)));
       case METHODS.objects:
         return encodeObjects(await Promise.all(decodeWanted(payload).map((wanted) => this.#read(wanted))));
       default:
@@ -72,10 +72,11 @@ export class FileStateSource {
     }
   }
 
+  /** The state here in this tick, with the entries later than `known`, and as many of the newest objects as fit. */
   async #compare(known: Version): Promise<Uint8Array> {
     const digests = await this.#store.digests(this.#file);
     const record = this.record();
-    const changes = this.#changes(digests, known, 0);
+    const changes = this.#entriesSince(digests, known, 0);
     const newest = newestObjects(changes.entries);
     const { total, height } = digests;
     const attributes = this.#store.attributes(this.#file);
@@ -90,7 +91,8 @@ export class FileStateSource {
     return encodeComparison({ position, view, sessions, attributes, total, height, changes, objects });
   }
 
-  #changes(digests: ObjectDigests, known: Version, from: number): EntryPage {
+  /** Entries from index `from` on with a later version than `known`, of up to `LEAVES_MAX` leaves of the digests. */
+  #entriesSince(digests: ObjectDigests, known: Version, from: number): EntryPage {
     const leaves = digests.leavesSince(known, from, LEAVES_MAX + 1);
     const ranges: IndexRange[] = [];
     for (const leaf of leaves.slice(0, LEAVES_MAX)) {
@@ -112,7 +114,7 @@ export class FileStateSource {
     return { entries, next: next === undefined ? null : next * FAN_OUT };
   }
 
-  #entries(ranges: readonly IndexRange[]): EntryPage {
+  #entriesOf(ranges: readonly IndexRange[]): EntryPage {
     const entries: ObjectEntry[] = [];
     for (const { first, last } of ranges) {
       const left = PAGE_ENTRIES_MAX - entries.length;

@@ -69,6 +69,7 @@ export class FileSubject implements Subject {
     }
   }
 
+  /** Marks as damaged the objects at the edges of a change, of which it keeps a part. */
   #markPartlyWritten(change: FileOperation): void {
     const { objectBytes } = this.#store.attributes(this.#file);
     if (change.kind === 'truncate') this.markDamaged(Math.floor(change.sizeBytes / objectBytes));
@@ -209,6 +210,7 @@ export class FileSubject implements Subject {
     return this.#staged(difference, entry, this.#store.stage(this.#file, { entry, bytes }), check);
   }
 
+  /** Waits until an object is staged, and notes it in the difference, unless a later fetch has begun. */
   async #staged(
     difference: Difference,
     entry: ObjectEntry,

@@ -149,6 +149,7 @@ export class FirstContents {
   }
 }
 
+/** Resolves when `enough` does, when all works have ended, or after `limitMs`. */
 async function enoughOrAll(
   world: World,
   enough: Promise<void>,

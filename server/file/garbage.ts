@@ -58,8 +58,7 @@ export interface GarbageParts {
  *   members has everything that is here. A replica of an aborted change of members, or one that is still in use, is
  *   removed once a majority of the members is in a later epoch without this server.
  *
- * If the members of a file have changed without the catalog's knowledge, the file is opened, so that it gets a primary,
- * which reports them.
+ * A file whose members have changed without the catalog's knowledge is opened: it gets a primary, which reports them.
  */
 export class Garbage {
   readonly #parts: GarbageParts;
@@ -124,6 +123,7 @@ export class Garbage {
     }
   }
 
+  /** Compares all replicas here with the catalog: removes those that are not needed, opens those with a newer view. */
   async #removeUnknown(): Promise<void> {
     const { store, query } = this.#parts;
     const moved = new Map<FileId, PlacedFile>();
@@ -233,6 +233,7 @@ export class Garbage {
     return view.number > place.view && viewVoters(view).includes(this.#parts.self);
   }
 
+  /** Removes the replica of a file that has moved, after the grace, once a majority of its members does not need it. */
   async #removeMoved(file: FileId, place: PlacedFile): Promise<void> {
     const { store, host, nowMs } = this.#parts;
     const record = store.record(file);

@@ -37,7 +37,7 @@ export class IdleFiles {
   readonly #parts: IdleFilesParts;
   readonly #timer: Timer;
   readonly #releasing = new Set<ReplicaDriver>();
-  readonly #failed = new FailedReplicas();
+  readonly #restartWaits = new FailedReplicas();
 
   constructor(parts: IdleFilesParts) {
     this.#parts = parts;
@@ -93,13 +93,13 @@ export class IdleFiles {
   #unloadFailed(driver: ReplicaDriver): void {
     // The catalog's replica stays loaded, and keeps requesting its lease.
     if (driver.file !== CATALOG_CELL) this.#parts.lease.close(driver.file);
-    if (!driver.idle || !this.#failed.mayRestart(driver.file, this.#parts.clock.nowMs())) return;
+    if (!driver.idle || !this.#restartWaits.mayRestart(driver.file, this.#parts.clock.nowMs())) return;
     if (driver.file === CATALOG_CELL) driver.restartFailed();
     else this.#parts.host.unload(driver);
   }
 
   resetRestartWaits(): void {
-    this.#failed.resetWaits();
+    this.#restartWaits.resetWaits();
   }
 
   async #releaseDrivers(drivers: readonly ReplicaDriver[]): Promise<void> {
@@ -117,6 +117,7 @@ export class IdleFiles {
     return this.#parts.clock.nowMs() - driver.usedAtMs < IN_USE_MS;
   }
 
+  /** Settles the file, stops the replica, releases the lease, unloads it; after a failure, again in the next sweep. */
   async #release(driver: ReplicaDriver, why: 'idle' | 'ending'): Promise<void> {
     const { host, lease, settling, log } = this.#parts;
     if (this.#releasing.has(driver)) return;

@@ -61,8 +61,8 @@ export interface EarlierLocks {
 }
 
 /** Whose locks count together: those of an authenticated holder; without authentication, each client's by itself. */
-export function holderOf(client: number, given: string | null): string {
-  return given ?? `client ${client}`;
+export function holderOf(client: number, authenticated: string | null): string {
+  return authenticated ?? `client ${client}`;
 }
 
 export function requestedLock({ client, owner, kind, type, start, end, pid }: LockBody): LockChangeOfClient {

@@ -56,7 +56,7 @@ export class LockTable {
     const before = this.#locks.get(key) ?? [];
     const { client, owner, kind, type, start, end, pid } = wish;
     const after = rangesWith(before, { client, owner, kind, type, start, end, pid });
-    this.#counted(client, after.length - before.length);
+    this.#addToCount(client, after.length - before.length);
     if (after.length === 0) this.#locks.delete(key);
     else this.#locks.set(key, after);
   }
@@ -127,7 +127,7 @@ export class LockTable {
   removeLocks(client: number): void {
     for (const [key, locks] of this.#locks) {
       if (locks[0]?.client !== client) continue;
-      this.#counted(client, -locks.length);
+      this.#addToCount(client, -locks.length);
       this.#locks.delete(key);
     }
   }
@@ -138,7 +138,7 @@ export class LockTable {
       if (waiter.client === client) this.removeWaiter(waiter.place);
   }
 
-  #counted(client: number, more: number): void {
+  #addToCount(client: number, more: number): void {
     this.#count += more;
     if (more !== 0) this.#onCount(client, more);
   }

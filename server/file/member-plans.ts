@@ -17,7 +17,7 @@ interface Plans {
   readonly epoch: number;
   turn: number;
   /** New members in the change that the replica was last asked for, which replaces an earlier one. */
-  asked: readonly ServerId[];
+  requested: readonly ServerId[];
   readonly planning: Map<symbol, readonly ServerId[]>;
 }
 
@@ -34,25 +34,26 @@ export class MemberPlans {
     this.#parts = parts;
   }
 
+  /** Plans the new members, and changes the members; resolves with the final view. @throws ServiceError */
   async change(driver: ReplicaDriver, members: readonly ServerId[]): Promise<View> {
     const { view } = driver;
     // The new members of a joint view were planned before it.
     if (view.joint !== undefined) return driver.changeMembers(members);
     const added = members.filter((member) => !view.members.includes(member));
     if (added.length > 0) await this.#plan(driver, view, added);
-    const plans = this.#of(driver);
-    plans.asked = added;
+    const plans = this.#plansOf(driver);
+    plans.requested = added;
     const changed = await driver.changeMembers(members);
     // The members were these already, and no change was in progress.
     if (changed.number === view.number) await this.#withdraw(driver, plans, view);
     return changed;
   }
 
-  #of(driver: ReplicaDriver): Plans {
+  #plansOf(driver: ReplicaDriver): Plans {
     const { counter } = driver.epoch;
     const known = this.#plans.get(driver);
     if (known?.epoch === counter) return known;
-    const plans: Plans = { epoch: counter, turn: 0, asked: [], planning: new Map() };
+    const plans: Plans = { epoch: counter, turn: 0, requested: [], planning: new Map() };
     this.#plans.set(driver, plans);
     return plans;
   }
@@ -61,7 +62,7 @@ export class MemberPlans {
   async #plan(driver: ReplicaDriver, view: View, added: readonly ServerId[]): Promise<void> {
     // Once a primary has committed an operation of its epoch in this view, changes of earlier epochs never take effect.
     await driver.untilReadable(driver.epoch, driver.orderedSeq);
-    const plans = this.#of(driver);
+    const plans = this.#plansOf(driver);
     const key = Symbol();
     plans.planning.set(key, added);
     try {
@@ -71,12 +72,12 @@ export class MemberPlans {
       plans.planning.delete(key);
     }
     // A change that was made meanwhile has ended the plan in the catalog.
-    if (this.#of(driver) !== plans || driver.view.number !== view.number) throw busyError(driver);
+    if (this.#plansOf(driver) !== plans || driver.view.number !== view.number) throw busyError(driver);
   }
 
   async #withdraw(driver: ReplicaDriver, plans: Plans, view: View): Promise<void> {
     await driver.untilReadable(driver.epoch, driver.orderedSeq);
-    if (this.#of(driver) === plans) await this.#send(driver, plans, view, false);
+    if (this.#plansOf(driver) === plans) await this.#send(driver, plans, view, false);
   }
 
   /** @returns the servers that are planned now; null if members of the catalog run an earlier release */
@@ -87,7 +88,7 @@ export class MemberPlans {
     durably: boolean,
   ): Promise<readonly string[] | null> {
     const { catalog, log } = this.#parts;
-    const servers = new Set([...plans.planning.values(), plans.asked].flat());
+    const servers = new Set([...plans.planning.values(), plans.requested].flat());
     const members = [...servers].filter((server) => !view.members.includes(server));
     const mark = { epoch: plans.epoch, turn: ++plans.turn };
     const command = { kind: 'plan-members', inode: file, view: view.number, mark, members } as const;

@@ -47,10 +47,10 @@ export class ObjectFetch {
   readonly #wanted: Iterator<ObjectEntry>;
   readonly #sources: SourceState[];
   readonly #queue: Batch[] = [];
-  readonly #open = new Set<Batch>();
-  #drawn = false;
-  #slots = 0;
-  #passedOver = 0;
+  readonly #openBatches = new Set<Batch>();
+  #areAllDrawn = false;
+  #timelyCalls = 0;
+  #skippedCount = 0;
   #settled = false;
   #resolve: (answered: boolean) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
@@ -73,29 +73,30 @@ export class ObjectFetch {
     });
   }
 
+  /** Starts calls while fewer than `FETCHES_MAX` wait for an answer in time; ends the fetch once no batch is open. */
   #pump(): void {
-    if (this.#sources.every(({ usable }) => !usable)) this.#giveUp();
-    while (!this.#settled && this.#slots < FETCHES_MAX) {
-      const batch = this.#queue.shift() ?? this.#draw();
+    if (this.#sources.every(({ usable }) => !usable)) this.#skipRest();
+    while (!this.#settled && this.#timelyCalls < FETCHES_MAX) {
+      const batch = this.#queue.shift() ?? this.#nextBatch();
       if (batch === null) break;
-      if (!this.#open.has(batch)) continue;
-      const source = this.#choose(batch);
+      if (!this.#openBatches.has(batch)) continue;
+      const source = this.#leastBusy(batch);
       if (source !== null) void this.#ask(batch, source);
       else if (batch.asked === 0) this.#close(batch);
     }
-    if (this.#settled || !this.#drawn || this.#open.size > 0) return;
+    if (this.#settled || !this.#areAllDrawn || this.#openBatches.size > 0) return;
     this.#settled = true;
     const [first] = this.#sources;
-    if (this.#passedOver > 0 && first?.usable === false) this.#reject(first.error);
+    if (this.#skippedCount > 0 && first?.usable === false) this.#reject(first.error);
     else this.#resolve(this.#sources.every(({ usable }) => usable));
   }
 
-  #draw(): Batch | null {
+  #nextBatch(): Batch | null {
     const entries: ObjectEntry[] = [];
-    for (let bytes = 0; !this.#drawn && bytes < FETCH_BYTES && entries.length < WANTED_MAX; ) {
+    for (let bytes = 0; !this.#areAllDrawn && bytes < FETCH_BYTES && entries.length < WANTED_MAX; ) {
       const drawn = this.#wanted.next();
       if (drawn.done === true) {
-        this.#drawn = true;
+        this.#areAllDrawn = true;
         break;
       }
       entries.push(drawn.value);
@@ -105,23 +106,23 @@ export class ObjectFetch {
     entries.sort((a, b) => a.index - b.index);
     const left = new Map(entries.map((entry) => [entry.index, entry]));
     const batch = { left, tried: new Set<SourceState>(), asked: 0 };
-    this.#open.add(batch);
+    this.#openBatches.add(batch);
     return batch;
   }
 
-  #giveUp(): void {
-    this.#drawn = true;
-    this.#passedOver++;
+  #skipRest(): void {
+    this.#areAllDrawn = true;
+    this.#skippedCount++;
     this.#queue.length = 0;
-    for (const batch of this.#open) if (batch.asked === 0) this.#close(batch);
+    for (const batch of this.#openBatches) if (batch.asked === 0) this.#close(batch);
   }
 
   #close(batch: Batch): void {
-    this.#open.delete(batch);
-    this.#passedOver += batch.left.size;
+    this.#openBatches.delete(batch);
+    this.#skippedCount += batch.left.size;
   }
 
-  #choose(batch: Batch): SourceState | null {
+  #leastBusy(batch: Batch): SourceState | null {
     let chosen: SourceState | null = null;
     for (const state of this.#sources) {
       if (!state.usable || batch.tried.has(state)) continue;
@@ -130,16 +131,17 @@ export class ObjectFetch {
     return chosen;
   }
 
+  /** Asks a source for the objects of a batch; after `patienceMs` without an answer, queues them for another, too. */
   async #ask(batch: Batch, state: SourceState): Promise<void> {
     const entries = [...batch.left.values()];
     batch.tried.add(state);
     batch.asked++;
     state.asked++;
-    this.#slots++;
-    let patient = true;
+    this.#timelyCalls++;
+    let isTimely = true;
     const release = (): void => {
-      if (patient) this.#slots--;
-      patient = false;
+      if (isTimely) this.#timelyCalls--;
+      isTimely = false;
     };
     let timer: Timer | undefined;
     try {
@@ -151,7 +153,7 @@ export class ObjectFetch {
         this.#pump();
       });
       const contents = decodeObjects(await state.source.ask(encodeWanted(entries)), entries.length);
-      await this.#take(batch, state, entries, contents);
+      await this.#stageAnswer(batch, state, entries, contents);
     } catch (error) {
       state.usable = false;
       state.error = error;
@@ -161,12 +163,12 @@ export class ObjectFetch {
       state.asked--;
       batch.asked--;
     }
-    if (batch.left.size === 0) this.#open.delete(batch);
-    else if (this.#open.has(batch) && !this.#queue.includes(batch)) this.#queue.push(batch);
+    if (batch.left.size === 0) this.#openBatches.delete(batch);
+    else if (this.#openBatches.has(batch) && !this.#queue.includes(batch)) this.#queue.push(batch);
     this.#pump();
   }
 
-  async #take(
+  async #stageAnswer(
     batch: Batch,
     state: SourceState,
     entries: readonly ObjectEntry[],

@@ -2,7 +2,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { FileStore } from '../storage/store.ts';
 
 /** Objects that are remembered as whole: many times the edges of one change. An evicted object is read again. */
-const WHOLE_COUNT_MAX = 8_192;
+const READABLE_MAX = 8_192;
 
 export interface ByteRange {
   readonly from: number;
@@ -17,7 +17,7 @@ export interface ByteRange {
 export class PartlyChangedObjects {
   readonly #file: FileId;
   readonly #store: Pick<FileStore, 'attributes' | 'entries' | 'readObject'>;
-  readonly #whole = new Set<number>();
+  readonly #readable = new Set<number>();
 
   constructor(file: FileId, store: Pick<FileStore, 'attributes' | 'entries' | 'readObject'>) {
     this.#file = file;
@@ -37,7 +37,7 @@ export class PartlyChangedObjects {
       const { versionEpoch, versionSeq } = entry;
       const bytes = await this.#store.readObject(this.#file, index, versionEpoch, versionSeq);
       // Null: another change, which has read the object, replaced it meanwhile.
-      if (bytes !== null) this.#note(index);
+      if (bytes !== null) this.#noteReadable(index);
     }
   }
 
@@ -49,19 +49,19 @@ export class PartlyChangedObjects {
   }
 
   #isUnread(index: number, { from, to }: ByteRange): boolean {
-    if (this.#whole.has(index)) return false;
+    if (this.#readable.has(index)) return false;
     const { objectBytes } = this.#store.attributes(this.#file);
     const [entry] = this.#store.entries(this.#file, index, index, 1);
     const begin = index * objectBytes;
     if (entry !== undefined && (from > begin || to < begin + entry.length)) return true;
     // The change creates it, or replaces all of it.
-    this.#note(index);
+    this.#noteReadable(index);
     return false;
   }
 
-  #note(index: number): void {
-    this.#whole.add(index);
-    const [oldest] = this.#whole;
-    if (this.#whole.size > WHOLE_COUNT_MAX && oldest !== undefined) this.#whole.delete(oldest);
+  #noteReadable(index: number): void {
+    this.#readable.add(index);
+    const [oldest] = this.#readable;
+    if (this.#readable.size > READABLE_MAX && oldest !== undefined) this.#readable.delete(oldest);
   }
 }

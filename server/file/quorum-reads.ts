@@ -97,13 +97,13 @@ export class QuorumReads {
 
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
     const { file, place, viewNumber } = decodeAgreeCall(payload);
-    return this.#isMember(from, file) && this.#agrees(file, place, viewNumber) ? YES : NO;
+    return this.#isMember(from, file) && this.#isAtPosition(file, place, viewNumber) ? YES : NO;
   }
 
   async serveSynced(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
     const { file, place, viewNumber } = decodeAgreeCall(payload);
     // Compared before and after the sync: a position that changed meanwhile would not be synced.
-    if (!this.#isMember(from, file) || !this.#agrees(file, place, viewNumber)) return NO;
+    if (!this.#isMember(from, file) || !this.#isAtPosition(file, place, viewNumber)) return NO;
     await this.#parts.store.flush(file);
     return this.serve(from, payload);
   }
@@ -143,10 +143,10 @@ export class QuorumReads {
   }
 
   #isAgreed(file: FileId, { place, view }: ReplicaPosition, agreeing: ReadonlySet<ServerId>): boolean {
-    return hasQuorum(view, agreeing) && this.#agrees(file, place, view.number);
+    return hasQuorum(view, agreeing) && this.#isAtPosition(file, place, view.number);
   }
 
-  #agrees(file: FileId, place: Position, viewNumber: number): boolean {
+  #isAtPosition(file: FileId, place: Position, viewNumber: number): boolean {
     const { store, host } = this.#parts;
     const record: ReplicaRecord | null = store.record(file);
     return record !== null && host.isUnbound(file) && agrees(record, store.trust(file), place, viewNumber);

@@ -51,7 +51,7 @@ export class ReleasedFiles {
   assertNotReleased(file: FileId): void {
     const driver = this.#parts.host.loaded(file);
     if (driver === null || driver.isPrimary) return;
-    const given = this.#released.get(driver);
-    if (given !== undefined && this.#parts.clock.nowMs() < given.untilMs) throw given.error;
+    const released = this.#released.get(driver);
+    if (released !== undefined && this.#parts.clock.nowMs() < released.untilMs) throw released.error;
   }
 }

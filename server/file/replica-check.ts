@@ -49,6 +49,7 @@ export class ReplicaCheck {
     return { findings: await this.#withPaths(findings), compared: page.length, next };
   }
 
+  /** @param known the conflict of members that was found before @returns null if replica and catalog agree */
   #finding(file: FileId, place: PlacedFile | null, known: string | null): Finding | null {
     const { self, store, conflicts } = this.#parts;
     const record = store.record(file);

@@ -196,8 +196,7 @@ export class ReplicaHost {
     if (underWay.length > 0) await Promise.allSettled(underWay);
     const free = replicas.filter(({ file }) => this.#mayCreateWithContents(file, view));
     // Because of this record, a replica that is created again after a loss of power does not vote as if there had been
-    // none: so no sync is needed. This includes backups beyond the majority, because the creating server has them
-    // acknowledge later operations.
+    // none: so no sync is needed. This includes backups beyond the majority, which acknowledge later operations.
     for (const { file } of replicas) this.#parts.recordReplica(file);
     const storing =
       free.length === 0 ? Promise.resolve([]) : store.createWithContents(free, epoch, view, objectBytes);
@@ -221,10 +220,7 @@ export class ReplicaHost {
     if (storing !== undefined) await Promise.allSettled([storing]);
   }
 
-  /**
-   * The directory entry of a file that this process created exists: it may resume the epoch of the creation. To be
-   * called once.
-   */
+  /** A file that this process created has its entry now: the creation's epoch may be resumed. To be called once. */
   directoryEntryCreated(file: FileId): void {
     const { store, self, incarnation } = this.#parts;
     if (store.record(file) === null) return;
@@ -410,6 +406,7 @@ export class ReplicaHost {
       throw new ServiceError('busy', `The replica of file ${file} is being created: retry`);
   }
 
+  /** Sends a replica's message; one with a view, with the object size, so that its receiver can create a replica. */
   #send(to: ServerId, file: FileId, message: ReplicaMessage, isDeferrable: boolean): void {
     // Nothing is encoded for a disconnected peer; heartbeats find out when it returns.
     if (!this.#parts.transport().isConnected(to)) return;

@@ -53,15 +53,14 @@ interface Settled {
  * and reported.
  *
  * A file that reserves no growth may stay live in the same way, and count with an old size. A second sweep, with
- * `live`, has such files settled; its period is long, because each round asks all primaries that write under an old
- * mark.
+ * `live`, has such files settled. Its period is long: each round asks all primaries that write under an old mark.
  */
 export class ReservationSweep {
   readonly #parts: ReservationSweepParts;
   readonly #rounds: Rounds;
-  #before = new Map<number, LiveMark>();
+  #marksBefore = new Map<number, LiveMark>();
   readonly #settled = new Map<number, Settled>();
-  #count = 0;
+  #roundNumber = 0;
 
   constructor(parts: ReservationSweepParts) {
     this.#parts = parts;
@@ -82,15 +81,16 @@ export class ReservationSweep {
     return this.#rounds.run();
   }
 
+  /** As the catalog's primary, has those files settled whose mark is the same as in the round before. */
   async #round(): Promise<void> {
-    const found = this.#parts.isCatalogPrimary() ? await this.#find() : new Map<number, LiveMark>();
-    const before = this.#before;
-    this.#before = found;
-    this.#count++;
+    const found = this.#parts.isCatalogPrimary() ? await this.#findMarks() : new Map<number, LiveMark>();
+    const before = this.#marksBefore;
+    this.#marksBefore = found;
+    this.#roundNumber++;
     for (const [file, { mark }] of this.#settled)
       if (!isSame(found.get(file), mark)) this.#settled.delete(file);
     await this.#noteUnsettled();
-    const isDue = (file: number): boolean => this.#count >= (this.#settled.get(file)?.nextRound ?? 0);
+    const isDue = (file: number): boolean => this.#roundNumber >= (this.#settled.get(file)?.nextRound ?? 0);
     await this.#settle([...found].filter(([file, mark]) => isSame(before.get(file), mark) && isDue(file)));
   }
 
@@ -119,7 +119,7 @@ export class ReservationSweep {
     }
   }
 
-  async #find(): Promise<Map<number, LiveMark>> {
+  async #findMarks(): Promise<Map<number, LiveMark>> {
     const found = new Map<number, LiveMark>();
     const live = this.#parts.live === true ? { live: true as const } : {};
     for (let after: number | null = 0; after !== null; ) {
@@ -153,7 +153,7 @@ export class ReservationSweep {
   #noteSettled(file: FileId, mark: LiveMark, state: FileState): void {
     const { waitRounds: before = RETRY_ROUNDS_MIN / 2, reason = null } = this.#settled.get(file) ?? {};
     const waitRounds = Math.min(RETRY_ROUNDS_MAX, 2 * before);
-    const againFrom = this.#count + waitRounds;
+    const againFrom = this.#roundNumber + waitRounds;
     this.#settled.set(file, { mark, state, nextRound: againFrom, waitRounds, reason });
   }
 }

@@ -66,10 +66,7 @@ export class WholeFiles {
     return isFull || (quotaBytes > 0 && namedBytes + bytes > quotaBytes);
   }
 
-  /**
-   * @returns the contents' part of the command that creates the directory entry; null if the file is to be created in
-   * two steps
-   */
+  /** Stores contents. @returns their part of the command for the entry; null: create the file in two steps */
   async store(volumeName: string, bytes: Uint8Array): Promise<StoredContents | null> {
     const { contents, settings, clock } = this.#parts;
     if (bytes.length > WHOLE_BYTES_MAX || !this.#parts.isUnderstood()) return null;
@@ -142,10 +139,7 @@ function nullIfUnreserved(error: unknown): null {
   return isRefusedByCatalog(error) ? null : nullIfOutdated(error);
 }
 
-/**
- * @returns null if the catalog refuses a command because a member runs an earlier release, which only its primary can
- * know
- */
+/** @returns null for the catalog's refusal of a command because a member runs an earlier release; else throws */
 export function nullIfOutdated(error: unknown): null {
   if (error instanceof ServiceError && error.details.outdated !== undefined) return null;
   throw error;

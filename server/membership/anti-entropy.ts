@@ -83,10 +83,10 @@ export interface AntiEntropyParts {
 export class AntiEntropy {
   readonly #parts: AntiEntropyParts;
   readonly #behind = new Map<ServerId, Map<FileId, BehindReplica>>();
-  readonly #due = new Map<ServerId, Timer>();
+  readonly #comparisonTimers = new Map<ServerId, Timer>();
   #timer: Timer | null = null;
   #recheckTimer: Timer | null = null;
-  #working: Promise<void> = Promise.resolve();
+  #queue: Promise<void> = Promise.resolve();
   #closed = false;
 
   constructor(parts: AntiEntropyParts) {
@@ -103,23 +103,23 @@ export class AntiEntropy {
 
   connected(peer: ServerId): void {
     if (this.#closed) return;
-    this.#due.get(peer)?.cancel();
+    this.#comparisonTimers.get(peer)?.cancel();
     const timer = this.#parts.world.after(this.#parts.connectPauseMs ?? CONNECT_PAUSE_MS, () => {
-      this.#due.delete(peer);
+      this.#comparisonTimers.delete(peer);
       void this.#oneByOne(() => this.compare(peer)).then(() => {
         // If replicas lag, the next comparison is earlier.
         if (this.#isAnyBehind) this.#schedule();
       });
     });
-    this.#due.set(peer, timer);
+    this.#comparisonTimers.set(peer, timer);
   }
 
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
     this.#recheckTimer?.cancel();
-    for (const timer of this.#due.values()) timer.cancel();
-    this.#due.clear();
+    for (const timer of this.#comparisonTimers.values()) timer.cancel();
+    this.#comparisonTimers.clear();
   }
 
   /** Answers a peer: which of its replicas are ahead of those here. */
@@ -250,8 +250,8 @@ export class AntiEntropy {
 
   /** One comparison at a time, so that a starting cluster is not flooded. */
   #oneByOne(work: () => Promise<void>): Promise<void> {
-    this.#working = this.#working.then(() => this.#attempt(work));
-    return this.#working;
+    this.#queue = this.#queue.then(() => this.#attempt(work));
+    return this.#queue;
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {

@@ -101,9 +101,8 @@ export class KnownServers {
   }
 
   /**
-   * Merges another server's list, which may be older: adds unknown servers, and follows a newer view of the catalog. A
-   * member of the catalog whose disk was replaced finds the other members this way, even while the catalog waits for
-   * it.
+   * Merges another server's list, which may be older: adds unknown servers, and adopts a newer view of the catalog. So
+   * a member of the catalog whose disk was replaced finds the others, even while the catalog waits for it.
    */
   mergePeerList({ servers, ...rest }: ClusterServers): void {
     const unknown = servers.filter(({ id }) => !this.#servers.some((known) => known.id === id));
@@ -145,6 +144,7 @@ export class KnownServers {
     };
   }
 
+  /** Recomputes `urls` and `others`. @returns whether they, or this server's state, have changed */
   #update(): boolean {
     const { self, selfUrl, configured, bootstrap } = this.#parts;
     const before = JSON.stringify([[...this.urls], this.stateOf(self)]);

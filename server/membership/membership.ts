@@ -246,12 +246,12 @@ export class Membership {
       if (peer !== config.id) transport.addPeer(peer, addressOf(url));
     }
     this.#parts.catalog.knownViewChanged();
-    this.#holdCatalog();
+    this.#openCatalog();
     this.#handOver();
   }
 
   /** Opens a replica of the catalog if this member has none: its disk was replaced, or it learned late of its role. */
-  #holdCatalog(): void {
+  #openCatalog(): void {
     const { known, catalog, config, log } = this.#parts;
     if (catalog.view() !== null || !known.catalogView.members.includes(config.id)) return;
     catalog.openReplica().catch((error: unknown) => {

@@ -63,7 +63,7 @@ export class Registrar {
   async #round(): Promise<void> {
     let pauseMs = this.#parts.periodMs ?? PERIOD_MS;
     try {
-      await this.#refresh();
+      await this.#register();
     } catch (error) {
       if (error instanceof ServiceError && error.code === 'precondition-failed') {
         this.#parts.replaced();
@@ -75,7 +75,7 @@ export class Registrar {
     if (!this.#closed) this.#timer = this.#parts.world.after(pauseMs, () => void this.#round());
   }
 
-  async #refresh(): Promise<void> {
+  async #register(): Promise<void> {
     const { self, url, zone, storageId, known, log } = this.#parts;
     const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
     const { freeBytes, totalBytes } = await this.#parts.space();

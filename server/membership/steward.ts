@@ -77,13 +77,13 @@ export class Steward {
   readonly #rounds: Rounds;
   readonly #unreachableSinceMs = new Map<string, number>();
   readonly #retries = new Map<number, Retry>();
-  readonly #current = new Set<number>();
+  readonly #moving = new Set<number>();
   #plans = new Map<number, SeenPlan>();
-  #done = 0;
-  #failed = 0;
+  #movedCount = 0;
+  #failedCount = 0;
   /** Files still to be moved, by the last count. */
   #remaining = 0;
-  #counted = '';
+  #countedFor = '';
   #countedMs = Number.NEGATIVE_INFINITY;
   #rebalancedMs = Number.NEGATIVE_INFINITY;
 
@@ -104,12 +104,12 @@ export class Steward {
 
   moving(): Moving | null {
     if (!this.#parts.isCatalogPrimary()) return null;
-    const done = this.#done;
+    const done = this.#movedCount;
     return {
-      total: done + Math.max(this.#remaining, this.#current.size),
+      total: done + Math.max(this.#remaining, this.#moving.size),
       done,
-      failed: this.#failed,
-      current: [...this.#current],
+      failed: this.#failedCount,
+      current: [...this.#moving],
     };
   }
 
@@ -132,7 +132,7 @@ export class Steward {
     moved += await this.#moveMiscounted(conditions);
     await this.#moveCatalog(conditions);
     if (moved === 0 && this.#remaining === 0) moved += await this.#rebalance(conditions);
-    if (moved === 0 && this.#remaining === 0 && this.#current.size === 0) this.#dropOldRetries();
+    if (moved === 0 && this.#remaining === 0 && this.#moving.size === 0) this.#dropOldRetries();
   }
 
   /** The servers' current conditions. How long a server is unreachable counts from when this primary noticed it. */
@@ -180,15 +180,15 @@ export class Steward {
     const states = conditions.map(({ id, state, reachable }) => [id, state, reachable]);
     const now = JSON.stringify([volumes.map(({ name, replicas }) => [name, replicas]), states]);
     const nowMs = this.#parts.world.nowMs();
-    if (now === this.#counted && nowMs - this.#countedMs < COUNT_PERIOD_MS) return 0;
-    const before = this.#failed;
+    if (now === this.#countedFor && nowMs - this.#countedMs < COUNT_PERIOD_MS) return 0;
+    const before = this.#failedCount;
     let unfinished = false;
     const moved = await this.#moveAll(this.#miscounted(), () => {
       unfinished = true;
     });
     // Failed or postponed moves are scanned for again, because nothing else would find them.
-    if (this.#failed === before && !unfinished) {
-      this.#counted = now;
+    if (this.#failedCount === before && !unfinished) {
+      this.#countedFor = now;
       this.#countedMs = nowMs;
     }
     return moved;
@@ -253,30 +253,31 @@ export class Steward {
     return moved;
   }
 
+  /** Moves one file. @returns `put-off` if that failed, or is paused after a failure; `gone` if the file was deleted */
   async #move(file: FileId, members: readonly ServerId[]): Promise<'moved' | 'put-off' | 'gone'> {
     const nowMs = this.#parts.world.nowMs();
     const retry = this.#retries.get(file);
-    if (this.#current.has(file) || (retry !== undefined && retry.atMs > nowMs)) return 'put-off';
-    this.#current.add(file);
+    if (this.#moving.has(file) || (retry !== undefined && retry.atMs > nowMs)) return 'put-off';
+    this.#moving.add(file);
     try {
       const view = await this.#parts.changeMembers(file, members);
       await this.#parts.followView(file, view);
       this.#retries.delete(file);
-      this.#done += 1;
+      this.#movedCount += 1;
       this.#remaining = Math.max(0, this.#remaining - 1);
       this.#parts.log.info({ file, view: view.number, members: view.members }, 'moved a file');
       return 'moved';
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       if (error.code === 'not-found') return 'gone';
-      if (!UNFINISHED.has(error.code)) this.#failed += 1;
+      if (!UNFINISHED.has(error.code)) this.#failedCount += 1;
       const pauseMs = Math.min(RETRY_MAX_MS, 2 * (retry?.pauseMs ?? RETRY_FIRST_MS / 2));
       if (this.#retries.size >= RETRIES_MAX) this.#retries.clear();
       this.#retries.set(file, { atMs: this.#parts.world.nowMs() + pauseMs, pauseMs });
       this.#parts.log.info({ file, members, reason: error.message }, 'a file is not moved yet');
       return 'put-off';
     } finally {
-      this.#current.delete(file);
+      this.#moving.delete(file);
     }
   }
 
@@ -307,6 +308,7 @@ export class Steward {
     }
   }
 
+  /** Moves files from the fullest disk to the emptiest, if the disks are unbalanced, at most every two minutes. */
   async #rebalance(conditions: readonly ServerCondition[]): Promise<number> {
     const nowMs = this.#parts.world.nowMs();
     if (nowMs - this.#rebalancedMs < REBALANCE_PERIOD_MS) return 0;
@@ -339,10 +341,10 @@ export class Steward {
     this.#unreachableSinceMs.clear();
     this.#retries.clear();
     this.#plans.clear();
-    this.#counted = '';
+    this.#countedFor = '';
     this.#countedMs = Number.NEGATIVE_INFINITY;
-    this.#done = 0;
-    this.#failed = 0;
+    this.#movedCount = 0;
+    this.#failedCount = 0;
     this.#remaining = 0;
   }
 }

@@ -50,8 +50,7 @@ export interface VotersKeeperParts {
 
 /**
  * Keeps the voters on named leases the same servers as the catalog's members. It runs at the catalog's primary. The
- * catalog numbers the views; each server has the view by which it votes on disk; `VotersChange` decides when the next
- * step is safe.
+ * catalog numbers the views; each server has its view on disk; `VotersChange` decides when the next step is safe.
  */
 export class VotersKeeper {
   readonly #parts: VotersKeeperParts;
@@ -60,7 +59,7 @@ export class VotersKeeper {
   /** Number of the view that is known to be durable. */
   #durable = 0;
   /** Number of the view that each server has confirmed since it last connected. */
-  readonly #informed = new Map<ServerId, number>();
+  readonly #confirmed = new Map<ServerId, number>();
   readonly #withUnknownView = new Set<ServerId>();
 
   constructor(parts: VotersKeeperParts) {
@@ -80,7 +79,7 @@ export class VotersKeeper {
   }
 
   connected(peer: ServerId): void {
-    this.#informed.delete(peer);
+    this.#confirmed.delete(peer);
   }
 
   runRound(): Promise<void> {
@@ -103,7 +102,7 @@ export class VotersKeeper {
 
   async #follow(): Promise<void> {
     this.#change = null;
-    this.#informed.clear();
+    this.#confirmed.clear();
     const { driver } = this.#parts;
     if (driver.voters === null) driver.adoptVoters(await this.#durableView());
   }
@@ -115,7 +114,7 @@ export class VotersKeeper {
     const view = await this.#durableView();
     driver.adoptVoters(view);
     if (driver.voters !== null)
-      this.#count(change, view, self, driver.voters, driver.isSilent, driver.clockMs());
+      this.#noteAnswer(change, view, self, driver.voters, driver.isSilent, driver.clockMs());
     const conditions = await this.#parts.conditions();
     await this.#send(change, view, conditions);
     const next = change.next(view, this.#wanted(view, conditions), this.#parts.world.nowMs());
@@ -141,7 +140,7 @@ export class VotersKeeper {
     const payload = Buffer.from(JSON.stringify(view));
     const servers = new Set([...conditions.map(({ id }) => id), ...votersAll(view)]);
     const uninformed = [...servers].filter((server) => {
-      const isInformed = view.joint === undefined && this.#informed.get(server) === view.number;
+      const isInformed = view.joint === undefined && this.#confirmed.get(server) === view.number;
       return server !== self && !isInformed && this.#knowsViews(server);
     });
     await Promise.all(
@@ -151,7 +150,7 @@ export class VotersKeeper {
           const fields = parseJsonObject(Buffer.from(answer).toString('utf8')) ?? {};
           const { voters, isSilent, clockMs } = fields;
           if (!isVotersView(voters) || typeof clockMs !== 'number') return;
-          this.#count(change, view, server, voters, isSilent !== false, clockMs);
+          this.#noteAnswer(change, view, server, voters, isSilent !== false, clockMs);
         } catch (error) {
           log.debug({ server, err: error }, 'cannot send the voters of named leases to a server yet');
         }
@@ -159,7 +158,7 @@ export class VotersKeeper {
     );
   }
 
-  #count(
+  #noteAnswer(
     change: VotersChange,
     view: VotersView,
     server: ServerId,
@@ -168,7 +167,7 @@ export class VotersKeeper {
     clockMs: number,
   ): void {
     if (votersViewsEqual(voters, view)) {
-      this.#informed.set(server, view.number);
+      this.#confirmed.set(server, view.number);
       change.confirmed(server, view, clockMs, isSilent);
     } else if (voters.number >= view.number && !this.#withUnknownView.has(server)) {
       this.#withUnknownView.add(server);

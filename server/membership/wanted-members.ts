@@ -74,10 +74,7 @@ export function catalogReplicasWanted({ first, now, inCount, stayingCount }: Cat
   return stayingCount >= least ? Math.min(wanted, stayingCount) : wanted;
 }
 
-/**
- * @returns at most `count` of the servers: unreachable ones are dropped first, then those that share a zone, then the
- * fullest
- */
+/** Drops members beyond `count`: first unreachable ones, then those that share a zone, then those on full disks. */
 function trimmed(
   members: readonly ServerId[],
   known: ReadonlyMap<ServerId, ServerCondition>,

@@ -78,6 +78,7 @@ export class RelaySource implements LeaseSource {
     }
   }
 
+  /** Passes on a member's events until its stream ends, or it misses heartbeats. @throws Error */
   async #relay(
     name: string,
     member: ServerId,

@@ -140,6 +140,7 @@ class MemberWatch {
     }
   }
 
+  /** Reports a state unless it is older than the known one; queries again after its end, or periodically. */
   #update(state: TimedLeaseState): void {
     const { leaseMaxMs, clockSkewMaxMs, nowMs } = this.#parts;
     const before = this.#state;
@@ -236,8 +237,7 @@ export class LeaseWatches {
 
   /**
    * Starts a watch. `forwarded`: a server that is no member sent the request, so it is not forwarded again.
-   * @throws ServiceError `busy`, `recovering`, `clock-fault`; `not-primary` if `forwarded` to a server that is no
-   * member
+   * @throws ServiceError `busy`, `recovering`, `clock-fault`; `not-primary` if `forwarded` to one that is no member
    */
   watch(name: string, sink: LeaseEventSink, forwarded: boolean): { resume(): void; close(): void } {
     if (this.#count >= WATCHERS_MAX) {

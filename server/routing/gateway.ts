@@ -157,10 +157,7 @@ export class Gateway {
     await this.peers.close();
   }
 
-  /**
-   * Executes a command of the catalog. Without a client's `request`, it gets one of this server's own, so that every
-   * retry has the same.
-   */
+  /** Executes a command of the catalog; without a client's `request`, under a number of this server's own session. */
   async command<C extends Command>(
     command: C,
     request?: NumberedRequest,
@@ -219,8 +216,7 @@ export class Gateway {
         return await done(await this.#execute(command, numbered, options, trail), numbered);
       } catch (error) {
         if (!(error instanceof ServiceError) || error.code !== 'session-expired') throw error;
-        // The catalog forgot our idle session. A command that was refused in every attempt certainly had no effect, and
-        // may be repeated under another number.
+        // The catalog forgot our idle session. A command that every attempt refused may be repeated in another one.
         this.#ownRequests.abandon(numbered.session);
         if (trail.ambiguous || sessions === 2)
           throw unknownIfAmbiguous(error, trail, `"${command.kind}" happened`);
@@ -332,8 +328,7 @@ export class Gateway {
         action: 'flush the catalog',
         local: async () => {
           const answer = await this.services.catalog.flush(answered);
-          // `findDurably` compares epochs. Once this server is no longer primary, it knows only those that other
-          // servers reported, which may be earlier.
+          // For `findDurably`: once this server is no longer primary, it may know only earlier epochs, from others.
           this.#noteCatalogEpoch();
           return answer;
         },

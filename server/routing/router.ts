@@ -253,8 +253,9 @@ export class Router {
 
   #areAllReachableIn(cell: CellId, servers: ReadonlyMap<ServerId, number>): boolean {
     if (servers.size === 0) return false;
-    const isThere = (server: ServerId) => server === this.#self || this.#services.status.isConnected(server);
-    const members = this.#knownMembers(cell).filter(isThere);
+    const isReachable = (server: ServerId) =>
+      server === this.#self || this.#services.status.isConnected(server);
+    const members = this.#knownMembers(cell).filter(isReachable);
     return members.length > 0 && members.every((server) => servers.has(server));
   }
 
@@ -283,10 +284,12 @@ export class Router {
     silent: ReadonlySet<string>,
     trail: Trail | null,
   ): ServiceError {
-    const away = this.#knownMembers(call.cell).filter(
+    const disconnected = this.#knownMembers(call.cell).filter(
       (server) => server !== this.#self && !this.#services.status.isConnected(server),
     );
-    const unreachable = [...new Set([...away, ...silent])].filter((server) => server !== this.#self).sort();
+    const unreachable = [...new Set([...disconnected, ...silent])]
+      .filter((server) => server !== this.#self)
+      .sort();
     // `no-space` means that the change certainly did not happen.
     if (last?.code === 'no-space' && trail?.ambiguous !== true) return last;
     const code = last?.code === 'recovering' || last?.code === 'clock-fault' ? last.code : 'no-majority';

@@ -78,10 +78,7 @@ export interface CatalogService {
   pollCache(request: CacheRequest): Promise<CacheAnswer>;
   /** Changes in a directory, or below it; resolves when there are some, or after a while. */
   changes(request: ChangesRequest): Promise<ChangesAnswer>;
-  /**
-   * Resolves when all commands answered so far survive a loss of power of all servers. @returns those of `answered`
-   * that are lost
-   */
+  /** Has all commands answered so far survive a loss of power of all servers. @returns those of `answered` now lost */
   flush(answered?: readonly AnsweredCommands[]): Promise<FlushAnswer>;
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };
   /** Moves the catalog's replicas; resolves with the final view. @see FileService.changeMembers */
@@ -146,8 +143,7 @@ export interface FileService extends CreationListener {
   readStale(file: FileId, offset: number, length: number): Promise<FileRead>;
   /**
    * Writes at most `WRITE_BYTES_MAX` bytes; resolves when a majority has acknowledged them.
-   * @param guard the expected state just before the write; a repeated write gets its first answer, whatever the state
-   * is now
+   * @param guard the expected state just before the write; a repeated write gets its first answer in any state
    */
   write(
     file: FileId,
@@ -190,8 +186,7 @@ export interface FileService extends CreationListener {
   becomePrimary(file: FileId): Promise<FileState>;
   /**
    * Moves the file's replicas to `members`: new ones fetch the contents first, then a joint view makes the transition.
-   * Resolves with the final view; at once if the members are these already. The next primary completes an unfinished
-   * change.
+   * Resolves with the final view; at once if these are the members. The next primary completes an unfinished change.
    */
   changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
   /**
