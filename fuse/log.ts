@@ -14,7 +14,7 @@ export function stderrLog(world: World, level: LogLevel): Log {
   };
 }
 
-/** Logs an error of the mount itself, with its stack; expected errors are the caller's. */
+/** Logs an unexpected error, with its stack. Expected ones (`isForeseen`) are only returned to the caller. */
 export function logUnforeseen(log: Log, error: unknown): void {
   if (isForeseen(error)) return;
   log('error', 'a call failed unexpectedly', {

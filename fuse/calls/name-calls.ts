@@ -121,8 +121,8 @@ export class NameCalls {
 
   async #make(parent: number, name: string, make: () => Promise<Attributes>): Promise<Answered> {
     checkName(name);
-    const made = async () => ({ attributes: await make(), created: true });
-    return (await this.#changes.create({ parent, name }, made)).attributes;
+    const create = async () => ({ attributes: await make(), created: true });
+    return (await this.#changes.create({ parent, name }, create)).attributes;
   }
 
   async link(inode: number, parent: number, name: string, thread = 0): Promise<Answered> {

@@ -133,9 +133,9 @@ export function clusterBackend(
     async makeDirectory(parent, name, mode, owner) {
       const change = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;
       const requestedAt = delegations?.request() ?? 0;
-      const made = await command(change, delegations?.asDirectoryCreator(parent));
-      delegations?.learn(made.attributes.inode, made, requestedAt);
-      return made.attributes;
+      const created = await command(change, delegations?.asDirectoryCreator(parent));
+      delegations?.learn(created.attributes.inode, created, requestedAt);
+      return created.attributes;
     },
     async makeNode(parent, name, type, device, mode, owner) {
       const place = { parent, name };
@@ -363,7 +363,7 @@ function clusterFile(
         lockLoss = abortControllerForMany();
         report(lostLocks);
       };
-      locks = client.fileLocks(inode, { lost: (_file, gone) => onLost(gone) }, { replicas });
+      locks = client.fileLocks(inode, { lost: (_file, lost) => onLost(lost) }, { replicas });
       return locks;
     },
     state: () => handle.state(),

@@ -72,8 +72,11 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
       whose === 'catalog' && owner.cache !== undefined
         ? { ...owner.cache, keeps: true as const }
         : owner.cache;
-    const made = await this.#client.command(command, { ...owner, ...(cache === undefined ? {} : { cache }) });
-    const { attributes, created, atNs = null, conditional = false, generation = null } = made;
+    const result = await this.#client.command(command, {
+      ...owner,
+      ...(cache === undefined ? {} : { cache }),
+    });
+    const { attributes, created, atNs = null, conditional = false, generation = null } = result;
     return { attributes, created, namedNs: atNs, isConditional: conditional, generation };
   }
 

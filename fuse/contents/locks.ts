@@ -49,12 +49,12 @@ export class OpenLocks {
     const known = this.#owners.get(handle) ?? new Map<string, Owner>();
     known.set(keyOf(owner), owner);
     this.#owners.set(handle, known);
-    const wish = { ...owner, type, start, end, pid };
+    const wanted = { ...owner, type, start, end, pid };
     const closing = this.#closingNow(owner.kind);
     try {
-      await this.#locks.lock(wish, waits, signal).catch(async (error: unknown) => {
+      await this.#locks.lock(wanted, waits, signal).catch(async (error: unknown) => {
         if (!isTaken(error) || !(await this.#waitForClosing(closing, signal))) throw error;
-        await this.#locks.lock(wish, waits, signal);
+        await this.#locks.lock(wanted, waits, signal);
       });
     } catch (error) {
       if (signal.aborted) throw new ErrnoError('EINTR', 'The wait for a lock was interrupted');
@@ -66,12 +66,12 @@ export class OpenLocks {
   async holder(handle: number, request: LockRequest): Promise<LockRequest | null> {
     const { start, end, pid, type } = request;
     if (type === 'unlock') return null;
-    const wish = { ...ownerOf(handle, request), type, start, end, pid };
+    const wanted = { ...ownerOf(handle, request), type, start, end, pid };
     this.#endClosing(handle);
-    const closing = this.#closingNow(wish.kind);
-    let found = await this.#locks.findConflict(wish);
+    const closing = this.#closingNow(wanted.kind);
+    let found = await this.#locks.findConflict(wanted);
     if (found?.own === true && (await this.#waitForClosing(closing)))
-      found = await this.#locks.findConflict(wish);
+      found = await this.#locks.findConflict(wanted);
     if (found === null) return null;
     const { lock, own } = found;
     const { kind, type: held, start: from, end: to } = lock;

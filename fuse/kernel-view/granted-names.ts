@@ -115,11 +115,11 @@ export class GrantedNames {
     if (names.length > 0 || this.#recalledMs.has(directory)) this.#recalledMs.set(directory, nowMs);
     const untilMs = Math.max(...names.map((name) => name.untilMs));
     if (untilMs <= nowMs) return;
-    const over = new AbortController();
+    const ended = new AbortController();
     const { world } = this.#parts;
-    const isOver = world.sleep(untilMs - nowMs, { signal: over.signal }).catch(() => undefined);
-    await Promise.race([Promise.all(names.map((name) => this.#expireOne(name))), isOver]);
-    over.abort();
+    const expired = world.sleep(untilMs - nowMs, { signal: ended.signal }).catch(() => undefined);
+    await Promise.race([Promise.all(names.map((name) => this.#expireOne(name))), expired]);
+    ended.abort();
   }
 
   async #expireOne(name: GrantedName): Promise<void> {

@@ -404,8 +404,8 @@ class Binding {
     const opened = await this.#calls.open(inode, flags, by);
     const { handle, version } = opened;
     // After a truncation the kernel knows the size.
-    const isCut = (flags & constants.O_TRUNC) !== 0;
-    if (version !== null && !isCut && this.#view.refuses(path, version, pid)) {
+    const truncates = (flags & constants.O_TRUNC) !== 0;
+    if (version !== null && !truncates && this.#view.refuses(path, version, pid)) {
       await this.#calls.release(handle);
       throw new ErrnoError('ESTALE', `"${path}" has changed since it was looked up`);
     }
