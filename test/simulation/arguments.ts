@@ -39,7 +39,7 @@ Of a failing seed of the lease layer the simplest run is looked for that fails a
 1 if a rule is broken, 2 if the command line or a script is mistaken.
 `;
 
-/** Seeds to run, and how, or a script. */
+/** What to run: seeds and their options, or a script. */
 export interface Arguments {
   readonly layers: readonly Layer[];
   readonly seed: number | null;
@@ -47,10 +47,10 @@ export interface Arguments {
   readonly jobs: number;
   readonly trace: boolean;
   readonly shrink: boolean;
-  /** Its file; null for seeds. */
+  /** The file of the script; null for seeds. */
   readonly script: string | null;
   readonly lease: LeaseRunOptions;
-  /** The options of the lease layer as they were given. */
+  /** The options of the lease layer as given. */
   readonly given: Readonly<Record<string, string>>;
 }
 
@@ -72,7 +72,7 @@ const meanGap =
   (fault: 'crashEveryMs' | 'pauseEveryMs' | 'cutEveryMs'): Reader =>
   (text, option) => ({ faults: { [fault]: text === 'never' ? Infinity : spanOf(text, option) } });
 
-/** What an option of the lease layer asks for. */
+/** The meaning of each option of the lease layer. */
 const LEASE_OPTIONS: Readonly<Record<string, Reader>> = {
   algorithm: (text, option) => ({ algorithm: oneOf(['flease', 'paxoslease'], text, option) }),
   servers: (text, option) => ({ servers: countOption(option, text, 26) }),
@@ -117,7 +117,7 @@ export function argumentsOf(words: readonly string[]): CommandLine<Arguments> {
   });
 }
 
-/** @param texts of options of the lease layer, by name */
+/** @param texts the values of options of the lease layer, by name */
 export function leaseOptionsOf(texts: Readonly<Record<string, string>>): LeaseRunOptions {
   const asked = Object.entries(texts).map(([name, text]) => LEASE_OPTIONS[name]?.(text, name) ?? {});
   return Object.assign({}, ...asked, { faults: Object.assign({}, ...asked.map(({ faults }) => faults)) });

@@ -1,15 +1,15 @@
 /**
- * Directed runs of the leases that clients hold, scripts in `test/testdata/simulation/claim/cases.txt`: three servers that vote and
- * one that only asks, or voters that change; each message in a frame of its own. In all of them no two sessions hold the cell, a
- * session keeps its token, and in Flease tokens rise.
+ * Directed runs of the leases that clients hold, scripts in `test/testdata/simulation/claim/cases.txt`: three servers
+ * that vote and one that only proposes, or voters that change; each message in a frame of its own. In all runs no two
+ * sessions hold the cell, a session keeps its token, and in Flease tokens rise.
  *
- *     algorithm paxoslease, voters abc      first; `voters`: those that vote in the beginning, where that changes
- *     acquire a 1 [50ms] granted            asks a for session 1, for a whole lease if no span is given, and demands the outcome, or `any`
+ *     algorithm paxoslease, voters abc      first; `voters`: the first voters, if they change
+ *     acquire a 1 [50ms] granted            asks a for session 1, by default for a whole lease; the outcome, or `any`
  *     refresh a 1 [50ms] granted, release a 1 free, look a seen
- *     begin a acquire 1 [50ms]; not granted          asks, and does not wait; later: nothing was granted
- *     change bcd                            the voters begin to change to these
- *     changed abc [or end] [while STATEMENT]         these servers learn who votes until there is a new view; the case ends if there
- *                                           is none; meanwhile something happens again and again
+ *     begin a acquire 1 [50ms]; not granted          asks without a wait; later: no lease was granted
+ *     change bcd                            begins to change the voters to these
+ *     changed abc [or end] [while STATEMENT]         these servers learn the voters until there is a new view; the case
+ *                                           ends if there is none; STATEMENT is repeated meanwhile
  *     hold a->* *->a [write]; pass; deliver; run 20ms
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
@@ -33,14 +33,14 @@ const OUTCOMES = ['granted', 'taken', 'free', 'seen', 'any'] as const;
 
 interface ClaimOptions {
   readonly algorithm?: LeaseAlgorithm;
-  /** Servers that vote in the beginning, where that changes. */
+  /** The first voters, if they change. */
   readonly voters?: readonly ServerId[];
 }
 
 class ClaimStage extends ClaimServers {
   readonly #outcomes = new Map<number, LeaseOutcome>();
   readonly #algorithm: LeaseAlgorithm;
-  /** What was granted last. */
+  /** The last granted lease. */
   #held = { session: 0, token: 0, untilMs: 0 };
   #asked = 0;
 
@@ -50,11 +50,11 @@ class ClaimStage extends ClaimServers {
     if (voters !== undefined) this.changeVoters({ servers: voters, perCell: 3 });
     this.world.start();
     this.world.runFor(RECOVERY_MS + INTERVAL_MS);
-    // A little after the beginning of a ballot interval.
+    // A little after the begin of a ballot interval.
     this.world.runFor(2 * INTERVAL_MS - (this.world.nowMs % INTERVAL_MS) + 5);
   }
 
-  /** Asks and waits for the outcome. */
+  /** Sends an order and waits for its outcome. */
   ask(server: ServerId, order: LeaseOrder): LeaseOutcome['kind'] {
     const askedMs = this.world.nowMs;
     const ask = this.asking(server, order);
@@ -79,7 +79,7 @@ class ClaimStage extends ClaimServers {
     this.#held = { session, token, untilMs };
   }
 
-  /** Asks. @returns the number of the order */
+  /** Sends an order. @returns its number */
   asking(server: ServerId, order: LeaseOrder): number {
     const ask = ++this.#asked;
     this.world.call(server, () => {
@@ -89,7 +89,7 @@ class ClaimStage extends ClaimServers {
     return ask;
   }
 
-  /** How the last order has ended, or that it has not. */
+  /** The outcome of the last order, or null if it has not ended. */
   get outcome(): LeaseOutcome['kind'] | null {
     return this.#outcomes.get(this.#asked)?.kind ?? null;
   }
@@ -100,9 +100,9 @@ class ClaimStage extends ClaimServers {
   }
 
   /**
-   * These servers learn who votes, again and again, until there is a new view or the time is up.
+   * Informs these servers of the voters, again and again, until there is a new view or the time is over.
    *
-   * @param meanwhile is done each time
+   * @param meanwhile is called each time
    * @returns whether there is a new view
    */
   changed(informed: readonly ServerId[], meanwhile: () => void = () => undefined): boolean {

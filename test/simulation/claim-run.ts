@@ -1,11 +1,11 @@
 /**
- * Random runs of leases that clients hold: clients ask whichever server they like, are told nothing
- * when it dies, and go on with another.
+ * Random runs of leases that clients hold: a client asks any server, gets no answer when the server crashes, and
+ * continues with another.
  *
- * What is owed, in true time: no two sessions hold one cell; a session's token stays the same; what is
- * granted still runs when it is answered; what is given back is free. In Flease, where ballots follow clocks that agree, tokens rise with every holder;
- * in PaxosLease they do as long as a majority remembers, so that is not demanded.
- * And liveness: in peace everybody who asks is answered, and a free cell is granted.
+ * Rules, in true time: no two sessions hold one cell; a session's token stays the same; a granted lease is still valid
+ * when the answer arrives; a released cell is free. In Flease, where ballots follow clocks that agree, tokens rise
+ * with every holder; in PaxosLease they do while a majority remembers, so that is not demanded.
+ * Liveness: without faults each order is answered, and a free cell is granted.
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
@@ -28,7 +28,7 @@ const PATIENCE_MS = 500;
 const CLIENTS = 4;
 const DELAY_MAX_MS = 3 * LEASE_MS;
 
-/** What the observers know of a session that was granted. */
+/** What the observers know of a granted session. */
 interface Session {
   readonly client: number;
   readonly cell: CellId;
@@ -37,24 +37,24 @@ interface Session {
   token: number;
 }
 
-/** What a client waits for. */
+/** An order that a client waits for. */
 interface Order {
   readonly server: ServerId;
-  /** When it reached the server, on the server's clock. */
+  /** When the server received it, on the server's clock. */
   receivedMs: number;
   readonly answered: (outcome: LeaseOutcome) => void;
 }
 
-/** One client: wants a cell for a while, refreshes it or not, gives it back or not. */
+/** One client: acquires a cell for a while, and refreshes and releases it or not. */
 interface Client {
   readonly index: number;
-  /** How much faster than true time its clock runs. */
+  /** The rate of its clock, relative to true time. */
   readonly rate: number;
   cell: CellId;
   session: number;
-  /** True time up to which it acts as holder, by its own clock. */
+  /** True time until which it acts as holder, by its own clock. */
   heldUntilMs: number;
-  /** Number of the order that it waits for. */
+  /** The number of the order that it waits for. */
   waitsFor: number;
 }
 
@@ -66,7 +66,7 @@ export interface ClaimCounts {
   released: number;
   unknown: number;
   seen: number;
-  /** Changes of voters. */
+  /** Counts of changes of voters. */
   begun: number;
   ended: number;
 }
@@ -77,7 +77,7 @@ export interface ClaimRun {
   readonly counts: ClaimCounts;
 }
 
-/** One random run: a storm, then peace. Equal seeds give equal runs. */
+/** One random run: a time with faults, then one without. Equal seeds give equal runs. */
 export function claimRun(seed: number, verbose = false): ClaimRun {
   const run = new ClaimWorld(seed, verbose);
   return { violation: violationOf(() => run.play()), world: run.world, counts: run.counts };
@@ -100,7 +100,7 @@ function faultsDraw(prng: Prng, algorithm: LeaseAlgorithm): Faults {
     cutEveryMs: pick([Infinity, 2000, 700]),
     cutMaxMs: 2 * LEASE_MS,
     offsetMaxMs: algorithm === 'flease' ? (CLOCK_SKEW_MAX_MS / 2) * pick([0.2, 1]) : Infinity,
-    // What is left of a lease is told as a span, so the rates of clocks count in both algorithms.
+    // The rest of a lease is sent as a span, so the rates of clocks matter in both algorithms.
     slewMax: CLOCK_DRIFT_MAX,
   };
 }
@@ -125,9 +125,9 @@ class ClaimWorld extends ClaimServers {
   readonly #seed: number;
   readonly #clients: Client[] = [];
   readonly #sessions = new Map<number, Session>();
-  /** The largest token that anybody was told of, by cell. */
+  /** The largest token in an answer, by cell. */
   readonly #tokens = new Map<CellId, number>();
-  /** Orders that nobody has answered yet. */
+  /** Orders without an answer. */
   readonly #orders = new Map<number, Order>();
   #asked = 0;
 
@@ -150,7 +150,7 @@ class ClaimWorld extends ClaimServers {
     this.#cells = cells;
     this.#encoded = seed % 8 < 2;
     this.#seed = seed;
-    // A cluster that begins with few voters.
+    // The run begins with few voters.
     const few = new Prng(seed).pick([1, 2, 3]);
     if (seed % 4 === 0) this.changeVoters({ servers: this.world.ids.slice(0, few), perCell: 3 });
     for (let index = 0; index < CLIENTS; index++) {
@@ -173,12 +173,12 @@ class ClaimWorld extends ClaimServers {
     Object.assign(this.counts, this.voters?.counts);
   }
 
-  /** Everybody is up and nobody asks; then each cell is acquired, seen and given back. */
+  /** All servers run and no client asks; then each cell is acquired, shown and released. */
   #peace(): void {
     const { world } = this;
     world.heal();
     this.voters?.settle();
-    // In PaxosLease what was under way for longest may still begin a span at whoever it reaches.
+    // In PaxosLease the oldest message may still begin a span at its receiver.
     world.runFor(RECOVERY_MS + DELAY_MAX_MS + 2 * (LEASE_MS + CLOCK_SKEW_MAX_MS));
     for (const cell of this.#cells) {
       for (const server of world.ids) {
@@ -206,7 +206,7 @@ class ClaimWorld extends ClaimServers {
 
   // Clients --------------------------------------------------------------------------------------
 
-  /** A client's next step, some time from now, for as long as `goesOn`. */
+  /** Makes a client's next step after a random time, while `goesOn` returns true. */
   #live(client: Client, goesOn: () => boolean): void {
     const { world } = this;
     const holds = world.nowMs < client.heldUntilMs;
@@ -231,7 +231,7 @@ class ClaimWorld extends ClaimServers {
       if (draw < 0.7) this.#order(client, server, 'refresh', spanMs);
       else if (draw < 0.9) this.#release(client, server);
     } else if (client.waitsFor === 0 || draw < 0.5) {
-      // A session is for one acquisition. Whoever was told nothing asks again as the same, or gives up.
+      // A session is for one acquisition. A client without an answer asks again with the same session, or abandons it.
       const spent = client.session === 0 || this.#sessions.has(client.session);
       if (spent || draw < 0.3) this.#begin(client);
       this.#order(client, server, 'acquire', spanMs);
@@ -271,14 +271,14 @@ class ClaimWorld extends ClaimServers {
     if (lease.session !== session) throw new Violation('A client is granted the lease of another');
     const known = this.#sessions.get(session);
     if (known !== undefined && known.token !== lease.token) {
-      // An order of long ago has acquired anew what was over. The client's hold ended, and it knows.
+      // A late order has acquired the lease again after its end. The client's hold has ended, and it knows that.
       if (this.world.nowMs < known.untilMs) {
         throw new Violation(`Session ${session} has token ${known.token} and then ${lease.token}`);
       }
       client.session = 0;
       return;
     }
-    // Counted from before the order left, on the client's own clock.
+    // Counted from before the order was sent, on the client's own clock.
     const untilMs = sentMs + lease.remainingMs / client.rate;
     this.counts[kind === 'acquire' ? 'granted' : 'refreshed']++;
     if (known === undefined) {
@@ -289,7 +289,7 @@ class ClaimWorld extends ClaimServers {
     this.#exclusive(session, cell);
   }
 
-  /** At this moment of true time nobody else acts on the cell. */
+  /** Asserts that no other session acts on the cell at this moment of true time. */
   #exclusive(session: number, cell: CellId): void {
     const { nowMs } = this.world;
     if (nowMs >= (this.#sessions.get(session)?.untilMs ?? 0)) return;
@@ -299,7 +299,7 @@ class ClaimWorld extends ClaimServers {
     }
   }
 
-  /** Answers take less time than any lease lasts, so grants are heard of in their order. */
+  /** Answers take less time than any lease lasts, so grants arrive in order. */
   #tokenRises(cell: CellId, sentMs: number, lease: { readonly token: number }): void {
     if (this.#algorithm === 'paxoslease') return;
     const before = this.#tokens.get(cell) ?? 0;
@@ -312,7 +312,7 @@ class ClaimWorld extends ClaimServers {
 
   #release(client: Client, server: ServerId): void {
     const { session, cell } = client;
-    // It has stopped before it says so.
+    // The client stops acting before it releases.
     client.heldUntilMs = -Infinity;
     client.session = 0;
     const known = this.#sessions.get(session);
@@ -328,7 +328,7 @@ class ClaimWorld extends ClaimServers {
 
   // Servers --------------------------------------------------------------------------------------
 
-  /** Orders and answers take their time too, and may be lost with the server. @returns the order's number */
+  /** Orders and answers take a random time, and may be lost with the server. @returns the order's number */
   #ask(server: ServerId, cell: CellId, order: LeaseOrder, answered: (outcome: LeaseOutcome) => void): number {
     const { world } = this;
     const ask = ++this.#asked;
@@ -363,7 +363,7 @@ class ClaimWorld extends ClaimServers {
     this.#orders.delete(ask);
     this.world.note(order.server, `answers ${outcome.kind} to order ${ask}`);
     if (outcome.kind === 'granted') {
-      // What is left is told safely short, so what has passed is shortened likewise.
+      // The rest is reported too short to be safe, so the elapsed time is shortened likewise.
       const passedMs = (this.world.clockMs(order.server) - order.receivedMs) * (1 - CLOCK_DRIFT_MAX);
       if (outcome.lease.remainingMs <= passedMs) {
         throw new Violation(`Order ${ask} is granted a lease that is over`);

@@ -1,4 +1,4 @@
-/** Servers that decide leases of clients, in a simulation: real lease hosts, and the voters that they have. */
+/** Servers that decide leases of clients, in a simulation: real lease hosts, and their voters. */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { LeaseEvent, LeaseOutcome } from '../../lease/actions.ts';
 import type { LeaseFrame } from '../../lease/codec.ts';
@@ -14,7 +14,7 @@ type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
 export abstract class ClaimServers {
   readonly world: World<LeaseFrame>;
-  /** Null where they stay. */
+  /** Null if voters do not change. */
   protected voters: ClaimVoters | null = null;
   readonly #how: { readonly algorithm: LeaseAlgorithm; readonly thrifty?: boolean };
   readonly #hosts = new Map<ServerId, LeaseHost>();
@@ -28,13 +28,13 @@ export abstract class ClaimServers {
     this.world = new World<LeaseFrame>({ ...world, boot });
   }
 
-  /** The voters of a cell, where they stay. */
+  /** The voters of a cell, if they do not change. */
   protected abstract members(cell: CellId): readonly ServerId[];
   protected abstract answered(ask: number, outcome: LeaseOutcome): void;
   /** Sends messages of one step. */
   protected abstract send(host: LeaseHost, from: ServerId, to: ServerId, messages: LeaseMessage[]): void;
 
-  /** Voters change; these are the first ones. */
+  /** Makes the voters changeable, with the first ones. */
   protected changeVoters(first: VoterSet): void {
     const { world } = this;
     this.voters = new ClaimVoters(first, {

@@ -1,7 +1,7 @@
 /**
- * The voters of leases that clients hold, as they change in a simulation. What is agreed upon, and what servers have on
- * disk, outlives them; the steps are proposed by `VotersChange`, the production code, at an observer that asks each
- * server in turn and learns the answers late. The next observer begins anew.
+ * The voters of leases that clients hold, as they change in a simulation. The agreed view and the servers' disks
+ * survive restarts. `VotersChange`, the production code, proposes the steps at an observer that asks each server in
+ * turn and gets late answers. The next observer starts from nothing.
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
@@ -15,21 +15,21 @@ type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
 /** What the simulation knows of a server at one moment. */
 interface Standing {
-  /** Left of the silence after the start. */
+  /** The rest of its recovery wait. */
   readonly silentMs: number;
   readonly clockMs: number;
 }
 
-/** The servers that it is about. */
+/** The servers that vote. */
 interface Servers {
   readonly world: World<LeaseFrame>;
   standing(server: ServerId): Standing;
-  /** The view is on the server's disk. */
+  /** The server has written the view to its disk. */
   adopted(server: ServerId, view: VotersView): void;
 }
 
 export class ClaimVoters {
-  /** The steps so far: of a change that began, and of one that ended. */
+  /** Counts of begun and ended changes. */
   readonly counts = { begun: 0, ended: 0 };
   readonly #servers: Servers;
   readonly #world: World<LeaseFrame>;
@@ -44,14 +44,14 @@ export class ClaimVoters {
     for (const id of this.#world.ids) this.#disks.set(id, this.#agreed);
   }
 
-  /** The view that a server has on its disk. */
+  /** The view on a server's disk. */
   of(server: ServerId): VotersView {
     const view = this.#disks.get(server);
     if (view === undefined) throw new Error(`Server ${server} has no disk`);
     return view;
   }
 
-  /** By whom a server has an order decided. */
+  /** The voters by which a server has an order decided. */
   votersOf(server: ServerId, cell: CellId): Pick<AskEvent, 'view' | 'members' | 'joint'> {
     const { number: view, members, joint } = this.of(server);
     const ofMembers = cellVoters(members, cell);
@@ -60,7 +60,7 @@ export class ClaimVoters {
       : { view, members: ofMembers, joint: cellVoters(joint, cell) };
   }
 
-  /** A server has the agreed view from now on, and says so. */
+  /** A server adopts the agreed view, and confirms it. */
   tell(server: ServerId, answered: () => void = () => this.#confirm(server)): void {
     const view = this.#agreed;
     this.#world.call(server, () => {
@@ -72,7 +72,7 @@ export class ClaimVoters {
     });
   }
 
-  /** One look at whether the change may go on. @returns whether there is a new view */
+  /** Checks once whether the change can continue. @returns whether there is a new view */
   step(wanted: VoterSet | null): boolean {
     const next = this.#change.next(this.#agreed, wanted, this.#world.nowMs);
     if (next === null) return false;
@@ -81,7 +81,7 @@ export class ClaimVoters {
     return true;
   }
 
-  /** Changes at random until then. */
+  /** Changes voters at random until `untilMs`. */
   live(seed: number, untilMs: number): void {
     const dice = new Prng(seed * 2 + 2);
     const world = this.#world;
@@ -108,7 +108,7 @@ export class ClaimVoters {
     turn();
   }
 
-  /** In peace: everybody has the agreed view. */
+  /** Without faults: all servers adopt the agreed view. */
   settle(): void {
     for (const server of this.#world.ids) this.tell(server);
   }
@@ -122,10 +122,10 @@ export class ClaimVoters {
   }
 }
 
-/** How long after its beginning a change ends in peace at the latest. */
+/** A change ends within this time without faults. */
 export const CHANGE_MS_MAX = RECOVERY_MS + 2 * (LEASE_MS + 4 * CLOCK_SKEW_MAX_MS);
 
-/** Other cells have other voters, where a set has more than vote on one. */
+/** If a set has more servers than vote on one cell, the voters differ by cell. */
 function cellVoters(set: VoterSet, cell: CellId): readonly ServerId[] {
   const { servers } = set;
   return Array.from(

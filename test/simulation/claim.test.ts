@@ -12,9 +12,9 @@ const { SEED: given } = process.env;
 const firstSeed = Number(given ?? 1);
 const count = given === undefined ? (isLong ? 1_000 : 200) : 1;
 
-/** In every run, in the mean. */
+/** On average once per run at least. */
 const FAULTS = ['crashes', 'pauses', 'cuts'];
-/** In every fourth run. */
+/** On average once per four runs at least. */
 const EVENTS = ['granted', 'refreshed', 'taken', 'lapsed', 'released', 'unknown', 'seen', 'begun', 'ended'];
 
 test(`one client at most (${count} seeds from ${firstSeed} on)`, async (context) => {

@@ -1,29 +1,31 @@
 /**
- * How far a simulated lease clock is from true time, over the whole run: a chain of stretches in each of
- * which it runs a little fast or slow. Drawn from a seed. It never runs backwards.
+ * The difference between a simulated lease clock and true time during a run: a sequence of parts in each of which it
+ * runs a little fast or slow. Drawn from a seed. The clock never runs backwards.
  */
 import { Prng } from '../../base/prng.ts';
 
-/** What a random course keeps to. */
+/** The limits of a random course. */
 export interface ClockLimits {
-  /** Farthest from true time. Infinity: only the rate is bounded, as it is for clocks that nobody sets. */
+  /**
+   * The most it may differ from true time. Infinity: only the rate is bounded, as of clocks that are not synchronized.
+   */
   readonly offsetMaxMs: number;
-  /** Largest difference of the rate from that of true time, as a fraction. */
+  /** The largest difference of the rate from that of true time, as a fraction. */
   readonly slewMax: number;
-  /** Now and then it jumps forwards within its limits. True if absent. */
+  /** Whether it sometimes jumps forwards within its limits. True if absent. */
   readonly clocksJump?: boolean;
 }
 
-/** A clock that nobody sets may be this far off at the beginning of a run. */
+/** The most that an unsynchronized clock may be off at the begin of a run. */
 const UNSET_OFFSET_MAX_MS = 500_000;
 
-/** A jump is a stretch that nobody sees the inside of. */
+/** A jump is a very short part of fast running. */
 const JUMP_MS = 0.001;
 
-/** Clocks may be slowed, but every reading must be larger than the one before. */
+/** Clocks may be slowed, but each reading must be larger than the one before. */
 const RATE_MIN = 0.1;
 
-/** To a microsecond. */
+/** @returns the time rounded to a microsecond */
 export function microsecond(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }
@@ -32,7 +34,7 @@ export class ClockCourse {
   readonly #limits: ClockLimits;
   readonly #prng: Prng;
   readonly #beganMs: number;
-  /** The stretch that is running: offset at its beginning, slope, and when it ends. */
+  /** The present part: offset at its begin, slope, and end. */
   #sinceMs: number;
   #offsetMs = 0;
   #slew = 0;
@@ -52,21 +54,21 @@ export class ClockCourse {
     if (limits.slewMax > 0) this.#endMs = beganMs;
   }
 
-  /** How fast the clock runs besides true time, now. */
+  /** The difference of the clock's rate from that of true time, now. */
   get slew(): number {
     return this.#slew;
   }
 
-  /** @returns what the clock shows at a moment of true time, not before the last one that was asked for */
+  /** @returns the clock at a moment of true time, which is not before the last one that was queried */
   readMs(trueMs: number): number {
     while (trueMs >= this.#endMs) this.#advance();
     if (trueMs >= this.#reachedMs) this.#rest(this.#reachedMs);
-    // Where one stretch meets the next, the last bits may say otherwise, but a clock does not go back.
+    // At the boundary of two parts rounding could make the clock go back.
     this.#shownMs = Math.max(this.#shownMs, trueMs + this.#offsetMs + this.#slew * (trueMs - this.#sinceMs));
     return this.#shownMs;
   }
 
-  /** Sets the clock, at once and for good. */
+  /** Sets the clock to an offset, at once and for good. */
   set(trueMs: number, offsetMs: number): void {
     this.#sinceMs = trueMs;
     this.#offsetMs = offsetMs;
@@ -76,7 +78,7 @@ export class ClockCourse {
     this.#shownMs = -Infinity;
   }
 
-  /** Sets the clock in motion towards an offset, over so long; there it stays. */
+  /** Moves the clock to an offset within `overMs`, where it stays. */
   moveTo(trueMs: number, offsetMs: number, overMs: number): void {
     this.readMs(trueMs);
     this.#endMs = Infinity;
@@ -90,7 +92,7 @@ export class ClockCourse {
     this.#endMs = startMs + overMs;
   }
 
-  /** Prefers the ends of what is allowed, where the protocols are tight. */
+  /** Prefers the limits, where the protocols are most at risk. */
   #draw(startMs: number): { overMs: number; offsetMs: number } {
     const { offsetMaxMs, slewMax, clocksJump = true } = this.#limits;
     const here = this.#offsetMs + this.#slew * (startMs - this.#sinceMs);
@@ -104,7 +106,7 @@ export class ClockCourse {
     if (rest) return { offsetMs: microsecond(here), overMs: lengthMs };
     const goal = draw < 0.3 ? -offsetMaxMs : draw > 0.7 ? offsetMaxMs : (draw * 5 - 2.5) * offsetMaxMs;
     const slew = slewMax * (0.2 + 0.8 * this.#prng.next());
-    // Now and then a clock jumps, which it may only do forwards.
+    // Sometimes the clock jumps, only forwards.
     const jumps = goal > here && this.#prng.chance(0.2) && clocksJump;
     if (jumps) return { offsetMs: microsecond(goal), overMs: JUMP_MS };
     return {
@@ -113,7 +115,7 @@ export class ClockCourse {
     };
   }
 
-  /** It is only made slower or faster, so that it goes forward. */
+  /** The clock is only slowed or sped up, so that it never goes back. */
   #move(startMs: number, offsetMs: number, forMs: number): void {
     const here = this.#offsetMs + this.#slew * (Math.min(startMs, this.#reachedMs) - this.#sinceMs);
     const away = offsetMs - here;

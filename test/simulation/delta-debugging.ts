@@ -1,8 +1,8 @@
 /**
- * Zeller's delta debugging: takes out ever smaller pieces of a list, until no single item can go. The caller tries each list
- * that is yielded, and passes back whether it will do.
+ * Zeller's delta debugging: removes ever smaller pieces of a list, until no single item can be removed. The caller
+ * tries each yielded list, and passes back whether it still fails.
  *
- * @returns the shortest list that did
+ * @returns the shortest list that failed
  */
 export function* shorterLists<Item>(
   whole: readonly Item[],

@@ -3,7 +3,7 @@ interface Timed {
   readonly order: number;
 }
 
-/** Entries by their time, earliest first; of two at one moment, the one with the smaller order comes first. */
+/** Entries by their time, earliest first; of two at one time, the one with the smaller order first. */
 export class EventHeap<Entry extends Timed> {
   readonly #heap: Entry[] = [];
 
@@ -26,7 +26,7 @@ export class EventHeap<Entry extends Timed> {
     heap[at] = added;
   }
 
-  /** Removes the first entry; there is one. */
+  /** Removes the first entry, which must exist. */
   pop(): Entry {
     const heap = this.#heap;
     const first = heap[0] as Entry;

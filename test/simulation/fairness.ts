@@ -1,7 +1,7 @@
 /**
- * Who wins when several servers want one lease. Their clocks are spread evenly over ε; they begin within a
- * few milliseconds of each other, at random. Afterwards the winner stands still for good, and the others
- * compete for what it leaves behind, which they can tell to be over by their own clocks only.
+ * Which of several servers gets one lease that all want. Their clocks are spread evenly over ε, and they begin within
+ * a few milliseconds of each other, at random. Then the winner stops for good, and the others compete for its lease,
+ * whose end they know by their own clocks only.
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
 import { CLOCK_SKEW_MAX_MS, LEASE_MS, LeaseWorld, RECOVERY_MS } from './lease-world.ts';
@@ -10,12 +10,12 @@ import { CALM } from './world.ts';
 export interface Fairness {
   /** Elections won by each server when all begin together. */
   readonly first: readonly number[];
-  /** Elections won after the end of another's lease, and how many each server took part in. */
+  /** Elections won after the end of another server's lease, and the number in which each server took part. */
   readonly second: readonly number[];
   readonly tookPart: readonly number[];
 }
 
-/** Begin within so long of each other. */
+/** The servers begin within this time of each other. */
 const SPREAD_MS = 5;
 
 export function fairnessMeasure(servers: number, elections: number, skewMs = CLOCK_SKEW_MAX_MS): Fairness {
@@ -41,7 +41,7 @@ export function fairnessMeasure(servers: number, elections: number, skewMs = CLO
     }
     const winner = electionAwait(lease, cell);
     first[winner] = (first[winner] as number) + 1;
-    // It neither renews nor gives back: its lease runs out.
+    // It neither renews nor releases: its lease runs out.
     lease.close(world.ids[winner] as ServerId, cell);
     world.runFor(LEASE_MS, () => lease.holders(cell).length === 0);
     const heir = electionAwait(lease, cell);

@@ -1,4 +1,7 @@
-/** One run of a layer, in the same words for all; what `npm run simulate`, its workers and the tests of the layers share. */
+/**
+ * One run of a layer, with the same result type for all: used by `npm run simulate`, its workers and the tests of the
+ * layers.
+ */
 import { claimRun } from './claim-run.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import { leaseRun } from './lease-run.ts';
@@ -7,12 +10,12 @@ import { replicaRun } from './replica-run.ts';
 /** Leases of servers, leases of clients, and groups of replicas. */
 export type Layer = 'lease' | 'claim' | 'replica';
 
-/** How often everything happened, by name: faults, what observers count, and what the cores have traced. */
+/** Counts by name: faults, what observers count, and marks that the cores have traced. */
 export type Counts = Readonly<Record<string, number>>;
 
 export interface LayerRun {
   readonly violation: string | null;
-  /** Of the trace, where it is verbose. */
+  /** The trace, if it is verbose. */
   readonly lines: readonly string[];
   readonly counts: Counts;
 }

@@ -1,6 +1,6 @@
 /**
- * Directed cases of the lease layer that no script can tell: a clock that goes back, and how many cells
- * at once or elections in a row behave. Each is the smallest in which one planted bug shows.
+ * Directed cases of the lease layer that a script cannot express: a clock that goes back, and statistics of many cells
+ * or elections. Each is the smallest case that detects one planted bug.
  */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
@@ -13,14 +13,14 @@ import { START_MS } from './world.ts';
 
 /** More than a server begins at once. */
 const MANY_CELLS = 2500;
-/** What it may begin at once, with room for another choice of that. */
+/** The most that it may begin at once, with tolerance for another choice of the limit. */
 const ATTEMPTS_MAX = 2250;
 
 const ELECTIONS = 150;
 const STARVED_LEASES = 100;
 const STARVED_MS_MAX = LEASE_MS / 5;
 const RUNS_MS_MAX = 20;
-/** By chance alone the luckiest of three servers wins half as often again as the others. */
+/** By chance the luckiest of three servers wins at most half as often again as the others. */
 const RATIO_MAX = 2;
 
 export const LEASE_CASES: Readonly<Record<string, () => string | null>> = {
@@ -31,7 +31,7 @@ export const LEASE_CASES: Readonly<Record<string, () => string | null>> = {
   'starved-holder-stays': () => violationOf(starvedHolderStays),
 };
 
-/** A server whose clock goes back by 2ε renews at once. Its process ends, or its lease is not shortened. */
+/** A server whose clock goes back by 2ε renews at once. Its process must end, or its lease must not be shortened. */
 function clockStepsBack(): void {
   const self = 'a' as ServerId;
   const cell = 1 as CellId;
@@ -41,20 +41,20 @@ function clockStepsBack(): void {
   const before = endMs(host.step(open(1), beganMs));
   let after = before;
   const ended = violationOf(() => {
-    // Other members, so that it is renewed at once.
+    // Other members make it renew at once.
     after = endMs(host.step(open(2), beganMs + 1 - 2 * CLOCK_SKEW_MAX_MS));
   });
   if (ended === null && after < before)
     throw new Violation(`A renewal shortens a lease to ${after - before} ms`);
 }
 
-/** The end that was last told of. */
+/** The end of the lease in the last report. */
 function endMs(actions: readonly LeaseAction[]): number {
   const held = actions.findLast((action) => action.kind === 'held');
   return held?.untilMs ?? -Infinity;
 }
 
-/** All servers run for some milliseconds, then wait for a processor for up to a fifth of a lease, all the time. */
+/** All servers run for some milliseconds, then wait for a processor for up to a fifth of a lease, repeatedly. */
 function starvedHolderStays(): void {
   const lease = new LeaseWorld({ seed: 1, servers: 3, cells: 1, thrifty: true });
   const { world } = lease;
@@ -95,7 +95,7 @@ function everybodyGetsATurn(): void {
   if (missing > 0) throw new Violation(`${missing} of ${MANY_CELLS} cells get no holder`);
 }
 
-/** One server wants more cells than it begins at once. The others hear of some of them later. */
+/** One server wants more cells than it begins at once. The others get requests for some of them later. */
 function attemptsAreBounded(): void {
   const lease = manyCells();
   for (const cell of lease.cells) lease.open('a' as ServerId, cell);
@@ -103,7 +103,7 @@ function attemptsAreBounded(): void {
   if (attempts > ATTEMPTS_MAX) throw new Violation(`${attempts} attempts are under way at once`);
 }
 
-/** Who competes for what another has left does not win because its clock is ahead. */
+/** A server that competes for an expired lease must not win because its clock is ahead. */
 function fastClocksWinNoMore(): void {
   const { second, tookPart } = fairnessMeasure(3, ELECTIONS);
   const shares = second.map((won, index) => won / (tookPart[index] as number));

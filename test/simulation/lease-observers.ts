@@ -1,14 +1,14 @@
 /**
- * Observers of the lease layer, who know more than any server can: true time, all clocks, all registers.
+ * Observers of the lease layer, which know more than any server can: true time, all clocks, all registers.
  *
  * L1 exclusion: at no moment do two lives satisfy `owns` for one cell.
- * L2 agreement: once a lease is decided, nobody decides one of another holder while it is valid on
- *    any clock; the decided ends of one holder never decrease.
+ * L2 agreement: once a lease is decided, no server decides one of another holder while it is valid on any clock; the
+ * decided ends of one holder never decrease.
  * L3 ballots: those of one life strictly increase, and name that life.
- * L4 amnesia: when the silence after a start is over, everything forgotten is over on every clock.
- * L5 silence: nothing leaves a server during that silence.
+ * L4 amnesia: at the end of the recovery wait, each forgotten lease has ended on every clock.
+ * L5 silence: a server sends nothing during that wait.
  *
- * They look at what a step has touched and at nothing else, for they look after every step.
+ * They check only what a step has touched, as they run after every step.
  */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Ballot } from '../../lease/ballot.ts';
@@ -21,26 +21,26 @@ interface Life {
   readonly id: number;
   readonly server: ServerId;
   readonly incarnation: Incarnation;
-  /** When the lease of each attempt would end, by its ballot: what a promise may still lead to. */
+  /** The end of each attempt's lease by its ballot: what a promise may still allow. */
   readonly attemptEnds: Map<number, number>;
   silent: boolean;
-  /** Largest ballot of this life seen in a READ, by cell. */
+  /** Largest ballot of this life in a READ, by cell. */
   readonly ballots: Map<CellId, Ballot>;
 }
 
 /** What one server accepted or promised in its present life, and what it forgot with earlier ones. */
 interface Memory {
   life: Life;
-  /** When the leases of each life end at the latest, by `endingKey`. */
+  /** The latest end of the leases of each life, by `endingKey`. */
   accepted: Map<number, number>;
   readonly forgotten: Map<number, number>;
 }
 
-/** What was decided in favour of one life of a server. */
+/** The leases that were decided for one life of a server. */
 interface Decided {
   readonly life: Life;
   untilMs: number;
-  /** Leases up to here were given back: nobody acts on them. */
+  /** Leases up to this end were released: their holder does not act on them. */
   releasedMs: number;
 }
 
@@ -50,9 +50,9 @@ const ROUNDS_MAX = 2 ** 24;
 export interface ObserverOptions {
   readonly ids: readonly ServerId[];
   readonly leaseMs: number;
-  /** Clocks are out of bounds, so exclusion is not owed; everything else is. */
+  /** Clocks are out of bounds: exclusion is not demanded; everything else is. */
   readonly clocksBroken: boolean;
-  /** Ends of leases are moments of one common time. False: each server counts spans of its own. */
+  /** Whether ends of leases are moments of one common time; otherwise each server counts spans. */
   readonly commonTime: boolean;
   readonly clockMs: (server: ServerId) => number;
   readonly owns: (server: ServerId, cell: CellId) => boolean;
@@ -95,7 +95,7 @@ export class LeaseObservers {
     memory.life = life;
   }
 
-  /** Called before every step. `silentMs`: how long the server still has to keep silent. */
+  /** Called before every step. `silentMs`: the rest of the server's recovery wait. */
   stepping(server: ServerId, silentMs: number): void {
     const memory = this.#memory(server);
     if (!memory.life.silent || silentMs > 0) return;
@@ -136,7 +136,7 @@ export class LeaseObservers {
         if (endMs !== undefined) this.#accepted(memory, cell, life, endMs);
       }
     }
-    // Whoever holds a lease says so when it begins to, and is looked at then; this is for who does not.
+    // A holder reports its lease when it begins, and is checked then; this is for a lease without such a report.
     if (after.own !== null && before?.own?.untilMs !== after.own.untilMs) this.#demandExclusion(server, cell);
   }
 
@@ -155,7 +155,7 @@ export class LeaseObservers {
     if (last === ballot) return;
     life.ballots.set(cell, ballot);
     if (last === undefined) return;
-    // Compared here and not by the code under test.
+    // Compared here, and not by the code under test.
     const order = ballot.interval - last.interval || ballot.round - last.round;
     if (order < 0) throw new Violation(`L3: a ballot of ${server} goes back`);
   }
@@ -169,7 +169,7 @@ export class LeaseObservers {
     this.#demandExclusion(server, cell);
   }
 
-  /** Somebody says that a lease of this life was decided. */
+  /** A server reports that a lease of this life was decided. */
   decided(cell: CellId, incarnation: Incarnation, untilMs: number): void {
     if (this.#options.clocksBroken || !this.#options.commonTime) return;
     const life = this.#life(incarnation);
@@ -186,7 +186,7 @@ export class LeaseObservers {
       if (untilMs <= mine.releasedMs) return;
     }
     if (all.length === 1) return;
-    // News of a lease that is over contradicts nothing.
+    // A report of an expired lease contradicts nothing.
     const lowestMs = this.#lowestMs();
     if (untilMs < lowestMs) return;
     for (const other of all) {

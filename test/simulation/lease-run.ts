@@ -1,4 +1,7 @@
-/** Random runs of the lease layer: a storm drawn from the seed, then peace, in which progress is owed. */
+/**
+ * Random runs of the lease layer: a time with faults drawn from the seed, then one without, in which progress is
+ * demanded.
+ */
 import type { ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
@@ -8,10 +11,10 @@ import { CLOCK_SKEW_MAX_MS, LEASE_MS, LeaseWorld, RECOVERY_MS } from './lease-wo
 import { Violation, violationOf } from './violation.ts';
 import type { Faults } from './world.ts';
 
-/** Length of the storm, unless it is given. */
+/** The length of the time with faults, unless it is given. */
 const STORM_MS = 16 * LEASE_MS;
 
-/** What a run may be told; everything else comes from its seed. */
+/** The options of a run; everything else depends on its seed. */
 export interface LeaseRunOptions {
   /** Whether the members of cells change. Absent: in every fifth run. */
   readonly views?: boolean;
@@ -21,7 +24,7 @@ export interface LeaseRunOptions {
   readonly cells?: number;
   readonly stormMs?: number;
   readonly faults?: Partial<Faults>;
-  /** `beyond`: clocks are out of bounds, so that exclusion is not owed. */
+  /** `beyond`: clocks are out of bounds, so that exclusion is not demanded. */
   readonly skew?: 'within' | 'beyond';
   readonly verbose?: boolean;
 }
@@ -29,7 +32,7 @@ export interface LeaseRunOptions {
 export interface LeaseRun {
   readonly violation: string | null;
   readonly world: LeaseWorld;
-  /** What the run was, apart from what fell to chance in it. */
+  /** The parameters of the run, without what is random during it. */
   readonly shape: LeaseShape;
 }
 
@@ -41,18 +44,18 @@ export interface LeaseShape {
   readonly thrifty: boolean;
   readonly news: boolean;
   readonly clocksBroken: boolean;
-  /** Of how many servers cells are in the beginning, where members change. */
+  /** The first number of members of cells, if members change. */
   readonly firstMembers?: number;
-  /** From the beginning of the run to the end of the storm. */
+  /** The end of the time with faults, since the begin of the run. */
   readonly stormEndMs: number;
 }
 
-/** One random run: a storm, then peace. Equal seeds and options give equal runs. */
+/** One random run: a time with faults, then one without. Equal seeds and options give equal runs. */
 export function leaseRun(seed: number, options: LeaseRunOptions = {}): LeaseRun {
-  // A draw of its own, so that the shape of the cluster says nothing about its fate.
+  // A generator of its own, so that the shape of the cluster does not affect other draws.
   const dice = new Prng(seed * 2 + 1);
   const algorithm = options.algorithm ?? (seed % 2 === 0 ? 'flease' : 'paxoslease');
-  // PaxosLease asks nothing of clocks but their rate, so only Flease has clocks that could be broken.
+  // PaxosLease demands only the rate of clocks, so only Flease has clocks that can be out of bounds.
   const beyond = options.skew === undefined ? seed % 16 === 0 : options.skew === 'beyond';
   const clocksBroken = algorithm === 'flease' && beyond;
   const drawn = {
@@ -67,9 +70,9 @@ export function leaseRun(seed: number, options: LeaseRunOptions = {}): LeaseRun 
     servers,
     ...(views && { firstMembers: Math.max(1, servers - dice.integer(1, 2)) }),
     cells: options.cells ?? drawn.cells,
-    // One of eight, of both algorithms alike.
+    // One run of eight, of both algorithms alike.
     encoded: seed % 16 === 1 || seed % 16 === 6,
-    // Two of three, as in production; with all asked, more happens at once.
+    // Two runs of three, as in production; if all voters are asked, more happens at once.
     thrifty: seed % 6 > 1,
     news: seed % 3 !== 0,
     clocksBroken,
@@ -115,7 +118,7 @@ function leaseStorm(lease: LeaseWorld, shape: LeaseShape): void {
   if (world.prng.chance(0.8)) {
     for (const id of world.ids) for (const cell of lease.cells) lease.open(id, cell);
   }
-  // The first silence is the same in every run; the storm begins when it is nearly over.
+  // The first recovery wait is the same in each run; the faults begin shortly before its end.
   world.runFor(RECOVERY_MS - 100);
   world.unleash();
   const stopMs = world.nowMs - world.elapsedMs + shape.stormEndMs;
@@ -139,7 +142,7 @@ function leaseStorm(lease: LeaseWorld, shape: LeaseShape): void {
   leasePeace(lease, shape.clocksBroken);
 }
 
-/** Now and then somebody is told of a new view, or of the newest one. */
+/** Informs random servers of a new view, or of the newest one, from time to time. */
 function viewsChange(lease: LeaseWorld, stopMs: number): void {
   const { world } = lease;
   const next = () => {
@@ -152,7 +155,7 @@ function viewsChange(lease: LeaseWorld, stopMs: number): void {
   next();
 }
 
-/** Everything works again: every cell gets a holder in time, keeps it, and costs little. @throws Violation */
+/** Without faults each cell gets a holder in time, keeps it, and costs few messages. @throws Violation */
 export function leasePeace(lease: LeaseWorld, clocksBroken: boolean): void {
   const { world } = lease;
   world.heal();
@@ -161,7 +164,8 @@ export function leasePeace(lease: LeaseWorld, clocksBroken: boolean): void {
   if (lease.views.changing) lease.settleViews();
   else for (const id of world.ids) for (const cell of lease.cells) lease.open(id, cell);
   if (clocksBroken) {
-    // Clocks out of bounds owe nothing but restraint; once repaired, everything. What was said by the
+    // With clocks out of bounds only safety is demanded; once they are repaired, everything. Messages from before must
+    // have arrived first: they would accuse the new clocks.
     // old clocks must have arrived first: it would convict the new ones.
     for (const id of world.ids) {
       world.crash(id);
@@ -173,7 +177,7 @@ export function leasePeace(lease: LeaseWorld, clocksBroken: boolean): void {
   const boundMs = RECOVERY_MS + 2 * (LEASE_MS + CLOCK_SKEW_MAX_MS) + LEASE_MS;
   const allHeld = () => lease.cells.every((cell) => lease.holders(cell).length === 1);
   if (!world.runFor(boundMs, allHeld)) throw new Violation('A healthy cluster elects no holder in time');
-  // Holders elected before the last server came out of its silence may be disturbed once more.
+  // Holders elected before the last server's recovery wait ended may be disturbed once more.
   world.runFor(boundMs);
   const { reads } = lease.observers.counts;
   const holders = lease.cells.map((cell) => lease.holders(cell).join());
@@ -185,7 +189,7 @@ export function leasePeace(lease: LeaseWorld, clocksBroken: boolean): void {
       throw new Violation(`In peace cell ${cell} goes from ${holders[at]} to ${lease.holders(cell)}`);
     });
   }
-  // A holder renews three times per lease and asks every other server once each time.
+  // A holder renews three times per lease and asks each other server once each time.
   const readsMax = (periods + 1) * 4 * lease.cells.length * (world.ids.length - 1);
   if (lease.observers.counts.reads - reads > readsMax)
     throw new Violation('In peace too many READs are sent');

@@ -1,7 +1,7 @@
 /**
- * Directed schedules for the lease layer, scripts in `test/testdata/simulation/lease`: each is the
- * smallest story in which one planted bug shows. On the code as it is they pass. One lease is 1000 ms,
- * the skew 100 ms, a ballot interval 900 ms, the silence after a start 1200 ms.
+ * Directed schedules of the lease layer, scripts in `test/testdata/simulation/lease`: each is the smallest schedule
+ * that detects one planted bug, and passes with the code as it is. One lease is 1000 ms, the skew 100 ms, a ballot
+ * interval 900 ms, the recovery wait 1200 ms.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -9,7 +9,7 @@ import { type LeaseScript, scriptParse, scriptPlay } from './lease-script.ts';
 
 const FOLDER = join(import.meta.dirname, '../testdata/simulation/lease');
 
-/** @throws ScriptError naming the line */
+/** @throws ScriptError with the line */
 export function scriptRead(path: string): LeaseScript {
   return scriptParse(readFileSync(path, 'utf8'), path);
 }

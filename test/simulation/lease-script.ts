@@ -1,27 +1,27 @@
 /**
- * A small language for schedules of the lease layer, one command a line; `#` begins a comment. A script
- * is a story: who opens a cell, which messages are held back, who crashes, what must hold in the end.
+ * A small language for schedules of the lease layer, one command a line; `#` begins a comment. A script says which
+ * server opens a cell, which messages are held, which server crashes, and what must hold at the end.
  *
  *     servers 3                      the cluster; also: cells 2, seed 7, algorithm paxoslease,
  *                                    news off, encoded, thrifty, clocks broken
- *     settle                         waits until the first silence and a ballot interval are over
- *     open a 1, close a 1, release a 1        the cell may be left out where there is one
- *     view a 1 2 abc joint cde       a is told who votes on cell 1 in view 2; `members 3` before says
- *                                    how many servers do in the beginning, if not all
+ *     settle                         waits until the first recovery wait and a ballot interval have ended
+ *     open a 1, close a 1, release a 1        the cell may be omitted if there is one
+ *     view a 1 2 abc joint cde       informs a of the voters of cell 1 in view 2; `members 3` before sets
+ *                                    the first number of members, if not all
  *     acquire a 1                    opens it, and a must hold it at once
- *     hold a->bc write, drop *->* learn       what does not pass from now on; pass ends that
+ *     hold a->bc write, drop *->* learn       messages that do not pass from now on; pass ends that
  *     deliver a->b write             delivers what is held, now
  *     cut a->c [for 200ms], uncut a->c, part a bc, isolate a
  *     crash b [for 1s], restart b, pause b 500ms
  *     clock a +50ms [over 1s]        true time + 50 ms, at once or by running fast
  *     network duplication 1          also: loss 0.1, delay 1ms..60ms
- *     run 100ms, align 600ms         lets time pass; align: until so long after a ballot interval begins
- *     await holds a 1 within 1s      also: await renews a. Without that there is no story
- *     expect holds b 1               also: somebody 1, held a->b, mark helped, up b,
+ *     run 100ms, align 600ms         waits; align: until so long after the begin of a ballot interval
+ *     await holds a 1 within 1s      also: await renews a. The script fails if it does not happen
+ *     expect holds b 1               also: `somebody 1`, held a->b, mark helped, up b,
  *                                    accepted b 1 by c | nothing, convicts a b (of a clock out of bounds)
- *     demand holds b 1 [within 1s]   the rule that the story is about: anything that can be expected
- *     peace                          everything is repaired, and progress is owed
- *     at 1200ms crash b for 300ms    any of these, so long after the beginning
+ *     demand holds b 1 [within 1s]   the rule that the script checks: anything that can be expected
+ *     peace                          ends all faults, and demands progress
+ *     at 1200ms crash b for 300ms    any of these, so long after the begin
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
 import { LEASE_MARKS } from '../../lease/actions.ts';
@@ -38,7 +38,7 @@ const INTERVAL_MS = LEASE_MS - CLOCK_SKEW_MAX_MS;
 /** Long enough for two round trips on a quiet network. */
 const ACQUIRE_MS = 50;
 
-/** The cluster a script is about. */
+/** The cluster of a script. */
 export interface ScriptSettings {
   readonly algorithm: LeaseAlgorithm;
   readonly servers: number;
@@ -48,7 +48,7 @@ export interface ScriptSettings {
   readonly encoded: boolean;
   readonly thrifty: boolean;
   readonly clocksBroken: boolean;
-  /** How many servers are members in the beginning, where that changes. */
+  /** The first number of members, if that changes. */
   readonly firstMembers?: number;
 }
 
@@ -63,7 +63,7 @@ const SETTINGS_USUAL: ScriptSettings = {
   clocksBroken: false,
 };
 
-/** A script that was read and can be played. */
+/** A parsed script. */
 export interface LeaseScript {
   readonly settings: ScriptSettings;
   readonly steps: readonly ((stage: Stage) => void)[];
@@ -75,9 +75,9 @@ export interface Played {
 }
 
 /**
- * Reads a script.
- * @param name of the file, for the messages
- * @throws ScriptError naming the line
+ * Parses a script.
+ * @param name of the file, for messages
+ * @throws ScriptError with the line
  */
 export function scriptParse(text: string, name: string): LeaseScript {
   const script = {
@@ -304,10 +304,10 @@ const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
   peace: () => (stage) => leasePeace(stage.lease, stage.clocksBroken),
 };
 
-/** Something that is or is not so; asked once before waiting, and then at every moment. */
+/** A condition; created once before waiting, and checked at each moment. */
 type Condition = (lease: LeaseWorld) => () => boolean;
 
-/** What holds now says all, whatever was before. */
+/** The condition depends on the present only. */
 function now(holds: (lease: LeaseWorld) => boolean): Condition {
   return (lease) => () => holds(lease);
 }

@@ -1,4 +1,4 @@
-/** How messages of the lease layer read in a trace: `read 58/3@b cell 2`. */
+/** The text of lease messages in a trace: `read 58/3@b cell 2`. */
 import { ballotText } from '../../lease/ballot.ts';
 import type { Lease } from '../../lease/lease.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
@@ -17,14 +17,14 @@ export function leaseMessageText(message: LeaseMessage): string {
   return [message.kind, ballot, ...details.filter((text) => text !== '')].join(' ');
 }
 
-/** The end of a lease as a trace tells time: since the beginning of the run. */
+/** The end of a lease in a trace: since the begin of the run. */
 export function untilText(untilMs: number): string {
   return (untilMs - START_MS).toFixed(2);
 }
 
 function leaseText(lease: Lease | null): string {
   if (lease === null) return 'no lease';
-  // In PaxosLease a lease on its way has a span in place of an end.
+  // In PaxosLease a lease in a message has a span instead of an end.
   const isSpan = lease.untilMs < START_MS / 2;
   const end = isSpan ? `for ${lease.untilMs.toFixed(2)} ms` : `until ${untilText(lease.untilMs)}`;
   return `(${lease.holder} ${end}${lease.released ? ', released' : ''})`;

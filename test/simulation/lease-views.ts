@@ -1,15 +1,14 @@
 /**
- * The members of cells as they change in a simulation. Which servers vote is decided by the layer above,
- * with majorities of its own and on disk; here it is played by its rules, so that whatever goes wrong is
- * the lease layer's:
+ * The members of cells as they change in a simulation. The layer above decides which servers vote, with majorities of
+ * its own and on disk; here its rules are simulated, so that each violation is one of the lease layer:
  *
  * - views have numbers; odd ones are settled, an even one is the change from the one before to the next;
- * - a server remembers over restarts the newest view that it was told and votes in, and always opens it:
- *   so its acceptor refuses whoever goes by an older one;
+ * - a server remembers over restarts the newest view that it was informed of and votes in, and always opens it: so its
+ * acceptor refuses proposers with an older one;
  * - a change begins once a majority knows the settled view before it;
- * - it ends once majorities of both sides know of it, and *after that* a lease was decided under it: so a
- *   majority of the new side knows what lease there is. One that was decided before does not count: a server
- *   that voted on it without knowing the view may start anew and go by the old view once more.
+ * - it ends once majorities of both sides know it, and *after that* a lease was decided under it: so a majority of the
+ * new side knows the lease. One that was decided before does not count: a server that voted on it without knowing the
+ * view may restart and use the old view once more.
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
 import type { Prng } from '../../base/prng.ts';
@@ -18,7 +17,7 @@ import { majority } from '../../base/quorum.ts';
 export interface CellView {
   readonly view: number;
   readonly members: readonly ServerId[];
-  /** Only while members change: the side that is to come. */
+  /** Only while members change: the next members. */
   readonly joint?: readonly ServerId[];
 }
 
@@ -39,12 +38,12 @@ export class CellViews {
     return this.#views[this.#views.length - 1] as CellView;
   }
 
-  /** @returns the view that a server goes by, or null if it has never voted */
+  /** @returns the view of a server, or null if it has never voted */
   of(server: ServerId): CellView | null {
     return this.#known.get(server) ?? null;
   }
 
-  /** A server tells that a lease was decided in the view that it goes by. */
+  /** A server reports that a lease was decided in its view. */
   decided(server: ServerId): void {
     const known = this.of(server);
     const { latest } = this;
@@ -54,7 +53,7 @@ export class CellViews {
     }
   }
 
-  /** Tells a server of a view, unless the rules are against that. @returns whether it goes by it now */
+  /** Informs a server of a view, unless the rules forbid it. @returns whether the server has the view now */
   adopt(server: ServerId, view: CellView): boolean {
     if (view.view <= (this.of(server)?.view ?? 0) || !isVoter(view, server)) return false;
     const named = this.#views[view.view - 1];
@@ -68,7 +67,7 @@ export class CellViews {
     return true;
   }
 
-  /** Draws what happens next: a new view if there may be one, else the newest. */
+  /** @returns a new view if there may be one, otherwise the newest */
   draw(dice: Prng, ids: readonly ServerId[]): CellView {
     const { latest } = this;
     const { view, members, joint } = latest;

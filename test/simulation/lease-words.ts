@@ -23,12 +23,12 @@ export class LeaseWords extends ServerWords {
     return /^\d+$/.test(this.peek());
   }
 
-  /** A cell; the first one where none is named. */
+  /** A cell; the first one if none is named. */
   cell(): CellId {
     return (this.isCell() ? this.natural('a cell', 1, this.#cells) : 1) as CellId;
   }
 
-  /** Kinds of messages, as many as follow; none means all. */
+  /** All kinds of messages that follow; none means all. */
   kinds(): Kind[] {
     const kinds: Kind[] = [];
     while (!this.isOver()) kinds.push(this.oneOf('a kind of message', KINDS));

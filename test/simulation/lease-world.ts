@@ -1,7 +1,4 @@
-/**
- * Real lease hosts in a simulated world, every step of which the observers look at. The rules that they
- * hold are in `lease-observers.ts`.
- */
+/** Real lease hosts in a simulated world; observers check every step. `lease-observers.ts` has their rules. */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { LeaseAction, LeaseEvent, LeaseMark } from '../../lease/actions.ts';
 import type { CellState } from '../../lease/cell.ts';
@@ -16,7 +13,7 @@ import { leaseMessageText, untilText } from './lease-text.ts';
 import { type CellView, isVoter, ViewBook } from './lease-views.ts';
 import { CALM, type Envelope, type Faults, type Process, World } from './world.ts';
 
-/** Short leases with a skew as large as is allowed: boundaries are hit often. */
+/** Short leases with the largest allowed skew: boundaries are met often. */
 export const LEASE_MS = 1000;
 export const CLOCK_SKEW_MAX_MS = 100;
 export const TIMING = { leaseMs: LEASE_MS, clockSkewMaxMs: CLOCK_SKEW_MAX_MS };
@@ -29,15 +26,15 @@ export interface LeaseWorldOptions {
   readonly cells?: number;
   readonly faults?: Faults;
   readonly verbose?: boolean;
-  /** Voters are asked as in production, no more than needed. Scripts want to see every question. */
+  /** Only as many voters are asked as needed, as in production. Scripts need all requests. */
   readonly thrifty?: boolean;
-  /** Every frame goes through the codec. */
+  /** Each frame is encoded and decoded. */
   readonly encoded?: boolean;
-  /** As long as `news` is false every LEARN is lost: servers know what they ask for, no more. */
+  /** While `news` is false all LEARN messages are lost: servers know only what they ask for. */
   readonly news?: boolean;
-  /** Clocks are out of bounds, so exclusion is not owed; everything else is. */
+  /** Clocks are out of bounds: exclusion is not demanded; everything else is. */
   readonly clocksBroken?: boolean;
-  /** Of how many servers cells are in the beginning; the members change then. Absent: of all, for good. */
+  /** The first number of members of cells, which change then. Absent: all servers, for good. */
   readonly firstMembers?: number;
 }
 
@@ -46,7 +43,7 @@ interface Seat {
   readonly server: ServerId;
   host: LeaseHost | null;
   parameters: LeaseParameters;
-  /** Cells as they were after the last step that touched them, by `cell − 1`. */
+  /** Cells after the last step that touched them, by `cell − 1`. */
   states: (CellState | null)[];
 }
 
@@ -64,7 +61,7 @@ export class LeaseWorld {
   readonly #options: LeaseWorldOptions;
   readonly #verbose: boolean;
   #news: boolean;
-  /** Cells of the step under way, and the number of the last step that touched each. */
+  /** Cells of the present step, and the number of the last step that touched each. */
   readonly #touched: CellId[] = [];
   readonly #touchedBy: number[];
   #steps = 0;
@@ -102,7 +99,7 @@ export class LeaseWorld {
 
   // What scripts do ------------------------------------------------------------------------------
 
-  /** The server wants the cell, in this life and the next ones. Nothing happens if it is no member. */
+  /** The server wants the cell, in this life and the next ones. A server that is no member does nothing. */
   open(server: ServerId, cell: CellId, handicapMs = 0): void {
     const view = this.views.cell(cell).of(server);
     if (view === null) return;
@@ -110,7 +107,7 @@ export class LeaseWorld {
     this.#order(server, { kind: 'open', cell, ...view, handicapMs });
   }
 
-  /** The server is told who the members are. Nothing happens if that cannot be; see `lease-views.ts`. */
+  /** Informs the server of the members, unless that is impossible; see `lease-views.ts`. */
   tell(server: ServerId, cell: CellId, view: CellView): void {
     if (!this.world.isUp(server) || this.world.isPaused(server)) return;
     if (!this.views.cell(cell).adopt(server, view)) return;
@@ -120,7 +117,7 @@ export class LeaseWorld {
     this.#call(server, { kind: 'open', cell, ...view, handicapMs: 0 });
   }
 
-  /** Everybody who votes is told the newest view, and who does not wants the cell no longer. */
+  /** Informs all voters of the newest view; servers that do not vote close the cell. */
   settleViews(): void {
     for (const cell of this.cells) {
       const { latest } = this.views.cell(cell);
@@ -136,7 +133,7 @@ export class LeaseWorld {
     this.#call(server, { kind: 'close', cell });
   }
 
-  /** Where members change, who was a member stays at it: it must refuse those who go by an older view. */
+  /** If members change, an earlier member keeps its register: it must refuse proposers with an older view. */
   close(server: ServerId, cell: CellId): void {
     if (this.views.changing) return;
     this.#wanted.delete(`${server} ${cell}`);
@@ -147,7 +144,7 @@ export class LeaseWorld {
     this.#order(server, { kind: 'release', cell });
   }
 
-  /** Servers that may act as holder at this moment, also those that are paused. */
+  /** Servers that may act as holder at this moment, including paused ones. */
   holders(cell: CellId): ServerId[] {
     return this.world.ids.filter((id) => this.owns(id, cell));
   }
@@ -161,7 +158,7 @@ export class LeaseWorld {
     return this.#seat(server).host;
   }
 
-  /** From now on LEARNs arrive like other messages. */
+  /** From now on LEARN messages arrive like others. */
   startNews(): void {
     this.#news = true;
   }
@@ -203,7 +200,7 @@ export class LeaseWorld {
     this.world.call(server, () => this.#step(this.#seat(server), event));
   }
 
-  /** A client's call. */
+  /** Executes a client's call. */
   #order(server: ServerId, event: Extract<LeaseEvent, { kind: 'open' | 'close' | 'release' }>): void {
     if (this.#verbose) this.world.note(server, `has to ${event.kind} cell ${event.cell}`);
     this.#call(server, event);
@@ -227,7 +224,7 @@ export class LeaseWorld {
     this.#perform(seat, host, event, actions, nowMs, silentMs);
   }
 
-  /** Finds out which cells a step may have changed. */
+  /** Finds the cells that a step may have changed. */
   #touch(event: LeaseEvent, actions: readonly LeaseAction[]): void {
     this.#steps++;
     this.#touched.length = 0;
@@ -322,7 +319,7 @@ const FIRST_LETTER = 97;
 
 const TICK: LeaseEvent = { kind: 'tick' };
 
-/** The message of a frame in a script, where every frame has one. */
+/** The message of a frame in a script, where each frame has one. */
 export function messageOf(envelope: Envelope<LeaseFrame>): LeaseMessage {
   const message = envelope.message.messages[0];
   if (message === undefined) throw new Error('A frame in a script has one message');

@@ -1,9 +1,9 @@
 /**
- * Goal: at no moment do two servers hold one lease, and a healthy cluster soon has a holder.
- * Method: real lease hosts over a simulated network; clocks, losses, pauses, crashes and partitions
- * all come from the seed. `lease-observers.ts` names the oracles. A failure names its seed:
- * `SEED=17 node --test test/simulation/lease.test.ts` replays it and prints what happened, and
- * `npm run simulate -- --layer lease --seed 17` looks for a simpler run. `SEEDS=100000` looks further.
+ * Goal: at no moment do two servers hold one lease, and a cluster without faults soon has a holder.
+ * Method: real lease hosts over a simulated network; clocks, losses, pauses, crashes and partitions all depend on the
+ * seed. `lease-observers.ts` has the rules. A failure names its seed: `SEED=17 node --test
+ * test/simulation/lease.test.ts` replays it and prints the trace, and `npm run simulate -- --layer lease --seed 17`
+ * searches for a simpler run. `SEEDS=100000` runs more.
  */
 import assert from 'node:assert/strict';
 import { availableParallelism } from 'node:os';
@@ -39,15 +39,15 @@ if (given !== undefined) {
       'clock-fault': faults = 0,
     } = counts.lease;
     context.diagnostic(JSON.stringify(counts.lease));
-    // A simulation in which nothing happens proves nothing, and is green.
+    // A simulation in which nothing happens proves nothing.
     assert.equal(runs, SEEDS);
     assert.ok(crashes > 2 * SEEDS && pauses > 5 * SEEDS && cuts > 5 * SEEDS);
-    assert.ok(takeovers > 2 * SEEDS, 'Leases change hands');
+    assert.ok(takeovers > 2 * SEEDS, 'Leases change their holder');
     assert.ok(viewChanges > SEEDS / 10, 'Members change');
-    assert.ok(clocksBroken > SEEDS / 20, 'Clocks are out of bounds now and then');
-    assert.ok(convicted > clocksBroken, 'Clocks out of bounds are noticed by others');
-    assert.ok(faults > 0, 'Clocks out of bounds are noticed by their servers');
-    // All servers have the same parameters; the clock monitor comes before the acceptor.
+    assert.ok(clocksBroken > SEEDS / 20, 'Clocks are out of bounds in some runs');
+    assert.ok(convicted > clocksBroken, 'Other servers notice clocks out of bounds');
+    assert.ok(faults > 0, 'Servers notice that their own clocks are out of bounds');
+    // All servers have the same parameters; the clock monitor refuses before the acceptor.
     const elsewhere: LeaseMark[] = ['parameters-differ', 'refused-future'];
     const wanted = LEASE_MARKS.filter((mark) => !elsewhere.includes(mark));
     assert.deepEqual(

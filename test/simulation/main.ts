@@ -1,4 +1,4 @@
-/** The simulations as a tool: `npm run simulate -- --help` says what it does. */
+/** The command `npm run simulate`; `--help` describes it. */
 import { wantedOrExit } from '../../bench/command-line.ts';
 import { type Arguments, argumentsOf, USAGE } from './arguments.ts';
 import { type Counts, countsAdd, LAYER_RUNS, type Layer } from './layer-runs.ts';
@@ -12,10 +12,10 @@ import { simpler } from './shrink.ts';
 
 const REPORT_EVERY_MS = 10_000;
 
-/** What so few runs of the replica layer did not meet may be chance. */
+/** Fewer runs of the replica layer may lack an event by chance. */
 const COVERAGE_RUNS_MIN = 500;
 
-/** How much of a failed run's trace is printed, from its end. */
+/** How many lines of a failed run's trace are printed, from its end. */
 const LINES_SHOWN = 60;
 
 function count(value: number): string {
@@ -36,7 +36,7 @@ function progressText(counts: LayerCounts, tookMs: number): string {
   );
 }
 
-/** What a summary names, with the words for it. */
+/** The counts in a summary, with their text. */
 const SUMMARY: readonly (readonly [name: string, words: string])[] = [
   ['crashes', 'crashes'],
   ['pauses', 'pauses'],
@@ -85,7 +85,7 @@ async function seedsPlay(args: Arguments): Promise<number> {
   return args.layers.includes('replica') ? coverageJudge(counts.replica) : 0;
 }
 
-/** Many runs of the replica layer that met no violation prove something only if enough happened in them. */
+/** Many runs of the replica layer without a violation prove something only if enough happened in them. */
 function coverageJudge(counts: Counts): number {
   console.log(coverageTable(counts));
   const missing = coverageMissing(counts);
@@ -111,7 +111,7 @@ function failurePrint(args: Arguments, failure: SeedFailure): void {
   console.error(world.lines.slice(-LINES_SHOWN).join('\n'));
 }
 
-/** One seed after the other, with everything that happens. */
+/** Runs one seed after the other, and prints all events. */
 function tracePlay(args: Arguments, first: number): number {
   const end = first + (args.count === Infinity ? 1 : args.count);
   for (let seed = first; seed < end; seed++) {
@@ -138,7 +138,7 @@ try {
   const wanted = wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE);
   process.exitCode = wanted.script === null ? await seedsPlay(wanted) : scriptFilePlay(wanted.script);
 } catch (error) {
-  // A mistake in a script, which a stack would not explain.
+  // A mistake in a script, which a stack trace would not explain.
   if (!(error instanceof ScriptError) && (error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   process.stderr.write(`${(error as Error).message}\n\n${USAGE}`);
   process.exitCode = 2;

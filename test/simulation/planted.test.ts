@@ -1,7 +1,8 @@
 /**
- * Goal: whatever proves a rule of a protocol notices a bug that breaks the rule.
- * Method: load the product with one expression changed, and play what must notice it (`test/planted/planted-rows.ts`). The code as it is must pass the
- * same: tests and schedules have files of their own, scenarios are played here. What takes long is left to `npm run planted`.
+ * Goal: what proves a rule of a protocol detects a bug that breaks the rule.
+ * Method: loads the product with one expression changed, and runs what must detect it
+ * (`test/planted/planted-rows.ts`). The unchanged code must pass the same: tests and schedules have files of their
+ * own, scenarios run here. `npm run planted` runs what takes long.
  */
 import assert from 'node:assert/strict';
 import { after, before, type TestContext, test } from 'node:test';
@@ -15,12 +16,13 @@ const TEST_MS_MAX = 120_000;
 /** The reporter has written everything by then. */
 const EXIT_MS = 2_000;
 
-// What a bug leaves behind unhandled is no failure of the test that noticed it.
+// Unhandled errors of a planted bug do not fail the test that detects it.
 before(() => {
   for (const event of ['unhandledRejection', 'uncaughtException'])
     process.removeAllListeners(event).on(event, () => undefined);
 });
-// What was played with a bug may leave timers and servers behind. Node may not have its own exit code by then.
+// Timers and servers of planted code may keep the process alive, so it exits by itself; Node may not have set its exit
+// code by then.
 let [begun, passed] = [0, 0];
 after(() => void setTimeout(() => process.exit(begun > passed ? 1 : undefined), EXIT_MS));
 

@@ -1,4 +1,7 @@
-/** Directed runs of a replica group that follow who is primary, or look at each message; all others are scripts (`replica-script.ts`). */
+/**
+ * Directed runs of a replica group that depend on the primary or on each message; all others are scripts
+ * (`replica-script.ts`).
+ */
 import type { ServerId } from '../../base/ids.ts';
 import { directed, LONG_MS, REPLICA_SCRIPTS, type Script } from './replica-script.ts';
 import type { Cases } from './script-cases.ts';
@@ -7,7 +10,7 @@ const [A, B, C, D] = ['a', 'b', 'c', 'd'] as unknown as readonly [ServerId, Serv
 const X = { key: '0', value: 'xxxxxxxx' };
 const Y = { key: '0', value: 'yyyyyyyy' };
 
-/** Lets a condition come true. */
+/** Waits until a condition holds. */
 function awaitThat(s: Script, forMs: number, holds: () => boolean, claim: string): void {
   s.expect(s.group.world.runFor(forMs, holds), claim);
 }
@@ -35,13 +38,13 @@ export const REPLICA_CASES: Cases = {
     s.shown(C);
   }),
 
-  /** All move to one server, where no client asks for anything: the others ask for the lease no more, and d gets it. */
+  /** All replicas move to one server that no client uses: the others stop requesting the lease, and d gets it. */
   'moved to one': directed({ servers: 4, replicas: 3, leases: 'real' }, (s) => {
     s.write(A, X);
     awaitThat(s, 3 * LONG_MS, () => s.group.primary() !== null, 'there is a primary');
     const primary = s.group.primary() ?? A;
     s.write(primary, Y);
-    // The others ask for the lease, too.
+    // The others request the lease, too.
     s.open(A, B, C);
     const move = s.move(primary, [D]);
     awaitThat(s, LONG_MS, () => move.answer !== null, 'the change comes to an end');
@@ -62,8 +65,9 @@ export const REPLICA_CASES: Cases = {
   }),
 
   /**
-   * A primary ordered a change of members that reached no other server. The others continued without it, to d alone. They
-   * are out, and still vote by the view before the last: that is another one than the first server has, which excludes d.
+   * A primary ordered a change of members that reached no other server. The others continued without it, to d alone.
+   * They are no members now, and still vote by the view before the last: that is another one than the first server
+   * has, which excludes d.
    */
   'view that reached no other server': directed({ servers: 4, replicas: 3, leases: 'real' }, (s) => {
     const { world } = s.group;
@@ -84,7 +88,7 @@ export const REPLICA_CASES: Cases = {
     const move = s.move(becomesPrimary(others), [D]);
     awaitThat(s, LONG_MS, () => move.answer?.kind === 'moved', 'the members have changed');
     becomesPrimary([D]);
-    // No message of the file, and none of d, reaches the first. Its requests for votes reach the others.
+    // No message of the file, and none of d, reaches the first server. Its requests for votes reach the others.
     s.isolated.clear();
     s.rules = [
       (from, to, message) => {

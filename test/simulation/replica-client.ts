@@ -6,20 +6,20 @@ import type { ReplicaGroup } from './replica-group.ts';
 import type { Answer, Reply } from './replica-messages.ts';
 import type { ReplicaServer } from './replica-server.ts';
 
-/** A client ends a request after this time; its outcome stays unknown. */
+/** After this time a client abandons a request; its outcome stays unknown. */
 const PATIENCE_MS = 4_000;
 const REGISTERS = 3;
 
 export class ReplicaClient {
   readonly #group: ReplicaGroup;
   readonly #prng: Prng;
-  /** How many of its operations are reads. */
+  /** The share of reads in its operations, in percent. */
   readonly #reads: number;
-  /** Some clients name which answers they need no more. */
+  /** Some clients confirm received answers. */
   readonly #namesAnswered: boolean;
   #session: number;
   #number = 0;
-  /** The latest operation: answers to others are late. */
+  /** The latest operation; answers to earlier ones are late. */
   #current = 0;
   #knownPrimary: ServerId | null = null;
   #isEnding = false;
@@ -36,7 +36,7 @@ export class ReplicaClient {
     this.#later(this.#prng.next() * 200, () => this.#next());
   }
 
-  /** No further operations; the one under way may still finish. */
+  /** Begins no further operations; the pending one may still end. */
   end(): void {
     this.#isEnding = true;
   }
@@ -63,7 +63,7 @@ export class ReplicaClient {
       (server, reply) => server.change(id, request, write, reply),
       (answer, attempts) => {
         if (answer.kind === 'unknown') wasUnknown = true;
-        // Some clients take a refusal for an answer. Then the change must never happen.
+        // Some clients take a refusal as final. Then the change must never happen.
         const isRefused = answer.kind === 'refused' && attempts === 1 && this.#prng.chance(0.3);
         if (isRefused) observer.refused(request);
         if (answer.kind !== 'done' && !isRefused) return false;
@@ -82,7 +82,7 @@ export class ReplicaClient {
 
   read(done: () => void): void {
     const key = String(this.#prng.integer(0, REGISTERS - 1));
-    // A client stays with the server that is near, until that refuses.
+    // A client prefers a nearby server until that refuses.
     let near: ServerId | null = this.#prng.chance(0.8) ? this.#anyServer() : null;
     this.#attempt(
       () => {
@@ -124,7 +124,7 @@ export class ReplicaClient {
     );
   }
 
-  /** Mostly one that has a replica, as the catalog says. */
+  /** Mostly a server that has a replica according to the catalog. */
   #anyServer(): ServerId {
     const { world, catalogView, observer } = this.#group;
     const view = this.#prng.chance(0.5) ? catalogView : observer.view;
@@ -132,8 +132,8 @@ export class ReplicaClient {
   }
 
   /**
-   * Asks one server after the other until `accept` takes an answer or patience ends. Requests and answers take time and
-   * are lost; answers after the decision do not count.
+   * Asks one server after the other until `accept` takes an answer or the time is over. Requests and answers take time
+   * and may be lost; answers after the decision do not count.
    */
   #attempt(
     choose: () => ServerId,

@@ -1,4 +1,4 @@
-/** The conversations with one replica, each as a scenario that planted bugs may be noticed by. */
+/** The conversations with one replica, each as a scenario that can detect planted bugs. */
 import { readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,7 +7,7 @@ import { Spoken } from '../replica/spoken.ts';
 
 const FOLDER = fileURLToPath(new URL('../testdata/replica/', import.meta.url));
 
-/** By file, as `guard.txt`; each says what the first wrong answer is, or what broke. */
+/** By file, such as `guard.txt`; each returns the first wrong answer, or the broken rule. */
 export const CONVERSATIONS: Readonly<Record<string, () => string | null>> = Object.fromEntries(
   readdirSync(FOLDER)
     .filter((file) => file.endsWith('.txt'))

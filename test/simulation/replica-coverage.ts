@@ -1,8 +1,8 @@
-/** What random runs of replica groups must have met: runs without failovers, for example, find nothing and are green. */
+/** The events that random runs of replica groups must have: runs without failovers, for example, prove nothing. */
 import { REPLICA_MARKS, type ReplicaMark } from '../../replica/outbox.ts';
 import type { Counts } from './layer-runs.ts';
 
-/** @returns what the runs lack, in words */
+/** @returns what the runs lack, as text */
 export function coverageMissing(counts: Counts): string[] {
   const { runs = 0 } = counts;
   return DEMANDS.filter(({ name, least }) => runs === 0 || (counts[name] ?? 0) < least * runs).map(
@@ -10,7 +10,7 @@ export function coverageMissing(counts: Counts): string[] {
   );
 }
 
-/** One line per demand: what there was, and what there must be. */
+/** @returns one line per demand: the count, and the least one */
 export function coverageTable(counts: Counts): string {
   const { runs = 0 } = counts;
   return DEMANDS.map(({ what, name, least }) => {
@@ -25,14 +25,14 @@ function perRun(value: number): string {
 }
 
 /**
- * Tests in `test/replica/` demand these: clients here never repeat a request that is so old; and a server with an older
+ * Tests in `test/replica/` demand these. Clients here never repeat a request that is so old. A server with an older
  * view gets no lease while one with a newer view votes, so that it does not ask the replicas.
  */
 const NOT_HERE: readonly ReplicaMark[] = ['session-expired', 'outside', 'view-conflict'];
 
-/** All other marks are met in every tenth run at least. */
+/** All other marks occur in every tenth run at least. */
 const RARE_MARKS: Partial<Record<ReplicaMark, number>> = {
-  // About as many files are created with contents as are made and led.
+  // About as many files are created with contents as are created empty.
   made: 0.05,
   begun: 0.05,
   resumed: 0.05,
@@ -49,7 +49,7 @@ const RARE_MARKS: Partial<Record<ReplicaMark, number>> = {
   'retained-dropped': 0.05,
 };
 
-/** A mean for each run. */
+/** The least mean count per run. */
 const LEAST: readonly (readonly [what: string, name: string, least: number])[] = [
   ['changes were acknowledged', 'acknowledged', 60],
   ['reads were answered', 'reads', 60],

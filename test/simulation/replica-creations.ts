@@ -1,4 +1,7 @@
-/** One server that creates the file with contents, or stores it for the server that does (`replica/create-with-contents.ts`). */
+/**
+ * A server that creates the file with contents, or stores it for the creating server
+ * (`replica/create-with-contents.ts`).
+ */
 import type { ServerId } from '../../base/ids.ts';
 import {
   CreationQuorum,
@@ -26,7 +29,7 @@ export class Creations {
   #birth: CreationQuorum | null = null;
   #request = '';
   #isNamed = false;
-  /** The disk creates the replica, which nothing else may use before. */
+  /** The disk is creating the replica; nothing may use it before. */
   isStoring = false;
 
   constructor(server: ReplicaServer) {
@@ -40,7 +43,7 @@ export class Creations {
     this.#numbers.add({ ...place, owner: OWNER, first: FILE, last: FILE, untilMs: Infinity });
   }
 
-  /** A client sends the contents; it may do so again, with other contents, and nothing must come of these. */
+  /** A client sends the contents; it may send them again, or others, which must have no effect. */
   create(request: string, write: Write): void {
     if (!this.#numbers.take(OWNER, FILE, 0)) return;
     const view = this.#group.firstView;
@@ -82,7 +85,7 @@ export class Creations {
     });
   }
 
-  /** With a majority the file has its name: every read shows the contents. */
+  /** A majority has the file, so it has its name: each read shows the contents. */
   #stored(server: ServerId): void {
     const { observer, disks, counts } = this.#group;
     this.#birth?.stored(server, [0]);

@@ -1,6 +1,6 @@
 /**
- * The disk of one server, as far as one replica is concerned: its record and the log of its operations. What is applied
- * survives the death of the process. A loss of power takes what was not synced, back to a moment since the last sync.
+ * The disk of one server for one replica: its record and the log of its operations. Applied operations survive the end
+ * of the process. A loss of power removes those that were not synced, back to a random point after the last sync.
  * Promises, installations and changes of members are synced, as `ReplicaAction` demands.
  */
 import { crc32 } from 'node:zlib';
@@ -13,7 +13,7 @@ import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import type { View } from '../../replica/view.ts';
 
-/** A change by a client: it gives a register a value. */
+/** A change by a client: it sets a register to a value. */
 export interface Write {
   readonly key: string;
   readonly value: string;
@@ -21,9 +21,9 @@ export interface Write {
 
 /** An operation at its position of the log. */
 export interface Logged {
-  /** Unique name of the request; of a change of members the name of the view. */
+  /** The unique name of the request; for a change of members the name of the view. */
   readonly request: string;
-  /** Null in a change of members. */
+  /** Null for a change of members. */
   readonly write: Write | null;
   readonly epoch: Epoch;
   readonly operation: Operation;
@@ -44,7 +44,7 @@ const NO_SESSIONS = SessionTable.EMPTY.encode();
 const TEXT = new TextDecoder();
 const BYTES = new TextEncoder();
 
-/** @param request unique name, which is also the result */
+/** @param request its unique name, which is also the result */
 export function operationOf(
   request: string,
   { key, value }: Write,
@@ -67,7 +67,10 @@ export function valueIn(log: Log, key: string): string {
   return log.findLast(({ write }) => write?.key === key)?.write?.value ?? '';
 }
 
-/** @returns the operation of the epoch that a read of the register depends on; 0 if none of the epoch changed it */
+/**
+ * @returns the operation of the epoch that a read of the register depends on; 0 if no operation of the epoch changed
+ * it
+ */
 export function dependsOn(log: Log, key: string, counter: number): number {
   const index = log.findLastIndex(({ write }) => write?.key === key);
   return index >= 0 && log[index]?.epoch.counter === counter ? index + 1 : 0;
@@ -76,16 +79,16 @@ export function dependsOn(log: Log, key: string, counter: number): number {
 export class ReplicaDisk {
   record: ReplicaRecord;
   log: Logged[] = [];
-  /** Some contents cannot be read: the next operation that is applied fails. */
+  /** Some contents cannot be read: the next applied operation fails. */
   isDamaged = false;
   /** A failed operation has shown the damage. */
   isDamageKnown = false;
   #trust: Exclude<Trust, 'damaged'>;
-  /** As of the last installation, which was synced. */
+  /** The state at the last installation, which was synced. */
   #base: { readonly record: ReplicaRecord; readonly log: Log };
   #applied: Applied[] = [];
   #syncedSeq = 0;
-  /** Created with contents and not synced since: a loss of power may take the whole replica. */
+  /** Created with contents and not synced since: a loss of power may remove the whole replica. */
   #isUnsynced = false;
 
   constructor(view: View, trust: Exclude<Trust, 'damaged'>) {
@@ -140,7 +143,7 @@ export class ReplicaDisk {
     this.record = { ...this.record, seq, sessions, view: operation.view ?? this.record.view };
   }
 
-  /** @param log that of another replica; null keeps the own one */
+  /** @param log that of another replica; null keeps the present one */
   install(change: Omit<ReplicaRecord, 'promised'>, log: Log | null): void {
     this.#isUnsynced = false;
     if (log !== null) {
@@ -156,7 +159,7 @@ export class ReplicaDisk {
     this.#syncedSeq = this.record.seq;
   }
 
-  /** What was applied up to `seq` survives a loss of power. */
+  /** Operations up to `seq` survive a loss of power. */
   synced(epoch: Epoch, seq: number): void {
     // A flush that was ordered before another state was installed says nothing about that state.
     if (!epochEqual(epoch, this.record.installed)) return;
@@ -164,7 +167,10 @@ export class ReplicaDisk {
     this.#syncedSeq = Math.max(this.#syncedSeq, seq);
   }
 
-  /** @param dice null: all that was not synced is lost. @returns how many operations are lost; `all`: the replica is */
+  /**
+   * @param dice null: all that was not synced is lost. @returns the number of lost operations; `all`: the replica is
+   * lost
+   */
   losePower(dice: Prng | null): number | 'all' {
     const { seq, promised } = this.record;
     if (this.#isUnsynced && (dice === null || dice.chance(0.5))) return 'all';

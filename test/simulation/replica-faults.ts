@@ -1,6 +1,6 @@
 /**
- * Faults of disks in a replica group, and how much of them the replicas must tolerate: while a minority of each member
- * set is in doubt, nothing that was acknowledged may be lost; after a loss of power of more, nothing that was flushed.
+ * Faults of disks in a replica group, and how many the replicas must tolerate: while only a minority of each member
+ * set is affected, no acknowledged operation may be lost; after a loss of power of more, no flushed one.
  */
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
@@ -11,7 +11,7 @@ import type { View } from '../../replica/view.ts';
 import { viewHasMajority, viewSides, viewVoters } from '../../replica/view.ts';
 import type { ReplicaGroup } from './replica-group.ts';
 
-/** A step of a slow disk takes so long, in milliseconds. */
+/** The duration of one step of a slow disk, in milliseconds. */
 const SLOW_MS = 80;
 
 export class ReplicaFaults {
@@ -30,9 +30,9 @@ export class ReplicaFaults {
   };
   readonly #group: ReplicaGroup;
   readonly #wiped = new Set<ServerId>();
-  /** Where a replica that was created with contents is lost. */
+  /** Servers that lost a replica that was created with contents. */
   readonly #missed = new Set<ServerId>();
-  /** Where a replica moved away and was removed: the view by which it did. */
+  /** Servers whose replica moved away and was removed: the view of the move. */
   readonly #departed = new Map<ServerId, View>();
   readonly #fullUntilMs = new Map<ServerId, number>();
   readonly #slowUntilMs = new Map<ServerId, number>();
@@ -43,7 +43,7 @@ export class ReplicaFaults {
     this.#group = group;
   }
 
-  /** How far a replica counts that is created on this server's disk. */
+  /** The trust of a replica that is created on this server's disk. */
   trustOfNew(server: ServerId): Exclude<Trust, 'damaged'> {
     if (this.#wiped.has(server) || this.#departed.has(server)) return 'lost';
     return this.#missed.has(server) ? 'suspect' : 'intact';
@@ -53,7 +53,7 @@ export class ReplicaFaults {
     return (this.#fullUntilMs.get(server) ?? 0) > this.#group.world.nowMs;
   }
 
-  /** @returns why the disk refuses a step now; null where it does not */
+  /** @returns why the disk refuses a step now, or null */
   refusal(server: ServerId, kind: ReplicaAction['kind']): string | null {
     const disk = this.#group.disks.get(server);
     if (kind !== 'promise' && this.isFull(server)) {
@@ -66,7 +66,7 @@ export class ReplicaFaults {
     return 'damaged';
   }
 
-  /** How long a step of the server's disk takes. */
+  /** The duration of a step of the server's disk. */
   durationMs(server: ServerId): number {
     const { prng, options, world } = this.#group;
     const drawnMs = options.diskMinMs + prng.next() * (options.diskMaxMs - options.diskMinMs);
@@ -86,7 +86,7 @@ export class ReplicaFaults {
     this.#slowUntilMs.set(server, world.nowMs + forMs);
   }
 
-  /** Contents become unreadable: the next operation that is applied fails. */
+  /** Makes contents unreadable: the next applied operation fails. */
   damage(server: ServerId): void {
     const disk = this.#group.disks.get(server);
     if (disk === undefined || disk.record.seq === 0) return;
@@ -99,7 +99,9 @@ export class ReplicaFaults {
     this.#slowUntilMs.clear();
   }
 
-  /** Whether the replicas must tolerate that these servers lose what they did not sync, or everything, or a part. */
+  /**
+   * @returns whether the replicas must tolerate that these servers lose unsynced operations, everything, or a part
+   */
   mayDoubt(servers: readonly ServerId[]): boolean {
     const { disks, observer } = this.#group;
     const known = [...disks.values()].map(({ record }) => record.view);
@@ -116,7 +118,7 @@ export class ReplicaFaults {
     return disk.trust !== 'intact' || disk.isDamaged;
   }
 
-  /** Machines lose power at once, and start again one by one. @param all nothing that was not synced survives */
+  /** Machines lose power at once, and restart one by one. @param all no unsynced operation survives */
   losePower(servers: readonly ServerId[], downMs: () => number, all = false): void {
     const { world, prng, disks, observer } = this.#group;
     const isTolerable = this.mayDoubt(servers);
@@ -138,7 +140,7 @@ export class ReplicaFaults {
     observer.majorityLostPower();
   }
 
-  /** An empty disk replaces the disk. */
+  /** Replaces the disk by an empty one. */
   wipe(server: ServerId, downMs: number): void {
     const { world, disks } = this.#group;
     world.note(server, 'gets an empty disk');
@@ -148,7 +150,9 @@ export class ReplicaFaults {
     this.#wiped.add(server);
   }
 
-  /** Removes the replica of a server that is no member any more, once a majority of the members has all that it has. */
+  /**
+   * Removes the replica of a server that is no member any more, once a majority of the members has all that it has.
+   */
   remove(server: ServerId): void {
     const { world, disks, catalogView, observer } = this.#group;
     const disk = disks.get(server);
@@ -167,7 +171,7 @@ export class ReplicaFaults {
     });
   }
 
-  /** @returns the view by which the server's replica moved away; null where it never did */
+  /** @returns the view by which the server's replica moved away; null if it never did */
   departedBy(server: ServerId): View | null {
     return this.#departed.get(server) ?? null;
   }

@@ -1,4 +1,6 @@
-/** The servers that replicate one file, with the real cores of leases and replicas; their disks; and what is observed. */
+/**
+ * The servers that replicate one file, with the real cores of leases and replicas, their disks, and their observer.
+ */
 import { assert } from '../../base/assert.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
@@ -16,42 +18,42 @@ import { ReplicaServer } from './replica-server.ts';
 import { Violation } from './violation.ts';
 import { CALM, type Faults, type Process, START_MS, World } from './world.ts';
 
-/** How far the rate of a process's clock is off: two of them differ by less than the cores allow for. */
+/** The largest error of a process clock's rate: two of them differ by less than the cores allow for. */
 const RATE_ERROR_MAX = DRIFT_MAX * 0.9;
 
 /**
- * How the file begins: as an empty replica at each member, made by the last member, which leads it, or created with
- * contents at the last member.
+ * How the file begins: as an empty replica at each member, created by the last member, which is the primary; or
+ * created with contents at the last member.
  */
 export type Beginning = 'empty' | 'made' | 'created';
 
 export interface GroupOptions {
   readonly seed: number;
   readonly servers: number;
-  /** How many of them are members at first. Absent: all. */
+  /** The first number of members. Absent: all servers. */
   readonly replicas?: number;
   readonly faults?: Faults;
-  /** `scripted`: leases are given by `grant`, so that a script may also give two at once. */
+  /** `scripted`: `grant` gives leases, so that a script can also give two at once. */
   readonly leases: 'real' | 'scripted';
   readonly begins?: Beginning;
-  /** Reads ask a majority first where there is no primary. */
+  /** Without a primary reads ask a majority first. */
   readonly agrees?: boolean;
-  /** A former primary orders changes without a lease where that is possible. */
+  /** A resumed primary orders changes without a lease if possible. */
   readonly resumes?: boolean;
   /** @see ReplicaConfig.appliesAtPrimary */
   readonly appliesAtPrimary?: 'first' | 'last';
-  /** Lease clocks may show anything, and only the clocks of processes keep to their rate. Otherwise they are one clock. */
+  /** Lease clocks may show anything, and only process clocks keep their rate. Otherwise they are one clock. */
   readonly clocksBroken?: boolean;
   readonly leaseMs?: number;
   readonly clockSkewMaxMs?: number;
   readonly readLeaseMs?: number;
-  /** Absent: as long as a lease, and none in scripts. */
+  /** Absent: as long as a lease; none in scripts. */
   readonly startGuardMs?: number;
   readonly retainedBytesMax?: number;
-  /** A disk step takes between these. */
+  /** The duration of a disk step is between these. */
   readonly diskMinMs?: number;
   readonly diskMaxMs?: number;
-  /** Probability that a disk step fails, and with it the disk. */
+  /** The probability that a disk step fails, and with it the disk. */
   readonly diskFailure?: number;
   readonly verbose?: boolean;
   readonly aimAtPrimary?: boolean;
@@ -63,7 +65,7 @@ export class ReplicaGroup {
   readonly disks = new Map<ServerId, ReplicaDisk>();
   readonly faults: ReplicaFaults;
   readonly observer: ReplicaObserver;
-  /** Lives of all servers, in the order in which they began. */
+  /** Lives of all servers, in the order of their begin. */
   readonly lives: Incarnation[] = [];
   /** How often the cores traced each mark. */
   readonly marks = new Map<string, number>();
@@ -79,9 +81,9 @@ export class ReplicaGroup {
   };
   readonly prng: Prng;
   readonly firstView: View;
-  /** Where the catalog says that the replicas are. */
+  /** The servers with replicas according to the catalog. */
   catalogView: View;
-  /** Directed runs: how long a disk step of a server takes. */
+  /** Directed runs: the duration of a server's disk step. */
   diskDelayMs: ((server: ServerId, kind: ReplicaAction['kind']) => number) | null = null;
   /** Two holders of the lease are a violation. */
   leasesExclude = true;
@@ -130,7 +132,7 @@ export class ReplicaGroup {
     this.world.start();
   }
 
-  /** The clock of a server's process. It differs from the lease clock, so that a mix-up of both is noticed. */
+  /** The process clock of a server. It differs from the lease clock, so that a mix-up of both is noticed. */
   processMs(server: ServerId): number {
     const { world } = this;
     if (!this.options.clocksBroken) return world.clockMs(server) - START_MS / 2;
@@ -139,14 +141,14 @@ export class ReplicaGroup {
     return clock.readMs(world.nowMs);
   }
 
-  /** The server that makes the file, or creates it with contents. */
+  /** The server that creates the file, empty or with contents. */
   get creator(): ServerId {
     const last = this.firstView.members.at(-1);
     assert(last !== undefined, 'A view has members');
     return last;
   }
 
-  /** Asked at each start of a server: the file is made once, by one life. */
+  /** Called at each start of a server: the file is created once, by one life. */
   makes(server: ServerId): boolean {
     return (
       this.options.begins === 'made' && this.lives.length <= this.world.ids.length && server === this.creator
@@ -177,11 +179,11 @@ export class ReplicaGroup {
   }
 
   mark(mark: string): void {
-    assert(mark !== 'view-conflict', 'For one number of a view there is one member set');
+    assert(mark !== 'view-conflict', 'One number of a view has one member set');
     this.marks.set(mark, (this.marks.get(mark) ?? 0) + 1);
   }
 
-  /** @returns the server that acts as primary, if one does */
+  /** @returns the server that acts as primary, or null */
   primary(): ServerId | null {
     const { world } = this;
     return world.ids.find((id) => world.isUp(id) && this.server(id).replica?.role === 'active') ?? null;
@@ -194,8 +196,8 @@ export class ReplicaGroup {
   }
 
   /**
-   * At no moment may two servers act as primary, nor a server answer reads that lacks a committed operation: not even a
-   * paused one, which may run on at any time.
+   * Asserts that no two servers act as primary at this moment, and that no server that may answer reads lacks a
+   * committed operation: not even a paused one, which may continue at any time.
    */
   #observe(): void {
     if (this.options.leases === 'real' && this.holders().length > 1) {
@@ -216,7 +218,7 @@ export class ReplicaGroup {
     this.faults.check();
   }
 
-  /** Whether all voters have the same operations and know all of them to be committed. */
+  /** @returns whether all voters have the same operations and know that all are committed */
   hasConverged(): boolean {
     const all = viewVoters(this.observer.view).map((id) => {
       const { replica, processMs } = this.server(id);

@@ -1,4 +1,4 @@
-/** What servers of a replica group send each other, and what they answer clients. */
+/** Messages between servers of a replica group, and their answers to clients. */
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { LeaseEnvelope, LeaseMessage } from '../../lease/messages.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
@@ -16,7 +16,7 @@ export type GroupMessage =
   | { readonly kind: 'replica'; readonly frame: Frame }
   | { readonly kind: 'fetch'; readonly id: number; readonly epoch: Epoch }
   | { readonly kind: 'state'; readonly id: number; readonly state: State }
-  /** Whether the replica is at a position. `synced`: once it survives a loss of power there. */
+  /** Asks whether the replica is at a position. `synced`: once it survives a loss of power there. */
   | {
       readonly kind: 'agree';
       readonly id: string;
@@ -29,7 +29,7 @@ export type GroupMessage =
   | { readonly kind: 'create'; readonly epoch: Epoch; readonly view: View; readonly operation: Operation }
   | { readonly kind: 'created'; readonly epoch: Epoch; readonly incarnation: Incarnation };
 
-/** A message of a replica as bytes, as it crosses the network; printed as what it says. */
+/** A message of a replica as bytes, as on the network; printed as its contents. */
 export class Frame {
   readonly message: ReplicaMessage;
   readonly bytes: Uint8Array;
@@ -80,7 +80,7 @@ export type Answer =
   | { readonly kind: 'flushed' }
   | { readonly kind: 'moved' }
   | { readonly kind: 'unknown' }
-  /** Nothing happened through this attempt. `hint`: the server to ask. */
+  /** This attempt had no effect. `hint`: the server to ask. */
   | { readonly kind: 'refused'; readonly hint: ServerId | null };
 
 export type Reply = (answer: Answer) => void;

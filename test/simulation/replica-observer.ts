@@ -1,8 +1,8 @@
 /**
- * What is known about all servers of a replica group at once, and what must hold: one operation per position, each
- * request once, what was acknowledged stays, replicas at one position are equal, and a server that may answer reads has
- * everything that is committed. A read is judged as it is served: it shows the newest committed state, of that moment or,
- * where a majority was asked, of a moment since it began.
+ * Knows all servers of a replica group at once, and asserts the rules: each position has one operation, each request
+ * is executed once, acknowledged operations stay, replicas at one position are equal, and a server that may answer
+ * reads has every committed operation. A read is judged when it is served: it shows the newest committed state of that
+ * moment or, if a majority was asked, of a moment since it began.
  */
 import { crc32 } from 'node:zlib';
 import type { ServerId } from '../../base/ids.ts';
@@ -13,11 +13,11 @@ import { viewIsAt } from '../../replica/view.ts';
 import type { Log, Logged, ReplicaDisk } from './replica-disk.ts';
 import { Violation } from './violation.ts';
 
-/** Reads so soon after a commit are where a backup could show an old value, in milliseconds. */
+/** Reads within this time after a commit could show an old value at a backup, in milliseconds. */
 const SOON_MS = 10;
 
 export class ReplicaObserver {
-  /** How often something happened that a run is for. */
+  /** Counts of what runs must have. */
   readonly counts = {
     epochs: 0,
     acknowledged: 0,
@@ -29,25 +29,25 @@ export class ReplicaObserver {
     agreedReads: 0,
     flushes: 0,
     viewChanges: 0,
-    /** Another primary completed the change than the one that began it. */
+    /** A change of members that another primary than the one that began it completed. */
     viewChangesInherited: 0,
-    /** Operations that were acknowledged, not flushed, and lost after a majority lost power. */
+    /** Acknowledged operations that were not flushed, and lost after a majority lost power. */
     vanished: 0,
   };
-  /** Votes are counted by this view, as far as anything committed says. */
+  /** The view that counts votes, according to the committed operations. */
   view: View;
   readonly #nowMs: () => number;
   /** All operations known to be committed, by position. */
   #committed: Logged[] = [];
   #requests = new Set<string>();
-  /** How far a log was compared with them. */
+  /** The part of a log that was compared with them. */
   readonly #comparedSeq = new WeakMap<Log, number>();
   readonly #refused = new Set<string>();
   readonly #digests = new Map<string, number>();
   readonly #epochs = new Set<string>();
   #flushedSeq = 0;
   #committedMs = -Infinity;
-  /** A majority has lost power: what was not synced may be gone when the next epoch begins. */
+  /** A majority has lost power: unsynced operations may be gone when the next epoch begins. */
   #mayForget = false;
   #hasForgotten = false;
 
@@ -56,12 +56,12 @@ export class ReplicaObserver {
     this.view = view;
   }
 
-  /** How many operations are known to be committed. */
+  /** The number of operations known to be committed. */
   get committedSeq(): number {
     return this.#committed.length;
   }
 
-  /** A primary, or a majority that agrees, says that all operations up to `seq` are committed. */
+  /** A primary, or an agreeing majority, reports that all operations up to `seq` are committed. */
   committed(server: ServerId, seq: number, log: Log): void {
     if (log.length < seq) throw new Violation(`${server} commits ${seq} and has ${log.length}`);
     const from = this.#comparedSeq.get(log) ?? 0;
@@ -95,7 +95,7 @@ export class ReplicaObserver {
 
   /** A backup has learned that all operations up to `seq` are committed. */
   backupCommitted(server: ServerId, seq: number, log: Log): void {
-    // A server that slept while others lost operations with their power still assumes these to be committed.
+    // A server that was paused while others lost operations with their power still takes these as committed.
     if (this.#mayForget) return;
     const from = this.#comparedSeq.get(log) ?? 0;
     for (let index = from; index < seq; index++) {
@@ -113,7 +113,7 @@ export class ReplicaObserver {
     );
   }
 
-  /** The server answers a read by the gate of its replica. @param seq of the operation that made the value */
+  /** The server answers a read through its replica. @param seq of the operation that set the value */
   shows(server: ServerId, log: Log, seq: number, by: 'primary' | 'backup', waited: boolean): void {
     this.mayShow(server, log);
     if (seq > this.#committed.length)
@@ -125,7 +125,10 @@ export class ReplicaObserver {
     if (waited) this.counts.localReadsDirty++;
   }
 
-  /** A majority agreed that the log is committed, one server after the other. @param beganSeq `committedSeq` before that */
+  /**
+   * A majority, asked one server after the other, agreed that the log is committed. @param beganSeq `committedSeq`
+   * before
+   */
   showsAgreed(server: ServerId, log: Log, beganSeq: number): void {
     this.committed(server, log.length, log);
     this.counts.reads++;
@@ -146,17 +149,17 @@ export class ReplicaObserver {
     this.#forget(log.length);
   }
 
-  /** All that was ever acknowledged is still there. */
+  /** Whether all that was ever acknowledged is still there. */
   get neverForgot(): boolean {
     return !this.#mayForget && !this.#hasForgotten;
   }
 
-  /** A majority of some view loses power at once: only what was flushed must survive. */
+  /** A majority of some view loses power at once: only flushed operations must survive. */
   majorityLostPower(): void {
     this.#mayForget = true;
   }
 
-  /** All voters are current again: from now on all that is acknowledged must survive again. */
+  /** All voters are current again: from now on all acknowledged operations must survive again. */
   recovered(): void {
     this.#mayForget = false;
   }
@@ -171,7 +174,7 @@ export class ReplicaObserver {
     for (const { operation } of this.#committed) if (operation.view !== undefined) this.view = operation.view;
   }
 
-  /** Replicas at one position are equal. */
+  /** Asserts that replicas at one position are equal. */
   stored(server: ServerId, { record, log }: ReplicaDisk): void {
     const { installed, seq, sessions } = record;
     if (log.length !== seq) throw new Violation(`${server} stores ${seq} out of order`);
@@ -195,7 +198,7 @@ export class ReplicaObserver {
     if (found !== request) throw new Violation(`${request} was acknowledged at ${seq}, which is ${found}`);
   }
 
-  /** A client takes a refusal for an answer: the change never happens. */
+  /** A client takes a refusal as final: the change must never happen. */
   refused(request: string): void {
     this.#refused.add(request);
     if (this.#requests.has(request)) throw new Violation(`${request} was refused, and is committed`);

@@ -1,6 +1,6 @@
 /**
- * Reads and flushes at one server of a replica group: through the gate of the replica, or, where there is no primary, by
- * a majority at one position (`replica/agreement.ts`).
+ * Reads and flushes at one server of a replica group: through its replica or, without a primary, by a majority at one
+ * position (`replica/agreement.ts`).
  */
 import type { ServerId } from '../../base/ids.ts';
 import { agrees, hasQuorum, positionForQuorumRead } from '../../replica/agreement.ts';
@@ -23,12 +23,12 @@ interface WaitingRead {
   isOver: boolean;
 }
 
-/** A quorum read under way. */
+/** A pending quorum read. */
 interface QuorumRead {
   readonly position: Position;
   readonly view: View;
   readonly agreeing: Set<ServerId>;
-  /** Called in the same tick in which the majority is complete. */
+  /** Called in the tick in which the majority is complete. */
   agreed(): void;
 }
 
@@ -49,7 +49,7 @@ export class ReplicaReads {
     this.#id = server.id;
   }
 
-  /** Reads that wait are tried again at the end of the step. */
+  /** Retries waiting reads at the end of the step. */
   due(): void {
     this.#isDue = true;
   }
@@ -113,7 +113,7 @@ export class ReplicaReads {
     });
   }
 
-  /** Gate and contents in the same tick. */
+  /** Checks the gate and reads the contents in the same tick. */
   #serve(read: WaitingRead): boolean {
     const { replica, processMs, disk, role } = this.#server;
     if (replica === null || disk === undefined) return false;
@@ -132,7 +132,9 @@ export class ReplicaReads {
 
   // Quorum reads -----------------------------------------------------------------------------------
 
-  /** @param synced the majority has synced what it agrees about. @param otherwise no majority agrees in time */
+  /**
+   * @param synced the majority must have synced its position. @param otherwise called if no majority agrees in time
+   */
   #byQuorum(synced: boolean, agreed: () => void, otherwise: () => void): void {
     const { disk, isFree } = this.#server;
     const position = disk === undefined ? null : positionForQuorumRead(disk.record, disk.trust);

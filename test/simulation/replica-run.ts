@@ -1,4 +1,7 @@
-/** One random run of a replica group: servers and faults drawn from the seed, clients that retry, healing, judgement. */
+/**
+ * One random run of a replica group: servers and faults drawn from the seed, clients that retry, then a time without
+ * faults.
+ */
 import type { ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import { viewVoters } from '../../replica/view.ts';
@@ -12,15 +15,15 @@ const STORM_MS = 9_000;
 const CLIENTS = 5;
 const SOON_MS = 100;
 
-/** Faults of a run beside crashes, pauses and those of the network. */
+/** Faults of a run besides crashes, pauses and those of the network. */
 interface Shape {
   /** Lease clocks jump where no server can measure it, so that leases may overlap. */
   readonly clocksBroken: boolean;
-  /** Servers join and leave. */
+  /** Replicas move between servers. */
   readonly moves: boolean;
   /** Machines lose power. `all`: once more than a minority at once. */
   readonly power: 'never' | 'some' | 'all';
-  /** Empty disks replace disks. */
+  /** Disks are replaced by empty ones. */
   readonly wipes: boolean;
   /** Disks are full or slow for a time. */
   readonly badDisks: boolean;
@@ -70,7 +73,7 @@ function drawOptions(seed: number, shape: Shape, prng: Prng, verbose: boolean): 
   const clockSkewMaxMs = 50;
   const agrees = seed % 4 === 3;
   const drawn = prng.chance(0.75) ? 3 : prng.pick([1, 2, 4, 5]);
-  // Of five replicas, guards can move during a quorum read.
+  // With five replicas, guards can change during a quorum read.
   const replicas = agrees && seed % 16 === 15 ? 5 : drawn;
   return {
     seed,
@@ -154,7 +157,7 @@ class ReplicaRun {
     this.#demandProgress();
   }
 
-  /** Draws a fault again and again until the storm is over. */
+  /** Injects a fault repeatedly while faults happen. */
   #repeat(minMs: number, maxMs: number, strike: () => void): void {
     const { world, prng } = this.#group;
     world.at(world.nowMs + minMs + prng.next() * (maxMs - minMs), () => {
@@ -180,7 +183,7 @@ class ReplicaRun {
   #scheduleDiskFaults(): void {
     const { world, prng, faults, options } = this.#group;
     const { power, wipes, badDisks, damages } = this.#shape;
-    // A machine that starts soon lacks nothing where no client has written since.
+    // A machine that restarts soon lacks nothing if no client has written since.
     const downMs = () => prng.next() * (prng.chance(0.5) ? SOON_MS : 1.5 * options.leaseMs);
     const target = (): ServerId => {
       const primary = prng.chance(0.4) ? this.#group.primary() : null;
@@ -208,7 +211,10 @@ class ReplicaRun {
     });
   }
 
-  /** At some time, also long after others were primaries; and again, with other contents. Then one replica loses power. */
+  /**
+   * Creates the file at a random time, also long after others were primaries; and again with other contents. Then one
+   * replica loses power.
+   */
   #scheduleCreation(): void {
     const { world, prng, options, creator, faults, firstView } = this.#group;
     const firstMs = prng.next() * (prng.chance(0.5) ? 50 : 2 * options.leaseMs);
@@ -228,8 +234,8 @@ class ReplicaRun {
   }
 
   /**
-   * Clocks go wrong where no server can measure it: the holder of the lease is cut off, and all other clocks jump over
-   * the end of its lease. Otherwise servers notice a wrong clock before it does harm.
+   * Clocks go wrong where no server can measure it: the holder of the lease is disconnected, and all other clocks jump
+   * over the end of its lease. Otherwise servers would notice a wrong clock before it does harm.
    */
   #scheduleClockJumps(): void {
     const { world, prng, options } = this.#group;
@@ -238,7 +244,7 @@ class ReplicaRun {
       const [holder] = this.#group.holders();
       if (holder === undefined) return;
       const others = world.ids.filter((id) => id !== holder);
-      // Some of its backups may stay with it.
+      // Some of its backups may stay connected to it.
       const far = others.filter(() => prng.chance(0.8));
       const links = far.flatMap((id): [ServerId, ServerId][] => [
         [id, holder],
@@ -288,7 +294,7 @@ class ReplicaRun {
     return some.length > 0 ? some : [...members];
   }
 
-  /** All servers start again with right clocks, after all messages of the wrong ones have arrived. */
+  /** All servers restart with right clocks, after all messages of the wrong ones have arrived. */
   #repairClocks(): void {
     const { world, options } = this.#group;
     for (const id of world.ids) {
@@ -299,7 +305,7 @@ class ReplicaRun {
     world.start();
   }
 
-  /** Liveness: after healing, a write and a read succeed and all replicas become equal, in bounded time. */
+  /** Liveness: without faults a write and a read succeed and all replicas become equal, in bounded time. */
   #demandProgress(): void {
     const { world, prng, observer } = this.#group;
     const { leaseMs, clockSkewMaxMs } = this.#group.options;
@@ -316,7 +322,7 @@ class ReplicaRun {
     });
     if (!world.runFor(graceMs, () => progress === 'both'))
       throw new Violation(`No progress after healing: ${progress}`);
-    // A primary that has left, and no request: then no server would tell the others what is committed.
+    // A primary that has left, and no request: then no server would inform the others of what is committed.
     const ask = () => {
       const server = prng.pick(viewVoters(observer.view));
       if (this.#group.primary() === null) world.call(server, () => this.#group.server(server).open());

@@ -1,24 +1,28 @@
 /**
- * Directed runs of a replica group. A script controls leases, network and disks, and `ReplicaObserver` judges. The scripts are in
- * `test/testdata/simulation/replica`: the name of a case, and below it indented statements, divided by `;`. `#` begins a comment.
+ * Directed runs of a replica group. A script controls leases, network and disks, and `ReplicaObserver` judges. The
+ * scripts are in `test/testdata/simulation/replica`: the name of a case, and below it indented statements, divided by
+ * `;`. `#` begins a comment.
  *
- *     servers 5, replicas 3          the cluster, first; also: begins made, begins created, resumes, agrees, lease 100ms,
- *                                    read-lease 1500ms, start-guard 2s, two-leases (two servers may have one)
+ *     servers 5, replicas 3          the cluster, first; also: begins made, begins created, resumes, agrees,
+ *                                    lease 100ms, read-lease 1500ms, start-guard 2s, two-leases (two may exist)
  *     lead a [for 200ms]             gives a leases (of 2 s) until it is the primary
  *     grant a 2s [view 1], revoke a  gives a lease, decided in a view; ends it
  *     isolate ab, rejoin             no message reaches or leaves a and b; ends that for all
- *     drop a->bc write, hold *->* other, part ab      what does not pass from now on (`other`: no message of a replica; part: between a
- *                                    or b and the others); `once`: for one message; `pass` ends it all, and then `deliver [2]` delivers
- *     write a x, commit a x          a change of a session of its own, and 40 ms; it commits. A value is a letter, `x@1` one of key 1
- *     change a 91 x                  a change of session 91, which repeats it; also, at once: ask b, flush a, move a acd
- *     answer change done             what the last change, ask, flush or move was answered: done, unknown, moved, flushed, the value
- *                                    of an ask, nothing (yet), or `not done`; `ask:b`: of b; position change 1: by which operation
- *     read a, shown a x              a read, and 40 ms; its value, `empty`, `nothing` (no answer), `something`, or `not x`
+ *     drop a->bc write, hold *->* other, part ab      messages that do not pass now (`other`: all but those of a
+ *                                    replica; part: between a or b and the others); `once`: for one message;
+ *                                    `pass` ends it all, and then `deliver [2]` delivers
+ *     write a x, commit a x          a change of a session of its own, and 40 ms; it commits. A value is a
+ *                                    letter, `x@1` one of key 1
+ *     change a 91 x                  a change of session 91, which repeats it; no wait: ask b, flush a, move a acd
+ *     answer change done             the answer to the last change, ask, flush or move: done, unknown, moved, flushed,
+ *                                    the value of an ask, nothing (yet), or `not done`; `ask:b`: of b;
+ *                                    position change 1: the operation of a change
+ *     read a, shown a x              a read, and 40 ms; its value, `empty`, `nothing` (no answer), `something`, `not x`
  *     create x [71]                  the creator gets the contents
  *     run [350ms], crash ab, start a, restart ab, pause a 400ms, open a, stop a
- *     lose-power ab, wipe a, disk b 20ms [promise]    what was not synced is lost; all is; how long a step of b's disk takes
- *     role a active, role a not active, serves a yes, guarded a yes, epoch a 2, inherits a 2 | nothing, trust a intact | none,
- *     count created 1, members abc   what must hold
+ *     lose-power ab, wipe a, disk b 20ms [promise]    unsynced data is lost; all is; the duration of a step of b's disk
+ *     role a active, role a not active, serves a yes, guarded a yes, epoch a 2, inherits a 2 | nothing,
+ *     trust a intact | none, count created 1, members abc   what must hold
  */
 import type { ServerId } from '../../base/ids.ts';
 import type { ReplicaMessage } from '../../replica/messages.ts';
@@ -36,16 +40,18 @@ import {
 import type { ServerWords } from './script-words.ts';
 import { Violation } from './violation.ts';
 
-/** Longer than what a script does with one primary. A guard of a dead primary lasts as long, and the next one waits. */
+/**
+ * Longer than a script needs with one primary. The guard of a crashed primary lasts as long, and the next one waits.
+ */
 export const LONG_MS = 2_000;
 /** Enough for a reset or a write, and less than a heartbeat. */
 const SHORT_MS = 40;
 const DISK_MS = 0.2;
 
-/** What happens to one message; null for nothing special. `message`: null where it is none of a replica. */
+/** Holds or drops a message; null: no effect. `message`: null if it is none of a replica. */
 export type Rule = (from: ServerId, to: ServerId, message: ReplicaMessage | null) => 'hold' | 'drop' | null;
 
-/** A request, with the answer once there is one. */
+/** A request, with its answer once there is one. */
 export interface Handle {
   answer: Answer | null;
 }
@@ -55,7 +61,7 @@ export class Script {
   readonly group: ReplicaGroup;
   /** Servers that no message reaches or leaves. */
   readonly isolated = new Set<ServerId>();
-  /** The first that says something decides. */
+  /** The first rule that returns a verdict decides. */
   rules: Rule[] = [];
   /** The last request of each kind. */
   readonly handles = new Map<string, Handle>();
@@ -79,7 +85,7 @@ export class Script {
     this.group.world.runFor(durationMs);
   }
 
-  /** Gives a lease, again if necessary, and waits until its holder is the primary. */
+  /** Gives leases until the server is the primary. */
   lead(server: ServerId, durationMs = LONG_MS): void {
     const { world } = this.group;
     const untilMs = world.nowMs + 2 * LONG_MS;
@@ -95,7 +101,7 @@ export class Script {
     return this.group.server(server).replica?.status(0).role;
   }
 
-  /** A change by a session, which repeats it if it is called again. A refusal of the first attempt is final. */
+  /** Sends a change of a session; a further call repeats it. A refusal of the first attempt is final. */
   change(id: ServerId, session: number, write: Write): Handle {
     const request = `${session}.1`;
     const isFirst = !this.#asked.has(request);
@@ -108,14 +114,14 @@ export class Script {
     });
   }
 
-  /** A change by a session of its own, and time for it to commit. */
+  /** Sends a change of a session of its own, and waits for it to commit. */
   write(server: ServerId, write: Write): Handle {
     const handle = this.change(server, ++this.#session, write);
     this.run();
     return handle;
   }
 
-  /** What a client of the server reads; null where it gets no answer. */
+  /** @returns the value that a client of the server reads; null without an answer */
   shown(id: ServerId, key = '0'): string | null {
     const { group } = this;
     const handle = this.ask('read', id, (server, reply) => server.reads.read(key, reply));
@@ -142,7 +148,7 @@ export class Script {
     for (const server of servers) this.group.world.call(server, () => this.group.server(server).open());
   }
 
-  /** What the script relies on; a planted bug may also show here. */
+  /** Fails unless a precondition of the script holds; a planted bug may also show here. */
   expect(holds: boolean, claim: string): void {
     if (!holds) throw new Violation(`Expected: ${claim}`);
   }
@@ -168,7 +174,7 @@ export function directed(
 
 type Step = CaseStep<Script>;
 
-/** A value is a letter, eight times, of the key 0 or another one. */
+/** A value is a letter, eight times, of key 0 or another one. */
 function writeParse(words: ServerWords): Write {
   const [letter = '', key = '0'] = words.next('a value').split('@');
   return { key, value: letter.repeat(8) };
@@ -185,7 +191,7 @@ const OPTIONS: Statements<Partial<GroupOptions>> = {
   'start-guard': (words) => ({ startGuardMs: words.durationMs('the guard after a start') }),
 };
 
-/** `drop a->bc write ack`, or once. */
+/** Parses `drop a->bc write ack`, or the same with `once`. */
 function ruleParse(words: ServerWords, verdict: 'hold' | 'drop'): Step {
   const isOnce = words.skip('once');
   const { from, to } = words.link();
@@ -200,7 +206,7 @@ function ruleParse(words: ServerWords, verdict: 'hold' | 'drop'): Step {
   };
 }
 
-/** A statement about servers, one after the other. */
+/** A statement about several servers, one after the other. */
 const each =
   (act: (script: Script, server: ServerId) => void) =>
   (words: ServerWords): Step => {
@@ -210,7 +216,7 @@ const each =
     };
   };
 
-/** Demands that a server, or what is named, is something, or is not that. */
+/** Demands that a server, or a named thing, has a property, or not. */
 const demand =
   (of: (script: Script, name: string) => unknown) =>
   (words: ServerWords): Step => {
@@ -354,7 +360,7 @@ const STATEMENTS: Statements<Step> = {
   }),
 };
 
-/** The order of operations; which replicas may answer reads; disks and changes of members. */
+/** Scripts about the order of operations, the right to answer reads, disks and changes of members. */
 export const REPLICA_SCRIPTS: Cases = Object.assign(
   {},
   ...['order', 'reads', 'disks'].map((name) =>

@@ -20,10 +20,10 @@ import { ReplicaReads } from './replica-reads.ts';
 import type { Process } from './world.ts';
 
 const FETCH_TIMEOUT_MS = 150;
-/** A replica is removed only after it was unused for so many leases. */
+/** A replica is removed only after it was unused for this many leases. */
 const IDLE_LEASES = 0.5;
 const FIRST_VIEW = 1;
-/** A primary that applies last tries the next change again after this time, in milliseconds. */
+/** A primary that applies last retries the next change after this time, in milliseconds. */
 const ORDER_WAIT_MS = 2;
 const RENEWAL_MS = 50;
 
@@ -36,27 +36,27 @@ export class ReplicaServer implements Process<GroupMessage> {
   readonly reads: ReplicaReads;
   readonly host: LeaseHost | null;
   replica: Replica | null = null;
-  /** As the actions say: one step may commit and step down. */
+  /** The role according to the actions: one step may commit and step down. */
   role: Role = 'backup';
-  /** The view by which the server asks for the lease; null while no client uses the file here. */
+  /** The view by which the server requests the lease; null while no client uses the file here. */
   #opened: View | null = null;
   #stopAsked = false;
   #diskFailed = false;
-  /** Where this process ended an epoch that no replica here was notified of. */
+  /** The position at which this process ended an epoch, if no replica here was notified of it. */
   #ended: Position | null = null;
   readonly #tickets = new Map<number, Reply>();
-  /** Up to which operation a flush under way counts. */
+  /** The last operation of each pending flush. */
   readonly #flushes = new Map<number, number>();
   #diskBusyUntilMs = 0;
   #diskReportMs = 0;
   #diskSteps = 0;
   #usedMs = -Infinity;
-  /** What the last replica here was bound by that was removed. */
+  /** The bound of the last replica that was removed here. */
   #boundUntilMs = -Infinity;
   #fetches = 0;
   #fetchEpoch: Epoch | null = null;
   #fetched: Log | null = null;
-  /** Of each peer, the number of the latest life that sent a message. */
+  /** The latest life of each peer that sent a message. */
   readonly #lives = new Map<ServerId, number>();
   #stepping = false;
   readonly #events: ReplicaEvent[] = [];
@@ -108,7 +108,7 @@ export class ReplicaServer implements Process<GroupMessage> {
     return this.group.world.clockMs(this.id);
   }
 
-  /** The clock of the process, which counts all durations; only its rate is wrong, and within bounds. */
+  /** The clock of the process, which counts all durations; only its rate is wrong, within bounds. */
   get processMs(): number {
     return this.group.processMs(this.id);
   }
@@ -132,7 +132,7 @@ export class ReplicaServer implements Process<GroupMessage> {
       case 'replica': {
         const decoded = decodeReplicaMessage(message.frame.bytes).message;
         if (this.#isOver(from, decoded.incarnation)) return;
-        // What backups send to a primary is no use of the file.
+        // Messages of backups to a primary are no use of the file.
         if (messageView(decoded) !== null) this.#use();
         if (this.replica === null) this.#admit(decoded);
         this.step({ kind: 'message', from, message: decoded });
@@ -150,7 +150,7 @@ export class ReplicaServer implements Process<GroupMessage> {
         return;
       case 'fetch': {
         const { disk } = this;
-        // Only a candidate for which the state stands still fetches it.
+        // A candidate fetches the state only while it does not change.
         if (disk === undefined || !epochEqual(disk.record.promised, message.epoch)) return;
         this.#use();
         this.send(from, { kind: 'state', id: message.id, state: new State(disk) });
@@ -177,7 +177,7 @@ export class ReplicaServer implements Process<GroupMessage> {
     this.#usedMs = this.group.world.nowMs;
   }
 
-  /** The transport brings nothing of a former life of a peer after a message of a later one. */
+  /** The transport delivers no message of an earlier life of a peer after one of a later life. */
   #isOver(from: ServerId, incarnation: Incarnation): boolean {
     const life = this.group.lives.indexOf(incarnation);
     if (life < (this.#lives.get(from) ?? 0)) return true;
@@ -197,14 +197,14 @@ export class ReplicaServer implements Process<GroupMessage> {
     return firstMs === Infinity ? null : firstMs;
   }
 
-  /** Creates a missing replica where a view names this server, or where a primary has it learn. */
+  /** Creates a missing replica if a view names this server, or a primary has it learn. */
   #admit(message: ReplicaMessage): void {
     const view = messageView(message);
     if (view === null || this.creations.isStoring) return;
     if (viewVoters(view).includes(this.id) || message.kind === 'install') this.start(view);
   }
 
-  /** Starts the replica from the disk, or an empty one of a view. */
+  /** Starts the replica from the disk, or an empty one with a view. */
   start(view: View | null): void {
     if (this.disk === undefined && view !== null) this.group.createDisk(this.id, view);
     if (this.disk === undefined) return;
@@ -226,7 +226,7 @@ export class ReplicaServer implements Process<GroupMessage> {
     else this.step({ kind: 'ended', position });
   }
 
-  /** The replica is about to be removed. @returns whether that is possible: it is unused, and nothing is under way */
+  /** Prepares the removal of the replica. @returns whether that is possible: it is unused, and nothing is pending */
   leave(): boolean {
     const { replica } = this;
     const { world, options } = this.group;
@@ -241,7 +241,7 @@ export class ReplicaServer implements Process<GroupMessage> {
 
   // Lease ------------------------------------------------------------------------------------------
 
-  /** A client uses the file here: this server asks for the lease, if it votes. */
+  /** A client uses the file here: this server requests the lease, if it votes. */
   open(): void {
     this.#use();
     if (this.replica === null) {
@@ -249,7 +249,7 @@ export class ReplicaServer implements Process<GroupMessage> {
       if (this.creations.isStoring || !viewVoters(catalogView).includes(this.id)) return;
       this.start(catalogView);
     }
-    // It has learned that it is no member any more: its request for the lease would hinder the members.
+    // A server that knows that it is no member does not request the lease: that would hinder the members.
     if (this.replica === null || this.replica.status(0).outside !== null) return;
     const { view } = this.replica.inspect();
     if (this.#opened === null && viewVoters(view).includes(this.id)) this.#openLease(view);
@@ -265,21 +265,21 @@ export class ReplicaServer implements Process<GroupMessage> {
     this.#lease({ kind: 'close', cell: FILE });
   }
 
-  /** The lease goes by the new view; a server that is no member releases it. */
+  /** Applies the new view to the lease; a server that is no member releases it. */
   #follow(view: View): void {
     if (this.#opened !== null && viewVoters(view).includes(this.id)) {
       this.#openLease(view);
       return;
     }
     if (this.#opened !== null) {
-      // A primary that is out releases its lease when it has stopped.
+      // A primary that is no member any more releases its lease after it has stopped.
       if (this.host?.view(FILE, this.#leaseMs).own !== false) return;
       this.#closeLease();
     }
     this.#lease({ kind: 'view', cell: FILE, ...this.#leaseView(view) });
   }
 
-  /** A server that is out by a view still votes by the one before, as the server's lease driver does. */
+  /** A server that is no member by a view still votes by the one before, as the server's lease driver does. */
   #leaseView(of: View) {
     const { number, members, joint } = of;
     if (!viewVoters(of).includes(this.id)) return { view: number - 1, members };
@@ -304,24 +304,24 @@ export class ReplicaServer implements Process<GroupMessage> {
     }
   }
 
-  /** A scripted lease of this length, decided in the view of this number; 0 ends it. */
+  /** Gives a scripted lease of this length, decided in the view with this number; 0 ends it. */
   lease(durationMs: number, view: number): void {
     this.step({ kind: 'lease', untilMs: durationMs === 0 ? 0 : this.processMs + durationMs, view });
   }
 
-  /** An orderly end of primaryship; the lease is released after it. */
+  /** Ends primaryship in good order; the lease is released after it. */
   stop(): void {
     this.#stopAsked = true;
     this.step({ kind: 'stop' });
   }
 
-  /** No client uses the file here: a primary ends in good order, and the server asks for no lease. */
+  /** No client uses the file here: a primary ends in good order, and the server stops requesting the lease. */
   rest(): void {
     if (['active', 'beginning', 'resumed'].includes(this.role)) this.step({ kind: 'stop' });
     else if (this.role === 'backup' && this.#opened !== null) this.#closeLease();
   }
 
-  /** An event that arrives while actions are carried out waits until they are. */
+  /** An event that arrives during actions waits until these have ended. */
   step(event: ReplicaEvent): void {
     this.#events.push(event);
     if (this.#stepping) return;
@@ -335,7 +335,7 @@ export class ReplicaServer implements Process<GroupMessage> {
       if (this.group.observer.neverForgot) assertStep(before, replica.inspect());
       else assertReplica(replica.inspect());
       for (const action of actions) this.#act(action);
-      // Only now: one step may commit more than its first action says.
+      // At the end: one step may commit more than its first action says.
       this.reads.retryIfDue();
     }
     this.#stepping = false;
@@ -371,7 +371,7 @@ export class ReplicaServer implements Process<GroupMessage> {
         const { epoch, seq, view, sessions, fetched } = action;
         const log = fetched ? this.#fetched : null;
         this.#fetched = null;
-        assert(!fetched || log !== null, 'What is installed was fetched');
+        assert(!fetched || log !== null, 'An installed state was fetched');
         const install = () => disk.install({ installed: epoch, seq, view, sessions }, log);
         this.#store(kind, install, { kind: 'installed', epoch, seq });
         return;
@@ -445,8 +445,8 @@ export class ReplicaServer implements Process<GroupMessage> {
   // Disk -------------------------------------------------------------------------------------------
 
   /**
-   * Changes the disk after a time and reports it after another; steps take effect in order. A crash before the first
-   * moment loses the step, a crash between the two only the report.
+   * Changes the disk after a time, and reports it after another; steps take effect in order. A crash before the change
+   * loses it, a crash between the two only the report.
    */
   #store(kind: ReplicaAction['kind'], effect: () => void, event: ReplicaEvent): void {
     const { world, prng, options, diskDelayMs, faults, observer } = this.group;
@@ -477,7 +477,7 @@ export class ReplicaServer implements Process<GroupMessage> {
     });
   }
 
-  /** A change of the disk that the replica did not order. */
+  /** Executes a change of the disk that the replica did not order. */
   storeBeside(effect: () => void): void {
     const { world, faults } = this.group;
     world.later(this.id, faults.durationMs(this.id), () => {
@@ -497,7 +497,7 @@ export class ReplicaServer implements Process<GroupMessage> {
     });
   }
 
-  /** The disk refuses a change: the replica fails, and another one begins in the same process. */
+  /** The disk refuses a change: the replica fails, and another one starts in the same process. */
   #beginAnew(reason: string): void {
     const { world, faults } = this.group;
     this.#diskFailed = true;
@@ -510,7 +510,7 @@ export class ReplicaServer implements Process<GroupMessage> {
       this.#diskFailed = false;
       this.#fetchEpoch = null;
       this.role = 'backup';
-      // The new replica does not know what the former one promised by its guard, or lets others read.
+      // The new replica does not know the guard and the read leases of the earlier one.
       this.replica = this.#newReplica(this.replica?.boundUntilMs ?? -Infinity);
       const held = this.host?.view(FILE, this.#leaseMs);
       if (held?.own === true)
@@ -525,7 +525,7 @@ export class ReplicaServer implements Process<GroupMessage> {
     return this.role === 'beginning' || this.role === 'active' || this.#resumes;
   }
 
-  /** Changes are ordered here without a lease, or may be. */
+  /** Whether changes are, or may be, ordered here without a lease. */
   get #resumes(): boolean {
     if (!this.group.options.resumes || this.replica === null) return false;
     return this.role === 'resumed' || (this.role === 'backup' && this.replica.resumable !== null);
@@ -585,7 +585,7 @@ export class ReplicaServer implements Process<GroupMessage> {
     else this.step({ kind: 'change-members', ticket: this.#ticket(reply), members });
   }
 
-  /** Whether this server takes part in a quorum read. */
+  /** Whether this server may take part in a quorum read. */
   get isFree(): boolean {
     if (this.replica !== null) return this.replica.isFree(this.processMs);
     const boundUntilMs = Math.max(this.#config.startGuardUntilMs, this.#boundUntilMs);

@@ -1,8 +1,8 @@
 /**
- * Goal: groups of replicas, with the real cores of leases and replicas, lose no acknowledged operation, carry out none
+ * Goal: groups of replicas, with the real cores of leases and replicas, lose no acknowledged operation, execute none
  * twice, and show the newest state in every read; after the faults they serve again and become equal.
- * Method: see `replica-group.ts` and `replica-run.ts`. `SEED=17` replays one seed, event for event; `SEEDS=100000` plays
- * more than every commit does.
+ * Method: see `replica-group.ts` and `replica-run.ts`. `SEED=17` replays one seed with all events; `SEEDS=100000` runs
+ * more than each commit does.
  */
 import assert from 'node:assert/strict';
 import { availableParallelism } from 'node:os';
@@ -21,7 +21,7 @@ const last = given === undefined ? Number(many ?? (isLong ? 600 : 200)) : first;
 
 let met: Counts = {};
 
-test(`servers that fail, clients that retry (SEED=${first} to ${last})`, async () => {
+test(`replica groups keep their rules with failing servers and retrying clients (SEED=${first} to ${last})`, async () => {
   const { failure, counts } = await seedsRun({
     layers: ['replica'],
     firstSeed: first,
@@ -35,8 +35,8 @@ test(`servers that fail, clients that retry (SEED=${first} to ${last})`, async (
   met = counts.replica;
 });
 
-// A simulation in which nothing happens proves nothing, and is green.
-test('the seeds met what they must meet', { skip: given !== undefined }, (context) => {
+// A simulation in which nothing happens proves nothing.
+test('the seeds together have all events that they must have', { skip: given !== undefined }, (context) => {
   for (const line of coverageTable(met).split('\n')) context.diagnostic(line);
   assert.deepEqual(coverageMissing(met), []);
 });

@@ -1,4 +1,7 @@
-/** Files of directed runs: the name of a case, and below it indented statements, divided by `;`. `#` begins a comment. */
+/**
+ * Parses files of directed runs: the name of a case, and below it indented statements, divided by `;`. `#` begins a
+ * comment.
+ */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { LeaseWords } from './lease-words.ts';
@@ -6,17 +9,17 @@ import { LeaseWords } from './lease-words.ts';
 const FOLDER = join(import.meta.dirname, '../testdata/simulation');
 export const SERVERS_MAX = 5;
 
-/** Each says what the first violation is, or null. */
+/** Each returns its first violation, or null. */
 export type Cases = Readonly<Record<string, () => string | null>>;
 
-/** What a statement does. @returns `end` where the case ends with it */
+/** Executes a statement. @returns `end` if the case ends with it */
 export type Step<Stage> = (stage: Stage) => unknown;
 export type Statements<Meaning> = Readonly<Record<string, (words: LeaseWords) => Meaning>>;
 
 /**
  * @param options of the cluster, which come first
- * @param directed makes a run of what happens to a cluster
- * @throws ScriptError naming the line
+ * @param directed converts steps on a cluster to a run
+ * @throws ScriptError with the line
  */
 export function casesRead<Options extends object, Stage>(
   file: string,

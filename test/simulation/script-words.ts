@@ -1,20 +1,20 @@
-/** The words that all scripts share: numbers, durations, servers; and where a script is mistaken. */
+/** The words that all scripts share: numbers, durations, servers; and the error of a mistaken script. */
 import type { ServerId } from '../../base/ids.ts';
 
-/** A script says something that cannot be played. The message begins with file and line. */
+/** A mistake in a script. The message begins with file and line. */
 export class ScriptError extends Error {
   override readonly name = 'ScriptError';
 }
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
 
-/** @returns milliseconds of `500ms`, `4s`, `10m`, `1h`, signed or not; null if it is none */
+/** @returns the milliseconds of `500ms`, `4s`, `10m`, `1h`, signed or not; null if it is no duration */
 export function durationParse(text: string): number | null {
   const match = /^([+-]?\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text);
   return match === null ? null : Number(match[1]) * (UNITS[match[2] as string] as number);
 }
 
-/** One line of a script, read from left to right. Every mistake names the line. */
+/** One line of a script, read from left to right. Each mistake names the line. */
 export class Words {
   readonly place: string;
   readonly #words: readonly string[];
@@ -42,7 +42,7 @@ export class Words {
     return word ?? this.fail(`${wanted} is missing`);
   }
 
-  /** Takes the next word if it is this one. */
+  /** Skips the next word if it is this one. @returns whether it was */
   skip(word: string): boolean {
     if (this.peek() !== word) return false;
     this.#at++;
@@ -112,7 +112,7 @@ export class ServerWords extends Words {
     return this.peek().includes('->');
   }
 
-  /** `a->b`, `ab->c`, `*->*`: from any of the left to any of the right. */
+  /** `a->b`, `ab->c`, `*->*`: from each server on the left to each on the right. */
   link(): { from: ServerId[]; to: ServerId[] } {
     const text = this.next('a link');
     const match = /^([a-z]+|\*)->([a-z]+|\*)$/.exec(text);

@@ -1,7 +1,7 @@
 /**
- * Goal: a failure found by chance becomes a simple one, and a mistaken script says where.
- * Method: run broken code until a seed fails, look for a simple run that fails alike, and play that by its command line. The
- * broken code is loaded with one expression changed, as in `planted.test.ts`.
+ * Goal: a random failure is reduced to a simple one, and a mistake in a script names its place.
+ * Method: runs broken code until a seed fails, searches for a simple run that fails alike, and runs that by its
+ * command line. The broken code is loaded with one expression changed, as in `planted.test.ts`.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -27,13 +27,13 @@ function tool(args: readonly string[], env = process.env): Said {
   return { code: status, out: stdout, err: stderr };
 }
 
-/** Bugs, and how many faults the simplest run has that meets one. */
+/** Planted bugs, and the number of faults in the simplest run that detects each. */
 const SIMPLE = isLong
   ? { 'start-early': 12, 'renewed-by-other': 12, 'lease-past-end': 80 }
   : { 'start-early': 12 };
 
 for (const [row, faultsMax] of Object.entries(SIMPLE)) {
-  test(`a run that meets bug ${row} becomes a simple one`, async (context) => {
+  test(`a run that detects bug ${row} is reduced to a simple one`, async (context) => {
     const { mutations } = PLANTED.find((one) => one.row === row) as Planted;
     const load = plant(mutations);
     const broken = (await load('test/simulation/lease-run.ts')) as typeof import('./lease-run.ts');
@@ -43,14 +43,14 @@ for (const [row, faultsMax] of Object.entries(SIMPLE)) {
     const { violation } = broken.leaseRun(seed);
     assert.ok(violation !== null);
     const simple = simpler(seed, {}, violation);
-    assert.deepEqual(simpler(seed, {}, violation), simple, 'Equal runs are made simple equally');
+    assert.deepEqual(simpler(seed, {}, violation), simple, 'Equal runs are reduced equally');
     assert.equal(violationKind(simple.violation), violationKind(violation));
     const { violation: again, world } = broken.leaseRun(simple.seed, simple.options);
-    assert.equal(again, simple.violation, 'What is printed is what fails');
+    assert.equal(again, simple.violation, 'The printed command line has the same violation');
     const { crashes, pauses, cuts, lost, duplicated } = world.world.counts;
     context.diagnostic(`seed ${seed}: ${JSON.stringify(simple)}, ${JSON.stringify(world.world.counts)}`);
     assert.ok(crashes + pauses + cuts + lost + duplicated <= faultsMax);
-    assert.equal(leaseRun(simple.seed, simple.options).violation, null, 'The code as it is passes');
+    assert.equal(leaseRun(simple.seed, simple.options).violation, null, 'The unchanged code passes');
 
     const found = tool(['--layer', 'lease', '--seed', String(seed)], plantedEnv(mutations));
     assert.equal(found.code, 1);
@@ -76,23 +76,23 @@ const MISTAKES: Readonly<Record<string, RegExp>> = {
 };
 
 for (const [line, message] of Object.entries(MISTAKES)) {
-  test(`a script that says "${line}" is mistaken`, () => {
+  test(`a script with "${line}" is a mistake`, () => {
     assert.throws(() => scriptParse(`servers 3\n${line}\n`, 'test'), { name: 'ScriptError', message });
   });
 }
 
-test('a script whose story does not happen says in which line', () => {
+test('a script whose expectation does not hold names the line', () => {
   const script = scriptParse('servers 3\nsettle\nopen a\nexpect holds b\n', 'test');
   assert.throws(() => scriptPlay(script), ScriptError);
   assert.throws(() => scriptPlay(script), /^ScriptError: test:4: /);
 });
 
-test('a demand that is not met is a violation', () => {
+test('a demand that does not hold is a violation', () => {
   const { violation } = scriptPlay(scriptParse('settle\nopen a\ndemand holds b within 1s\n', 'test'));
   assert.equal(violation, 'Violation: What test:3 demands is not so');
 });
 
-test('a mistaken command line ends with code 2', () => {
+test('a mistake on the command line ends with code 2', () => {
   for (const args of [
     ['--sed', '1'],
     ['--loss', '2'],

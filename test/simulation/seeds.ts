@@ -1,4 +1,4 @@
-/** Many seeds, dealt out to several threads. */
+/** Runs many seeds in several threads. */
 import { Worker } from 'node:worker_threads';
 import { type Counts, countsAdd, type Layer } from './layer-runs.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
@@ -21,7 +21,7 @@ export interface SeedFailure {
 /** By layer; `runs` is one of the counts. */
 export type LayerCounts = Readonly<Record<Layer, Counts>>;
 
-/** What a thread reports about once a second: what happened since its last report. */
+/** The report of a thread, about once a second: the counts since its last one. */
 export interface SeedReport {
   readonly counts: LayerCounts;
   readonly failure: SeedFailure | null;
@@ -34,13 +34,13 @@ export interface SeedsOptions {
   /** Infinity: until one fails. */
   readonly count: number;
   readonly jobs: number;
-  /** Called about once a second with everything so far. */
+  /** Called about once a second with the counts so far. */
   readonly progress?: (counts: LayerCounts) => void;
 }
 
 export interface SeedsResult {
   readonly counts: LayerCounts;
-  /** The failure of the smallest seed among those that threads have met. */
+  /** The failure with the smallest seed among those of all threads. */
   readonly failure: SeedFailure | null;
 }
 

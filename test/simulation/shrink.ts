@@ -1,15 +1,15 @@
 /**
- * Makes a failing run of the lease layer simple: leaves out faults, servers, cells and time as long as one of the next seeds breaks the
- * same rule. What comes out is a command line.
+ * Simplifies a failing run of the lease layer: removes faults, servers, cells and time as long as one of the next
+ * seeds breaks the same rule. The result is a command line.
  */
 import { leaseOptionsOf } from './arguments.ts';
 import { type LeaseRunOptions, leaseRun } from './lease-run.ts';
 import { violationKind } from './violation.ts';
 
-/** How many seeds are tried with each choice. */
+/** The number of seeds that are tried with each choice. */
 const SEEDS = 100;
 
-/** Of each option the first with which a run fails. */
+/** Values of each option, simplest first; the first one that fails is used. */
 const CHOICES: Readonly<Record<string, readonly string[]>> = {
   servers: ['1', '2', '3', '4', '5'],
   cells: ['1'],
@@ -25,13 +25,13 @@ const CHOICES: Readonly<Record<string, readonly string[]>> = {
 
 export interface Simple {
   readonly seed: number;
-  /** Words of the command line, by option. */
+  /** The values of options, as on the command line. */
   readonly texts: Readonly<Record<string, string>>;
   readonly options: LeaseRunOptions;
   readonly violation: string;
 }
 
-/** @param texts what the command line has given @param violation that the run is known to end with */
+/** @param texts the options on the command line @param violation that the run is known to end with */
 export function simpler(seed: number, texts: Simple['texts'], violation: string): Simple {
   const kind = violationKind(violation);
   let best: Simple = { seed, texts, options: leaseOptionsOf(texts), violation };

@@ -5,7 +5,7 @@ export class Violation extends Error {
   override readonly name = 'Violation';
 }
 
-/** @returns the violation that `run` meets, or null. Other failures are mistakes of the test. */
+/** @returns the violation of `run`, or null. Other errors are mistakes of the test. */
 export function violationOf(run: () => void): string | null {
   try {
     run();
@@ -18,7 +18,7 @@ export function violationOf(run: () => void): string | null {
   }
 }
 
-/** @returns which rule a violation breaks, without the names and numbers of this one case */
+/** @returns the rule that a violation breaks, without the names and numbers of this case */
 export function violationKind(violation: string): string {
   const rule = /\bL\d\b/.exec(violation);
   return rule === null ? violation.replaceAll(/\b[a-z]\b|\d+/g, '·') : rule[0];

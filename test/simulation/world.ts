@@ -1,12 +1,10 @@
 /**
- * Goal: run the real cores through more misfortune in a second than production sees in a year, and
- * be able to replay any of it.
- * Method: one thread, virtual time, one seed. Servers are callbacks; the world owns their clocks,
- * their network and their deaths. Nothing here knows a protocol.
+ * Goal: run the real cores through more faults in a second than production has in a year, and replay any of them.
+ * Method: one thread, virtual time, one seed. Servers are callbacks; the world has their clocks, network and crashes.
+ * Nothing here knows a protocol.
  *
- * Two kinds of run share it. A random run draws losses, delays, pauses, crashes and partitions from
- * the seed (`unleash`). A directed run is a script: `calm` faults, and `intercept` to hold, drop and
- * deliver single messages.
+ * Two kinds of run use it. A random run draws losses, delays, pauses, crashes and partitions from the seed
+ * (`unleash`). A directed run is a script: `calm` faults, and `intercept` to hold, drop and deliver single messages.
  */
 import { assert } from '../../base/assert.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
@@ -17,22 +15,22 @@ import { EventHeap } from './event-heap.ts';
 /** One life of a server. Called only while the server is up and not paused. */
 export interface Process<Message> {
   message(from: ServerId, message: Message): void;
-  /** The lease clock has reached `nextWakeMs()`. */
+  /** Called when the lease clock has reached `nextWakeMs()`. */
   tick(): void;
-  /** Lease clock at which `tick` is due, or null. Asked again after every callback. */
+  /** The time of the next `tick` on the lease clock, or null. Queried after each callback. */
   nextWakeMs(): number | null;
 }
 
-/** Starts a life. Durable state is whatever the callback itself keeps from one life to the next. */
+/** Starts a life. The callback itself keeps durable state from one life to the next. */
 export type Boot<Message> = (server: ServerId, incarnation: Incarnation) => Process<Message>;
 
-/** How hostile the world is. Rates are probabilities per message or mean gaps in virtual time. */
+/** The faults of a world. Rates are probabilities per message or mean gaps in virtual time. */
 export interface Faults {
   /** Probability that a message is lost. */
   readonly loss: number;
   /** Probability that a message arrives twice. */
   readonly duplication: number;
-  /** Usual one-way delay: uniform between these, so that messages overtake each other. */
+  /** The usual one-way delay is uniform between these, so that messages may overtake each other. */
   readonly delayMinMs: number;
   readonly delayMaxMs: number;
   /** Probability that a message is delayed by up to `delayRareMaxMs` instead. */
@@ -48,17 +46,17 @@ export interface Faults {
   readonly cutEveryMs: number;
   readonly cutMaxMs: number;
   /**
-   * How far any lease clock strays from true time: ±half of the skew between two of them. Infinity where
-   * nobody sets the clocks, and only their rates are bounded.
+   * The most a lease clock differs from true time: half of the skew between two of them. Infinity if the clocks are
+   * not synchronized, and only their rates are bounded.
    */
   readonly offsetMaxMs: number;
-  /** Fastest slew of a clock, as a fraction of elapsed time. */
+  /** The fastest slew of a clock, as a fraction of elapsed time. */
   readonly slewMax: number;
-  /** Clocks jump forwards now and then, within their limits. True if absent. */
+  /** Whether clocks sometimes jump forwards within their limits. True if absent. */
   readonly clocksJump?: boolean;
 }
 
-/** A quiet LAN with exact clocks: the ground on which scripts are written. */
+/** A quiet LAN with exact clocks, for scripts. */
 export const CALM: Faults = {
   loss: 0,
   duplication: 0,
@@ -83,17 +81,17 @@ export interface WorldOptions<Message> {
   readonly servers: number;
   readonly boot: Boot<Message>;
   readonly faults?: Faults;
-  /** Called after every callback into a server, and after it crashed: where observers look. */
+  /** Called after every callback into a server, and after it crashed: observers check there. */
   readonly observe?: (server: ServerId) => void;
-  /** Whom a fault should hit, for example the primary; null or absent means anyone. */
+  /** The server that a fault should hit, for example the primary; null or absent: a random one. */
   readonly aim?: () => ServerId | null;
-  /** Keep a line per event, to be printed with a failing seed. */
+  /** Keep a line per event, for the report of a failing seed. */
   readonly verbose?: boolean;
-  /** How a message reads in such a line. Absent: as JSON. */
+  /** The text of a message in such a line. Absent: as JSON. */
   readonly describe?: (message: Message) => string;
 }
 
-/** A message between two servers, seen by `intercept`. */
+/** A message between two servers, for `intercept`. */
 export interface Envelope<Message> {
   readonly from: ServerId;
   readonly to: ServerId;
@@ -107,7 +105,7 @@ interface Server<Message> {
   incarnation: Incarnation;
   life: number;
   pausedUntilMs: number;
-  /** What arrived during a pause, in order. */
+  /** Events that arrived during a pause, in order. */
   waiting: (() => void)[];
   /** Only the latest scheduled tick counts. */
   tickToken: number;
@@ -115,7 +113,7 @@ interface Server<Message> {
   readonly clock: ClockCourse;
 }
 
-/** Of two things at one moment, the one that was scheduled first comes first. */
+/** Of two events at one time, the one that was scheduled first comes first. */
 interface Scheduled {
   readonly atMs: number;
   readonly order: number;
@@ -124,11 +122,11 @@ interface Scheduled {
 
 const EVENTS_MAX = 2_000_000_000;
 
-/** True time at the beginning of every run; exact lease clocks show the same. */
+/** True time at the begin of each run; exact lease clocks show the same. */
 export const START_MS = 1_000_000;
 
 const FIRST_LETTER = 97;
-/** How late a timer is in a calm world. */
+/** How late a timer is without faults. */
 const USUAL_LATE_MS = 0.05;
 
 export class World<Message> {
@@ -137,28 +135,28 @@ export class World<Message> {
   /** True virtual time; no server can read it. */
   nowMs: number;
   faults: Faults;
-  /** Directed runs: what happens to a message. `hold` keeps it in `held`. */
+  /** Directed runs: decides about each message. `hold` keeps it in `held`. */
   intercept: ((envelope: Envelope<Message>) => 'pass' | 'hold' | 'drop') | null = null;
   readonly held: Envelope<Message>[] = [];
   /** What happened, when `verbose`. */
   readonly lines: string[] = [];
-  /** How much happened: a run in which nothing happens proves nothing. */
+  /** Counts: a run in which nothing happens proves nothing. */
   readonly counts = { messages: 0, lost: 0, duplicated: 0, ticks: 0, crashes: 0, pauses: 0, cuts: 0 };
 
   readonly #servers: Server<Message>[];
   readonly #options: WorldOptions<Message>;
   readonly #verbose: boolean;
   readonly #queue = new EventHeap<Scheduled>();
-  /** Cut links, counted because cuts overlap; index from · n + to. */
+  /** The number of cuts of each link, as cuts overlap; index from · n + to. */
   readonly #cuts: Uint16Array;
-  /** Faults scheduled before a `heal` do not strike after it. */
+  /** Faults scheduled before a `heal` have no effect after it. */
   #storm = 0;
-  /** How much was scheduled, and how much of it has happened. */
+  /** Counts of scheduled and executed events. */
   #scheduled = 0;
   #events = 0;
 
   constructor(options: WorldOptions<Message>) {
-    assert(options.servers >= 1 && options.servers <= 26, 'Servers are named by one letter');
+    assert(options.servers >= 1 && options.servers <= 26, 'One letter names a server');
     this.prng = new Prng(options.seed);
     this.faults = options.faults ?? CALM;
     this.nowMs = START_MS;
@@ -188,14 +186,14 @@ export class World<Message> {
     for (const server of this.#servers) this.restart(server.id);
   }
 
-  /** True time since the beginning. */
+  /** True time since the begin. */
   get elapsedMs(): number {
     return this.nowMs - START_MS;
   }
 
   // Clocks ---------------------------------------------------------------------------------------
 
-  /** The server's lease clock, as it would read it now. Every reading advances with true time. */
+  /** The server's lease clock, now. Each reading advances with true time. */
   clockMs(id: ServerId): number {
     return this.#server(id).clock.readMs(this.nowMs);
   }
@@ -226,7 +224,7 @@ export class World<Message> {
     return this.#server(id).pausedUntilMs > this.nowMs;
   }
 
-  /** Kills the process: its memory, its timers and what waited for it are gone. */
+  /** Kills the process: its memory, timers and waiting events are gone. */
   crash(id: ServerId): void {
     const server = this.#server(id);
     if (server.process === null) return;
@@ -245,7 +243,7 @@ export class World<Message> {
   restart(id: ServerId): void {
     const server = this.#server(id);
     if (server.process !== null) return;
-    // Not from the world's dice: the same life is the same in a run from which something was taken out.
+    // Not from the world's generator: the same life is the same in a run from which something was removed.
     const { seed, boot } = this.#options;
     const dice = new Prng((seed * 32 + server.index) * 4096 + server.life);
     server.incarnation = (dice.nextUint32() * 2 ** 21 + (dice.nextUint32() >>> 11)) as Incarnation;
@@ -255,8 +253,8 @@ export class World<Message> {
   }
 
   /**
-   * The event loop stands still. What arrives waits; at the end messages come first, in order,
-   * and then the timers that are overdue.
+   * Stops the event loop. What arrives waits; after the pause messages come first, in order, and then the timers that
+   * are overdue.
    */
   pause(id: ServerId, durationMs: number): void {
     const server = this.#server(id);
@@ -288,7 +286,7 @@ export class World<Message> {
     if (server.life === life) this.#tickIfDue(server);
   }
 
-  /** A call into the server from its own surroundings (client, disk), now or at the end of its pause. */
+  /** Calls into the server, as a client or its disk does, now or at the end of its pause. */
   call(id: ServerId, run: () => void): void {
     const server = this.#server(id);
     if (server.process === null) return;
@@ -300,7 +298,7 @@ export class World<Message> {
     this.#after(server);
   }
 
-  /** `call` after a delay; forgotten if the server crashes in between. For disks. */
+  /** `call` after a delay; has no effect if the server crashes meanwhile. For disks. */
   later(id: ServerId, delayMs: number, run: () => void): void {
     const server = this.#server(id);
     const { life } = server;
@@ -311,7 +309,7 @@ export class World<Message> {
 
   // Network --------------------------------------------------------------------------------------
 
-  /** Sends a message; the network does with it what it likes. */
+  /** Sends a message, which the network may delay, lose or duplicate. */
   send(from: ServerId, to: ServerId, message: Message): void {
     this.counts.messages++;
     const receiver = this.#server(to);
@@ -339,7 +337,7 @@ export class World<Message> {
     }
   }
 
-  /** Directed runs: delivers held messages that match, in order, at once. @returns how many */
+  /** Directed runs: delivers held messages that match, in order, at once. @returns their number */
   deliver(matches: (envelope: Envelope<Message>) => boolean = () => true): number {
     const due = this.held.filter(matches);
     for (const envelope of due) {
@@ -349,12 +347,12 @@ export class World<Message> {
     return due.length;
   }
 
-  /** Directed runs: delivers a message now, held or made up. */
+  /** Directed runs: delivers a message now, a held one or a new one. */
   inject(envelope: Envelope<Message>): void {
     this.#deliver(envelope.from, this.#server(envelope.to), envelope.message);
   }
 
-  /** Cuts one direction of one link. What is already under way arrives. */
+  /** Cuts one direction of one link. Messages on their way arrive. */
   cut(from: ServerId, to: ServerId): void {
     const link = this.#link(from, to);
     this.#cuts[link] = (this.#cuts[link] ?? 0) + 1;
@@ -365,7 +363,7 @@ export class World<Message> {
     this.#cuts[link] = Math.max(0, (this.#cuts[link] ?? 0) - 1);
   }
 
-  /** Cuts a server off in both directions. */
+  /** Disconnects a server in both directions. */
   isolate(id: ServerId): void {
     this.partition([id]);
   }
@@ -375,7 +373,9 @@ export class World<Message> {
     for (const [from, to] of this.#across(group)) this.cut(from, to);
   }
 
-  /** All links work, nobody is paused or down, no fault drawn so far strikes any more. Clocks stay. */
+  /**
+   * Ends all faults: links work, no server is paused or down, and no fault drawn so far has an effect. Clocks stay.
+   */
   heal(): void {
     this.#note(null, 'everything works again');
     this.#storm++;
@@ -422,7 +422,7 @@ export class World<Message> {
 
   // Faults from the seed -------------------------------------------------------------------------
 
-  /** Lets the faults of `faults` strike from now on, until `heal`. */
+  /** Injects the configured faults from now on, until `heal`. */
   unleash(): void {
     const { pauseEveryMs, crashEveryMs, cutEveryMs } = this.faults;
     this.#strike(pauseEveryMs, (server) => this.pause(server, this.#shortOrLong(this.faults.pauseMaxMs)));
@@ -432,7 +432,7 @@ export class World<Message> {
     );
   }
 
-  /** Kills the process and starts a new one after a while, unless everything is healed before. */
+  /** Kills the process and starts a new one after a while, or at `heal`. */
   crashFor(id: ServerId, forMs: number): void {
     this.crash(id);
     const storm = this.#storm;
@@ -468,7 +468,7 @@ export class World<Message> {
     next();
   }
 
-  /** Half of the faults are over soon, half may last as long as they are allowed to. */
+  /** Half of the faults are short, half may last as long as allowed. */
   #shortOrLong(maxMs: number): number {
     return microsecond(this.prng.next() * (this.prng.chance(0.5) ? maxMs / 20 : maxMs));
   }
@@ -507,7 +507,7 @@ export class World<Message> {
     return this.runUntil(this.nowMs + durationMs, stop);
   }
 
-  /** Adds a line to the record of this run. `server` is the one it happened at, if it did at one. */
+  /** Adds a line to the trace of this run. `server` is the one that it is about, or null. */
   note(server: ServerId | null, what: string): void {
     if (this.#verbose) this.#note(server, what);
   }
@@ -520,7 +520,7 @@ export class World<Message> {
     this.#line(at, `${from} -> ${to} ${(this.#options.describe ?? JSON.stringify)(message)}${fate}`);
   }
 
-  /** True time; whose clock shows what; what happened. */
+  /** True time; the server and its clock; the event. */
   #line(server: ServerId | null, what: string): void {
     if (!this.#verbose) return;
     const time = this.elapsedMs.toFixed(2).padStart(10);
@@ -533,7 +533,7 @@ export class World<Message> {
     this.#options.observe?.(server.id);
   }
 
-  /** Schedules the next tick, if it is earlier than the one that is scheduled. */
+  /** Schedules the next tick, if it is earlier than the scheduled one. */
   #settle(server: Server<Message>): void {
     if (server.process === null) return;
     const wakeMs = server.process.nextWakeMs();
@@ -558,7 +558,7 @@ export class World<Message> {
   }
 
   #tickIfDue(server: Server<Message>): void {
-    // A paused server looks at its timers when the pause ends.
+    // A paused server checks its timers when the pause ends.
     if (server.process === null || server.pausedUntilMs > this.nowMs) return;
     const wakeMs = server.process.nextWakeMs();
     if (wakeMs !== null && wakeMs <= server.clock.readMs(this.nowMs)) {

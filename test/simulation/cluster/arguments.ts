@@ -9,10 +9,10 @@ import { NAMED_WORKLOADS } from './workloads/all.ts';
 
 const COUNT_MAX = 1_000_000_000;
 
-/** Seeds to run, and how. */
+/** The seeds to run, and their options. */
 export interface Wanted {
   readonly first: number;
-  /** Infinite where no seed was named. */
+  /** Infinite if no seed was given. */
   readonly count: number;
   readonly trace: boolean;
   readonly shrinks: boolean;
@@ -52,7 +52,7 @@ function wrapped(names: readonly string[]): string {
   return names.join(', ').replaceAll(/(.{70,90}?,) /g, '$1\n                   ');
 }
 
-/** @returns what the words behind the program's name ask for */
+/** @returns the options of the words after the program's name */
 export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
   const texts = [
     'seed',
@@ -125,7 +125,7 @@ function namesIn(option: string, table: readonly { readonly name: string }[], te
   return text.split(',').map((one) => named(option, names, one));
 }
 
-/** What `--without` leaves out. */
+/** The parts that `--without` leaves out. */
 function leftOut(text: string): Pick<RunOptions, 'withoutFaults' | 'withoutThreads'> {
   const words = text.split(',');
   const wrong = words.find((word) => !/^(\d+|[cm]\d+\/\d+)$/.test(word));
@@ -137,7 +137,7 @@ function leftOut(text: string): Pick<RunOptions, 'withoutFaults' | 'withoutThrea
   };
 }
 
-/** @returns the command line that runs the same again */
+/** @returns the command line that repeats the run */
 export function commandOf(options: RunOptions): string {
   const { seed, servers, clients, mounts, cache, volumes, workloads, faults, forMs, gapMs } = options;
   const words = [`--seed ${seed}`, `--servers ${servers}`, `--clients ${clients}`];
@@ -153,7 +153,7 @@ export function commandOf(options: RunOptions): string {
   return `npm run simulate:cluster -- ${words.join(' ')}`;
 }
 
-/** What a run took, for its line. */
+/** @returns the cost of a run, for its line */
 export function costText(simulatedMs: number, operations: number, events: number, cpuS: number): string {
   const per = (amount: number, digits = 0): string => (amount / cpuS).toFixed(digits);
   return (

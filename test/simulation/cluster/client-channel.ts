@@ -7,7 +7,7 @@ import {
 } from '../../../client/transport/server-channel.ts';
 import type { HttpChannel, StreamedAnswer } from '../../../platform/http-channel.ts';
 
-/** @returns the way of a client library over a simulated channel */
+/** @returns the channel of a client library over a simulated one */
 export function clientChannel(channel: HttpChannel): ServerChannel {
   const request = ({ body, ...rest }: ServerRequest): Promise<Response> =>
     channel.request({ ...rest, body: wholeBody(body) });

@@ -13,40 +13,42 @@ import { starveAll } from './starve.ts';
 import type { Workload } from './workload.ts';
 import { MOUNT_WORKLOADS, NAMED_WORKLOADS, WORKLOADS } from './workloads/all.ts';
 
-/** Threads of a client, and processes of a mount; more where there are more workloads. */
+/** The threads of a client, and processes of a mount; more if there are more workloads. */
 const THREADS_MIN = 3;
 const PROCESSES_MIN = 3;
-/** All faults have ended: so long programs may take to come to their end. */
+/** After all faults, programs may take so long to end. */
 const END_MS_MAX = 120_000;
-/** Between two looks of the judges. */
+/** Between two checks by the judges. */
 const LOOK_MS = 5_000;
-/** Of the seeds. */
+/** The share of seeds in which all servers lose their power at once at the end. */
 const POWER_OF_ALL = 0.6;
 
 export interface RunOptions {
   readonly seed: number;
   readonly servers: number;
   readonly clients: number;
-  /** 0 unless given. */
+  /** 0 if absent. */
   readonly mounts?: number;
-  /** `leases` unless given. */
+  /** `leases` if absent. */
   readonly cache?: Cache;
-  /** 1 unless given. */
+  /** 1 if absent. */
   readonly volumes?: number;
-  /** Names; all unless given. */
+  /** Names; all if absent. */
   readonly workloads?: readonly string[];
   readonly forMs: number;
-  /** Names of the faults that happen: all unless given. */
+  /** Names of the faults that may happen: all if absent. */
   readonly faults?: readonly string[];
-  /** Between two faults, at the most; drawn from the seed unless given. */
+  /** The longest time between two faults; drawn from the seed if absent. */
   readonly gapMs?: number;
-  /** Every server and client waits for a processor for up to so long, in milliseconds, runs for a moment, and waits again. */
+  /**
+   * Each server and client repeatedly waits for a processor for up to so long, in milliseconds, and runs for a moment.
+   */
   readonly starvedMs?: number;
   /** Numbers of faults of the plan that are left out. */
   readonly withoutFaults?: ReadonlySet<number>;
   /** Threads and processes that do nothing, such as `c1/2` and `m2/1`. */
   readonly withoutThreads?: ReadonlySet<string>;
-  /** The run ends at its first violation, and not when all is judged. */
+  /** The run ends at its first violation, and not after all judgements. */
   readonly endsAtViolation?: boolean;
   readonly onNote?: (line: string) => void;
 }
@@ -62,11 +64,11 @@ export interface RunReport {
   readonly traceHash: string;
   readonly violations: readonly string[];
   readonly undecided: number;
-  /** Changes of the catalog's primary before all was healed, where the run is starved. */
+  /** Changes of the catalog's primary before all was healed, if the run is starved. */
   readonly successions: number;
-  /** What happened, by kind. */
+  /** Counts of events, by kind. */
   readonly coverage: ReadonlyMap<string, number>;
-  /** The work began at this true time. */
+  /** The true time at which the work began. */
   readonly beganMs: number;
   readonly plan: readonly PlannedFault[];
   readonly threads: readonly string[];
@@ -74,7 +76,7 @@ export interface RunReport {
   readonly history: readonly Operation[];
 }
 
-/** Runs one seed: a cluster with clients and mounts that use it, and faults; then all is healed and judged. */
+/** Runs one seed: a cluster with clients and mounts, and faults; then all is healed and judged. */
 export function runCluster(options: RunOptions): Promise<RunReport> {
   const { seed, servers, clients, mounts = 0, cache = 'leases', volumes = 1, onNote } = options;
   const workloads = workloadsOf(options);
@@ -162,7 +164,7 @@ class ClusterRun {
     if (failure !== null) this.#run.violation(`the program ${program} did not come to its end: ${failure}`);
   }
 
-  /** @returns the threads of a client or mount: their names, without its life, and what each does */
+  /** @returns the threads of a client or mount: their names without its life, and their work */
   #threadsOf(
     machine: string,
     index: number,
@@ -237,7 +239,7 @@ class ClusterRun {
     for (const failure of failures.splice(0)) this.#run.violation(failure);
   }
 
-  /** Each epoch has a primary of its own. @returns 0 where none is asked for */
+  /** Each epoch has a primary of its own. @returns 0 if it is not needed */
   async #catalogEpoch(): Promise<number> {
     let epoch = 0;
     if (this.#options.starvedMs === undefined) return epoch;
@@ -278,7 +280,7 @@ class ClusterRun {
     for (const [code, count] of cluster.http.refusals) run.count(`refused ${code}`, count);
   }
 
-  /** What is flushed survives a loss of power of all servers, files and names alike. */
+  /** Asserts that what is flushed, files and names, survives a loss of power of all servers. */
   async #losePowerEverywhere(): Promise<void> {
     const cluster = this.#cluster;
     if (!cluster.draw('power of all').chance(POWER_OF_ALL)) return;
@@ -298,7 +300,7 @@ class ClusterRun {
   }
 }
 
-/** @returns the rows that have these names; all where none are given */
+/** @returns the workloads with these names; all if none are given */
 function workloadsOf({ workloads }: RunOptions): readonly Workload[] {
   return workloads === undefined ? WORKLOADS : named(NAMED_WORKLOADS, workloads);
 }

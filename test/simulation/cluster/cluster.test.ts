@@ -1,6 +1,6 @@
 /**
- * Goal: composed servers, clients of the library and mounts keep their promises on every seed, and the seeds together meet each
- * fault and what the workloads demand.
+ * Goal: composed servers, clients of the library and mounts keep their rules on every seed, and the seeds together
+ * have each fault and what the workloads demand.
  * Method: a short form of `npm run simulate:cluster`.
  */
 import assert from 'node:assert/strict';
@@ -17,19 +17,19 @@ import { shortForm } from './shapes.ts';
 import { BASIC_WORKLOADS } from './workloads/all.ts';
 
 /**
- * Seeds, virtual seconds of the work of each, and the longest time between two faults: short runs have more faults in a second
- * of processor. `npm run simulate:cluster:night` plays long ones.
+ * Seeds, virtual seconds of work in each, and the longest time between two faults: short runs have more faults per
+ * second of processor time. `npm run simulate:cluster:night` runs long ones.
  */
 const { seeds, seconds, gap } = isLong
   ? { seeds: 300, seconds: 60, gap: {} }
   : { seeds: 16, seconds: 5, gap: { gapMs: 900 } };
-/** Of a seed, on average, in all of its time. */
+/** The least mean number of faults in a seed. */
 const FAULTS_MIN = 3;
-/** Of each mount. */
+/** The least rate of operations of each mount. */
 const OPERATIONS_PER_SECOND_MIN = 10;
 const MAIN = join(import.meta.dirname, 'main.ts');
 
-test('servers, clients and mounts keep their promises on every seed', { timeout: 3_600_000 }, async (t) => {
+test('servers, clients and mounts keep their rules on every seed', { timeout: 3_600_000 }, async (t) => {
   const runs: RunOptions[] = shortForm(seeds, BASIC_WORKLOADS).map((shape, index) => ({
     ...{ seed: index + 1, ...shape, ...gap, forMs: seconds * 1_000 },
   }));
@@ -43,7 +43,7 @@ test('servers, clients and mounts keep their promises on every seed', { timeout:
   assert.ok(operations >= OPERATIONS_PER_SECOND_MIN * mounts * seconds, `${operations} operations`);
 });
 
-test('a seed gives the same trace, in this process and in another one', async () => {
+test('a seed has the same trace in this process and in another one', async () => {
   const options: RunOptions = {
     ...{ seed: 77, servers: 3, clients: 1, mounts: 2, cache: 'leases', volumes: 1, forMs: 2_000 },
     workloads: ['files', 'names', 'sealed-files'],

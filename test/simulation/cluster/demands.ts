@@ -1,4 +1,4 @@
-/** What the seeds of the form that runs with every change must have met together. */
+/** What the seeds of the short form must have together. */
 import { FAST_PATHS } from './fast-paths.ts';
 import type { Fault } from './fault.ts';
 import { FAULTS } from './faults.ts';
@@ -6,12 +6,12 @@ import type { Workload } from './workload.ts';
 import { WORKLOADS } from './workloads/all.ts';
 
 const HTTP_FAULTS = ['requestLost', 'answerLost', 'late', 'afterCallerGone'].map((name) => `http ${name}`);
-/** Failures of the catalogue that servers answer while the faults of the table happen. */
+/** Errors that servers must return while the faults of the table happen. */
 const REFUSALS = ['exists', 'not-found', 'not-primary', 'no-majority', 'recovering'].map(
   (code) => `refused ${code}`,
 );
 
-/** @returns names of the coverage */
+/** @returns names of counts */
 export function demandsOf(
   workloads: readonly Workload[] = WORKLOADS,
   faults: readonly Fault[] = FAULTS,
@@ -23,7 +23,7 @@ export function demandsOf(
   ];
 }
 
-/** @returns the demands that a coverage does not meet */
+/** @returns the demands that the counts do not meet */
 export function missedIn(coverage: ReadonlyMap<string, number>, demands = demandsOf()): string[] {
   return demands.filter((name) => (coverage.get(name) ?? 0) === 0);
 }

@@ -1,8 +1,8 @@
 import { Prng } from '../../../base/prng.ts';
 
 /**
- * @returns a generator of its own for `purpose`: what is drawn for one purpose does not depend on what is drawn for others,
- * so that a fault or a program can be left out of a run without a change of the rest
+ * @returns a generator of its own for `purpose`: draws for one purpose do not depend on those for others, so that a
+ * fault or program can be left out of a run without a change of the rest
  */
 export function derived(seed: number, purpose: string): Prng {
   let hash = 0x811c9dc5 ^ seed ^ Math.trunc(seed / 0x1_0000_0000);

@@ -1,6 +1,6 @@
 /**
- * Fast paths of the product: ways that spare a request, a sync or a wait, and that are right only under conditions. A seed counts
- * each that is taken while a fault is under way, by name; the CI form demands them.
+ * Fast paths of the product: ways that avoid a request, a sync or a wait, and that are right only under conditions. A
+ * seed counts each one that is taken during a fault, by name; the short form demands them.
  */
 
 import { CachingClient } from '../../../client/cluster/caching-client.ts';
@@ -34,18 +34,18 @@ type Result<Instance, Name extends Method<Instance>> = Instance[Name] extends (
   ? Returned
   : never;
 
-/** Calls that are counted, by the name of the fast path. */
+/** The names of all fast paths that are counted. */
 const names: string[] = [];
-/** Those that programs with work for mounts take. */
+/** The names of those that programs of the mounts' workloads take. */
 const ofMountWork: string[] = [];
-/** Those that a few short seeds cannot be expected to take. */
+/** The names of those that a few short seeds may not take. */
 const rare: string[] = [];
 let current: Run | null = null;
 
 /**
  * Counts calls of a method.
  *
- * @param isTaken whether a call with this result took the path; unless given, each does
+ * @param isTaken whether a call with this result took the path; absent: each call does
  */
 function watch<Instance extends object, Name extends Method<Instance>>(
   name: string,
@@ -118,14 +118,14 @@ watch(
   ofMountWork,
 );
 
-/** Names of those that the short form demands. */
+/** The names of those that the short form demands. */
 export const FAST_PATHS: readonly string[] = names;
-/** Names of those that the short form of mounts demands. */
+/** The names of those that the short form of mounts demands. */
 export const MOUNT_PATHS: readonly string[] = ofMountWork;
-/** Names of the others, which the totals of a night show. */
+/** The names of the others, which the totals of a night have. */
 export const RARE_PATHS: readonly string[] = rare;
 
-/** Counts for this run from now on. */
+/** Counts for this run from now on; null ends it. */
 export function countFastPaths(run: Run | null): void {
   current = run;
 }

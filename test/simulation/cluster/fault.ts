@@ -1,20 +1,20 @@
 import type { Prng } from '../../../base/prng.ts';
 import type { ClusterShape, SimulatedCluster } from './simulated-cluster.ts';
 
-/** Something that goes wrong with a cluster for a while. */
+/** A fault of a cluster for a while. */
 export interface Fault {
   readonly name: string;
-  /** How often it is drawn, relative to the others. */
+  /** Its weight in the random choice. */
   readonly weight: number;
-  /** It happens where there are workloads of mounts, which demand it, and not in other runs. */
+  /** It happens only in runs with workloads of mounts, which demand it. */
   readonly isOfMountWork?: true;
-  /** A cluster of this shape can meet it; unless this is given, each can. */
+  /** Whether a cluster of this shape can have it; absent: each can. */
   readonly fits?: (shape: ClusterShape) => boolean;
   /**
-   * Begins it, and schedules its end with `cluster.later`; `cluster.heal()` ends it, too.
+   * Injects the fault, and schedules its end with `cluster.later`; `cluster.heal()` ends it, too.
    *
-   * @param draw of this one fault
-   * @returns whether it happened; then `cluster.tell` has a sentence that says what
+   * @param draw a generator for this fault
+   * @returns whether it happened; then `cluster.tell` has been called with a sentence about it
    */
   inject(cluster: SimulatedCluster, draw: Prng, durationMs: number): boolean;
 }
@@ -22,7 +22,7 @@ export interface Fault {
 /** In a cluster of any shape. */
 export const ANYWHERE = {};
 
-/** A row of the table of faults. @param where it can happen */
+/** @param where it can happen @returns a row of the table of faults */
 export function fault(
   name: string,
   weight: number,

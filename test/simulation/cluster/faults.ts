@@ -8,17 +8,17 @@ import type { SimulatedServer } from './simulated-server.ts';
 
 const OF_CLIENTS = { fits: ({ clients }: ClusterShape) => clients > 0 };
 const OF_MOUNTS = { fits: ({ mounts }: ClusterShape) => mounts > 0 };
-/** Of faults that happen where there are workloads of mounts. */
+/** The conditions of faults that happen only with workloads of mounts. */
 const OF_MOUNT_WORK = {
   isOfMountWork: true,
   fits: ({ mounts, hasMountWork: works }: ClusterShape) => mounts > 0 && works === true,
 } as const;
-/** Three leases, for which a mount keeps its locks, and some time more. */
+/** Three leases, for which a mount keeps its locks, and some more time. */
 const AWAY_MS_MIN = 6_500;
 
 const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
 
-/** Cuts the links between one and others: in both directions, or only to it, or only from it. */
+/** Cuts the links between one machine and others: in both directions, or only to it, or only from it. */
 function cutBetween(cluster: SimulatedCluster, one: string, others: readonly string[], oneWay: number): void {
   for (const other of others) {
     if (other === one) continue;
@@ -29,14 +29,14 @@ function cutBetween(cluster: SimulatedCluster, one: string, others: readonly str
 
 const WAYS = ['does not reach, and is not reached by,', 'is not reached by', 'does not reach'] as const;
 
-/** A process stops for a while. */
+/** Pauses a process for a while. */
 function paused(cluster: SimulatedCluster, process: SimulatedProcess, durationMs: number): true {
   process.pause(durationMs);
   cluster.tell(`${process.name} is paused for ${seconds(durationMs)}`);
   return true;
 }
 
-/** @param change changes links, and says what it does, or null where nothing happens; the network heals after a while */
+/** @param change changes links, and returns a sentence, or null if it did nothing; the network heals after a while */
 const ofLinks =
   (change: (cluster: SimulatedCluster, draw: Prng) => string | null, times = 1): Fault['inject'] =>
   (cluster, draw, durationMs) => {
@@ -46,7 +46,7 @@ const ofLinks =
     return what !== null;
   };
 
-/** A server is killed, if there are enough others, and starts again after a while. */
+/** Kills a server if enough others run, and restarts it after a while. */
 function killed(
   cluster: SimulatedCluster,
   server: SimulatedServer | undefined,
@@ -92,7 +92,7 @@ export const FAULTS: readonly Fault[] = [
     paused(cluster, draw.pick(cluster.machines).daemon, durationMs),
   ),
   fault('lose-mount', 1, OF_MOUNT_WORK, (cluster, draw) => {
-    // Longer than its sessions, and than the leases of its locks.
+    // Longer than its cache sessions, and than its locks' leases.
     const durationMs = AWAY_MS_MIN + draw.next() * AWAY_MS_MIN;
     const { daemon } = draw.pick(cluster.machines);
     if (draw.chance(0.5)) return paused(cluster, daemon, durationMs);
@@ -125,7 +125,7 @@ export const FAULTS: readonly Fault[] = [
     3,
     { ...OF_MOUNT_WORK, fits: ({ losesAllPower }) => losesAllPower === true },
     (cluster, draw) => {
-      // What a sync must not answer too early is lost in the moment behind its answer.
+      // A sync that is answered too early loses data if the power is lost right after its answer.
       if (draw.chance(0.5)) cluster.losePowerEverywhere();
       else cluster.atNextSync(() => cluster.losePowerEverywhere());
       return true;
@@ -161,7 +161,7 @@ export const FAULTS: readonly Fault[] = [
     ANYWHERE,
     ofLinks((cluster, draw) => {
       const server = draw.pick(cluster.servers);
-      // Either a server loses the other servers alone, or each machine is on one of two sides.
+      // Either a server loses the links to other servers only, or each machine is on one of two sides.
       if (draw.chance(0.5)) {
         cutBetween(cluster, server.id, cluster.serverIds, 0);
         return `${server.id} and the other servers do not reach each other,`;
@@ -199,19 +199,19 @@ export const FAULTS: readonly Fault[] = [
   ...DISK_FAULTS,
 ];
 
-/** Those that runs meet which name them, too: too many for all runs. */
+/** Faults that only runs that name them have: too many for all runs. */
 export const NAMED_FAULTS: readonly Fault[] = [
   ...FAULTS,
   fault('kill-answering', 2, ANYWHERE, (cluster, draw, durationMs) => {
     cluster.http.atNextChange = (origin) => {
-      // Then what the disks have of the change is all that is known of it.
+      // Then only the disks have the change.
       if (draw.chance(0.3)) return cluster.killEverywhere(draw);
       const server = cluster.servers.find((one) => one.origin === origin);
       killed(cluster, server, draw, durationMs, ' as it answers');
     };
     return true;
   }),
-  // Nothing of the start needs the page: the server meets it while it runs.
+  // No start needs the page: the server finds it damaged while it runs.
   fault('damaged-page', 2, ANYWHERE, (cluster, _draw, durationMs) => {
     const { weak } = cluster;
     if (cluster.servers.some((server) => !server.hasStarted)) return false;
@@ -237,9 +237,9 @@ function weather(changed: Weather, what: string): Fault['inject'] {
 
 /** A fault of a run, before it happens. */
 export interface PlannedFault {
-  /** In the plan of the seed, from 0. */
+  /** Its index in the plan of the seed. */
   readonly index: number;
-  /** After the beginning of the work. */
+  /** After the begin of the work. */
   readonly atMs: number;
   readonly fault: Fault;
   readonly durationMs: number;
@@ -249,15 +249,15 @@ const GAP_MS_MIN = 100;
 const DURATION_MS_MIN = 50;
 
 /**
- * @param table what may happen
- * @param gapMs between two faults, at the most; drawn from the seed unless given
- * @returns the faults of a seed, one behind the other; a longer time has the same faults, and more behind them
+ * @param table of possible faults
+ * @param gapMs the longest time between two faults; drawn from the seed if absent
+ * @returns the faults of a seed in order; a longer time has the same faults, and more after them
  */
 export function faultPlan(
   cluster: SimulatedCluster,
   forMs: number,
   table: readonly Fault[],
-  // Some seeds are calm, some are not.
+  // Some seeds have few faults, some have many.
   gapMs: number = cluster.draw('gaps').pick([800, 1_500, 3_000]),
 ): PlannedFault[] {
   const fitting = table.filter(({ fits }) => fits?.(cluster.shape) ?? true);

@@ -1,4 +1,4 @@
-/** Plays the seeds of a form in two processes, and judges what they met together. */
+/** Runs the seeds of a form in two processes, and judges them together. */
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { costText } from './arguments.ts';
@@ -9,7 +9,7 @@ import { runSeeds, type SeedLine, Totals } from './seed-pool.ts';
 const JOBS = 2;
 
 /**
- * @param demands names of the coverage: each is to happen in one of the runs
+ * @param demands names of counts: each must be counted in one of the runs
  * @returns the lines of all runs, none of which has a violation
  */
 export async function playForm(

@@ -17,7 +17,7 @@ import { VirtualTime } from './virtual-time.ts';
 
 afterEach(() => guardWith(null));
 
-/** What a simulated process must not reach, each by one way to it. */
+/** What a simulated process must not use, each with one call of it. */
 const REAL: Readonly<Record<string, () => unknown>> = {
   'a socket': () => net.connect(1),
   'a socket by its class': () => new net.Socket().connect(1),
@@ -47,7 +47,7 @@ const REAL: Readonly<Record<string, () => unknown>> = {
 };
 
 for (const [what, reach] of Object.entries(REAL)) {
-  test(`a simulated process that reaches for ${what} ends the run with a stack`, async () => {
+  test(`a simulated process that uses ${what} ends the run with a stack`, async () => {
     const time = new VirtualTime(1);
     guardWith(time);
     const process = time.process('p');

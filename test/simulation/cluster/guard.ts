@@ -1,7 +1,7 @@
 /**
- * Puts the clocks, timers, random numbers and asynchronous file operations of Node behind the simulation for code that
- * runs in a simulated process, libraries included; sockets, threads and child processes are refused there. Code that runs
- * outside of a simulated process has Node's own. Import it before anything that keeps a function of Node for itself.
+ * Replaces the clocks, timers, random numbers and asynchronous file operations of Node for code in a simulated
+ * process, libraries included; sockets, threads and child processes are refused there. Code outside of simulated
+ * processes has Node's own. Import this file before any module that keeps a function of Node.
  */
 import childProcess from 'node:child_process';
 import crypto from 'node:crypto';
@@ -30,17 +30,17 @@ type Holder = Record<string, Call>;
 
 let time: VirtualTime | null = null;
 
-/** Makes `simulated` the time of the processes from now on, until it is called with null. */
+/** Simulated processes use this time from now on, until a call with null. */
 export function guardWith(simulated: VirtualTime | null): void {
   time = simulated;
 }
 
-/** @returns the simulated process whose code runs; null where it is code of the host */
+/** @returns the simulated process whose code runs; null for code of the host */
 export function currentProcess(): SimulatedProcess | null {
   return time?.current ?? null;
 }
 
-/** Puts `simulated` in the place of a function of Node, where a simulated process calls it. */
+/** Replaces a function of Node for calls by simulated processes. */
 function replace(
   holder: object,
   name: string,
@@ -57,7 +57,7 @@ function replace(
   Object.defineProperty(functions, name, { value: replaced, writable: true, configurable: true });
 }
 
-/** @throws always: the run ends with the stack of the code that asked */
+/** @throws always: the run ends with the stack of the calling code */
 function refused(process: SimulatedProcess, what: string): never {
   const error = new Error(`${process.name} reached for ${what}: the simulation has no seam there`);
   time?.fail(error);
@@ -147,7 +147,7 @@ replace(crypto, 'randomInt', (process, args) => {
   return low + Math.floor(process.random() * (high - low));
 });
 
-/** What a simulated process has no seam for, by module. */
+/** What a simulated process cannot use, by module. */
 const REFUSED: readonly [holder: object, what: string, names: readonly string[]][] = [
   [net, 'a socket', ['connect', 'createConnection']],
   [net.Socket.prototype, 'a socket', ['connect']],
@@ -203,7 +203,7 @@ workerThreads.Worker = new Proxy(workerThreads.Worker, {
 guardFiles(fs, currentProcess, refused);
 guardDatabases(currentProcess);
 
-// Databases put what is to be done at the end of the process there; a simulated process has no such end.
+// Databases register what to do at the end of the process; a simulated process has no such end.
 for (const name of ['on', 'once', 'addListener', 'prependListener'] as const) {
   const real = process[name].bind(process) as Call;
   (process as unknown as Holder)[name] = (event, ...rest) =>

@@ -1,4 +1,4 @@
-/** Goal: what Linux does between two answers of a mount is no fault of the mount, and nothing else is let pass with it. */
+/** Goal: the judge accepts what Linux itself may do between two answers of a mount, and nothing else. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Operation } from '../../history/operation.ts';
@@ -7,7 +7,7 @@ import type { Run } from './run.ts';
 
 const DIRECTORY = 'directory/main/d';
 
-/** @returns whether the history of one directory is let pass */
+/** @returns whether the judge accepts the history of one directory */
 function passes(cache: string, ...operations: readonly object[]): boolean {
   const violations: string[] = [];
   const history = operations.map(
@@ -28,12 +28,12 @@ const CREATED = {
   ...{ call: 1, return: 2 },
 };
 
-test('a mount renames what another client renames at the same time: the kernel finds one file by both names', () => {
+test('a rename during a rename by another client is accepted: the kernel finds one file by both names', () => {
   for (const cache of ['strict', 'leases', 'ttl'])
     assert.equal(passes(cache, CREATED, rename('m1/1', 10, 20), rename('c2/1', 18, 19)), true, cache);
 });
 
-test('it does so once the other one is over only as long as it may use old answers', () => {
+test('a rename after a rename by another client is accepted only while old answers are allowed', () => {
   const later = [CREATED, rename('c2/1', 10, 20), rename('m1/1', 30, 40)];
   assert.deepEqual(
     ['strict', 'leases', 'ttl'].map((cache) => passes(cache, ...later)),
@@ -41,6 +41,6 @@ test('it does so once the other one is over only as long as it may use old answe
   );
 });
 
-test('of two clients that rename one file one has no success', () => {
+test('if two clients rename one file, one must fail', () => {
   assert.equal(passes('strict', CREATED, rename('c1/2', 10, 20), rename('c2/1', 18, 19)), false);
 });

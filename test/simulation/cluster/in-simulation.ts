@@ -3,12 +3,12 @@ import { closeDisks } from './disk/private-disk.ts';
 import { guardWith } from './guard.ts';
 import { VirtualTime } from './virtual-time.ts';
 
-/** @returns how the paths of all folders begin that a process of this machine keeps simulated disks in */
+/** @returns the common prefix of all folders in which a process of this machine keeps simulated disks */
 export function foldersOf(pid: number): string {
   return `/dev/shm/leasehold-simulated-${pid}-`;
 }
 
-/** Calls `run` with a time of its own and a folder for the disks of its machines, both of which end with it. */
+/** Calls `run` with a time of its own and a folder for its machines' disks, which is removed at the end. */
 export async function inSimulation<Value>(
   seed: number,
   run: (time: VirtualTime, root: string) => Promise<Value>,

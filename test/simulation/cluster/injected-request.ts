@@ -17,18 +17,18 @@ export interface InjectedOptions {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | undefined;
   readonly answered: (answer: InjectedAnswer) => void;
-  /** Takes the head of an answer that is read while it comes. @returns what takes the pieces, and null at the end */
+  /** Receives the head of a streamed answer. @returns a function for its pieces, and for null at the end */
   readonly begun?: ((head: InjectedAnswer) => (piece: Buffer | null) => void) | undefined;
-  /** The server closed the connection before its answer was complete. */
+  /** Called if the server closed the connection before its answer was complete. */
   readonly broken: () => void;
 }
 
 const NO_BODY: ReadonlySet<number> = new Set([204, 304]);
 
 /**
- * Has the application of `server` handle a request as if it came over a socket of its own. Node's own classes spend most of
- * their time on text of HTTP/1.1 that nothing here reads.
- * @returns what the end of the client's connection does to the request
+ * Has the application of `server` handle a request as if it came over a socket. Node's own classes spend most of their
+ * time on text of HTTP/1.1 that nothing here needs.
+ * @returns a function that ends the client's side of the connection
  */
 export function injectRequest(server: Server, options: InjectedOptions): () => void {
   const request = new InjectedRequest(options);
@@ -52,7 +52,7 @@ class InjectedSocket extends EventEmitter {
   }
 }
 
-/** As an `IncomingMessage`, whose body has arrived. */
+/** Behaves as an `IncomingMessage` whose body has arrived. */
 class InjectedRequest extends Readable {
   readonly method: string;
   url: string;
@@ -104,7 +104,7 @@ class InjectedRequest extends Readable {
   }
 }
 
-/** As a `ServerResponse`, which keeps what is written. */
+/** Behaves as a `ServerResponse`, and keeps what is written. */
 class InjectedResponse extends Writable {
   readonly req: InjectedRequest;
   readonly socket: InjectedSocket;
@@ -116,7 +116,7 @@ class InjectedResponse extends Writable {
   readonly #headers: Headers = {};
   readonly #chunks: Buffer[] = [];
   #isAnswered = false;
-  /** Of an answer that is read while it comes. */
+  /** Receives pieces of a streamed answer. */
   #take: ((piece: Buffer | null) => void) | null = null;
 
   constructor(request: InjectedRequest, options: InjectedOptions) {

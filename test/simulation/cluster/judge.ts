@@ -3,13 +3,13 @@ import { HistoryJudge } from './judges/history.ts';
 import { MembersJudge } from './judges/members.ts';
 import type { Run } from './run.ts';
 
-/** What must hold of each run, whatever its workloads. */
+/** A rule of each run, whatever its workloads. */
 export interface Judge {
-  /** While faults happen and programs run. */
+  /** Checks while faults happen and programs run. */
   look?(run: Run): void;
-  /** The cluster has no faults and no programs any more. */
+  /** Checks after all faults and programs have ended. */
   quiet?(run: Run): Promise<void>;
-  /** At the end. */
+  /** Checks at the end. */
   judge?(run: Run): void;
 }
 

@@ -14,7 +14,7 @@ function shapeText({ servers, clients, mounts = 0, cache, volumes }: RunOptions)
   return `${servers} servers ${clients} clients${mounted} ${volumes} volumes`;
 }
 
-/** Makes the run as short as it can be, and prints it as a story. */
+/** Shrinks the run, and prints it as a story. */
 async function tellShrunk(wanted: RunOptions, report: RunReport): Promise<void> {
   const shrunk = await shrink(wanted, report, (text) => write(`  shorter: ${text}`));
   write(`${shrunk.plays} runs were tried.\n\n${storyOf(shrunk.report)}\n`);

@@ -2,18 +2,18 @@ import type { Prng } from '../../../base/prng.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** How a link treats what is sent over it. Probabilities are per message or request. */
+/** The faults of a link. Probabilities are per message or request. */
 export interface Weather {
   readonly delayMinMs: number;
   readonly delayMaxMs: number;
   /** A message takes up to `slowMs` longer. */
   readonly slow: number;
   readonly slowMs: number;
-  /** A request of HTTP is lost, as its connection breaks. */
+  /** An HTTP request is lost, as its connection breaks. */
   readonly requestLost: number;
-  /** It is executed, and its answer lost. */
+  /** The request is executed, and its answer is lost. */
   readonly answerLost: number;
-  /** It is executed only after up to `lateMs`, though its caller waits no longer. */
+  /** The request is executed only after up to `lateMs`, when its caller does not wait any more. */
   readonly late: number;
   readonly lateMs: number;
 }
@@ -49,19 +49,19 @@ export const STORM: Weather = {
   lateMs: 3_000,
 };
 
-/** Which machines reach which, and how long messages take. */
+/** Which machines are connected, and how long messages take. */
 export class Network {
   readonly time: VirtualTime;
   weather: Weather = FAIR;
   readonly #random: Prng;
   /** Directions that are cut: `from to`. */
   readonly #cuts = new Set<string>();
-  /** Directions over which everything takes up to so much longer. */
+  /** Directions with an additional delay of up to so much. */
   readonly #slow = new Map<string, number>();
-  /** When the last message of a direction arrives: those behind it do not overtake it on the same connection. */
+  /** When the last message of a direction arrives: later ones on the same connection do not overtake it. */
   readonly #lastMs = new Map<string, number>();
   readonly #listeners = new Set<() => void>();
-  /** What waits on directions over which nothing moves, though they are not cut. */
+  /** What waits in stalled directions, which are not cut. */
   readonly #stalled = new Map<string, (() => void)[]>();
 
   constructor(time: VirtualTime, random: Prng) {
@@ -80,7 +80,7 @@ export class Network {
     this.#slow.set(`${from} ${to}`, ms);
   }
 
-  /** What `from` sends to `to` from now on waits until `release`, in its order. */
+  /** What `from` sends to `to` waits until `release` from now on, in order. */
   stall(from: string, to: string): void {
     const direction = `${from} ${to}`;
     if (!this.#stalled.has(direction)) this.#stalled.set(direction, []);
@@ -107,7 +107,7 @@ export class Network {
     this.#listeners.add(listener);
   }
 
-  /** @returns whether something happens that has this probability */
+  /** @returns true with this probability */
   chance(probability: number): boolean {
     return probability > 0 && this.#random.chance(probability);
   }
@@ -117,7 +117,7 @@ export class Network {
     return this.#random.next() * max;
   }
 
-  /** @returns how long something takes from one machine to another, or to any where it does not matter */
+  /** @returns a delay from one machine to another, or between any two */
   delayMs(from = '', to = ''): number {
     const { delayMinMs, delayMaxMs, slow, slowMs } = this.weather;
     const extraMs = this.#slow.get(`${from} ${to}`) ?? 0;
@@ -125,7 +125,7 @@ export class Network {
     return this.chance(slow) ? delayMs + this.upTo(slowMs) : delayMs;
   }
 
-  /** Has `to` run something once a message of this connection can have arrived, in the order of the calls. */
+  /** Runs `run` in `to` once a message of this connection can have arrived, in the order of the calls. */
   inOrder(connection: string, from: string, to: SimulatedProcess, run: () => void): void {
     const waiting = this.#stalled.get(`${from} ${to.name}`);
     if (waiting !== undefined) {

@@ -7,12 +7,12 @@ import { MOUNT_PATHS, RARE_PATHS } from './fast-paths.ts';
 import { type SeedLine, Totals } from './seed-pool.ts';
 import { shapeOf } from './shapes.ts';
 
-/** @returns what a seed of a night runs: its shape and its time are drawn from the seed */
+/** @returns the options of a seed in a night: shape and time are drawn from the seed */
 export function nightOptions(seed: number): RunOptions {
   return { seed, ...shapeOf(seed), forMs: derived(seed, 'time').pick([20_000, 40_000, 60_000, 120_000]) };
 }
 
-/** What many seeds came to; a night that was stopped continues from its file. */
+/** The results of many seeds; a night that was stopped continues from its file. */
 export class NightReport {
   readonly #path: string;
   readonly #totals = new Totals();
@@ -22,7 +22,7 @@ export class NightReport {
     this.#path = path;
     if (!existsSync(path)) return;
     for (const line of readFileSync(path, 'utf8').split('\n')) {
-      // A process that was killed may have left half a line.
+      // A killed process may have left half a line.
       if (line.endsWith('}')) this.#count(JSON.parse(line) as SeedLine);
     }
   }

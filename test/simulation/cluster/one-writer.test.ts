@@ -1,6 +1,7 @@
 /**
- * Goal: the judge of files with one writer knows what a loss of power of all servers, and the end of a mount, may leave.
- * Method: directed histories on a clock that the test sets.
+ * Goal: the judge of files with one writer knows what may be left after a loss of power of all servers, and after the
+ * end of a mount.
+ * Method: directed histories with a clock that the test sets.
  */
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
@@ -31,14 +32,14 @@ function loss(): void {
   atNs++;
 }
 
-/** @returns whether the judge allows it */
+/** @returns whether the judge accepts the read */
 function reads(contents: string | null): boolean {
   violations.length = 0;
   file.read('r', ++atNs, contents);
   return violations.length === 0;
 }
 
-test('a change of a part, after or amid a loss, may keep an earlier rest, until a sync returns', () => {
+test('a change of a part, after or during a loss of power, may keep an earlier rest until a sync returns', () => {
   change('aB', PART);
   loss();
   change('AB', PART);
@@ -50,7 +51,7 @@ test('a change of a part, after or amid a loss, may keep an earlier rest, until 
   assert.ok(reads('YB'));
 });
 
-test('a change of a part keeps the rest where nothing was lost, or all was synced', () => {
+test('a change of a part keeps the rest if no power was lost, or all was synced', () => {
   change('aB', PART);
   file.synced('contents');
   loss();
@@ -59,7 +60,7 @@ test('a change of a part keeps the rest where nothing was lost, or all was synce
   assert.ok(reads('AB'));
 });
 
-test('a loss that follows a change leaves an earlier version as a whole', () => {
+test('a loss of power after a change may restore an earlier version as a whole', () => {
   change('aB', PART);
   change('AB', PART);
   loss();
@@ -67,7 +68,7 @@ test('a loss that follows a change leaves an earlier version as a whole', () => 
   assert.ok(reads('ab'));
 });
 
-test('contents that were renamed over the name without a sync may be gone, the name not', () => {
+test('contents that were renamed over a name without a sync may be lost, but not the name', () => {
   const writtenNs = atNs;
   loss();
   change('new', { isAtomic: true, writtenNs });
@@ -78,12 +79,12 @@ test('contents that were renamed over the name without a sync may be gone, the n
   assert.ok(!reads(''));
 });
 
-test('a reader that takes several calls sees a change of a part between them', () => {
+test('a reader with several calls may see a change of a part between them', () => {
   change('aBc', PART, () => assert.ok(reads('abc')));
   assert.ok(!reads('abc'));
 });
 
-test('a reader that opened a file before it lost its name sees what is written without one', () => {
+test('a reader that opened a file before its unlink reads later writes to it', () => {
   const openedNs = ++atNs;
   change(null, { isAtomic: true, isOpen: true });
   file.read('r', openedNs, 'abc');
@@ -92,17 +93,17 @@ test('a reader that opened a file before it lost its name sees what is written w
   assert.ok(reads(null));
 });
 
-test('what was read of a change that never came to its end may be gone with the mount of both, and else stays', () => {
+test('a change without an end that a reader of the same mount saw may be lost with the mount, and otherwise stays', () => {
   let hasEnded = false;
   atNs += 10;
   const begun = file.begin('cd', { isAtomic: true });
   atNs += 10;
   file.read('r', ++atNs, 'cd', 0, () => hasEnded);
   atNs += 10;
-  assert.ok(!reads('ab'), 'The mount is there');
+  assert.ok(!reads('ab'), 'The mount still exists');
   hasEnded = true;
   assert.ok(reads('ab'));
-  assert.ok(reads('cd'), 'Another mount reads it: it was stored');
+  assert.ok(reads('cd'), 'A reader on another mount saw it: it was stored');
   atNs += 10;
   assert.ok(!reads('ab'));
   begun.failed();

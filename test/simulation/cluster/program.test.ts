@@ -1,4 +1,4 @@
-/** Goal: a program takes EEXIST for what a mount says of a new file that it has dropped, and for nothing else. */
+/** Goal: a program accepts EEXIST for a new file that its mount has dropped, and for nothing else. */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { test } from 'node:test';
@@ -14,7 +14,10 @@ const { O_CREAT, O_EXCL, O_WRONLY } = constants;
 
 type Call = 'open' | 'ftruncate' | 'close';
 
-/** @returns violations of a program that truncates a file, where this call fails with EEXIST, and `fstat` of another descriptor with ESTALE */
+/**
+ * @returns violations of a program that truncates a file if this call fails with EEXIST, and `fstat` of another
+ * descriptor with ESTALE
+ */
 async function violationsOf(failing: Call, flags: number, isKept = false): Promise<string[]> {
   const violations: string[] = [];
   const call = (name: Call) => async () => {
@@ -57,17 +60,17 @@ async function violationsOf(failing: Call, flags: number, isKept = false): Promi
   return violations;
 }
 
-test('calls on a new file, and its close, may fail because another client has made the name', async () => {
+test('calls on a new file, and its close, may fail with EEXIST because another client has created the name', async () => {
   assert.deepEqual(await violationsOf('ftruncate', O_CREAT), []);
   assert.deepEqual(await violationsOf('close', O_CREAT), []);
 });
 
-test('the cluster knows no file of its number then, and only then', async () => {
+test('the cluster must then have no file with its number, and only then', async () => {
   assert.deepEqual(await violationsOf('close', O_CREAT, true), []);
   assert.equal((await violationsOf('close', O_CREAT | O_EXCL, true)).length, 2);
 });
 
-test('an open that does not demand a new file, and calls on one that was made exclusively, do not fail so', async () => {
+test('an open without O_EXCL, and calls on a file that was created exclusively, must not fail so', async () => {
   assert.equal((await violationsOf('open', O_CREAT)).length, 1);
   assert.equal((await violationsOf('close', O_CREAT | O_EXCL)).length, 1);
   assert.equal((await violationsOf('ftruncate', 0)).length, 1);

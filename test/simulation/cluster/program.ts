@@ -13,24 +13,24 @@ import type { SimulatedProcess } from './simulated-process.ts';
 /** An operation while it is recorded. */
 type Recorded = { -readonly [Field in keyof Operation]: Operation[Field] };
 
-/** A program of little patience abandons an operation early, and does another one. */
+/** The probability that a program abandons an operation early, and makes another one. */
 const IMPATIENT = 0.25;
 const IMPATIENT_MS_MAX = 1_500;
 const CHANGE_TIMEOUT_MS = 20_000;
 export const READ_TIMEOUT_MS = 8_000;
-/** After an operation whose outcome is not known. */
+/** The pause after an operation with an unknown outcome. */
 const AFTER_UNKNOWN_MS = 100;
 
 /** Codes that no client may receive, whatever happens. */
 const FAULTS_OF_SERVERS: ReadonlySet<string> = new Set(['internal', 'integrity', 'bad-request']);
-/** Errors of system calls that leave open what was done. */
+/** Errors of system calls whose outcome is unknown. */
 const UNKNOWN_ERRNOS: ReadonlySet<string> = new Set([
   ...['ETIMEDOUT', 'EIO', 'EINTR', 'ENOTCONN', 'ECONNABORTED', 'ESRCH', 'ENOSPC'],
 ]);
 
 /**
- * The mount has dropped a new file that it kept: another client made the name after the mount's session had ended, and calls on the
- * descriptor fail.
+ * The mount has dropped an uncommitted file: another client created the name after the mount's cache session had
+ * ended, and calls on the descriptor fail.
  */
 class DroppedFileError extends KernelError {
   constructor(errno: 'EEXIST' | 'ESTALE') {
@@ -38,12 +38,12 @@ class DroppedFileError extends KernelError {
   }
 }
 
-/** What answers about the state say: by code of the catalogue or errno, the output that it stands for. */
+/** The output that each error code or errno stands for, if it is an answer about the state. */
 export type Refusals = Readonly<Record<string, Operation['output']>>;
 
-/** One thread of a simulated program, which does one operation after the other. */
+/** One thread of a simulated program, which makes one operation after the other. */
 abstract class Program {
-  /** With the life of its machine. */
+  /** Includes the life of its machine. */
   readonly name: string;
   readonly world: SimulatedProcess;
   readonly draw: Prng;
@@ -60,7 +60,7 @@ abstract class Program {
     return this.run.isEnding;
   }
 
-  /** @returns the code of an error that the catalogue, or Linux, has; `isSurprise`: it must not happen */
+  /** @returns the code of an error of the product or of Linux; `isSurprise`: it must not happen */
   protected abstract codeOf(error: unknown): { readonly code: string; readonly isSurprise: boolean };
 
   think(msMax: number): Promise<void> {
@@ -68,8 +68,8 @@ abstract class Program {
   }
 
   /**
-   * Does an operation and records it in the history: its call at once, whatever becomes of the process, and its outcome when it
-   * is known.
+   * Makes an operation and records it in the history: its call at once, even if the process ends meanwhile, and its
+   * outcome when it is known.
    */
   async operation(
     op: Operation['op'],
@@ -104,7 +104,7 @@ abstract class Program {
     }
   }
 
-  /** Does something that no history has. @returns null where it failed as it may */
+  /** Makes an operation that is not in the history. @returns null if it failed in an allowed way */
   async attempt<Value>(what: string, ask: () => Promise<Value>): Promise<Value | null> {
     try {
       return await ask();
@@ -116,10 +116,10 @@ abstract class Program {
   }
 
   /**
-   * Does something once that no history has.
+   * Makes an operation once that is not in the history.
    *
-   * @param refusals codes that say that it was not done
-   * @returns whether it was done, null where that is not known
+   * @param refusals codes that mean that it had no effect
+   * @returns whether it was executed, or null if that is unknown
    */
   async outcome(
     what: string,
@@ -143,7 +143,7 @@ abstract class Program {
     }
   }
 
-  /** Counts a failure, which is a violation where the catalogue does not allow it. */
+  /** Counts a failure, which is a violation unless it is allowed. */
   failed(what: string, error: unknown): void {
     const { code, isSurprise } = this.codeOf(error);
     this.run.count(`received ${code}`);
@@ -200,19 +200,19 @@ export class MountProgram extends Program {
     return this.run.isEnding || this.process.hasEnded;
   }
 
-  /** The volume that is mounted. */
+  /** The mounted volume. */
   get volume(): string {
     return this.machine.volume;
   }
 
-  /** Programs of this mount that take a turn with the same name have it one after the other. */
+  /** Programs of this mount with the same turn name run one after the other. */
   inTurn<Value>(name: string, use: () => Promise<Value>): Promise<Value> {
     const turn = this.#turns.get(name) ?? new Mutex();
     this.#turns.set(name, turn);
     return turn.hold(use);
   }
 
-  /** Opens a file, uses it, and closes it. The error of a close counts where the use had none. */
+  /** Opens a file, uses it, and closes it. Throws the error of the close if the use had none. */
   async opened<Value>(path: string, flags: number, use: (file: number) => Promise<Value>): Promise<Value> {
     const file = await this.process.open(path, flags);
     const mayBeDropped = (flags & constants.O_CREAT) !== 0 && (flags & constants.O_EXCL) === 0;
@@ -235,7 +235,10 @@ export class MountProgram extends Program {
     return value;
   }
 
-  /** @returns the size of a file that stays open. Where the mount has dropped the file, the cluster knows none of its number. */
+  /**
+   * @returns the size of a file that stays open. If the mount has dropped the file, the cluster has none with its
+   * number.
+   */
   async sizeOf(path: string, file: number): Promise<number> {
     try {
       return (await this.process.fstat(file)).sizeBytes;

@@ -1,4 +1,4 @@
-/** Goal: a report of requests says who makes which, how often and when. */
+/** Goal: a report of requests says which machine makes which, how often and when. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RequestTable } from './judges/request-table.ts';
@@ -18,7 +18,7 @@ test('requests are counted by sender, server and route, without the numbers of f
   ]);
 });
 
-test('of many routes those with the most requests are named', () => {
+test('of many routes those with the most requests are listed', () => {
   const table = new RequestTable(0);
   for (let server = 1; server <= 20; server++)
     for (let count = 0; count < server; count++) table.add({ ...standing, path: '/livez' }, `s${server}`, 0);

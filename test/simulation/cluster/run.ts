@@ -6,23 +6,23 @@ export class EndedAtViolation extends Error {
   override readonly name = 'EndedAtViolation';
 }
 
-/** What all programs of a run share, and what came of it. */
+/** What all programs of a run share, and its results. */
 export class Run {
   readonly cluster: SimulatedCluster;
   /** Operations that a model of `test/history` judges. */
   readonly history: Operation[] = [];
   readonly violations: string[] = [];
-  /** What happened, by name. */
+  /** Counts of events, by name. */
   readonly coverage = new Map<string, number>();
-  /** Operations whose outcome is known. */
+  /** Operations with a known outcome. */
   completed = 0;
-  /** Operations whose outcome is not. */
+  /** Operations with an unknown outcome. */
   unknown = 0;
-  /** Keys whose operations were not put in an order in the time there was. */
+  /** Keys whose search for an order took too long. */
   undecided = 0;
-  /** Programs come to their end. */
+  /** Programs must end. */
   isEnding = false;
-  /** Every program waits until the time limit of its operation. */
+  /** Each program waits for the time limit of its operations. */
   isPatient = false;
   readonly #states = new Map<() => unknown, unknown>();
   #values = 0;
@@ -40,7 +40,7 @@ export class Run {
     if (this.#endsAtViolation) this.cluster.time.fail(new EndedAtViolation());
   }
 
-  /** Counts for the coverage. */
+  /** Counts an event. */
   count(name: string, by = 1): void {
     this.coverage.set(name, (this.coverage.get(name) ?? 0) + by);
   }
@@ -50,22 +50,22 @@ export class Run {
     this.cluster.time.note(text);
   }
 
-  /** True time, as histories have it. */
+  /** True time, as in histories. */
   nowNs(): number {
     return Math.round(this.cluster.time.nowMs * 1e6);
   }
 
-  /** @returns a value that no other call returns, of 4 characters in runs of up to a million values */
+  /** @returns a unique value, of 4 characters in runs of up to a million values */
   fresh(): string {
     return (++this.#values).toString(36).padStart(4, '0');
   }
 
-  /** @returns a number that no other call returns */
+  /** @returns a unique number */
   freshNumber(): number {
     return ++this.#values;
   }
 
-  /** @returns what `make` made for this run: the state that a workload's programs share */
+  /** @returns the state that `make` created for this run, which a workload's programs share */
   state<State>(make: () => State): State {
     if (!this.#states.has(make)) this.#states.set(make, make());
     return this.#states.get(make) as State;

@@ -1,5 +1,5 @@
 /**
- * Goal: violations that were found once do not come back, and a mistaken schedule says where.
+ * Goal: violations that were found once do not occur again, and a mistake in a schedule names its line.
  * Method: directed schedules of composed servers, clients and mounts, each on a cluster of its own.
  */
 import assert from 'node:assert/strict';
@@ -27,12 +27,12 @@ const MISTAKES: Readonly<Record<string, RegExp>> = {
 };
 
 for (const [line, message] of Object.entries(MISTAKES)) {
-  test(`a schedule that says "${line}" is mistaken`, () => {
+  test(`a schedule with "${line}" is a mistake`, () => {
     assert.throws(() => scheduleParse(`servers 3\n${line}\n`, 'test'), { name: 'ScriptError', message });
   });
 }
 
-test('a schedule whose story does not happen says in which line', async () => {
+test('a schedule that does not happen as it says names the line', async () => {
   const schedule = scheduleParse('mount a cache=strict\na: mkdir /d\na: mkdir /d # again\n', 'test');
   await assert.rejects(schedulePlay(schedule), {
     name: 'ScriptError',

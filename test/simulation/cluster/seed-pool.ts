@@ -6,11 +6,11 @@ import { commandOf } from './arguments.ts';
 import type { RunOptions } from './cluster-run.ts';
 import { foldersOf } from './in-simulation.ts';
 
-/** What of several runs is summed up. */
+/** The sums of no runs. */
 const NOTHING = { cpuS: 0, simulatedS: 0, operations: 0, unknown: 0, events: 0, undecided: 0 };
 type Sums = Readonly<typeof NOTHING>;
 
-/** What came of a seed. */
+/** The result of a seed. */
 export interface SeedLine extends Sums {
   readonly seed: number;
   readonly command: string;
@@ -18,13 +18,13 @@ export interface SeedLine extends Sums {
   readonly coverage: Readonly<Record<string, number>>;
 }
 
-/** @returns the line of a run of which nothing but this is known */
+/** @returns the line of a run of which only `known` is known */
 export function seedLine(options: RunOptions, known: Partial<SeedLine>): SeedLine {
   const { seed } = options;
   return { seed, command: commandOf(options), ...NOTHING, violations: [], coverage: {}, ...known };
 }
 
-/** What several runs came to together. */
+/** The sums of several runs. */
 export class Totals {
   readonly lines: SeedLine[] = [];
   readonly coverage = new Map<string, number>();
@@ -43,20 +43,20 @@ export class Totals {
 }
 
 const WORKER = join(import.meta.dirname, 'seed-worker.ts');
-/** Most of what a simulation makes is garbage at once: with a large nursery it costs a fifth less processor time. */
+/** Most objects of a simulation are short-lived: with a large nursery it needs a fifth less processor time. */
 const NURSERY = ['--max-semi-space-size=64', '--min-semi-space-size=64'];
-/** A process runs so many seeds before it is replaced: databases and code that it holds grow with them. */
+/** A process runs so many seeds before it is replaced, as its memory for databases and code grows. */
 const SEEDS_PER_PROCESS = 40;
 /** A seed that takes longer hangs. */
 const SEED_MS_MAX = 1_800_000;
 
-/** Of a process that was killed. */
+/** Removes the folders of a killed process. */
 function removeFolders(pid: number | undefined): void {
   if (pid === undefined) return;
   for (const folder of globSync(`${foldersOf(pid)}*`)) rmSync(folder, { recursive: true, force: true });
 }
 
-/** @returns the line of a run, also where its process ended or hangs */
+/** @returns the line of a run, also if its process ended or hangs */
 function ask(worker: ChildProcess, options: RunOptions): Promise<SeedLine> {
   return new Promise((resolve) => {
     const lost = (why: string): void => {
@@ -84,8 +84,8 @@ function ask(worker: ChildProcess, options: RunOptions): Promise<SeedLine> {
 
 /**
  * Runs seeds in several processes at a time.
- * @param next the next run, or null when there is none
- * @param took called with what came of each
+ * @param next returns the next run, or null
+ * @param took called with the result of each
  */
 export async function runSeeds(
   jobs: number,

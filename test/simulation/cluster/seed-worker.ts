@@ -1,4 +1,4 @@
-/** A process of `runSeeds`: runs the seeds that it is sent, and answers each with a line. */
+/** A process of `runSeeds`: runs the seeds that it receives, and answers each with a line. */
 import { type RunOptions, runCluster } from './cluster-run.ts';
 import { type SeedLine, seedLine } from './seed-pool.ts';
 
@@ -25,7 +25,7 @@ process.on('message', (options: RunOptions) => {
   void play(options).then((line) => process.send?.(line));
 });
 process.on('disconnect', () => {
-  // Servers of ended runs have left listeners that would sync descriptors which are closed.
+  // Servers of ended runs have left listeners that would sync closed descriptors.
   process.removeAllListeners('exit');
   process.exit();
 });

@@ -4,20 +4,20 @@ import { CACHES } from './simulated-machine.ts';
 import type { Workload } from './workload.ts';
 import { WORKLOADS } from './workloads/all.ts';
 
-/** Workloads of one run: more would leave each with too few operations. */
+/** The most workloads of one run: more would leave each with too few operations. */
 const WORKLOADS_MAX = 4;
 
-/** Of the seeds, that have workloads alone during which all servers may lose their power at once. */
+/** The share of seeds that have only workloads during which all servers may lose their power at once. */
 const TOLERANT = 0.15;
 
-/** What a run is made of, but for its seed and its time. */
+/** The parameters of a run, without its seed and its time. */
 export type Shape = Required<
   Pick<RunOptions, 'servers' | 'clients' | 'mounts' | 'cache' | 'volumes' | 'workloads'>
 >;
 
 type Machines = Omit<Shape, 'workloads'>;
 
-/** @returns names of the workloads that have something to do in a cluster of this shape */
+/** @returns names of the workloads that a cluster of this shape can run */
 function fitting(shape: Machines, table: readonly Workload[] = WORKLOADS): string[] {
   return table
     .filter(
@@ -28,7 +28,7 @@ function fitting(shape: Machines, table: readonly Workload[] = WORKLOADS): strin
     .map(({ name }) => name);
 }
 
-/** @returns a shape that is drawn from the seed: small ones more often, for they are cheap */
+/** @returns a shape drawn from the seed: small ones more often, as they are fast */
 export function shapeOf(seed: number): Shape {
   const draw = derived(seed, 'shape');
   const mounts = draw.pick([0, 1, 2, 2, 2, 3, 4]);
@@ -44,7 +44,7 @@ export function shapeOf(seed: number): Shape {
     machines,
     WORKLOADS.filter(({ toleratesPowerOfAll }) => !isTolerant || toleratesPowerOfAll === true),
   );
-  // Others use its files, too.
+  // Other workloads use its files, too.
   const workloads = left.includes('files') ? left.splice(left.indexOf('files'), 1) : [];
   while (left.length > 0 && workloads.length < WORKLOADS_MAX)
     workloads.push(...left.splice(draw.integer(0, left.length - 1), 1));
@@ -60,7 +60,7 @@ const SHORT_FORM: readonly Machines[] = [
   { servers: 3, clients: 0, mounts: 2, cache: 'strict', volumes: 1 },
 ];
 
-/** @returns the shapes of seeds 1 to `count` of the form that runs with every change: workloads take turns */
+/** @returns the shapes of seeds 1 to `count` of the short form, with the workloads in turn */
 export function shortForm(count: number, table: readonly Workload[] = WORKLOADS): Shape[] {
   const turns = new Map<string, number>();
   return Array.from({ length: count }, (_, index) => {

@@ -16,7 +16,7 @@ function shortest(items: readonly number[], fails: (items: readonly number[]) =>
   return step.value;
 }
 
-test('of a list the items remain that it takes', () => {
+test('a list is reduced to the items that are needed', () => {
   const items = Array.from({ length: 23 }, (_, index) => index);
   const needed = [3, 11, 22];
   const fails = (list: readonly number[]) => needed.every((item) => list.includes(item));
@@ -27,7 +27,7 @@ test('of a list the items remain that it takes', () => {
   );
 });
 
-test('a longer time has the same faults, and more behind them', () => {
+test('a longer time has the same faults, and more after them', () => {
   const shape = { seed: 5, servers: 3, clients: 1, mounts: 1, cache: 'strict', volumes: 1 } as const;
   const cluster = { shape, draw: (purpose: string) => derived(5, purpose) } as SimulatedCluster;
   const [short, long] = [10_000, 30_000].map((forMs) => faultPlan(cluster, forMs, FAULTS));
@@ -65,6 +65,6 @@ test('an operation of a story is a sentence', () => {
   );
 });
 
-test('bytes of zero are counted', () => {
+test('runs of zero bytes are counted', () => {
   assert.equal(withoutZeros(JSON.stringify(`a${'\0'.repeat(9)}b\0`)), '"a{9 zeros}b\\u0000"');
 });

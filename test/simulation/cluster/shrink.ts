@@ -1,23 +1,23 @@
 /**
- * Makes a failing run short: takes out time, faults and threads as long as the same rule is broken. Faults and threads draw from
- * generators of their own, so that what is left out does not change the others' draws.
+ * Shrinks a failing run: removes time, faults and threads as long as the same rule is broken. Faults and threads have
+ * generators of their own, so that leaving one out does not change the draws of others.
  */
 import { shorterLists } from '../delta-debugging.ts';
 import { type RunOptions, type RunReport, runCluster } from './cluster-run.ts';
 
-/** Runs that are tried at most: each takes seconds. */
+/** The most runs that are tried: each takes seconds. */
 const PLAYS_MAX = 120;
-/** Of the time of the work, that are tried. */
+/** The shares of the work's time that are tried. */
 const SHORTER = [0.25, 0.5, 0.75, 0.9];
 
 export interface Shrunk {
   readonly options: RunOptions;
   readonly report: RunReport;
-  /** Runs that were tried. */
+  /** The number of runs that were tried. */
   readonly plays: number;
 }
 
-/** @returns which rule a violation breaks, without the names and numbers of this one case */
+/** @returns the rule that a violation breaks, without the names and numbers of this case */
 export function ruleOf(violation: string): string {
   const [line = ''] = violation.split('\n', 1);
   return line
@@ -84,7 +84,7 @@ class Shrinking {
     return true;
   }
 
-  /** Takes out the end of the work: faults behind it are gone with it. */
+  /** Removes the end of the work, with the faults in it. */
   async shorten(): Promise<void> {
     for (const share of SHORTER) {
       const forMs = Math.ceil((this.options.forMs * share) / 100) * 100;

@@ -16,18 +16,18 @@ import type { VirtualTime } from './virtual-time.ts';
 const LEASE_MS = 2_000;
 const SKEW_MS = 100;
 const NAMED_LEASE_MS_MAX = 5_000;
-/** Files without a name are collected after this. */
+/** Unlinked files are collected after this. */
 export const GRACE_MS = 15_000;
 const PORT = 7_401;
 const OBJECT_BYTES = 4_096;
 const REPLICAS_MAX = 3;
 const START_MS_MAX = 60_000;
-/** All faults have ended: so long a program may take. */
+/** After all faults, a program may take so long. */
 const PROGRAM_MS_MAX = 120_000;
 const OPERATION_TIMEOUT_MS = 20_000;
-/** Until the last of all servers starts again. */
+/** All servers restart within this time. */
 const RESTART_ALL_MS_MAX = 500;
-/** Until a mount that could not be made is tried again. */
+/** A failed mount is retried after this time. */
 const MOUNT_AGAIN_MS = 1_000;
 
 export interface ClusterShape {
@@ -35,37 +35,37 @@ export interface ClusterShape {
   readonly servers: number;
   /** Machines with a program that uses the client library. */
   readonly clients: number;
-  /** Machines with a mount; two and two of them mount the same volume. */
+  /** Machines with a mount; each two of them mount the same volume. */
   readonly mounts: number;
   readonly cache: Cache;
   readonly volumes: number;
-  /** Of each volume; the usual number where absent. */
+  /** Of each volume; the default if absent. */
   readonly replicas?: number;
   /** All servers may lose their power at once, at any time. */
   readonly losesAllPower?: boolean;
-  /** Programs use mounts in all ways that there are; some mounts let calls wait for a short time only. */
+  /** Programs use mounts in all ways; some mounts have a short time limit for calls. */
   readonly hasMountWork?: boolean;
 }
 
 /** A program that uses the client library. */
 export interface SimulatedClient {
-  /** With the number of its life. */
+  /** Includes the number of its life. */
   readonly name: string;
-  /** Of the client, from 0. */
+  /** The index of the client. */
   readonly index: number;
   readonly process: SimulatedProcess;
   readonly client: ClusterClient;
 }
 
-/** What happened to the cluster, for the story of a run. */
+/** An event of the cluster, for the story of a run. */
 export interface Incident {
   readonly atMs: number;
   readonly text: string;
 }
 
 /**
- * Servers as `compose` puts them together, clients of the library, and mounts below the model kernel, in one process, on
- * virtual time, from one seed. It has no faults of its own and no work.
+ * Servers as `compose` creates them, clients of the library, and mounts below the model kernel, in one process, on
+ * virtual time, from one seed. It injects no faults and has no work.
  */
 export class SimulatedCluster {
   readonly seed: number;
@@ -74,26 +74,26 @@ export class SimulatedCluster {
   readonly network: Network;
   readonly http: SimulatedHttp;
   readonly peers: SimulatedPeers;
-  /** Injects faults; it is no machine. */
+  /** The process that injects faults; it is on no machine. */
   readonly nemesis: SimulatedProcess;
   readonly servers: SimulatedServer[] = [];
-  /** The current life of each. */
+  /** The present life of each. */
   readonly clients: SimulatedProcess[] = [];
-  /** The current life of each. */
+  /** The present life of each. */
   readonly machines: SimulatedMachine[] = [];
   readonly volumes: readonly string[];
-  /** In the order of time. */
+  /** In order of time. */
   readonly incidents: Incident[] = [];
   /** When all servers lost their power at once, in nanoseconds of true time. */
   readonly lossesNs: number[] = [];
-  /** Servers that ended by themselves, and mounts: each is a violation. */
+  /** Servers and mounts that ended by themselves: each is a violation. */
   readonly failures: string[] = [];
   /** Called in the process of each client that starts. */
   onClient: (client: SimulatedClient) => void = () => undefined;
-  /** Called in the process of the kernel of each machine that has mounted. */
+  /** Called in the kernel's process of each machine that has mounted. */
   onMounted: (machine: SimulatedMachine) => void = () => undefined;
   isHealed = false;
-  /** Until this true time a fault is under way. */
+  /** A fault is in progress until this true time. */
   #troubledUntilMs = 0;
   readonly #net: ClusterNet;
   readonly #root: string;
@@ -128,7 +128,7 @@ export class SimulatedCluster {
     for (const index of founders) this.servers.push(this.#server(index, peers));
   }
 
-  /** Runs `use` with a cluster that has not started, and removes the cluster's files. */
+  /** Calls `use` with a cluster that has not started, and removes the cluster's files. */
   static use<Value>(
     shape: ClusterShape,
     onNote: ((line: string) => void) | undefined,
@@ -137,7 +137,7 @@ export class SimulatedCluster {
     return inSimulation(shape.seed, (time, root) => use(new SimulatedCluster(time, root, shape, onNote)));
   }
 
-  /** @returns a generator for one purpose, which is the same in each run of the seed */
+  /** @returns a generator for one purpose, the same in each run of the seed */
   draw(purpose: string): Prng {
     return derived(this.seed, purpose);
   }
@@ -151,20 +151,20 @@ export class SimulatedCluster {
   }
 
   /**
-   * The one server that loses its power: of each file a majority of the replicas never does, and what that majority
-   * acknowledged and did not sync survives; see docs/replication.md.
+   * The only server that loses its power alone: so a majority of each file's replicas never does, and what that
+   * majority acknowledged and did not sync survives; see docs/replication.md.
    */
   get weak(): SimulatedServer {
     return this.servers[this.seed % this.shape.servers] as SimulatedServer;
   }
 
-  /** @returns names of all machines, as the network has them */
+  /** @returns names of all machines in the network */
   get everyone(): string[] {
     const daemons = this.machines.map(({ daemon }) => daemon.name);
     return [...this.serverIds, ...this.clients.map(({ name }) => name), ...daemons];
   }
 
-  /** @param others where it finds the other servers, as options of its command line */
+  /** @param others the options of its command line that name the other servers */
   #server(index: number, others: readonly string[]): SimulatedServer {
     const id = `s${index + 1}`;
     const draw = this.draw(`clock of ${id}`);
@@ -175,7 +175,7 @@ export class SimulatedCluster {
     ];
     return new SimulatedServer(this.#net, {
       ...{ id, origin: originOf(index), folder: `${this.#root}/${id}`, random: this.draw(`disk of ${id}`) },
-      // Two clocks differ by less than the bound for all of the run.
+      // Two clocks differ by less than the bound during the whole run.
       offsetMs: (draw.next() - 0.5) * 0.8 * SKEW_MS,
       driftPpm: (draw.next() - 0.5) * 60,
       logLevel: this.#logs ? 'info' : 'silent',
@@ -191,7 +191,7 @@ export class SimulatedCluster {
     return server;
   }
 
-  /** Starts all servers, and makes the volumes. */
+  /** Starts all servers, and creates the volumes. */
   async start(): Promise<void> {
     for (const server of this.servers) server.start();
     const { replicas = Math.min(REPLICAS_MAX, this.servers.length) } = this.shape;
@@ -212,13 +212,13 @@ export class SimulatedCluster {
     return new Access({}, (url) => clientChannel(this.http.channel(process, process.name, url)));
   }
 
-  /** @returns a client of the library in `process`; call it in a turn of that process */
+  /** @returns a client of the library in `process`; call it while code of that process runs */
   client(process: SimulatedProcess, operationTimeoutMs = OPERATION_TIMEOUT_MS): ClusterClient {
     const access = this.access(process);
     return new ClusterClient({ world: process, servers: this.origins, access, operationTimeoutMs });
   }
 
-  /** Runs a program on a machine of its own to its end. @returns null, or why it did not come to its end */
+  /** Runs a program on a machine of its own to its end. @returns null, or why it did not end */
   async program(
     name: string,
     run: (client: ClusterClient) => Promise<void>,
@@ -240,11 +240,11 @@ export class SimulatedCluster {
     return outcome === null ? null : String(outcome);
   }
 
-  /** Starts the client `index`, which may have had other lives. */
+  /** Starts client `index` in a new life. */
   startClient(index: number): void {
     const name = `c${index + 1}.${++this.#lives}`;
     const draw = this.draw(`clock of ${name}`);
-    // A client's clock may be anything.
+    // A client's clock may show anything.
     const clocks = { offsetMs: (draw.next() - 0.5) * 10_000, driftPpm: (draw.next() - 0.5) * 100 };
     const process = this.time.process(name, clocks);
     this.#checkProcess(this.clients[index]);
@@ -252,7 +252,7 @@ export class SimulatedCluster {
     this.time.after(0, process, () => this.onClient({ name, index, process, client: this.client(process) }));
   }
 
-  /** Starts the machine `index`, which may have had other lives, and mounts there. */
+  /** Starts machine `index` in a new life, and mounts there. */
   startMachine(index: number): void {
     const volume = this.volumes[(index >> 1) % this.volumes.length] as string;
     const machine = new SimulatedMachine(this, index, ++this.#lives, volume, this.shape.cache);
@@ -267,62 +267,62 @@ export class SimulatedCluster {
     });
   }
 
-  /** Ends a machine as `kill -9` of its daemon does, and mounts anew for new programs. */
+  /** Kills a machine as `kill -9` of its mount's process does, and mounts again for new programs. */
   replaceMachine(machine: SimulatedMachine): void {
     this.#checkMachine(machine);
     machine.end();
     this.startMachine(machine.index);
   }
 
-  /** Unmounts a machine in good order, and mounts it anew for new programs. */
+  /** Unmounts a machine in good order, and mounts again for new programs. */
   remountMachine(machine: SimulatedMachine): void {
     machine.unmount(this, () => {
       if (this.machines[machine.index] === machine && !this.isHealed) this.replaceMachine(machine);
     });
   }
 
-  /** Has the nemesis do something, unless all faults have ended by then. */
+  /** Runs something in the fault process after a delay, unless all faults have ended by then. */
   later(delayMs: number, run: () => void): void {
     this.time.after(delayMs, this.nemesis, () => {
       if (!this.isHealed) run();
     });
   }
 
-  /** Has the nemesis do something as soon as a program learns that something of it survives a loss of power. */
+  /** Runs something in the fault process as soon as a sync of a program returns. */
   atNextSync(run: () => void): void {
     this.#atNextSync = run;
   }
 
-  /** A program has learned that something of it survives a loss of power. */
+  /** A sync of a program has returned. */
   synced(): void {
     const run = this.#atNextSync;
     this.#atNextSync = null;
     if (run !== null) this.later(0, run);
   }
 
-  /** A fault is under way. */
+  /** Whether a fault is in progress. */
   get isTroubled(): boolean {
     return !this.isHealed && this.time.nowMs < this.#troubledUntilMs;
   }
 
-  /** A fault is under way for so long. */
+  /** A fault is in progress for so long. */
   troubled(forMs: number): void {
     this.#troubledUntilMs = Math.max(this.#troubledUntilMs, this.time.nowMs + forMs);
   }
 
-  /** Adds to the story of the run. */
+  /** Adds a sentence to the story of the run. */
   tell(text: string): void {
     this.incidents.push({ atMs: this.time.nowMs, text });
     this.time.note(text);
   }
 
-  /** Most of the time a majority of the servers runs. @returns whether `server` may be ended now */
+  /** Most of the time a majority of the servers must run. @returns whether `server` may be killed now */
   maySpare(server: SimulatedServer, draw: Prng): boolean {
     const running = this.servers.filter((other) => other !== server && other.runs).length;
     return server.runs && (running * 2 > this.servers.length || draw.chance(0.2));
   }
 
-  /** All servers are killed at once, and start again within a moment: none loses what it has written. */
+  /** Kills all servers at once, which restart soon: none loses what it has written. */
   killEverywhere(draw: Prng): void {
     this.tell('all servers are killed');
     for (const server of this.servers) {
@@ -342,7 +342,7 @@ export class SimulatedCluster {
     server.start();
   }
 
-  /** Ends all faults: every server runs, and everyone reaches everyone. */
+  /** Ends all faults: each server runs, and all machines are connected. */
   heal(): void {
     this.isHealed = true;
     this.http.atNextChange = null;
@@ -352,14 +352,14 @@ export class SimulatedCluster {
       this.checkServer(server);
       server.disk.repair();
       if (server.hasDamagedPage) server.rebuilds = true;
-      // Its store may be over, which an operator ends.
+      // Its store may have failed; an operator would restart it.
       if (server.disk.hasFailed || server.rebuilds) server.kill();
       this.#restart(server);
     }
     this.tell('all faults have ended');
   }
 
-  /** A server that ended by itself has a broken invariant, or an error that its code did not catch. */
+  /** A server that ended by itself has a broken invariant, or an uncaught error. */
   checkServer(server: SimulatedServer): void {
     if (server.failure === null) return;
     this.failures.push(`${server.id} ended by itself: ${textOf(server.failure)}`);
@@ -367,7 +367,7 @@ export class SimulatedCluster {
     server.kill();
   }
 
-  /** All servers lose their power at once, and start again. */
+  /** All servers lose their power at once, and restart. */
   losePowerEverywhere(): void {
     const servers = this.servers.filter(({ isRetired }) => !isRetired);
     for (const server of servers) {
@@ -379,7 +379,7 @@ export class SimulatedCluster {
     for (const server of servers) server.start();
   }
 
-  /** Looks at all processes for ends by themselves. */
+  /** Checks all processes for ends by themselves. */
   checkAll(): void {
     for (const server of this.servers) this.checkServer(server);
     for (const client of this.clients) this.#checkProcess(client);

@@ -10,10 +10,10 @@ import type { Network } from './network.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import { SimulatedStream } from './simulated-stream.ts';
 
-/** TCP sends again what was not acknowledged, about so often. */
+/** TCP sends unacknowledged segments again about so often. */
 const RETRANSMIT_MS = 200;
 
-/** A server that listens. */
+/** A listening server. */
 interface Front {
   readonly process: SimulatedProcess;
   readonly machine: string;
@@ -22,7 +22,7 @@ interface Front {
   readonly open: Set<() => void>;
 }
 
-/** A request on its way, as a gate sees it. */
+/** A request on its way, as a gate gets it. */
 export interface Passing {
   /** The machine that sends it. */
   readonly from: string;
@@ -32,7 +32,7 @@ export interface Passing {
   readonly body: string;
 }
 
-/** A directed schedule has single requests and answers wait, or be lost. Calls `go` or `lose`, at once or later. */
+/** Lets a directed schedule hold or lose single requests and answers. Calls `go` or `lose`, at once or later. */
 export type HttpGate = (
   what: 'request' | 'answer',
   passing: Passing,
@@ -45,16 +45,16 @@ export class SimulatedHttp {
   readonly network: Network;
   readonly postman: SimulatedProcess;
   readonly #fronts = new Map<string, Front>();
-  /** By method and first parts of the path: how often a fault met such a request. */
+  /** Counts of requests with a fault, by method and first parts of the path. */
   readonly faults = { requestLost: 0, answerLost: 0, late: 0, afterCallerGone: 0 };
   requestCount = 0;
-  /** By code of the catalogue of failures: how often a server answered with it. */
+  /** Counts of errors that servers answered, by code. */
   readonly refusals = new Map<string, number>();
-  /** Through which all requests and answers pass, if there is one. */
+  /** All requests and answers pass through it, if it is set. */
   gate: HttpGate | null = null;
-  /** Learns of each request as it is sent. */
+  /** Called with each request as it is sent. */
   watch: ((request: Passing) => void) | null = null;
-  /** The next answer that says that something was changed is lost, and this is called with the origin of its server. */
+  /** If set, the next answer to a change is lost, and this is called with the origin of its server. */
   atNextChange: ((origin: string) => void) | null = null;
 
   constructor(network: Network, postman: SimulatedProcess) {
@@ -80,7 +80,7 @@ export class SimulatedHttp {
     front.open.clear();
   }
 
-  /** @param machine where `process` runs */
+  /** @param machine of `process` */
   channel(process: SimulatedProcess, machine: string, origin: string): HttpChannel {
     const open = new Map<Exchange, Promise<unknown>>();
     let isClosed = false;
@@ -132,9 +132,9 @@ class Exchange {
   readonly #outcome = Promise.withResolvers<ChannelAnswer>();
   #callerGone = false;
   #isStreamed = false;
-  /** The answer, where it is read while it comes. */
+  /** The answer, if it is streamed. */
   #stream: SimulatedStream | null = null;
-  /** Ends the connection for a server that executes the request. */
+  /** Ends the connection at a server that executes the request. */
   #abandon: (() => void) | null = null;
   #front: Front | null = null;
 
@@ -188,7 +188,7 @@ class Exchange {
     return this.#outcome.promise;
   }
 
-  /** As `begin`, for an answer that is read while it comes. @param ended called when nothing of it is read any more */
+  /** As `begin`, for a streamed answer. @param ended called when its caller reads no further */
   async beginStream(find: (origin: string) => Front | undefined, ended: () => void): Promise<StreamedAnswer> {
     const { signal } = this.#request;
     this.#isStreamed = true;
@@ -221,7 +221,9 @@ class Exchange {
     return method !== 'GET' && /^\/v1\/(data\/|catalog\/commands|births(\?|$))/.test(path);
   }
 
-  /** The caller waits no longer: its side of the connection is closed, and the server learns so, unless that is lost. */
+  /**
+   * The caller stops waiting: its side of the connection is closed, and the server learns that, unless it is lost.
+   */
   giveUp(reason: unknown): void {
     if (this.#callerGone) return;
     this.#callerGone = true;
@@ -248,12 +250,12 @@ class Exchange {
         return;
       }
       if (this.#network.isCut(this.#machine, front.machine)) {
-        // A connection that was not made ends with its caller; TCP sends again what was sent on one.
+        // A connection that was not established ends with its caller; TCP sends again what was sent on one.
         if (this.#callerGone && this.#network.chance(0.5)) return;
         this.#travel(RETRANSMIT_MS, isLate, find);
         return;
       }
-      // Half of the requests that are still on their way are overtaken by the end of their connection.
+      // Half of the requests on their way are overtaken by the end of their connection.
       if (this.#callerGone && !isLate && this.#network.chance(0.5)) return;
       if (this.#callerGone) this.#http.faults.afterCallerGone++;
       const broken = () =>
@@ -263,7 +265,7 @@ class Exchange {
     });
   }
 
-  /** In the server's process. */
+  /** Runs in the server's process. */
   #execute(front: Front, broken: () => void): void {
     const { method, path, headers } = this.#request;
     const host = this.#origin.slice(this.#origin.indexOf('//') + 2);
@@ -290,7 +292,7 @@ class Exchange {
     if (front.open.has(broken)) this.#abandon = abandon;
   }
 
-  /** In the server's process. @returns what takes the pieces of the answer */
+  /** Runs in the server's process. @returns a function that receives the pieces of the answer */
   #begun(front: Front, head: InjectedAnswer, ended: () => void): (piece: Buffer | null) => void {
     const link = [front.machine, this.#machine] as const;
     const stream = new SimulatedStream(this.#network, this.#postman, this.#caller, link);

@@ -8,7 +8,7 @@ import { derived } from './derived.ts';
 import type { SimulatedCluster } from './simulated-cluster.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 
-/** Now and then a caller does not get to run at once, for up to so long. */
+/** The probability that a caller runs only a while after its reply. */
 const WAKE = 0.05;
 const WAKE_MS_MAX = 30;
 
@@ -24,29 +24,29 @@ const CACHE_OPTIONS: Readonly<Record<Cache, string>> = {
   ttl: `cache=ttl:${TTL_MS}ms`,
 };
 
-/** Of the lives of mounts, that let calls wait for a short time only; in milliseconds. */
+/** The probability that a life of a mount has a short time limit, in milliseconds. */
 const IMPATIENT = 0.3;
 const IMPATIENT_MS_MIN = 400;
 const IMPATIENT_MS_MAX = 2_000;
 
-/** A machine with one mount: its kernel and its programs are one simulated process, the daemon is another. */
+/** A machine with one mount: its kernel and programs are one simulated process, the mount's process is another. */
 export class SimulatedMachine {
-  /** With the number of its life. */
+  /** Includes the number of its life. */
   readonly name: string;
-  /** Of the machine, from 0. */
+  /** The index of the machine. */
   readonly index: number;
   readonly volume: string;
   readonly cache: Cache;
   readonly kernel: SimulatedProcess;
   readonly daemon: SimulatedProcess;
   readonly model: ModelKernel;
-  /** Its programs have ended, or it could not mount. */
+  /** Its programs have ended, or the mount failed. */
   hasEnded = false;
-  /** When it was unmounted in good order, and all that was acknowledged was stored: nanoseconds of true time. */
+  /** When it was unmounted in good order, with all acknowledged changes stored: nanoseconds of true time. */
   unmountedNs = Number.POSITIVE_INFINITY;
   /** Paths of new files that the mount has dropped, as programs have learned. */
   readonly dropped = new Set<string>();
-  /** Each caller runs so long after its reply, in milliseconds; null: now and then a little later, by the seed. */
+  /** How long after its reply each caller runs, in milliseconds; null: sometimes a little later, by the seed. */
   wakesAfterMs: number | null = null;
   #mount: ClusterMount | null = null;
 
@@ -69,7 +69,7 @@ export class SimulatedMachine {
     this.daemon.onEndOnce(() => this.model.abort());
   }
 
-  /** The mode of the cache, and in some lives calls that wait for a short time only. */
+  /** The cache mode, and in some lives a short time limit. */
   #drawnOptions({ seed, shape }: SimulatedCluster): string {
     const draw = derived(seed, `options of ${this.name}`);
     const timeoutMs = IMPATIENT_MS_MIN + Math.floor(draw.next() * (IMPATIENT_MS_MAX - IMPATIENT_MS_MIN));
@@ -79,9 +79,9 @@ export class SimulatedMachine {
   }
 
   /**
-   * Starts the daemon.
-   * @param done called in the kernel's process, with the error if nothing is mounted
-   * @param options as behind `-o`
+   * Starts the mount's process.
+   * @param done called in the kernel's process, with an error if the mount failed
+   * @param options as in `-o`
    */
   mount(
     cluster: SimulatedCluster,
@@ -118,7 +118,7 @@ export class SimulatedMachine {
     return this.#mount !== null && !this.hasEnded;
   }
 
-  /** Its programs end, then it is unmounted. @param done called in the kernel's process, as soon as all was tried */
+  /** Ends its programs and unmounts. @param done called in the kernel's process once that has ended or failed */
   unmount(cluster: SimulatedCluster, done: () => void): void {
     const { time } = cluster;
     const tell = (): void => void time.after(0, this.kernel, done);
@@ -144,7 +144,7 @@ export class SimulatedMachine {
     });
   }
 
-  /** The machine is gone at once. */
+  /** Kills the machine at once. */
   end(): void {
     this.hasEnded = true;
     this.kernel.end();

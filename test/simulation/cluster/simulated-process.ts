@@ -2,10 +2,10 @@ import { Prng } from '../../../base/prng.ts';
 import type { SleepOptions, Timer, World } from '../../../base/world.ts';
 import { type Due, type VirtualTime, WALL_AT_START_MS } from './virtual-time.ts';
 
-/** The loop of a process takes this long from one turn to the next, in milliseconds. */
+/** The time between two ticks of a process's event loop, in milliseconds. */
 const TURN_MS = 0.01;
 
-/** A timer of a simulated process; it has the methods of Node's timers, too, for libraries. */
+/** A timer of a simulated process; it also has the methods of Node's timers, for libraries. */
 export class SimulatedTimer implements Timer {
   readonly #process: SimulatedProcess;
   readonly #delayMs: number;
@@ -62,15 +62,15 @@ export class SimulatedTimer implements Timer {
   }
 }
 
-/** How far the clocks of a process are off, and how much too fast they run. */
+/** The offset and the rate error of a process's clocks. */
 export interface Clocks {
   readonly offsetMs?: number;
   readonly driftPpm?: number;
 }
 
 /**
- * A process of the simulation: its clocks are off by `offsetMs` and run `driftPpm` too fast, it can be paused, and after
- * its end nothing of it runs any more.
+ * A process of the simulation: its clocks are off by `offsetMs` and run `driftPpm` too fast, it can be paused, and
+ * after its end none of its code runs.
  */
 export class SimulatedProcess implements World {
   readonly name: string;
@@ -83,7 +83,7 @@ export class SimulatedProcess implements World {
   #ended = false;
   #pausedUntilMs = 0;
   #parked: (() => void)[] = [];
-  /** What was thrown and not caught, or null: such a process has ended. */
+  /** The uncaught error, or null: such a process has ended. */
   failure: unknown = null;
   readonly #onEnd: (() => void)[] = [];
 
@@ -118,7 +118,7 @@ export class SimulatedProcess implements World {
     this.#onEnd.push(ended);
   }
 
-  /** Something was thrown that its code did not catch: Node ends such a process. */
+  /** An error was not caught: Node ends such a process. */
   crashed(error: unknown): void {
     if (this.#ended) return;
     this.failure = error;
@@ -126,11 +126,11 @@ export class SimulatedProcess implements World {
     this.end();
   }
 
-  /** Stops it, as SIGSTOP does; its clocks run on, and what is due meanwhile happens at the end. */
+  /** Stops it as SIGSTOP does; its clocks continue, and events that are due happen after the pause. */
   pause(forMs: number): void {
     if (this.#ended) return;
     this.#pausedUntilMs = Math.max(this.#pausedUntilMs, this.#time.nowMs + forMs);
-    // Where a longer pause has begun meanwhile, this is parked as everything else, and the end of that one does it.
+    // If a longer pause has begun meanwhile, this is parked as well, and the end of that pause runs it.
     this.#time.after(forMs, this, () => this.#unpark());
   }
 
@@ -146,14 +146,14 @@ export class SimulatedProcess implements World {
     for (const run of parked) this.#time.after(0, this, run);
   }
 
-  /** For the loop. @returns whether it is paused, so that `run` waits for the end of that */
+  /** For the event loop. @returns whether it is paused, so that `run` waits for the end of the pause */
   park(run: () => void): boolean {
     if (!this.isPaused) return false;
     this.#parked.push(run);
     return true;
   }
 
-  /** Has it run something after `delayMs` of its own clock. */
+  /** Runs something after `delayMs` of its own clock. */
   due(delayMs: number, run: () => void): Due {
     return this.#time.after(delayMs / this.#rate, this, run);
   }
@@ -229,7 +229,7 @@ export class SimulatedProcess implements World {
   }
 }
 
-/** @returns a delay as Node takes it: what is no number, or less than a millisecond, is a millisecond */
+/** @returns a delay as Node uses it: what is no number, or less than a millisecond, is a millisecond */
 function inNode(delayMs: number): number {
   return Number.isNaN(delayMs) ? 1 : Math.max(1, delayMs);
 }

@@ -18,28 +18,28 @@ export interface ClusterNet {
   readonly time: VirtualTime;
   readonly peers: SimulatedPeers;
   readonly http: SimulatedHttp;
-  /** Starts servers again that end because of what ends by itself, as an init system does. */
+  /** Restarts servers that end by themselves, as an init system does. */
   readonly supervisor: SimulatedProcess;
 }
 
-/** Until a server that could not start is started again. */
+/** The pause before a failed start is repeated. */
 const RESTART_MS = 1_000;
 
 export interface ServerOptions {
   readonly id: string;
   readonly flags: readonly string[];
   readonly origin: string;
-  /** Where its disk is. */
+  /** The folder of its disk. */
   readonly folder: string;
   readonly random: Prng;
-  /** Of its clock, in all lives. */
+  /** The offset of its clock, in all lives. */
   readonly offsetMs: number;
   readonly driftPpm: number;
-  /** Of what it logs, `silent` for nothing. */
+  /** The level of its log, `silent` for nothing. */
   readonly logLevel: string;
 }
 
-/** A composed server: the code of production in a simulated process, which may end and begin again. */
+/** A composed server: the production code in a simulated process, which may end and start again. */
 export class SimulatedServer {
   readonly id: string;
   readonly origin: string;
@@ -50,9 +50,9 @@ export class SimulatedServer {
   #server: Server | null = null;
   #boots = 1;
   starts = 0;
-  /** It is started so that it begins anew where it finds its folder damaged. */
+  /** Whether it is started with `--rebuild`. */
   rebuilds = false;
-  /** A page of its catalog was damaged, which it may not have met yet. */
+  /** A page of its catalog was damaged, perhaps unnoticed so far. */
   hasDamagedPage = false;
   /** Why it ended by itself, if it did. */
   failure: unknown = null;
@@ -75,7 +75,7 @@ export class SimulatedServer {
     return this.#process !== null && !this.#process.hasEnded;
   }
 
-  /** It listens. */
+  /** Whether it listens. */
   get hasStarted(): boolean {
     return this.runs && this.#server !== null;
   }
@@ -141,7 +141,7 @@ export class SimulatedServer {
     this.#end(true);
   }
 
-  /** An empty disk takes the place of its disk; its process ends. */
+  /** Replaces its disk by an empty one; its process ends. */
   loseDisk(): void {
     this.#boots++;
     this.#end(true);

@@ -1,18 +1,18 @@
 import type { Network } from './network.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 
-/** TCP sends again what was not acknowledged, about so often. */
+/** TCP sends unacknowledged segments again about so often. */
 const RETRANSMIT_MS = 200;
 
-/** An answer that a server writes for as long as its connection lasts, on its way to the caller: nothing overtakes. */
+/** A streamed answer on its way to the caller, in order, while its connection lasts. */
 export class SimulatedStream implements AsyncIterable<string> {
   readonly #network: Network;
   readonly #wire: SimulatedProcess;
   readonly #caller: SimulatedProcess;
   readonly #link: readonly [from: string, to: string];
-  /** Called where the caller reads no further. */
+  /** Called if the caller reads no further. */
   left: () => void = () => undefined;
-  /** Sent, and not at the caller yet: text, the end, or that the connection broke. */
+  /** Sent, and not at the caller yet: text, the end, or the break of the connection. */
   #underWay: (string | null | Error)[] = [];
   #isTravelling = false;
   readonly #received: (string | null | Error)[] = [];

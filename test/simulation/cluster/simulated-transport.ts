@@ -14,9 +14,9 @@ import {
 import type { Network } from './network.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 
-/** A server ends a connection over which nothing came for so long, as `PEER_TIMING` has it. */
+/** A server closes a connection without messages for so long, as in `PEER_TIMING`. */
 const SILENT_MS = 1_000;
-/** Between two attempts to connect, and what they vary by. */
+/** Between two attempts to connect, and its variation. */
 const DIAL_MS = 100;
 
 /** One direction of a connection. */
@@ -48,7 +48,7 @@ interface Route {
   readonly outbox: Outbox;
 }
 
-/** Where the transports of a simulated cluster meet. */
+/** Connects the transports of a simulated cluster. */
 export class SimulatedPeers {
   readonly network: Network;
   readonly #wire: SimulatedProcess;
@@ -58,7 +58,7 @@ export class SimulatedPeers {
   /** Called with each message before it is sent. */
   sending: ((from: ServerId, to: ServerId, ...message: Parameters<Transmit>) => void) | null = null;
 
-  /** @param wire the process that connections are made in: it outlives those at their ends */
+  /** @param wire the process in which connections are made: it outlives those at their ends */
   constructor(network: Network, wire: SimulatedProcess) {
     this.network = network;
     this.#wire = wire;
@@ -69,7 +69,7 @@ export class SimulatedPeers {
     return new SimulatedTransport(this, process, options);
   }
 
-  /** For a transport: it listens and dials from now on. */
+  /** The transport listens and connects from now on. */
   enter(member: SimulatedTransport): void {
     const before = this.#members.get(member.server);
     if (before !== undefined) this.leave(before);
@@ -123,7 +123,7 @@ export class SimulatedPeers {
     });
   }
 
-  /** One end of a connection is closed: the other learns so, unless nothing gets through to it. */
+  /** One end of a connection is closed: the other learns that, unless the link is cut. */
   closed(from: SimulatedTransport, peer: ServerId, connection: number): void {
     this.dialSoon(from.server, peer);
     const other = this.#members.get(peer);
@@ -166,7 +166,7 @@ export class SimulatedPeers {
       if (member === undefined || connection === null) continue;
       const delayMs = SILENT_MS * (0.75 + this.network.upTo(0.5));
       this.network.time.after(delayMs, member.process, () => {
-        // A cut that has healed meanwhile was a delay; what was lost is lost, and so is the connection.
+        // A cut that has healed meanwhile was a delay; lost messages are lost, and so is the connection.
         member.detach(other, connection);
         this.dialSoon(a, b);
       });
@@ -174,7 +174,7 @@ export class SimulatedPeers {
   }
 }
 
-/** The transport between servers without sockets: the queues, frames and calls are the real ones. */
+/** The transport between servers without sockets: its queues, frames and calls are the real ones. */
 export class SimulatedTransport implements ClusterTransport {
   readonly server: ServerId;
   readonly process: SimulatedProcess;

@@ -4,7 +4,7 @@ import type { SimulatedProcess } from './simulated-process.ts';
 /** How long a starved process runs before it waits again. */
 const RUNS_MS_MAX = 20;
 
-/** All wait and run by turns, as processes do that share few processors with many busy loops. */
+/** All processes wait and run in turn, as on few processors with many busy loops. */
 export function starveAll(run: Run, waitMsMax: number): void {
   const { cluster } = run;
   run.isPatient = true;

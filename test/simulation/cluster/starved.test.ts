@@ -6,7 +6,7 @@ import { runCluster } from './cluster-run.ts';
 const STARVED_MS = 400;
 
 /** Goal: as that of `test/cluster/starved.ts`, which needs a minute and a machine of its own. */
-test('servers and clients that starve keep the primary of the catalog, and no call fails', async () => {
+test('starved servers and clients keep the catalog’s primary, and no call fails', async () => {
   const options = {
     ...{ seed: 1, servers: 3, clients: 2, forMs: 30_000, faults: [], starvedMs: STARVED_MS },
     workloads: ['files', 'names'],

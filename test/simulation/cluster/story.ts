@@ -1,8 +1,8 @@
-/** Prints a run as a story: who did what, which faults happened, what was read, with virtual times. */
+/** Prints a run as a story: operations, faults and what was read, with virtual times. */
 import { type Operation, READS } from '../../history/operation.ts';
 import type { RunReport } from './cluster-run.ts';
 
-/** Operations that a story has where no violation names a file or a directory. */
+/** The number of operations in a story if no violation names a file or a directory. */
 const LAST_OPERATIONS = 40;
 
 type Sentence = (input: never, output: never) => string;
@@ -10,7 +10,7 @@ type Sentence = (input: never, output: never) => string;
 const quoted = (value: unknown): string => withoutZeros(JSON.stringify(value));
 const ZEROS_MIN = 4;
 
-/** @returns the text with the number of zeros where several bytes of zero follow each other */
+/** @returns the text with runs of zero bytes replaced by their length */
 export function withoutZeros(text: string): string {
   return text.replaceAll(/(?:\\u0000)+/g, (zeros) => {
     const count = zeros.length / '\\u0000'.length;
@@ -18,7 +18,7 @@ export function withoutZeros(text: string): string {
   });
 }
 
-/** What an operation does to its key, by its kind; the output is null where the outcome is unknown. */
+/** The text of each kind of operation on its key; the output is null if the outcome is unknown. */
 const SENTENCES: Readonly<Partial<Record<Operation['op'], Sentence>>> = {
   pread: ({ off, len }: { off: number; len: number }) => `reads ${len} bytes at ${off}`,
   size: () => 'asks for the size',
@@ -49,7 +49,7 @@ function outputText(op: Operation['op'], output: Operation['output']): string {
 
 const seconds = (ms: number): string => `${(ms / 1_000).toFixed(3)} s`;
 
-/** @returns the story of a run that violates a rule, in the order of virtual time */
+/** @returns the story of a run that violates a rule, in order of virtual time */
 export function storyOf(report: RunReport): string {
   const { history, incidents, violations, beganMs, servers } = report;
   const keys = new Set(

@@ -6,13 +6,15 @@ import { type Clocks, SimulatedProcess } from './simulated-process.ts';
 /** Node's own, which the guard replaces for simulated processes. */
 const realSetImmediate = setImmediate;
 
-/** So many events are run in one turn of the host's loop; between two of them it runs all that they made ready. */
+/**
+ * So many events run in one tick of the host's loop; between two of them it runs all promises that they made ready.
+ */
 const BATCH = 64;
 
-/** The wall clock of true time 0: 2026-01-01T00:00:00Z. */
+/** The wall clock at true time 0: 2026-01-01T00:00:00Z. */
 export const WALL_AT_START_MS = 1_767_225_600_000;
 
-/** Something that happens at a virtual time, in one process. */
+/** An event at a virtual time, in one process. */
 interface Event {
   readonly atMs: number;
   readonly order: number;
@@ -20,7 +22,7 @@ interface Event {
   run: (() => void) | null;
 }
 
-/** An event that can be called off. */
+/** An event that can be cancelled. */
 export interface Due {
   cancel(): void;
 }
@@ -34,7 +36,7 @@ export class VirtualTime {
   readonly random: Prng;
   /** True time, which no process sees. */
   nowMs = 0;
-  /** Whose code runs; null outside of `run`. */
+  /** The process whose code runs; null outside of `run`. */
   current: SimulatedProcess | null = null;
   eventCount = 0;
   readonly processes: SimulatedProcess[] = [];
@@ -43,7 +45,7 @@ export class VirtualTime {
   #hash = 0x811c9dc5;
   #hash2 = 0x1234567;
   #failure: Error | null = null;
-  /** Called with each line that `note` takes. */
+  /** Called with each line of `note`. */
   onNote: ((line: string) => void) | null = null;
 
   constructor(seed: number) {
@@ -58,7 +60,7 @@ export class VirtualTime {
     return process;
   }
 
-  /** Has `process` run something after `delayMs` of true time. */
+  /** Runs something in `process` after `delayMs` of true time. */
   after(delayMs: number, process: SimulatedProcess, run: () => void): Due {
     const event: Event = {
       atMs: this.nowMs + Math.max(0, delayMs),
@@ -80,14 +82,14 @@ export class VirtualTime {
     this.onNote?.(`${this.nowMs.toFixed(3).padStart(12)} ${this.current?.name ?? '-'}: ${what}`);
   }
 
-  /** Of all that happened until now, in its order. */
+  /** The hash of all facts so far, in order. */
   get traceHash(): string {
     return (
       (this.#hash >>> 0).toString(16).padStart(8, '0') + (this.#hash2 >>> 0).toString(16).padStart(8, '0')
     );
   }
 
-  /** Runs code of the host in the middle of a simulated process's. */
+  /** Runs code of the host during a simulated process's. */
   asHost<Value>(run: () => Value): Value {
     const { current } = this;
     this.current = null;

@@ -1,7 +1,7 @@
 /**
- * Goal: servers that join, leave and lose their disks, named leases, snapshots, quotas and volumes keep their promises on every
- * seed, and the seeds together meet what these workloads demand.
- * Method: a short form of `npm run simulate:cluster` with the workloads of servers and volumes as wholes.
+ * Goal: servers that join, leave and lose their disks, named leases, snapshots, quotas and volumes keep their rules on
+ * every seed, and the seeds together have what these workloads demand.
+ * Method: a short form of `npm run simulate:cluster` with the workloads of whole servers and volumes.
  */
 import { test } from 'node:test';
 import type { RunOptions } from './cluster-run.ts';
@@ -12,7 +12,7 @@ const NONE = {
   ...({ clients: 2, mounts: 0, cache: 'leases', volumes: 1 } as const),
   faults: ['kill', 'pause', 'power', 'part', 'slow-link', 'foul'],
 };
-// A server that is drained gives up its vote on named leases after three times their length: that takes the longest.
+// A drained server releases its vote on named leases after three times their length: that takes longest.
 const MEMBERS = {
   ...{ ...NONE, servers: 4, forMs: 60_000 },
   workloads: ['files', 'membership', 'named-leases'],
@@ -29,7 +29,7 @@ const RUNS: readonly RunOptions[] = [
   { seed: 4, ...LEASES },
 ];
 
-test('servers and volumes as wholes keep their promises on every seed', { timeout: 900_000 }, async (t) => {
+test('whole servers and volumes keep their rules on every seed', { timeout: 900_000 }, async (t) => {
   const demands = ['converged', ...OF_WHOLES.flatMap((workload) => workload.demands)];
   await playForm(t, RUNS, demands);
 });

@@ -3,29 +3,29 @@ import type { ClientProgram, MountProgram } from './program.ts';
 import type { Run } from './run.ts';
 import type { ClusterShape } from './simulated-cluster.ts';
 
-/** What programs do with a cluster, and what must hold of it. */
+/** The work of programs with a cluster, and its rules. */
 export interface Workload {
   readonly name: string;
-  /** Names of the coverage that the seeds of the CI form must have counted. */
+  /** Names of counts that the seeds of the short form must have. */
   readonly demands: readonly string[];
-  /** A cluster of this shape has something to do for it; unless this is given, each has. */
+  /** Whether a cluster of this shape can run it; absent: each can. */
   readonly fits?: (shape: ClusterShape) => boolean;
-  /** It knows what was synced: all servers may lose their power at once while it works. */
+  /** It knows what was synced: all servers may lose their power at once during it. */
   readonly toleratesPowerOfAll?: boolean;
-  /** Before all programs. */
+  /** Called before all programs. */
   prepare?(run: Run, client: ClusterClient): Promise<void>;
   /** One thread of a client of the library, until `program.isEnding`. */
   client?(program: ClientProgram): Promise<void>;
   /** One process on a mount, until `program.isEnding`. */
   mount?(program: MountProgram): Promise<void>;
-  /** After all faults and all programs have ended. */
+  /** Called after all faults and all programs have ended. */
   settle?(run: Run, client: ClusterClient): Promise<void>;
   /**
-   * Before all servers lose their power at once: flushes something.
+   * Called before all servers lose their power at once: flushes something.
    *
    * @returns a check that it is still there
    */
   flush?(run: Run, client: ClusterClient): Promise<(client: ClusterClient) => Promise<void>>;
-  /** At the end, in addition to the judges of each run. */
+  /** Called at the end, in addition to the judges of each run. */
   judge?(run: Run): void;
 }
