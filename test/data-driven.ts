@@ -1,11 +1,10 @@
 /**
  * Tests as conversations in a file: commands, a line of dashes, the expected answer, a blank line.
  *
- *
- * # Why this matters.
- * read 1000@a
- * ----
- * ack-read lease=⊥ written=⊥
+ *     # Why this matters.
+ *     read 1000@a
+ *     ----
+ *     ack-read lease=⊥ written=⊥
  *
  * `REWRITE=1` writes the answers instead of comparing them; commit them once every changed line is explained.
  */
@@ -42,7 +41,6 @@ export function playConversations(folder: string, start: (name: string) => Handl
 
 /**
  * Plays a file without a test around it.
- *
  *
  * @returns where an answer differs from the file, and the first line that differs; null if none does
  */

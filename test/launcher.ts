@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 
-/** Names the launcher that tests start servers, mounts and commands with. */
+/** Names the launcher with which tests start servers, mounts and commands. */
 export const LAUNCHER_VARIABLE = 'TEST_LAUNCHER';
 
 /** The launcher of this tree: Node reads the TypeScript sources. */

@@ -1,6 +1,6 @@
 /**
- * Test files that `npm test` leaves to `npm run test:long`, with the tests that show their rules in `npm test`. Each starts
- * a cluster of processes; the simulated clusters run the same programs through more faults.
+ * Test files that `npm test` leaves to `npm run test:long`, with the tests that show their rules in `npm test`. Each
+ * starts a cluster of processes; the simulated clusters run the same programs through more faults.
  */
 const CLUSTER = 'test/simulation/cluster/cluster.test.ts';
 const SCHEDULES = 'test/simulation/cluster/schedules.test.ts';

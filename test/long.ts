@@ -1,11 +1,11 @@
-/** `npm run test:long` plays all tests at full length; `npm test` plays short forms, in which each rule is tried once. */
+/** `npm run test:long` runs all tests at full length; `npm test` runs short forms, which test each rule once. */
 export const isLong = process.env.LONG === '1';
 
-/** Servers of a cluster whose tests ask for neither replication nor fail-over. */
+/** Servers of a cluster whose tests need neither replication nor failover. */
 export const SERVERS_OF_FORM = isLong ? 3 : 1;
 
 /**
- * Why `npm test` passes a test over.
+ * Why `npm test` skips a test.
  *
  * @param shownBy the test that shows the same rule in `npm test`
  */

@@ -1,8 +1,9 @@
 /**
- * `npm test`: runs the test files, or those that are named, several at a time. `npm run test:long` plays their long forms.
- * Files that start no process share processes, since a start costs a process more than most of them do; all others have one
- * each. Most files wait for servers, and leave processors idle now and then: files that only compute use that time, at a
- * lower priority. In both queues the long files begin first, so that no processor is idle at the end.
+ * `npm test`: runs all test files, or the given ones, several at a time. `npm run test:long` runs their long forms.
+ * Files that start no process share processes, since starting a process costs more than most of these files; each other
+ * file has its own process. Most files wait for servers, and leave processors idle now and then: files that only
+ * compute use that time, at a lower priority. In both queues the long files begin first, so that no processor is idle
+ * at the end.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,13 +18,13 @@ import { isLong } from './long.ts';
 import { LONG_FILES } from './long-files.ts';
 
 const ROOT = dirname(import.meta.dirname);
-/** What this run makes: `npm test` removes what the run before has left. */
+/** Files of this run: `npm test` removes those of the run before. */
 const CACHE = join(ROOT, 'node_modules/.cache/tests');
-/** Servers, mounts and commands with their packages, as test/build.ts makes them. Each run has its own. */
+/** Servers, mounts and commands with their packages, as test/build.ts builds them. Each run has its own. */
 const BUILT = join(ROOT, `node_modules/.cache/tests-build-${process.pid}`);
 const ENV: NodeJS.ProcessEnv = {
   ...process.env,
-  // What Node has compiled for one process is good for the others.
+  // Code that Node has compiled for one process is used by the others.
   NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? CACHE,
   [LAUNCHER_VARIABLE]: join(BUILT, 'bin/leasehold.js'),
 };
@@ -31,7 +32,10 @@ const ENV: NodeJS.ProcessEnv = {
 const PRELOADED = ['resolve-hook.ts', 'processor-time.ts'].map(
   (file) => `--import=${join(import.meta.dirname, file)}`,
 );
-/** Folders whose tests start no process, mount nothing and set no variable of the process; in so many processes each. */
+/**
+ * Folders whose tests start no process, mount nothing and set no variable of the process, with the number of processes
+ * for each.
+ */
 const SHARED: Readonly<Record<string, number>> = {
   base: 1,
   catalog: 1,
@@ -93,15 +97,15 @@ const COMPUTES: ReadonlySet<string> = new Set([
 /** Of files that compute: all others have three times the share of a processor. */
 const NICENESS = 5;
 const FLAGS: Readonly<Record<string, readonly string[]>> = {
-  // Most of what a simulation makes is garbage at once: with a large nursery it costs a tenth less processor time.
+  // Most objects of a simulation are garbage at once: a large nursery saves a tenth of the processor time.
   simulation: [
     ...['--max-semi-space-size=64', '--min-semi-space-size=64'],
     `--import=${join(import.meta.dirname, 'untracked-promises.ts')}`,
   ],
-  // Bugs leave timers and servers behind.
+  // Failed tests leave timers and servers.
   'test/simulation/planted.test.ts': ['--test-force-exit'],
 };
-/** Files and folders by how long they take, or the longest file of a folder does; those that are not named follow. */
+/** Files and folders sorted by their duration, or by that of the folder's longest file; unlisted ones follow. */
 const LONGEST_FIRST = [
   'test/simulation/cluster/cluster.test.ts',
   'test/simulation/cluster/mounts.test.ts',
@@ -130,7 +134,7 @@ const LONGEST_FIRST = [
 ];
 /** Most files wait for servers more than they compute. */
 const FILES_PER_PROCESSOR = 2.5;
-/** Besides them; once there is none left, half as many more of the others take their place. */
+/** In addition; once none is left, half as many more of the others run instead. */
 const COMPUTING_PER_PROCESSOR = 1;
 const TEST_MS_MAX = 900_000;
 /** A process that has not ended by then hangs. */
@@ -148,7 +152,7 @@ interface Outcome {
   readonly output: string;
   readonly isGood: boolean;
   readonly tookMs: number;
-  /** Of processor; mounts come on top. */
+  /** Processor time; that of mounts is not included. */
   readonly usedS: number;
 }
 
@@ -182,7 +186,7 @@ function unitsOf(files: readonly string[]): Unit[] {
 async function play(unit: Unit): Promise<Outcome> {
   const beganMs = performance.now();
   const flags = [`--test-timeout=${TEST_MS_MAX}`, '--test-reporter=spec'];
-  // Of several files Node's test runner is the program. It tracks promises before it loads what is to be preloaded.
+  // For several files the program is Node's test runner. It tracks promises before it loads what is to be preloaded.
   if (unit.folder !== 'simulation') flags.push('--test', '--test-isolation=none');
   const argv = [
     ...PRELOADED,
@@ -201,7 +205,7 @@ async function play(unit: Unit): Promise<Outcome> {
   ]);
   clearTimeout(limit);
   const end = signal === null ? '' : `\nEnded by ${signal}\n`;
-  // A file without a test proves nothing, and is green.
+  // A file without a test proves nothing, and passes.
   const isGood = code === 0 && !/^ℹ tests 0$/m.test(out);
   const usedS = Number(/^ℹ processor_seconds ([\d.]+)$/m.exec(out)?.[1] ?? 0);
   return { unit, output: `${out}${err}${end}`, isGood, tookMs: performance.now() - beganMs, usedS };
@@ -233,7 +237,7 @@ const found = globSync(patterns, { cwd: ROOT })
 for (const file of Object.entries(LONG_FILES).flat(2)) {
   if (!existsSync(join(ROOT, file))) throw new Error(`There is no ${file}, which test/long-files.ts names`);
 }
-// What is named is run.
+// Files named on the command line always run.
 const files = found.filter((file) => isLong || positionals.includes(file) || !(file in LONG_FILES));
 if (files.length === 0) throw new Error(`No test file is ${patterns.join(' or ')}`);
 process.on('exit', () => rmSync(BUILT, { recursive: true, force: true }));
@@ -242,7 +246,7 @@ execFileSync(process.execPath, [join(ROOT, 'test/build.ts'), BUILT], { stdio: 'i
 const units = unitsOf(files);
 const outcomes: Outcome[] = [];
 const beganMs = performance.now();
-/** Plays the units that are left, in their order, so many at a time. */
+/** Runs the remaining units, in their order, so many at a time. */
 async function playAll(left: Iterable<Unit>, atATime: number): Promise<void> {
   await Promise.all(
     Array.from({ length: atATime }, async () => {
@@ -251,7 +255,7 @@ async function playAll(left: Iterable<Unit>, atATime: number): Promise<void> {
         outcomes.push(outcome);
         const seconds = (outcome.tookMs / 1000).toFixed(1);
         const at = ((performance.now() - beganMs) / 1000).toFixed(0);
-        // The output of one process stands together.
+        // The output of one process stays together.
         process.stdout.write(
           `${outcome.isGood ? '' : 'FAILED: '}${unit.name} (${seconds} s, ${outcome.usedS} of processor, at ${at} s)\n${outcome.output}\n`,
         );
@@ -263,7 +267,7 @@ async function playAll(left: Iterable<Unit>, atATime: number): Promise<void> {
 const queueOf = (computes: boolean): Iterable<Unit> =>
   units.filter(({ folder }) => COMPUTES.has(folder) === computes).values();
 const [computing, waiting] = [queueOf(true), queueOf(false)];
-/** Servers, mounts and commands of tests are compiled once, by what this one runs. Tests work without it, only slower. */
+/** Compiles servers, mounts and commands of tests once, by running them. Tests work without it, only slower. */
 async function compile(): Promise<void> {
   const env = { ...ENV, [KEEP_COMPILED_VARIABLE]: '1' };
   const script = join(import.meta.dirname, 'compile.ts');

@@ -1,31 +1,37 @@
 /**
- * The machine's World for tests in one process, with a clock that does not count the time in which this process waited for a processor.
- * Leases, limits and timers of all who share it pass together, so that a test that waits for events does not
- * fail where other programs use the machine.
+ * The machine's World for tests in one process, with a clock that does not count the time in which this process waited
+ * for a processor. Leases, time limits and timers of all that share it advance together, so that a test that waits for
+ * events does not fail if other programs use the machine.
  */
 import { existsSync, openSync, readSync } from 'node:fs';
 import type { Timer, World } from '../base/world.ts';
 import { systemWorld } from '../world/system-world.ts';
 
-/** Between two looks at the clock; the event loop looks this often by itself. */
+/** Between two readings of the clock; the event loop reads it this often by itself. */
 const BEAT_MS = 10;
-/** What counts of any longer time between two looks, as of a pause of the whole machine. */
+/** How much of any longer time between two readings counts, for example after a pause of the whole machine. */
 const STEP_MS_MAX = 50;
-/** What has waited is looked up no more often; it is taken off later then. */
+/** The waiting time is read no more often; it is subtracted later then. */
 const WAITED_MS = 5;
 
 const SCHEDSTAT = '/proc/self/schedstat';
-/** Null where the system has none. Of the main thread: nanoseconds on a processor, nanoseconds ready and without one, and how often it ran. */
+/**
+ * Null if the system has none. Of the main thread: nanoseconds on a processor, nanoseconds ready and without one, and
+ * how often it ran.
+ */
 const STATISTICS = existsSync(SCHEDSTAT) ? openSync(SCHEDSTAT, 'r') : null;
 const WALL_AT_START_MS = Date.now();
 const STARTED_MS = systemWorld.nowMs();
 let seenMs = STARTED_MS;
 let countedMs = STARTED_MS;
 let waitedMs = waitedForProcessorMs();
-/** Waited, and not taken off yet. */
+/** Waited, and not subtracted yet. */
 let owedMs = 0;
 
-/** How long the main thread has been ready to run and had no processor, since it began: what the kernel calls its run delay. */
+/**
+ * How long the main thread has been ready to run and had no processor, since its start: what the kernel calls its run
+ * delay.
+ */
 function waitedForProcessorMs(): number {
   if (STATISTICS === null) return 0;
   const bytes = Buffer.alloc(64);

@@ -1,6 +1,7 @@
 /**
- * Loaded before everything else of a test process (`node --import`): prints at its end how much processor time it and the processes
- * that it waited for have used. A mount outlives the command that starts it, so that its time is not in the sum.
+ * Loaded before everything else in a test process (`node --import`): prints at its end how much processor time it and
+ * the processes that it waited for have used. A mount outlives the command that starts it, so that its time is not in
+ * the sum.
  */
 import { readFileSync, writeSync } from 'node:fs';
 import { isMainThread } from 'node:worker_threads';
@@ -8,7 +9,7 @@ import { isMainThread } from 'node:worker_threads';
 /** Linux counts these times in hundredths of a second; proc(5). */
 const TICKS_PER_SECOND = 100;
 const STDOUT = 1;
-/** `utime`, `stime`, `cutime` and `cstime`, counted from the field behind the name. */
+/** `utime`, `stime`, `cutime` and `cstime`, counted from the field after the name. */
 const TIMES = [11, 12, 13, 14];
 
 /** Threads load this, too. */

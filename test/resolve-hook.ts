@@ -1,6 +1,7 @@
 /**
- * Loaded before everything else of a process (`node --import`): resolves modules of this repository without a look at the disk.
- * Node looks for a file, its real path and its package; that is a fifth of the time in which a test loads its modules.
+ * Loaded before everything else in a process (`node --import`): resolves modules of this repository without reading the
+ * disk. Node would search for a file, its real path and its package, which takes a fifth of the time in which a test
+ * loads its modules.
  */
 import { registerHooks } from 'node:module';
 

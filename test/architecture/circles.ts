@@ -2,7 +2,6 @@
  * Finds files that import themselves through other files: the strongly connected components of more than one file.
  * [Tarjan] "Depth-first search and linear graph algorithms", SIAM J. Comput. 1(2), 1972.
  *
- *
  * @param imports the files that each file imports; an import that is not a key is ignored
  * @returns each circle's files sorted by name, the circles sorted by their first files
  */

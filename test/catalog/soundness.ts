@@ -22,7 +22,7 @@ export function assertSound(db: CatalogDatabase): void {
   assertAclsSound(db);
   const none = (what: string, sql: string): void => assert.deepEqual(db.prepare(sql).all(), [], what);
   none(
-    'Every name stands for an inode, and is in a directory of the same volume',
+    'Every name refers to an inode, and is in a directory of the same volume',
     `SELECT * FROM entries e LEFT JOIN inodes i ON i.id = e.inode LEFT JOIN inodes p ON p.id = e.parent
      WHERE i.id IS NULL OR p.id IS NULL OR p.kind <> 2 OR p.volume <> i.volume`,
   );

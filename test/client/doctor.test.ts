@@ -17,7 +17,7 @@ import { noMount, TestMount } from '../fuse/mounted.ts';
 
 const NOBODY = 65_534;
 
-const skip = process.platform !== 'linux' && 'it looks at /proc';
+const skip = process.platform !== 'linux' && 'it reads /proc';
 
 function lines(findings: readonly Finding[]): string[] {
   return findings.map(({ state, found }) => `${state}: ${found}`);

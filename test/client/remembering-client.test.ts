@@ -85,7 +85,7 @@ async function started(t: TestContext) {
     changing: async (inodes) => {
       // As a kernel does, which is notified in another thread.
       await new Promise(setImmediate);
-      changes.push(`of ${inodes.join(', ')} nothing is believed`);
+      changes.push(`nothing is cached of ${inodes.join(', ')}`);
     },
     accessed: async (inodes) => {
       accessed.push(...inodes);
@@ -176,8 +176,8 @@ test('this client drops what it has cached before it requests a change of it', a
   await client.command({ kind: 'set-attributes', inode: 77, mode: 0o600 });
   await client.createWithContents('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   assert.deepEqual(changes, [
-    ...['of 77 nothing is believed', 'set-attributes'],
-    ...[`of ${DIRECTORY} nothing is believed`, 'births', `of ${DIRECTORY} nothing is believed`],
+    ...['nothing is cached of 77', 'set-attributes'],
+    ...[`nothing is cached of ${DIRECTORY}`, 'births', `nothing is cached of ${DIRECTORY}`],
   ]);
 });
 

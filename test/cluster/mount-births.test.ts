@@ -162,7 +162,7 @@ describe('files that a mount creates by itself', { skip: noMount }, async () => 
   }
 
   for (const transport of await transportsOfForm()) {
-    test(`files removed on a mount are gone for a mount without cache, and for all clients after the unmount (${transport})`, async (t) => {
+    test(`files removed on a mount no longer exist for a mount without cache, and for all clients after the unmount (${transport})`, async (t) => {
       const mount = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
       t.after(() => mount.stop());
       const strict = await ClusterMount.start(cluster, VOLUME, '--transport', transport, '--cache', 'strict');

@@ -51,7 +51,6 @@ after(() => cluster.stop());
  * Removes or creates files one after the other until the mount is stopped after `count` of them; the program, whose
  * last call waits for the mount, is killed.
  *
- *
  * @returns the names whose call was answered
  */
 async function answeredTo(
@@ -155,7 +154,7 @@ describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: tru
         );
         const left = new Set(await readdir(other.path(folder)));
         for (const name of rewritten) {
-          assert.ok(left.has(name), `${name} was written and synced, and is gone`);
+          assert.ok(left.has(name), `${name} was written and synced, and is missing`);
           assert.equal(await readFile(other.path(folder, name), 'utf8'), `new ${name}`);
         }
         assert.equal(error, rewritten.length === 0 ? undefined : 'EIO');

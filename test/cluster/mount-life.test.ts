@@ -25,7 +25,7 @@ const isRoot = process.getuid?.() === 0;
 const TRANSPORTS = !isRoot ? ['native'] : isLong ? ['kernel', 'native'] : ['kernel'];
 
 if (skip === false) await define();
-else test('the life of a mount', { skip }, () => undefined);
+else test('the lifecycle of a mount', { skip }, () => undefined);
 
 function leasehold(...argv: string[]) {
   return command(argv);

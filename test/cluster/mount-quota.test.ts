@@ -46,7 +46,7 @@ print('truncate', outcome(lambda: os.ftruncate(fd, 2 * MIB)))
 print('in-place', outcome(lambda: (os.pwrite(fd, b'y' * 4096, 0), os.fsync(fd))))
 print('shrink', outcome(lambda: os.ftruncate(fd, 4096)))
 os.close(fd)
-# What a file may grow to counts until the catalog has heard of its close, a moment later.
+# A file's allowed size counts until the catalog has processed its close, a moment later.
 for turn in range(200):
     again = written('again', MIB // 2, 'fsync')
     if again == ['ok']: break

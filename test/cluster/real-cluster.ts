@@ -202,7 +202,6 @@ export class RealCluster {
   /**
    * Ends a server by a signal and waits for its end.
    *
-   *
    * @returns its exit code, or the signal that has ended it; null if it did not run
    */
   async kill(id: string, signal: NodeJS.Signals = 'SIGKILL'): Promise<number | NodeJS.Signals | null> {

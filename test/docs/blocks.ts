@@ -2,7 +2,6 @@
  * The blocks of code of a document for users, and how each of them is tested. A comment that readers do not see may
  * precede a block:
  *
- *
  * - `<!-- background until: TEXT -->`: it runs until the end of the document, and is ready once it has printed TEXT,
  * - `<!-- after Ctrl-C -->`: first the block in the background is ended, as the document tells the reader,
  * - `<!-- exit code N -->`: it ends with N and not with 0,

@@ -23,7 +23,7 @@ describe('files over HTTP', () => {
   });
   after(async () => {
     await cluster.close();
-    assert.deepEqual(cluster.logged, [], 'Nothing went wrong unexpectedly');
+    assert.deepEqual(cluster.logged, [], 'No unexpected error was logged');
   });
 
   const put = (path: string, body: string | Uint8Array, headers: Record<string, string> = {}) =>
@@ -31,7 +31,7 @@ describe('files over HTTP', () => {
   const get = (path: string, headers: Record<string, string> = {}) =>
     ask(base, 'GET', `/v1/files/main/${path}`, { headers });
 
-  test('what is put to one server comes back from each, with the same tag', async () => {
+  test('each server returns what was put to one, with the same tag', async () => {
     const body = randomBytes(5 * MIB + 12_345);
     const stored = await put('big', body);
     assert.equal(stored.status, 201, stored.text);
@@ -70,7 +70,7 @@ describe('files over HTTP', () => {
     ['', 'no label'],
   ] as const;
   for (const [type, body] of labels) {
-    test(`contents labelled ${JSON.stringify(type)} come back byte for byte`, async () => {
+    test(`contents labelled ${JSON.stringify(type)} are returned byte for byte`, async () => {
       const stored = await put('labelled', body, type === '' ? {} : { 'content-type': type });
       assert.ok(stored.status === 201 || stored.status === 204, stored.text);
       const answer = await get('labelled');
@@ -145,7 +145,7 @@ describe('files over HTTP', () => {
     });
   }
 
-  test('a volume that is not there, or cannot be', async () => {
+  test('a missing or invalid volume', async () => {
     for (const volume of ['other', 'NO', 'a%20b', '']) {
       const answer = await ask(base, 'GET', `/v1/files/${volume}/x`);
       assert.equal(answer.status, 404, volume);
@@ -196,13 +196,13 @@ describe('files over HTTP', () => {
       });
     }
 
-    test('If-Range: the part of the same contents, else the whole', async () => {
+    test('If-Range: the range of the same contents, else the whole', async () => {
       assert.equal((await get('ranged', { range: 'bytes=0-0', 'if-range': etag })).status, 206);
       assert.equal((await get('ranged', { range: 'bytes=0-0', 'if-range': '"other"' })).status, 200);
       assert.equal((await get('ranged', { range: 'bytes=0-0', 'if-range': `W/${etag}` })).status, 200);
     });
 
-    test('HEAD does not know ranges', async () => {
+    test('HEAD ignores ranges', async () => {
       const answer = await ask(base, 'HEAD', '/v1/files/main/ranged', { headers: { range: 'bytes=0-0' } });
       assert.equal(answer.status, 200);
       assert.equal(answer.headers['content-length'], String(size));
@@ -253,14 +253,14 @@ describe('files over HTTP', () => {
       assert.equal((await remove({ 'if-match': '*' })).status, 412);
     });
 
-    test('of two that create, one wins', async () => {
+    test('of two concurrent creations, one succeeds', async () => {
       const answers = await Promise.all(
         ['a', 'b', 'c'].map((body) => put('contested', body, { 'if-none-match': '*' })),
       );
       assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 412, 412]);
     });
 
-    test('the tag of a file that is written in place is the one its primary knows', async () => {
+    test('the tag of a file that is written in place is that of its primary', async () => {
       const stored = await put('in-place', 'old');
       const { attributes } = await cluster.server(0).gateway.query({
         kind: 'resolve',
@@ -283,7 +283,7 @@ describe('files over HTTP', () => {
   });
 
   describe('directories', () => {
-    test('are made, listed page by page, and removed', async () => {
+    test('are created, listed page by page, and removed', async () => {
       assert.equal((await put('dir/', '')).status, 201);
       assert.equal((await put('dir/', '')).status, 204);
       const wanted = Array.from({ length: 25 }, (_, index) => `f${String(index).padStart(2, '0')}`);
@@ -348,14 +348,14 @@ describe('files over HTTP', () => {
       }
     });
 
-    test('take no contents, and lose none silently', async () => {
+    test('accept no contents, and drop none silently', async () => {
       const refused = await put('with-contents/', 'x');
       assert.equal(refused.status, 400);
       assert.match(problemIn(refused).detail, /ends in "\/" is a directory/);
       assert.equal((await get('with-contents/')).status, 404);
     });
 
-    test('are not made by the way, unless asked for', async () => {
+    test('are created only explicitly, unless the request says otherwise', async () => {
       const refusedPut = await put('p/q/r', 'x');
       assert.equal(refusedPut.status, 404);
       assert.match(problemIn(refusedPut).detail, /"main:\/p\/q" does not exist.*parents=true/);
@@ -395,7 +395,7 @@ describe('files over HTTP', () => {
       }
     });
 
-    test('a write that fails half-way is told, and the connection survives', async () => {
+    test('a write that fails half-way is reported, and the connection stays open', async () => {
       cluster.intercept = ({ method, request }) => {
         if (method === 'write' && request !== undefined && request.number === 3) {
           throw new (class extends Error {})('planted');
@@ -405,12 +405,12 @@ describe('files over HTTP', () => {
       cluster.intercept = () => {};
       assert.equal(answer.status, 500);
       assert.equal(problemIn(answer).code, 'internal');
-      assert.ok(!answer.text.includes('planted'), 'What an internal error says stays inside');
+      assert.ok(!answer.text.includes('planted'), 'The message of an internal error is not sent');
       assert.deepEqual(cluster.logged.splice(0), ['request failed unexpectedly']);
       assert.equal((await get('half')).status, 404);
     });
 
-    test('a part of a file that is not there is not taken', async () => {
+    test('a write of a range of a missing file is refused', async () => {
       assert.equal((await put('part', 'x', { 'content-range': 'bytes 0-0/5' })).status, 404);
     });
 
@@ -423,7 +423,7 @@ describe('files over HTTP', () => {
         if (method !== 'write' || request === undefined) return;
         numbers.push(request.number);
         most = Math.max(most, ++running);
-        // None ends before four are there, and a fifth would have had its time.
+        // None ends before four are there, and a fifth would have had enough time.
         if (running === 4) setTimeout(four.resolve, 20);
         await four.promise;
         running--;
@@ -453,7 +453,7 @@ describe('files over HTTP', () => {
     cluster.logged.splice(0);
   });
 
-  test('a client that leaves in the middle ends the reads', async () => {
+  test('a client that disconnects in the middle ends the reads', async () => {
     await put('abandoned', randomBytes(32 * MIB));
     let reads = 0;
     cluster.intercept = ({ method }) => {
@@ -477,10 +477,10 @@ describe('files over HTTP', () => {
     }
     cluster.intercept = () => {};
     assert.match((await ask(base, 'GET', '/metrics')).text, /\nleasehold_downloads 0\n/);
-    assert.ok(reads < 32, `${reads} reads were made for nobody`);
+    assert.ok(reads < 32, `${reads} reads were executed without a client`);
   });
 
-  test('what is not there and what is not allowed are problems too', async () => {
+  test('a missing route or method is also answered with a problem', async () => {
     const nothing = await ask(base, 'GET', '/v2/x');
     assert.equal(nothing.status, 404);
     assert.equal(problemIn(nothing).code, 'not-found');

@@ -43,7 +43,7 @@ describe('the gateway', () => {
       },
     );
 
-  test('every server takes a command, and the catalog’s primary executes it once', async () => {
+  test('every server accepts a command, and the catalog’s primary executes it once', async () => {
     cluster.catalogPrimary = S3;
     for (const [index, { url }] of cluster.servers.entries()) {
       const body = JSON.stringify({
@@ -74,7 +74,7 @@ describe('the gateway', () => {
     let lost = 0;
     cluster.intercept = ({ method, server }) => {
       if (method !== 'execute' || server !== S2) return;
-      // The first attempt is executed, and its answer does not come.
+      // The first attempt is executed, and its answer is lost.
       if (lost++ === 0) {
         const request = cluster.seen.at(-1);
         assert.ok(request !== undefined);
@@ -92,7 +92,7 @@ describe('the gateway', () => {
     });
     assert.equal(result.created, true);
     const names = cluster.seen.map(({ session, number }) => `${session}/${number}`);
-    assert.equal(new Set(names).size, 1, 'All attempts have one name');
+    assert.equal(new Set(names).size, 1, 'All attempts have one number');
     assert.ok(names.length >= 2);
   });
 
@@ -107,7 +107,7 @@ describe('the gateway', () => {
     assert.deepEqual([status, answered['leasehold-catalog-epoch']], [503, '3']);
   });
 
-  test('a file is found from a server that has no replica of it, and the way is remembered', async () => {
+  test("a server without a replica finds the file's primary, and remembers it", async () => {
     const file = await makeFile('far');
     const members = [S1, S2, S3];
     const outside = 3;
@@ -131,7 +131,7 @@ describe('the gateway', () => {
     assert.equal(end.headers['content-length'], '0');
   });
 
-  test('a command about a live file is about what its primary knows, where the client wants that', async () => {
+  test('a command about a live file uses what its primary knows, if the client demands it', async () => {
     const file = await makeFile('timed');
     const written = JSON.parse((await write(0, file, 1, 'four')).text) as WriteResult;
     const attributes = async (number: number, live: boolean) => {
@@ -150,7 +150,7 @@ describe('the gateway', () => {
     assert.equal(cluster.commands.length, 3, 'Each is one command');
   });
 
-  test('a forwarded request is answered from here or not at all', async () => {
+  test('a forwarded request is answered here or not at all', async () => {
     const file = await makeFile('here');
     await write(0, file, 1, 'x');
     const headers = { 'leasehold-forwarded': '1' };
@@ -165,7 +165,7 @@ describe('the gateway', () => {
     assert.equal(problemIn(query).code, 'not-primary');
   });
 
-  test('a primary that dies while it is asked is left at once, and its successor found', async () => {
+  test('a primary that dies while it handles a request is left at once, and its successor found', async () => {
     const file = await makeFile('mortal');
     await write(0, file, 1, 'before ');
     const contents = cluster.contentsOf(file);
@@ -193,7 +193,7 @@ describe('the gateway', () => {
     assert.equal(contents.bytes.toString(), 'before after');
   });
 
-  test('no primary to be found is a 503 in bounded time that names who is missing', async () => {
+  test('without a primary the answer is a 503 in bounded time that names the missing servers', async () => {
     const file = await makeFile('lost');
     await write(2, file, 1, 'x');
     assert.equal(cluster.contentsOf(file).primary, S3);
@@ -216,7 +216,7 @@ describe('the gateway', () => {
     cluster.intercept = ({ method }) => {
       if (method !== 'state') return;
       asked++;
-      throw new ServiceError('not-primary', 'An election is going on');
+      throw new ServiceError('not-primary', 'An election is in progress');
     };
     await assert.rejects(cluster.server(0).gateway.state(file), { code: 'no-majority' });
     assert.ok(asked >= 4 && asked < 40, `${asked} attempts in ${TIMEOUT_MS} ms`);
@@ -240,7 +240,7 @@ describe('the gateway', () => {
     ['busy', 503],
     ['integrity', 500],
   ] as const;
-  test('a server without room is asked again for a while: if nobody else took its place, the client is told', async () => {
+  test('a server without free space is asked again for a while: if no other takes its place, the client gets the error', async () => {
     const file = await makeFile('full');
     await write(0, file, 1, 'x');
     let asked = 0;
@@ -255,7 +255,7 @@ describe('the gateway', () => {
     assert.ok(asked >= 4, `${asked} attempts`);
   });
 
-  test('a primary that has room itself and stays is believed at once that others have none', async () => {
+  test('if the primary itself has free space and stays, its report that others have none is final at once', async () => {
     const file = await makeFile('lagging');
     await write(0, file, 1, 'x');
     const asked: string[] = [];
@@ -271,7 +271,7 @@ describe('the gateway', () => {
     }
   });
 
-  test('no room is not told where an attempt before may have found some', async () => {
+  test('no-space is not reported if an earlier attempt may have succeeded', async () => {
     const file = await makeFile('doubt');
     await write(0, file, 1, 'x');
     let asked = 0;
@@ -284,7 +284,7 @@ describe('the gateway', () => {
     assert.equal(problemIn(await write(0, file, 3, 'z')).code, 'no-space');
   });
 
-  test('a server without room is passed over as soon as another has taken the file', async () => {
+  test("a server without free space is skipped as soon as another is the file's primary", async () => {
     const file = await makeFile('moved');
     await write(0, file, 1, 'x');
     let asked = 0;
@@ -299,7 +299,7 @@ describe('the gateway', () => {
     assert.deepEqual([answer.status, answer.text], [200, 'x']);
   });
 
-  test('a client whose session was forgotten after an attempt without an answer is told of the doubt', async () => {
+  test('a client whose session was forgotten after an attempt without an answer gets an unknown outcome', async () => {
     const file = await makeFile('forgotten');
     await write(0, file, 1, 'x');
     let asked = 0;
@@ -308,7 +308,7 @@ describe('the gateway', () => {
       if (server === S1 && asked++ === 0) throw new ServiceError('unknown', 'The answer is lost');
       throw new ServiceError('session-expired', 'So many others came since');
     };
-    // To begin anew with another session would do it twice.
+    // Another session would execute it twice.
     assert.equal(problemIn(await write(0, file, 2, 'y')).code, 'unknown');
     assert.equal(problemIn(await write(0, file, 2, 'y')).code, 'session-expired');
     asked = 0;
@@ -320,14 +320,14 @@ describe('the gateway', () => {
   });
 
   for (const [code, status] of finals) {
-    test(`${code} is told at once, from a peer too`, async () => {
+    test(`${code} is reported at once, also from a peer`, async () => {
       const file = await makeFile('final');
       await write(0, file, 1, 'x');
       let asked = 0;
       cluster.intercept = ({ method, server }) => {
         if (method !== 'read' || server !== S1) return;
         asked++;
-        throw new ServiceError(code, 'Said by the primary', { retryAfterMs: 2500 });
+        throw new ServiceError(code, "The primary's answer", { retryAfterMs: 2500 });
       };
       for (const index of [0, 1]) {
         const answer = await ask(cluster.server(index).url, 'GET', `/v1/data/${file}?length=1`);
@@ -357,7 +357,7 @@ describe('the gateway', () => {
     assert.equal(problemIn(answer).code, 'recovering');
   });
 
-  test('a listing does without a live file’s primary, a stat does not', async () => {
+  test('a listing does not need a live file’s primary, a stat does', async () => {
     const file = await makeFile('live');
     await write(2, file, 1, 'twelve bytes');
     const { gateway } = cluster.server(0);
@@ -382,7 +382,7 @@ describe('the gateway', () => {
     await assert.rejects(gateway.query({ kind: 'attributes', inode: file }), { code: 'no-majority' });
   });
 
-  test('a session that the catalog forgot is replaced, if nothing can have happened', async () => {
+  test('a session that the catalog forgot is replaced if no request can have been executed', async () => {
     let refusals = 0;
     cluster.intercept = ({ method }) => {
       if (method === 'execute' && refusals++ === 0) throw new ServiceError('session-expired', 'Forgotten');
@@ -436,7 +436,11 @@ describe('the gateway', () => {
     const { offset, sizeBytes } = JSON.parse(answer.text) as WriteResult;
     assert.deepEqual([offset, sizeBytes], [2, 13]);
     await write(0, file, 3, 'XX');
-    assert.equal((await send(encodeWriteParts(parts), 2)).text, answer.text, 'Told once more, and not done');
+    assert.equal(
+      (await send(encodeWriteParts(parts), 2)).text,
+      answer.text,
+      'Answered again, and not executed',
+    );
     const read = await ask(url, 'GET', `/v1/data/${file}?offset=0&length=100`);
     assert.equal(read.text, '01abCD6789\0\0zXX');
     for (const body of [Buffer.alloc(0), encodeWriteParts([]), encodeWriteParts(parts).subarray(1)]) {
@@ -448,7 +452,7 @@ describe('the gateway', () => {
     }
   });
 
-  test('holes, searches and copies go to the primaries, and a copy is made once', async () => {
+  test('holes, searches and copies go to the primaries, and a copy is executed once', async () => {
     const file = await makeFile('source');
     const copy = await makeFile('copy');
     await write(0, file, 1, '0123456789');
@@ -532,7 +536,7 @@ describe('the gateway', () => {
   }
 });
 
-test('request names: each number once, and never far ahead of one still in use', () => {
+test('request numbers: each used once, and never far ahead of one still in use', () => {
   let drawn = 0;
   const names = new NumberedRequests(() => ++drawn);
   const stuck = names.acquire(null);
@@ -545,5 +549,5 @@ test('request names: each number once, and never far ahead of one still in use',
     seen.add(text);
     names.release(name);
   }
-  assert.equal(drawn, 2, 'The stuck session is left aside, the other one goes on');
+  assert.equal(drawn, 2, 'The stuck session is left aside, the other one continues');
 });

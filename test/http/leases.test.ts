@@ -19,7 +19,7 @@ import { type Answer, ask, problemIn } from './ask.ts';
 const LEASE_MS = 1_000;
 const SKEW_MS = 20;
 
-/** One server that is all of its cluster, with `/v1/leases` and nothing else. */
+/** A cluster of one server, with `/v1/leases` and nothing else. */
 class LeaseServer {
   readonly fatal: unknown[] = [];
   readonly named: NamedLeases;
@@ -71,7 +71,7 @@ class LeaseServer {
     );
   }
 
-  /** @param leaseMs how long it recovers, too */
+  /** @param leaseMs also determines the recovery wait */
   static async start(leaseMs = LEASE_MS): Promise<LeaseServer> {
     const server = new LeaseServer(leaseMs);
     await server.app.listen({ host: '127.0.0.1', port: 0 });
@@ -111,7 +111,7 @@ class LeaseServer {
 const RECOVERS_LONG_MS = 10 * 60_000;
 
 describe('watches of a server that is alone', () => {
-  test('while it recovers a watch is told when to come again, and counts for nothing', async () => {
+  test('while it recovers a watch is refused with a time for its retry, and does not count', async () => {
     const server = await LeaseServer.start(RECOVERS_LONG_MS);
     try {
       for (let round = 0; round < 3; round++) {
@@ -153,7 +153,7 @@ describe('watches of a server that is alone', () => {
   });
 });
 
-describe('requests that make no sense', () => {
+describe('invalid requests', () => {
   let server: LeaseServer;
   before(async () => {
     server = await LeaseServer.start();
@@ -161,7 +161,7 @@ describe('requests that make no sense', () => {
   });
   after(() => server.close());
 
-  /** Refused for a reason, and nothing has happened for it. */
+  /** Checks that it is refused with a reason, and changes nothing. */
   async function refused(
     [method, path, body, session]: readonly [string, string, (string | undefined)?, string?],
     status: number,

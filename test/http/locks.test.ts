@@ -35,7 +35,7 @@ describe('locks over HTTP', () => {
       headers: { 'content-type': 'application/json' },
     });
 
-  test('any server takes a lock to the primary, and tells who it is', async () => {
+  test('any server forwards a lock to the primary, and answers which server that is', async () => {
     const answers = await Promise.all(
       [0, 1, 2].map((index) => post(index, '', { ...BODY, owner: `${index}`, start: index, end: index })),
     );
@@ -50,7 +50,7 @@ describe('locks over HTTP', () => {
     assert.deepEqual(list.locks.map(({ start }) => start).sort(), [0, 1, 2]);
   });
 
-  test('a lock that another has is a conflict, and what is not there cannot be renewed', async () => {
+  test('a lock that another client has is a conflict, and a missing one cannot be renewed', async () => {
     await post(0, '', BODY);
     const refused = await post(1, '', { ...BODY, client: 2 });
     assert.deepEqual([refused.status, problemIn(refused).code], [409, 'locked']);
@@ -58,7 +58,7 @@ describe('locks over HTTP', () => {
     assert.deepEqual((JSON.parse(renewed.text) as LockRenewal).lost, [0]);
   });
 
-  test('what is no lock is refused before anybody is asked', async () => {
+  test('an invalid lock is refused before any server is asked', async () => {
     for (const wrong of [
       { kind: 'lease' },
       { start: -1 },

@@ -15,7 +15,7 @@ const SCHEMAS: Readonly<Record<string, unknown>> = {
   ...namedLeaseApi,
 };
 
-describe('what comes in', () => {
+describe('validation of requests', () => {
   test('the schemas are schemas, without a word that validators do not know', () => {
     const strict = new Ajv({ strict: true });
     let seen = 0;
@@ -60,11 +60,11 @@ describe('what comes in', () => {
         code: 'bad-request',
         message: `The command "xattr" is malformed at ${fault}`,
       });
-      assert.equal(matched(right, 'command'), right, 'What is right is still taken');
+      assert.equal(matched(right, 'command'), right, 'A valid value is still accepted');
     });
   }
 
-  test('a long body that is wrong everywhere is not looked through', () => {
+  test('the check of a long invalid body stops at the first fault', () => {
     const files = Array.from({ length: 100_000 }, () => ({}));
     assert.throws(() => matched({ ...right, files }, 'body'), {
       message: 'The body is malformed at /files/0: must have "parent", "name"',

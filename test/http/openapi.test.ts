@@ -24,7 +24,7 @@ describe('the description of HTTP', () => {
     assert.equal(validator.version, '3.1');
   });
 
-  test('a client that is made from it uploads and downloads', async () => {
+  test('a client generated from it uploads and downloads', async () => {
     const api = new OpenAPIClientAxios({ definition: document, axiosConfigDefaults: { baseURL: base } });
     const client = await api.getClient();
     const place = { volume: 'main', path: 'made by a client.bin' };

@@ -3,7 +3,7 @@ import { after, before, describe, test } from 'node:test';
 import { ask, problemIn } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
 
-describe('which pages a browser lets talk to a server', () => {
+describe('which pages a browser lets use a server', () => {
   let cluster: FakeCluster;
   let base: string;
   let other: string;
@@ -23,7 +23,7 @@ describe('which pages a browser lets talk to a server', () => {
     assert.equal(headers['access-control-allow-credentials'], undefined);
   });
 
-  test('and ask beforehand whether it may change something', async () => {
+  test('and a preflight answers whether it may change something', async () => {
     const headers = {
       origin: other,
       'access-control-request-method': 'PUT',
@@ -36,14 +36,14 @@ describe('which pages a browser lets talk to a server', () => {
     assert.match(answer.headers['access-control-allow-headers'] ?? '', /\bauthorization\b/);
   });
 
-  test('a page of the server itself needs no word of it, by whatever name it is known', async () => {
+  test('a page of the server itself needs no header, by whatever host name it is loaded', async () => {
     const named = { origin: 'https://files.example', host: 'files.example' };
     const answer = await ask(base, 'PUT', '/v1/files/main/own', { headers: named, body: 'x' });
     assert.equal(answer.status, 201);
     assert.equal(answer.headers['access-control-allow-origin'], undefined);
   });
 
-  test('a form of a page that tells nobody where it was, as the browser assures', async () => {
+  test('a form of a page without an origin, as the browser confirms, is accepted', async () => {
     const headers = { origin: 'null', 'sec-fetch-site': 'same-origin' };
     assert.equal((await ask(base, 'PUT', '/v1/files/main/form', { headers, body: 'x' })).status, 201);
     const foreign = { origin: 'null', 'sec-fetch-site': 'cross-site' };
@@ -54,9 +54,9 @@ describe('which pages a browser lets talk to a server', () => {
   });
 
   for (const origin of ['https://evil.example', 'null', 'http://127.0.0.1:1', 'not an origin']) {
-    test(`a page from ${origin} is told nothing and changes nothing`, async () => {
+    test(`a page from ${origin} reads nothing and changes nothing`, async () => {
       const read = await ask(base, 'GET', '/v1/status', { headers: { origin } });
-      assert.equal(read.headers['access-control-allow-origin'], undefined, 'The browser keeps the answer');
+      assert.equal(read.headers['access-control-allow-origin'], undefined, 'The browser hides the answer');
       const preflight = await ask(base, 'OPTIONS', '/v1/files/main/a', { headers: { origin } });
       assert.equal(preflight.headers['access-control-allow-origin'], undefined);
       const write = await ask(base, 'PUT', '/v1/files/main/evil', { headers: { origin }, body: 'x' });
@@ -66,7 +66,7 @@ describe('which pages a browser lets talk to a server', () => {
     });
   }
 
-  test('programs, which send no origin, are not concerned', async () => {
+  test('programs, which send no origin, are not affected', async () => {
     const answer = await ask(base, 'PUT', '/v1/files/main/program', { body: 'x' });
     assert.equal(answer.status, 201);
     assert.equal(answer.headers.vary, undefined);

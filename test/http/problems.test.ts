@@ -21,7 +21,10 @@ const LOCK = {
   waitMs: 0,
 };
 
-/** How a client comes to meet codes that need no failing machine; all of them, at real servers: test/cluster/every-problem.test.ts. */
+/**
+ * How a client meets codes that need no failing machine; all of them, at real servers:
+ * test/cluster/every-problem.test.ts.
+ */
 describe('problems of the catalogue', () => {
   let cluster: FakeCluster;
   let base: string;
@@ -67,7 +70,7 @@ describe('problems of the catalogue', () => {
       headers: JSON_LABEL,
       body: JSON.stringify({ ...LOCK, client }),
     });
-  /** What nobody foresaw. */
+  /** An unforeseen error. */
   const failing = async (): Promise<Answer> => {
     cluster.intercept = ({ method }) => {
       if (method === 'read') throw new Error('The service fails for this test');
@@ -105,7 +108,7 @@ describe('problems of the catalogue', () => {
       ask(cluster.server(1).url, 'POST', `/v1/data/${file}/flush`, {
         headers: { 'leasehold-forwarded': '1' },
       }),
-    // Whoever is asked anew does not remember what became of the first attempt.
+    // The server that is asked next does not remember the outcome of the first attempt.
     unknown: async () => {
       const codes: ErrorCode[] = ['unknown', 'session-expired'];
       cluster.intercept = ({ method }) => {

@@ -3,7 +3,10 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 import { type FastifyInstance, fastify } from 'fastify';
 import { READ, type RouteRole, requireRoles, WRITE } from '../../server/http/roles.ts';
 
-/** The server builds its application under the same rule: every test that starts one proves that all its routes have a role. */
+/**
+ * The server builds its application under the same rule: every test that starts one proves that all its routes have a
+ * role.
+ */
 describe('roles of routes', () => {
   let app: FastifyInstance;
   const roles: (RouteRole | undefined)[] = [];
@@ -26,7 +29,7 @@ describe('roles of routes', () => {
     await assert.rejects(async () => app.ready(), /The route POST \/inner has a role/);
   });
 
-  test('who judges a request knows the role, also of HEAD', async () => {
+  test("the authorization hook knows a request's role, also of HEAD", async () => {
     app.get('/look', READ, async () => 'x');
     app.put('/change', { ...WRITE, bodyLimit: 10 }, async () => 'x');
     await app.inject({ method: 'GET', url: '/look' });

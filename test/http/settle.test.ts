@@ -9,7 +9,7 @@ import { FakeCluster } from './fake-services.ts';
 
 let cluster: FakeCluster;
 let client: ClusterClient;
-/** Files of which a server was told to settle them, in that order. */
+/** Files that a server was asked to settle, in that order. */
 const settled: number[] = [];
 
 before(async () => {
@@ -40,7 +40,7 @@ async function requests(): Promise<number> {
   return counts.reduce((sum, [, count]) => sum + Number(count), 0);
 }
 
-test('files that are closed one after the other are settled by one request, each by itself', async () => {
+test('files that are closed one after the other are settled by one request, each with its own outcome', async () => {
   const files = [await make('one'), await make('two'), await make('three')];
   cluster.intercept = ({ method, file }) => {
     if (method !== 'settle') return;
@@ -59,7 +59,7 @@ test('files that are closed one after the other are settled by one request, each
   cluster.intercept = () => undefined;
 });
 
-test('a server that is asked settles what others are primary of, too', async () => {
+test('a server settles also files of which other servers are primary', async () => {
   const file = await make('elsewhere');
   cluster.contentsOf(file).primary = 's3' as ServerId;
   const headers = { 'content-type': 'application/json' };
@@ -70,7 +70,7 @@ test('a server that is asked settles what others are primary of, too', async () 
   assert.deepEqual([status, JSON.parse(text)], [200, { failed: [] }]);
 });
 
-test('what is no list of files is refused', async () => {
+test('an invalid list of files is refused', async () => {
   const headers = { 'content-type': 'application/json' };
   for (const body of [
     '{}',

@@ -1,6 +1,6 @@
 /**
- * Goal: a small file that comes by HTTP is created with contents, or staged where that cannot be.
- * Method: the HTTP face over fake services, which create files with contents without replication.
+ * Goal: a small file that is uploaded by HTTP is created with contents, or staged if that is impossible.
+ * Method: the HTTP layer over fake services, which create files with contents without replication.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -18,7 +18,7 @@ async function started(t: TestContext): Promise<FakeCluster> {
   return cluster;
 }
 
-/** The catalog's primary refuses a kind of command, as of a member of an earlier release. */
+/** The catalog's primary refuses a kind of command, like a member of an earlier release. */
 function refusing(kind: Command['kind']): Interceptor {
   return ({ method, request }) => {
     if (method !== 'execute' || request === undefined || !('command' in request)) return;
@@ -27,7 +27,7 @@ function refusing(kind: Command['kind']): Interceptor {
   };
 }
 
-test('a file that an earlier release could not name is staged, with and without conditions', async (t) => {
+test('if a server has an earlier release, a file is staged, with and without conditions', async (t) => {
   const cluster = await started(t);
   // Not the catalog's primary: the refusal comes from another server.
   const { url } = cluster.server(1);
@@ -42,7 +42,7 @@ test('a file that an earlier release could not name is staged, with and without 
   assert.equal((await ask(url, 'PUT', PATH, { body: 'x', headers: { 'if-match': etag } })).status, 412);
 });
 
-test('contents that lose the name to others, or are staged after all, are garbage at once', async (t) => {
+test('contents that lose the name to another file, or are staged after all, are garbage at once', async (t) => {
   const cluster = await started(t);
   const [one, two] = [cluster.server(0), cluster.server(1)];
   const kinds = () => cluster.commands.splice(0).map(({ command }) => command.kind);
@@ -72,7 +72,7 @@ test('contents that lose the name to others, or are staged after all, are garbag
   assert.equal((await ask(two.url, 'GET', `${PATH}-2`)).text, 'staged');
 });
 
-test('a file for which the quota has no room leaves no contents behind', async (t) => {
+test('a file that exceeds the quota leaves no contents', async (t) => {
   const cluster = await started(t);
   const { url, gateway } = cluster.server(1);
   const put = (path: string, bytes: number) => ask(url, 'PUT', path, { body: 'x'.repeat(bytes) });
@@ -82,7 +82,7 @@ test('a file for which the quota has no room leaves no contents behind', async (
   await set({ quotaBytes: 1_000 });
   assert.equal((await put(`${PATH}-2`, 401)).status, 507);
   assert.equal(cluster.wholesStored, 1);
-  // What is replaced makes room, unless it is kept.
+  // A replaced file frees its space, unless it is kept.
   assert.equal((await put(PATH, 1_000)).status, 204);
   await set({ trashMs: 60_000 });
   assert.equal((await put(PATH, 1_000)).status, 507);
@@ -93,7 +93,7 @@ test('a file for which the quota has no room leaves no contents behind', async (
   assert.equal(cluster.wholesStored, 3);
 });
 
-test('a staged file for which the quota has no room is collected in the next round', async (t) => {
+test('a staged file that exceeds the quota is collected in the next round', async (t) => {
   const cluster = await started(t);
   const { url, gateway } = cluster.server(1);
   await gateway.command({ kind: 'volume-set', name: 'main', quotaBytes: 1_000 });
@@ -101,13 +101,13 @@ test('a staged file for which the quota has no room is collected in the next rou
   assert.equal(collected(cluster), 1);
 });
 
-/** @returns how many staged files go in the next round */
+/** @returns how many staged files the next round collects */
 function collected(cluster: FakeCluster): number {
   const command: Command = { kind: 'collect', beforeNs: '1', countMax: 10 };
   return (cluster.execute({ session: 7, number: 1, command }) as CommandResults['collect']).inodes.length;
 }
 
-test('a form of which a file is refused names those that are stored, and leaves nothing of the others', async (t) => {
+test('a form with a refused file names the files that are stored, and leaves nothing of the others', async (t) => {
   const cluster = await started(t);
   let named = 0;
   cluster.intercept = ({ method, request }) => {
@@ -131,7 +131,7 @@ test('a form of which a file is refused names those that are stored, and leaves 
   assert.equal(collected(cluster), 2);
 });
 
-test('a staged file of which the digest is another is collected in the next round', async (t) => {
+test('a staged file with a wrong digest is collected in the next round', async (t) => {
   const cluster = await started(t);
   const digest = { 'content-digest': 'sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:' };
   const how = { body: 'x'.repeat(700_000), headers: digest };
@@ -139,7 +139,9 @@ test('a staged file of which the digest is another is collected in the next roun
   assert.equal(collected(cluster), 1);
 });
 
-test('what is left of a body is drained where its file cannot be staged', { timeout: 20_000 }, async (t) => {
+test('the rest of a body is read and dropped if its file cannot be staged', {
+  timeout: 20_000,
+}, async (t) => {
   const cluster = await started(t);
   const { url } = cluster.server(0);
   cluster.intercept = ({ method, request }) => {

@@ -139,7 +139,7 @@ describe('status over HTTP', () => {
       reason: /^Server s2 has nearly all 10 descriptors/m,
     },
     {
-      name: 'replicas that nobody uses are behind',
+      name: 'unused replicas are behind',
       arrange: ({ servers }) => {
         (servers[1] as { status: object }).status = { lag: { files: 2, versions: 3, bytes: 0 } };
       },
@@ -152,7 +152,7 @@ describe('status over HTTP', () => {
       await arrange(cluster);
       const startMs = performance.now();
       const status = await askJson<ClusterStatus>(base, '/v1/status');
-      assert.ok(performance.now() - startMs < 20_000, 'A status is told in bounded time');
+      assert.ok(performance.now() - startMs < 20_000, 'A status is returned in bounded time');
       assert.equal(status.verdict, verdict);
       assert.match(status.reasons.join('\n'), reason);
       assert.equal(status.servers.length, 3);
@@ -176,7 +176,7 @@ describe('status over HTTP', () => {
     assert.equal((await ask(base, 'GET', '/livez')).status, 200);
   });
 
-  test('readiness tells each check when asked for all', async () => {
+  test('readiness reports each check when all are requested', async () => {
     const all = ['storage', 'clock', 'leases', 'catalog', 'catalog-replica', 'registration'];
     const ready = await ask(base, 'GET', '/readyz?verbose');
     assert.equal(ready.status, 200);
@@ -202,7 +202,7 @@ describe('status over HTTP', () => {
     assert.match(silent.text, /\nnot ready\n$/);
   });
 
-  test('metrics are counted and told', async () => {
+  test('metrics are counted and reported', async () => {
     await ask(base, 'GET', '/livez');
     const answer = await ask(base, 'GET', '/metrics');
     assert.match(answer.headers['content-type'] ?? '', /^text\/plain; version=0\.0\.4/);
@@ -213,7 +213,7 @@ describe('status over HTTP', () => {
     );
   });
 
-  test('info names the primary, the replicas and what each has', async () => {
+  test('info returns the primary, the replicas and the position of each', async () => {
     const stored = await ask(cluster.server(1).url, 'PUT', '/v1/files/main/file', { body: 'contents' });
     for (const { url, id } of cluster.servers) {
       const answer = await ask(url, 'GET', '/v1/info/main/file');
@@ -238,7 +238,7 @@ describe('status over HTTP', () => {
     }
   });
 
-  test('info opens a file that nobody has open, and says so if it cannot', async () => {
+  test('info opens a file that is not open, and says so if it cannot', async () => {
     await ask(base, 'PUT', '/v1/files/main/file', { body: 'contents' });
     for (const file of cluster.files.values()) file.primary = null;
     const opened = await askJson<FileInfo>(cluster.server(2).url, '/v1/info/main/file');
@@ -258,7 +258,7 @@ describe('status over HTTP', () => {
     ]);
   });
 
-  test('info of a directory, and of nothing', async () => {
+  test('info of a directory, and of a missing path', async () => {
     const info = await askJson<FileInfo>(base, '/v1/info/main/');
     assert.equal(info.attributes.kind, 'directory');
     assert.equal(info.primary, null);
@@ -311,7 +311,11 @@ test('metrics in the text form of Prometheus', async () => {
   assert.match(text, /^leasehold_e_duration_seconds_bucket\{le="0.01",of="files"\} 1$/m);
   assert.match(text, /^leasehold_e_duration_seconds_bucket\{le="0.025",of="files"\} 2$/m);
   servers = ['s2'];
-  assert.match(await metrics.text(), /gauge\nleasehold_c\{server="s2"\} 1\n/, 'What is gone is told no more');
+  assert.match(
+    await metrics.text(),
+    /gauge\nleasehold_c\{server="s2"\} 1\n/,
+    'A removed peer is no longer reported',
+  );
   assert.throws(() => metrics.counter('leasehold_a_total', 'Again'), /already been registered/);
   assert.throws(() => metrics.counter('not-a-name', 'x'), /cannot name a metric/);
   assert.throws(() => metrics.counter('leasehold_things', 'x'), /does not end in _total/);

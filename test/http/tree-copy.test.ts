@@ -27,7 +27,7 @@ async function start(t: { after(work: () => Promise<void>): void }) {
   return { run, url, put, copy, names };
 }
 
-test('a tree is copied with modes and links, and what has no contents is told', async (t) => {
+test('a tree is copied with modes and links, and inodes without contents are reported', async (t) => {
   const { run, url, put, copy, names } = await start(t);
   await put('source/b', 'contents');
   const { inode } = (
@@ -74,7 +74,7 @@ test('a tree that is too large for one request is copied by the next, from where
   for (const directory of ['m', 'n', 'o']) assert.equal((await names(`target/${directory}`)).length, 900);
 });
 
-test('a copy that is gone on with leaves alone what is there by size and time, and copies what has changed', async (t) => {
+test('a continued copy skips files of equal size and time, and copies changed ones', async (t) => {
   const { run, url, put, copy } = await start(t);
   for (const name of ['a', 'b', 'in/c']) await put(`source/${name}`, `first ${name}`);
   const counts = async (): Promise<number[]> => {
@@ -84,7 +84,7 @@ test('a copy that is gone on with leaves alone what is there by size and time, a
     return [files, same ?? -1];
   };
   assert.deepEqual(await counts(), [3, 0]);
-  // Broken off: one is missing. Changed since, one here and one there.
+  // Interrupted: one is missing. Changed since, one here and one there.
   await ask(url, 'DELETE', '/v1/files/main/target/in/c');
   await put('source/a', 'other a');
   await put('target/b', 'second b');
@@ -96,13 +96,13 @@ test('a copy that is gone on with leaves alone what is there by size and time, a
     ['in/c', 'first in/c'],
   ])
     assert.equal((await ask(url, 'GET', `/v1/files/main/target/${name}`)).text, text);
-  // Without, everything is copied as ever.
+  // Without the option, everything is copied.
   run({ kind: 'unlink', place: at('/target/a') });
   assert.equal((JSON.parse((await copy('')).text) as TreeCopy).files, 3);
 });
 
 for (const overwrite of ['', '&overwrite=false']) {
-  test(`a copy that something is in the way of says how far it came, and goes on from there${overwrite}`, async (t) => {
+  test(`a copy that meets an obstacle reports how far it came, and continues from there${overwrite}`, async (t) => {
     const { run, url, put, copy, names } = await start(t);
     for (const name of ['a', 'b', 'c', 'd', 'e']) await put(`source/in/${name}`, name);
     await put('source/z', 'last');
@@ -131,7 +131,7 @@ for (const overwrite of ['', '&overwrite=false']) {
   });
 }
 
-test('a link does not lead a copy into itself', async (t) => {
+test('no link makes a copy contain itself', async (t) => {
   const { run, url, put } = await start(t);
   await put('source/in/a', 'a');
   run({ kind: 'symlink', place: at('/way'), target: 'source/in', ...owner });

@@ -4,11 +4,11 @@ import type { Command } from '../../wire/catalog-api.ts';
 import { ask } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
 
-/** More than one request removes, in directories in each other. */
+/** Needs more than one request, in nested directories. */
 const NAMES = 10_050;
 const DEPTH = 30;
 
-test('a tree that is too large for one request goes with the next', async (t) => {
+test('a tree that is too large for one request is removed by the next', async (t) => {
   const cluster = await FakeCluster.start({ servers: 1, replicas: 1 });
   t.after(() => cluster.close());
   const { url } = cluster.server(0);
@@ -38,7 +38,7 @@ test('a tree that is too large for one request goes with the next', async (t) =>
   assert.equal((await ask(url, 'GET', '/v1/files/main/tree/')).status, 404);
 });
 
-test('a directory that is removed itself is gone, however often the catalog changes its primary meanwhile', async (t) => {
+test('a removed directory stays removed, however often the catalog changes its primary meanwhile', async (t) => {
   const cluster = await FakeCluster.start({ servers: 1, replicas: 1 });
   t.after(() => cluster.close());
   const { url } = cluster.server(0);

@@ -20,7 +20,7 @@ async function begun(t: { after(work: () => Promise<void>): void }) {
   return { url, path, offset, send };
 }
 
-test('an upload is as far as its pieces have come, and goes on from there only', async (t) => {
+test("an upload's position is that of its received pieces, and it continues only from there", async (t) => {
   const { url, offset, send } = await begun(t);
   assert.equal(await offset(), '0');
   assert.equal((await send(0, 'one')).status, 204);
@@ -30,7 +30,7 @@ test('an upload is as far as its pieces have come, and goes on from there only',
   assert.equal((await ask(url, 'GET', '/v1/files/main/piecemeal')).text, 'one-and-');
 });
 
-test('an upload is gone on with by whoever was told its name, and not by its number', async (t) => {
+test('an upload is continued by its secret URL, and not by its number', async (t) => {
   const { path, offset, send } = await begun(t);
   const other = path.replace(/[0-9a-f]{32}$/, '0'.repeat(32));
   assert.notEqual(other, path);

@@ -1,6 +1,6 @@
 /**
- * Checks the language of the project: `npm run lint`. Comments of the product and documents use the terms of the field, in lines
- * of at most 120 characters; commits have short subjects with an area; the glossary has few rows, each in use.
+ * Checks the language of the project: `npm run lint`. Comments of the product and documents use the terms of the field,
+ * in lines of at most 120 characters; commits have short subjects with an area; the glossary has few rows, each in use.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';

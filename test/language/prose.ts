@@ -17,7 +17,9 @@ export const LINE_CHARS_MAX = 120;
 export const SUBJECT_CHARS_MAX = 60;
 export const GLOSSARY_ROWS_MAX = 40;
 
-/** Words that are not used, and the terms of the field that say the same. Each is one whole word, in any case. */
+/**
+ * Words that are not used, and the terms of the field that say the same. Each pattern matches whole words, in any case.
+ */
 const WORDS: readonly (readonly [RegExp, string])[] = [
   [/\bwhoever\b/i, 'the subject: the client, the caller, the primary, each server that …'],
   [/\b(?:some|any|no)body\b/i, 'the subject: another client, no server, the caller'],
@@ -70,7 +72,10 @@ function withoutCode(text: string): string {
     .replaceAll(/https?:\S+/g, '');
 }
 
-/** @returns words that are not used, and lines that are too long, unless one address or one row of a table makes them so */
+/**
+ * @returns words that are not used, and lines that are too long; a table's row, or a line that is mostly one address or
+ * code, may be longer
+ */
 export function proseFaults(lines: readonly ProseLine[]): Fault[] {
   return lines.flatMap(({ line, source, text }) => {
     const faults = WORDS.flatMap(([word, instead]) => {
@@ -78,7 +83,7 @@ export function proseFaults(lines: readonly ProseLine[]): Fault[] {
       return found === null ? [] : [{ line, what: `"${found[0]}": write ${instead}` }];
     });
     const isTable = source.trimStart().startsWith('|');
-    // A table's row, an address and a command cannot be broken.
+    // A table's row, an address and a command cannot be wrapped.
     if (!isTable && source.length > LINE_CHARS_MAX && text.length > LINE_CHARS_MAX / 2)
       faults.push({ line, what: `${source.length} characters: at most ${LINE_CHARS_MAX}` });
     return faults;
@@ -98,8 +103,8 @@ export function subjectFaults(subjects: readonly string[]): string[] {
 
 /**
  * @param glossary a document with a table of words
- * @param text all code and documents, the glossary aside
- * @returns words that have two rows, or that nothing uses; and that there are too many
+ * @param text all code and documents, except for the glossary
+ * @returns words that have two rows, or that no text uses; and a fault if there are too many
  */
 export function glossaryFaults(glossary: string, text: string): string[] {
   const rows = glossary.split('\n').filter((line) => /^\| (?!word |---)/.test(line));

@@ -1,5 +1,5 @@
 /**
- * Goal: rows of numbers say the same as the values that were put into them, whatever comes and goes.
+ * Goal: rows of numbers equal the values that were stored in them, whatever is added and removed.
  * Method: random commands on a table and on a map of values.
  */
 import assert from 'node:assert/strict';
@@ -39,7 +39,7 @@ const register: fc.Arbitrary<Register> = fc.oneof(
     lease: fresh ? leaseOf(writeBallot, set.untilMs, set.released, set.claim) : set,
   })),
 );
-/** Few, so that cells come again; neighbours and far numbers, so that the index has collisions. */
+/** Few, so that cells repeat; adjacent and distant numbers, so that the index has collisions. */
 const cell = fc.oneof(
   fc.nat(40),
   fc.nat(40).map((n) => 2 ** 40 + n * 2 ** 20),
@@ -50,7 +50,7 @@ const command = fc.oneof(
   record({ kind: fc.constant('remove' as const), cell }),
 );
 
-test('what is put into a row is what is read', () => {
+test('a row returns what was stored in it', () => {
   fc.assert(
     fc.property(fc.array(command, { maxLength: 200 }), (commands) => {
       const table = new CellTable();
@@ -89,14 +89,14 @@ test('what is put into a row is what is read', () => {
   );
 });
 
-test('lives that no row names any more make room for others', () => {
+test('incarnations that no row uses any more free their entries for others', () => {
   const table = new CellTable();
   const row = table.add(1 as CellId);
   const kept = table.add(2 as CellId);
   const first: Ballot = { interval: 1, round: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation };
   table.setRegister(kept, { readBallot: first, writeBallot: BALLOT_ZERO, lease: null });
   for (let life = 2; life < 2 * INCARNATIONS_MAX; life++) {
-    // Of many servers: the lives of one are searched one after the other.
+    // Of many servers: the incarnations of one are searched one after the other.
     const server = `s${life % 500}` as ServerId;
     const k = { ...first, round: life, server, incarnation: life as Incarnation };
     table.setRegister(row, { readBallot: k, writeBallot: BALLOT_ZERO, lease: null });

@@ -1,6 +1,6 @@
 /**
  * Goal: a clock is called wrong only if it is, and its offset is bounded by what was measured.
- * Method: two clocks a fixed offset apart exchange frames with any delays.
+ * Method: two clocks with a fixed offset exchange frames with arbitrary delays.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -16,7 +16,7 @@ function envelope(clockMs: number, echoMs: number, life = 1): LeaseEnvelope {
   return { incarnation: life as Incarnation, startedMs: life, parametersHash: 0, clockMs, echoMs };
 }
 
-test('no delay makes a clock within bounds look wrong, and the offset is inside the error', () => {
+test('no delay makes a clock within bounds look wrong, and the offset is within the error', () => {
   const delay = fc.double({ min: 0, max: 5000, noNaN: true });
   // At the bound itself the rounding of sums decides.
   const offsetMaxMs = SKEW_MS - 1e-6;
@@ -33,7 +33,7 @@ test('no delay makes a clock within bounds look wrong, and the offset is inside 
         const measured = monitor.offset(PEER);
         assert.ok(measured !== null);
         const awayMs = Math.abs(measured.offsetMs - offsetMs);
-        assert.ok(awayMs <= measured.errorMs + 1e-6, 'The truth lies inside the error');
+        assert.ok(awayMs <= measured.errorMs + 1e-6, 'The true offset is within the error');
       }
     }),
   );
@@ -47,19 +47,19 @@ test('a clock that is out of bounds is found by one quick exchange, ahead or beh
   }
 });
 
-test('a peer that is behind cannot be told from a slow network without an echo', () => {
+test('without an echo a peer that is behind cannot be distinguished from a slow network', () => {
   const monitor = new ClockMonitor(1, SKEW_MS, 1000);
   assert.equal(monitor.observe(PEER, envelope(500, 0), 1000), 'accept');
   assert.equal(monitor.offset(PEER), null);
 });
 
-test('an echo of the life before this one is not used', () => {
+test('an echo of an earlier incarnation is not used', () => {
   const monitor = new ClockMonitor(900, SKEW_MS, 1000);
   assert.equal(monitor.observe(PEER, envelope(500, 800), 1000), 'accept');
   assert.equal(monitor.offset(PEER), null);
 });
 
-test('lives follow each other, and an earlier one is not heard again', () => {
+test('incarnations of a peer follow each other, and an earlier one is not accepted again', () => {
   const monitor = new ClockMonitor(1, SKEW_MS, 1000);
   assert.equal(monitor.observe(PEER, envelope(1000, 0, 3), 1000), 'accept');
   assert.equal(monitor.observe(PEER, envelope(1001, 0, 7), 1001), 'accept');
@@ -67,7 +67,7 @@ test('lives follow each other, and an earlier one is not heard again', () => {
   assert.equal(monitor.echoMs(PEER), 1001);
 });
 
-test('most of at least two peers make an outlier', () => {
+test('an outlier differs from a majority of at least two peers', () => {
   const monitor = new ClockMonitor(1, SKEW_MS, 1000);
   monitor.observe('b' as ServerId, envelope(2000, 0), 1000);
   assert.equal(monitor.isOutlier(1000), false);
@@ -77,17 +77,17 @@ test('most of at least two peers make an outlier', () => {
   assert.equal(monitor.isOutlier(1001), true);
 });
 
-test('who was convicted long ago and is gone convicts nobody', () => {
+test('a disconnected peer that was found wrong long ago makes no clock an outlier', () => {
   const monitor = new ClockMonitor(1, SKEW_MS, 1000);
   monitor.observe('b' as ServerId, envelope(2000, 0), 1000);
   monitor.observe('c' as ServerId, envelope(50_000, 0), 50_000);
   monitor.observe('d' as ServerId, envelope(51_000, 0), 50_000);
   assert.equal(monitor.isOutlier(50_000), false);
   monitor.observe('b' as ServerId, envelope(51_000, 0), 50_000);
-  assert.equal(monitor.isOutlier(50_000), true, 'Both of those that speak');
+  assert.equal(monitor.isOutlier(50_000), true, 'Both of the connected peers');
 });
 
-test('a clock is ahead by no more than clocks may differ, and of those that speak', () => {
+test("a peer's clock counts as ahead by at most the permitted difference, and only of connected peers", () => {
   const monitor = new ClockMonitor(1, SKEW_MS, 1000);
   // Both bounds are known, and the frame was slow: its sender seems far behind.
   monitor.observe(PEER, envelope(1000, 990), 2900);
@@ -95,7 +95,7 @@ test('a clock is ahead by no more than clocks may differ, and of those that spea
   assert.equal(monitor.aheadMs(4000), 0);
 });
 
-test('a peer whose clock was set back between two lives is heard again when the earlier one is silent', () => {
+test('a peer whose clock was set back between two incarnations is accepted again once the earlier one is silent', () => {
   const monitor = new ClockMonitor(1, SKEW_MS, 1000);
   assert.equal(monitor.observe(PEER, envelope(5000, 0, 7), 1000), 'clock-out-of-bounds');
   assert.equal(monitor.observe(PEER, envelope(1500, 0, 3), 1500), 'older-life');

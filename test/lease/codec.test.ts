@@ -94,7 +94,7 @@ const envelope: fc.Arbitrary<LeaseEnvelope> = record({
   echoMs: clock,
 });
 
-test('what is encoded is decoded', () => {
+test('decoding returns what was encoded', () => {
   fc.assert(
     fc.property(envelope, messages, (sent, list) => {
       assert.deepEqual(decodeLeaseFrame(encodeLeaseFrame(sent, list)), { envelope: sent, messages: list });
@@ -103,7 +103,7 @@ test('what is encoded is decoded', () => {
   );
 });
 
-test('bytes of no frame are refused, and nothing else happens', () => {
+test('bytes of no frame are refused, without another effect', () => {
   const tryDecode = (bytes: Uint8Array) => {
     try {
       decodeLeaseFrame(bytes);
@@ -130,7 +130,7 @@ test('bytes of no frame are refused, and nothing else happens', () => {
   );
 });
 
-test('a frame that is cut short or continued is refused', () => {
+test('a truncated or extended frame is refused', () => {
   fc.assert(
     fc.property(envelope, messages, fc.nat(), (sent, list, cut) => {
       const bytes = encodeLeaseFrame(sent, list);
@@ -143,7 +143,7 @@ test('a frame that is cut short or continued is refused', () => {
   );
 });
 
-test('a READ of today takes at most 16 bytes, whatever travels with it', () => {
+test('a READ takes at most 16 bytes, whatever fields it has', () => {
   const sent: LeaseEnvelope = {
     incarnation: (2 ** 52) as Incarnation,
     startedMs: 1.7e12,

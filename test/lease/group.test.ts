@@ -11,7 +11,7 @@ function bitsOf(voters: readonly ServerId[], chosen: readonly ServerId[]): numbe
   return chosen.reduce((bits, id) => (voters.includes(id) ? bits | (1 << voters.indexOf(id)) : bits), 0);
 }
 
-test('a majority is more than half of each set, and two of them always share a server', () => {
+test('a majority is more than half of each set, and two majorities always share a server', () => {
   const chosen = fc.subarray(IDS);
   fc.assert(
     fc.property(members, fc.option(members, { nil: undefined }), chosen, chosen, (one, other, acks, also) => {
@@ -21,7 +21,7 @@ test('a majority is more than half of each set, and two of them always share a s
         2 * set.filter((id) => of.includes(id)).length > of.length;
       const expected = isMost(acks, one) && (other === undefined || isMost(acks, other));
       assert.equal(groupHasMajority(group, bitsOf(group.voters, acks)), expected);
-      // Whoever has not a veto leaves a majority to the others.
+      // A set without a veto leaves a majority to the others.
       const rest = IDS.filter((id) => !acks.includes(id));
       assert.equal(
         groupHasVeto(group, bitsOf(group.voters, acks)),
@@ -34,7 +34,7 @@ test('a majority is more than half of each set, and two of them always share a s
   );
 });
 
-test('majorities of before, during and after a change share a server', () => {
+test('majorities before, during and after a change share a server', () => {
   fc.assert(
     fc.property(members, members, fc.subarray(IDS), fc.subarray(IDS), (before, after, acks, also) => {
       const table = new GroupTable();
@@ -51,7 +51,7 @@ test('majorities of before, during and after a change share a server', () => {
   );
 });
 
-test('rows share a group, and its number is free when the last has left', () => {
+test('rows share a group, and its number is free when the last row has left', () => {
   const table = new GroupTable();
   const one = table.addReference(1, IDS, undefined);
   assert.equal(table.addReference(1, [...IDS], undefined), one);

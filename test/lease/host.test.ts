@@ -1,15 +1,14 @@
 /**
- * One server, `a`, of a, b and c, as conversations. Leases last 1000 ms, clocks differ by at most
- * 100 ms, so ballot intervals are 900 ms and the silence after the start is 1200 ms. The server starts
- * at 9000.
+ * One server, `a`, of a, b and c, as conversations. Leases last 1000 ms, clocks differ by at most 100 ms, so ballot
+ * intervals are 900 ms and the recovery wait is 1200 ms. The server starts at 9000.
  *
  *     10300 open 5 view=1 members=abc handicap=0       events, at a reading of the lease clock
  *     10302 b ack-read 11.1@a written=⊥ lease=⊥         a message of peer b
- *     10400 tick | owns | view | wake | claim           the timer; questions
- *     10300 ask 1 acquire session=7 span=500 note=x     a client's order; members=bcd, deadline=11000
- *     9000 algorithm paxoslease                         begins anew with the other algorithm
- *     9000 thrifty                                      begins anew, and asks no more than it must
- *     9000 former 12000                                 begins anew, after a life whose clock had shown so much
+ *     10400 tick | owns | view | wake | claim           the timer; queries
+ *     10300 ask 1 acquire session=7 span=500 note=x     a client's request; members=bcd, deadline=11000
+ *     9000 algorithm paxoslease                         starts again with the other algorithm
+ *     9000 thrifty                                      starts again, and sends no more requests than it must
+ *     9000 former 12000                                 starts again, after a process whose clock had shown so much
  *
  * `parameters=`, `life=` and `clock=` change what the frame's envelope says.
  */
@@ -32,12 +31,12 @@ const CONFIG = {
   clockSkewMaxMs: 100,
   self: SELF,
   incarnation: 1 as Incarnation,
-  // So that every question is in the conversation; `thrifty` begins anew without it.
+  // So that every request is in the conversation; `thrifty` starts again without it.
   thrifty: false,
 };
 const PARAMETERS = leaseParameters(CONFIG);
 
-/** `11.1@a`, or `11.1@a'` for the life before the present one. */
+/** `11.1@a`, or `11.1@a'` for the earlier incarnation. */
 function ballotParse(text: string): Ballot {
   if (text === '⊥') return BALLOT_ZERO;
   const match = /^(\d+)\.(\d+)@([0-9a-z]+)('?)$/.exec(text);
@@ -56,7 +55,7 @@ function ballotPrint(k: Ballot): string {
   return `${k.interval}.${k.round}@${k.server}${k.incarnation === 9 ? "'" : ''}`;
 }
 
-/** `b/12000/11.3@b`, with `/released` behind it if so, and a client's claim as `+7:100:note`. */
+/** `b/12000/11.3@b`, followed by `/released` if so, and by a client's claim as `+7:100:note`. */
 function leaseParse(text: string): Lease | null {
   if (text === '⊥') return null;
   const [main = '', claim] = text.split('+');

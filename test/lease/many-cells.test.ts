@@ -1,5 +1,5 @@
 /**
- * Goal: what a server does at a moment depends on what is due, not on how many cells it has.
+ * Goal: the work of a server in one tick depends on what is due, not on how many cells it has.
  * Method: ten thousand cells of a lone server, all held; count the messages and the ticks.
  */
 import assert from 'node:assert/strict';
@@ -46,7 +46,7 @@ test('ten thousand cells renew three times a lease each, spread over time', () =
   for (let cell = 1; cell <= CELLS; cell++) assert.ok(host.owns(cell as CellId, nowMs));
 });
 
-test('cells that nobody needs are forgotten', () => {
+test('unused cells are forgotten', () => {
   const host = new LeaseHost(
     { self: SELF, incarnation: 7 as Incarnation, leaseMs: LEASE_MS, clockSkewMaxMs: 100 },
     0,
@@ -66,7 +66,7 @@ test('cells that nobody needs are forgotten', () => {
   assert.ok(nowMs < 4 * LEASE_MS, 'Soon');
 });
 
-test('of ten thousand cells that are wanted at once some wait for others, and none for a timer', () => {
+test('of ten thousand cells requested at once some wait for others, and none for a timer', () => {
   const ids = ['a', 'b', 'c'] as ServerId[];
   let nowMs = 0;
   const hosts = new Map(
@@ -86,8 +86,8 @@ test('of ten thousand cells that are wanted at once some wait for others, and no
     const event = { kind: 'open', cell: cell as CellId, view: 1, members: ids, handicapMs: 0 } as const;
     take(SELF, hosts.get(SELF)?.step(event, nowMs) ?? []);
   }
-  assert.ok(underWay.length / 2 < CELLS / 2, 'Not all ask at once');
-  // The clock stands still: whoever waits goes on because another is done.
+  assert.ok(underWay.length / 2 < CELLS / 2, 'Not all send requests at once');
+  // The clock does not move: a waiting cell continues because another is done.
   for (let at = 0; at < underWay.length; at++) {
     const [from, action] = underWay[at] as [ServerId, LeaseAction];
     if (action.kind !== 'send') continue;

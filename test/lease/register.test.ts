@@ -1,6 +1,6 @@
 /**
- * The acceptor alone, as conversations: `read k`, `write k lease=holder/until [acquires]`,
- * `release uid`, with ballots written interval.round@server.
+ * The acceptor alone, as conversations: `read k`, `write k lease=holder/until [acquires]`, `release uid`, with ballots
+ * written interval.round@server.
  */
 import { fileURLToPath } from 'node:url';
 import type { Incarnation, ServerId } from '../../base/ids.ts';

@@ -32,7 +32,7 @@ function confirm(
   for (const server of servers) change.confirmed(server as ServerId, view, clockMs, isSilent);
 }
 
-test('a change begins where other voters are wanted', () => {
+test('a change begins if the wanted voters differ', () => {
   const change = new VotersChange(TIMING);
   const first = { number: 1, members: set('a'), clockMs: 7 };
   assert.equal(change.next(first, null, 0), null);
@@ -56,10 +56,14 @@ test('it ends once the longest lease has passed since majorities of both sides k
   assert.equal(change.next(view, null, 100 + JOINT_MS - 1), null);
   const settled = change.next(view, null, 100 + JOINT_MS);
   assert.deepEqual(settled, { number: 3, members: set('cde'), clockMs: 1 });
-  assert.equal(new VotersChange(TIMING).next(view, null, 10 * JOINT_MS), null, 'Another server begins anew');
+  assert.equal(
+    new VotersChange(TIMING).next(view, null, 10 * JOINT_MS),
+    null,
+    'Another server begins the wait again',
+  );
 });
 
-test('what was said of an earlier view counts for none', () => {
+test('reports about an earlier view do not count', () => {
   const change = new VotersChange(TIMING);
   const view = joint(set('a'), set('b'));
   const later = { ...view, number: 4 };
@@ -100,7 +104,7 @@ test('each cell has its majority', () => {
   assert.equal(votersMajorities(set('abcd', 5), has('ab')), false);
 });
 
-test('sets and views name each server once', () => {
+test('sets and views contain each server once', () => {
   assert.deepEqual(votersAll(joint(set('ab'), set('bc'))), ['a', 'b', 'c']);
   assert.equal(votersEqual(set('ab'), set('ba', 2)), true);
   assert.equal(votersEqual(set('abcd'), set('abcd', 4)), false);

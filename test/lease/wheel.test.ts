@@ -1,6 +1,6 @@
 /**
- * Goal: the wheel hands out every row once it is due, never before, and at most one tick late.
- * Method: random insertions, moves, removals and steps of time, beside a plain map that does the same.
+ * Goal: the wheel returns every row once it is due, never before, and at most one tick late.
+ * Method: random insertions, moves, removals and steps of time, compared with a plain map that does the same.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -41,7 +41,7 @@ const command = fc.oneof(
   fc.record({ kind: fc.constant('pass' as const), ms: fc.oneof(fc.nat(30), fc.nat(20_000)) }),
 );
 
-test('a row is handed out when it is due, and once', () => {
+test('a row is returned when it is due, and once', () => {
   fc.assert(
     fc.property(fc.array(command, { maxLength: 60 }), (commands) => {
       const wheel = wheelNew();
@@ -59,10 +59,10 @@ test('a row is handed out when it is due, and once', () => {
           nowMs += command.ms;
           for (let taken = wheel.take(nowMs); taken !== null; taken = wheel.take(nowMs)) {
             const expected = dueMs.get(taken);
-            assert.ok(expected !== undefined && expected <= nowMs, 'Only what is due, and what is there');
+            assert.ok(expected !== undefined && expected <= nowMs, 'Only rows that are due and still there');
             dueMs.delete(taken);
           }
-          for (const late of dueMs.values()) assert.ok(late > nowMs - 2 * TICK_MS, 'Nothing is forgotten');
+          for (const late of dueMs.values()) assert.ok(late > nowMs - 2 * TICK_MS, 'No row is forgotten');
         }
         const firstMs = wheel.firstMs();
         assert.equal(firstMs === null, dueMs.size === 0);
@@ -75,14 +75,14 @@ test('a row is handed out when it is due, and once', () => {
   );
 });
 
-test('a wheel that is asked when it says so gets on, and wakes seldom for what is far ahead', () => {
+test('a wheel that is polled when it says so makes progress, and rarely wakes for what is far ahead', () => {
   const wheel = wheelNew();
   for (let at = 0; at < ROWS; at++) wheel.insert(at, START_MS + at * 1000.7, START_MS);
   let taken = 0;
   let woken = 0;
   let lastMs = START_MS;
   for (let firstMs = wheel.firstMs(); firstMs !== null; firstMs = wheel.firstMs()) {
-    assert.ok(firstMs > lastMs, 'Time goes on');
+    assert.ok(firstMs > lastMs, 'Time passes');
     lastMs = firstMs;
     woken++;
     while (wheel.take(firstMs) !== null) taken++;
@@ -91,7 +91,7 @@ test('a wheel that is asked when it says so gets on, and wakes seldom for what i
   assert.ok(woken < 2 * ROWS);
 });
 
-test('a row that is put off stays until then', () => {
+test('a postponed row stays until then', () => {
   const wheel = wheelNew();
   wheel.insert(3, START_MS + 10, START_MS);
   wheel.move(3, START_MS + 500);
@@ -100,7 +100,7 @@ test('a row that is put off stays until then', () => {
   assert.equal(wheel.firstMs(), null);
 });
 
-test('a wheel that had no rows for months is not behind', () => {
+test('a wheel without rows for months is not behind', () => {
   const wheel = wheelNew();
   const laterMs = START_MS + 2 ** 40;
   wheel.insert(3, laterMs + 10, laterMs);

@@ -41,8 +41,8 @@ const replica = (counter: number, isFirstPrimary = false) => ({
   isFirstPrimary,
 });
 
-describe('what a server tells of itself', () => {
-  test('a primary is elected after the lease of the one before has ended', () => {
+describe('events of a server', () => {
+  test('a primary is elected after the earlier lease has ended', () => {
     const { time, observer, happenings } = world();
     observer.leaseLearned(FILE, S1, 3_000);
     time.nowMs = 3_104;
@@ -63,7 +63,7 @@ describe('what a server tells of itself', () => {
 
   for (const [title, arrange, expected] of [
     ['given back', (o: Observer) => o.leaseLearned(FILE, S1, 9_000), /: s1 had released its lease;/],
-    ['never heard of', () => undefined, /: the lease had no holder;/],
+    ['unknown', () => undefined, /: the lease had no holder;/],
     [
       'its own',
       (o: Observer) => {
@@ -73,7 +73,7 @@ describe('what a server tells of itself', () => {
       /: its own earlier lease had expired;/,
     ],
   ] as const) {
-    test(`the lease before was ${title}`, () => {
+    test(`the earlier lease was ${title}`, () => {
       const { observer, texts } = world();
       arrange(observer);
       observer.leaseChanged(FILE, 5_000);
@@ -82,13 +82,13 @@ describe('what a server tells of itself', () => {
     });
   }
 
-  test('nothing is said of the first primary of a new file', () => {
+  test('the first primary of a new file is no event', () => {
     const { observer, texts } = world();
     observer.marked(replica(1, true), 'active', '1@s2');
     assert.deepEqual(texts(), []);
   });
 
-  test('who led and is refused tells that it steps down, and who never led tells nothing', () => {
+  test('a refused primary reports that it steps down; a server that was never primary reports nothing', () => {
     const { observer, happenings } = world();
     observer.marked(replica(3), 'deposed', 'by 4@s3');
     observer.marked(replica(3), 'lease-over', 'role preparing');
@@ -100,11 +100,11 @@ describe('what a server tells of itself', () => {
     assert.match(text ?? '', /\(s1 has promised 4@s3\); no write of epoch 3 is acknowledged any more/);
   });
 
-  test('a server is silent and back, and a majority is lost and found, once each', () => {
+  test('silence and return of a server, and loss and return of a majority, are each reported once', () => {
     const { away, observer, happenings } = world();
     observer.connected(S1);
     observer.connected(S3);
-    assert.equal(happenings.last, 0, 'The beginning is no news');
+    assert.equal(happenings.last, 0, 'The first connections are no event');
     for (const server of [S1, S3]) {
       away.add(server);
       observer.disconnected(server);
@@ -127,7 +127,7 @@ describe('what a server tells of itself', () => {
     );
   });
 
-  test('ten thousand of a kind are a few, and one sentence for the rest', () => {
+  test('of ten thousand events of a kind, a few are reported, and one for the rest', () => {
     const { time, observer, happenings } = world();
     for (let file = 1; file <= 10_000; file++) {
       observer.marked(
@@ -142,7 +142,7 @@ describe('what a server tells of itself', () => {
     assert.match(happenings.after(6)[0]?.text ?? '', /^9994 more events of this kind/);
   });
 
-  test('a server that is drained says so once, and once when it holds nothing any more', () => {
+  test('a drained server is reported once, and once more when it has no replica left', () => {
     const { observer, texts } = world();
     for (const state of ['in', 'draining', 'draining', 'out', 'out'] as const)
       observer.membershipChanged(state);
@@ -152,7 +152,7 @@ describe('what a server tells of itself', () => {
     ]);
   });
 
-  test('what is kept is bounded, and who asks for more than is kept gets what there is', () => {
+  test('the kept events are bounded, and a reader that asks for more gets those that are kept', () => {
     const { time, observer, happenings } = world();
     for (let round = 0; round < 1_000; round++) {
       time.nowMs += 2_000;

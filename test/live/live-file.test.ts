@@ -30,7 +30,7 @@ const AT_PRIMARY = {
   ],
 } as const;
 
-test('while there is a primary it tells of all', () => {
+test('if there is a primary, its report is used', () => {
   const file = liveFileOf('main:/a', 7, [
     heard('s1', AT_PRIMARY),
     heard('s2', {}),
@@ -39,7 +39,7 @@ test('while there is a primary it tells of all', () => {
   assert.deepEqual(
     [file.primary, file.epoch, file.lease],
     ['s1', 2, { holder: 's1', remainingMs: 1_450 }],
-    'What was said a moment ago has shrunk since',
+    'The remaining time has decreased since',
   );
   assert.deepEqual(
     file.replicas.map(({ server, role, state, version, lagOperations }) => [
@@ -57,7 +57,7 @@ test('while there is a primary it tells of all', () => {
   );
 });
 
-test('when the primary is gone the others know how long its lease lasts', () => {
+test('without a primary, the others report how long its lease lasts', () => {
   const file = liveFileOf('main:/a', 7, [
     heard('s1', AT_PRIMARY, 400, false),
     heard('s2', { lease: { holder: 's1', remainingMs: 900 } }),
@@ -74,7 +74,7 @@ test('when the primary is gone the others know how long its lease lasts', () => 
   );
 });
 
-test('of two that call themselves primary the larger epoch counts', () => {
+test('of two servers that report to be primary, the one with the larger epoch counts', () => {
   const file = liveFileOf('main:/a', 7, [
     heard('s1', AT_PRIMARY),
     heard('s2', { ...AT_PRIMARY, epoch: 3, lease: { holder: 's2', remainingMs: 700 } }),
@@ -82,7 +82,7 @@ test('of two that call themselves primary the larger epoch counts', () => {
   assert.deepEqual([file.primary, file.epoch, file.lease.holder], ['s2', 3, 's2']);
 });
 
-test('a file that nobody has heard of', () => {
+test('a file that no server knows', () => {
   assert.deepEqual(liveFileOf('main:/a', null, [heard('s1', AT_PRIMARY)]), {
     path: 'main:/a',
     file: null,
@@ -93,7 +93,7 @@ test('a file that nobody has heard of', () => {
   });
 });
 
-test('rates are of the last moment, and begin anew with a new life', () => {
+test('rates cover the last interval, and start again with a new process', () => {
   const rates = new Rates();
   const say = (life: string, atMs: number, writes: number) =>
     rates.addSample('s1', { life, writes, reads: 2 * writes }, atMs);
@@ -103,5 +103,5 @@ test('rates are of the last moment, and begin anew with a new life', () => {
   for (let atMs = 5_250; atMs <= 6_000; atMs += 250) say('a', atMs, 5_000);
   assert.deepEqual(rates.ratesOf('s1'), { writesPerS: 0, readsPerS: 0 }, 'A pause shows');
   say('b', 6_250, 3);
-  assert.deepEqual(rates.ratesOf('s1'), { writesPerS: 0, readsPerS: 0 }, 'Not less than nothing');
+  assert.deepEqual(rates.ratesOf('s1'), { writesPerS: 0, readsPerS: 0 }, 'Not below zero');
 });

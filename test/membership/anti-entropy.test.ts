@@ -29,7 +29,7 @@ class Host {
   readonly departed = new Map<number, number>();
   readonly opened: number[] = [];
   readonly final = new Set<number>();
-  /** For which the catalog names no servers. */
+  /** A file for which the catalog names no servers. */
   readonly unplaced = new Set<number>();
   readonly conflicts: [file: number, where: string][] = [];
   readonly antiEntropy: AntiEntropy;
@@ -98,7 +98,7 @@ async function until(holds: () => boolean): Promise<void> {
   throw new Error('It did not come to hold');
 }
 
-test('files of which the other is behind, or has nothing, are opened; nobody else', async (t) => {
+test('files that the other server lacks, or of which it is behind, are opened, and no others', async (t) => {
   const [a, b] = pair();
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
   a.replicas
@@ -120,7 +120,7 @@ test('files of which the other is behind, or has nothing, are opened; nobody els
   assert.deepEqual(a.opened.toSorted(), [2, 3, 4]);
   assert.deepEqual(a.antiEntropy.lag(), { files: 3, versions: 2 + 0 + 9, bytes: 100 });
   await b.antiEntropy.compare(A);
-  assert.deepEqual(b.opened, [8], 'Each looks after what it is ahead in');
+  assert.deepEqual(b.opened, [8], 'Each opens the files in which it is ahead');
 });
 
 test('a file that is to preserve contents gets no primary before the catalog names its servers', async (t) => {
@@ -137,14 +137,14 @@ test('a file that is to preserve contents gets no primary before the catalog nam
   assert.deepEqual(a.opened.toSorted(), [1, 2, 2, 3, 3]);
 });
 
-test('a replica with other members for the same view is reported and neither behind nor ahead', async (t) => {
+test('a replica with other members for the same view is reported, and is neither behind nor ahead', async (t) => {
   const [a, b] = pair();
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
   a.replicas.set(1, { epoch: 2, seq: 5, members: [A, B] }).set(2, { epoch: 2, seq: 5, members: [A, B] });
   b.replicas.set(1, { epoch: 1, seq: 3, members: [B, C] }).set(2, { epoch: 1, seq: 3, members: [B, A] });
   await a.antiEntropy.compare(B);
   assert.deepEqual(b.conflicts, [[1, A]]);
-  assert.deepEqual(a.opened, [2], 'The order of members says nothing');
+  assert.deepEqual(a.opened, [2], 'The order of members does not matter');
 });
 
 test('a server that is no member is neither ahead nor behind', async (t) => {
@@ -161,18 +161,18 @@ test('a server that is no member is neither ahead nor behind', async (t) => {
   assert.equal(
     await a.antiEntropy.hasPosition(B, 2 as FileId, { epoch: epochOf(2), seq: 5 }),
     false,
-    'What has left holds nothing',
+    'A removed member has no replica',
   );
 });
 
-test('who was found behind is told of until it has come along, or there is nothing to come along with', async (t) => {
+test('a peer found behind is reported until it has caught up, or no replica needs it any more', async (t) => {
   const [a, b] = pair();
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
   for (const file of [1, 2, 3]) a.replicas.set(file, { epoch: 1, seq: 5 });
   await a.antiEntropy.compare(B);
   const files = () => a.antiEntropy.lag().files;
   assert.equal(files(), 3);
-  // Whoever leads it has gone on meanwhile, and is nobody's business here.
+  // The file's primary has ordered more meanwhile; the backups here need not act.
   a.replicas.set(1, { epoch: 2, seq: 9 });
   a.inUse.add(1);
   b.replicas.set(1, { epoch: 2, seq: 6 });
@@ -183,7 +183,7 @@ test('who was found behind is told of until it has come along, or there is nothi
   await until(() => files() === 0);
 });
 
-test('who was a moment behind when it was compared is not told of', async (t) => {
+test('a peer that was behind for a moment during the comparison is not reported', async (t) => {
   const [a, b] = [new Host(A, 2 ** 30, 60_000), new Host(B)];
   a.others = new Map([[B, b]]);
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
@@ -193,7 +193,7 @@ test('who was a moment behind when it was compared is not told of', async (t) =>
   assert.equal(a.antiEntropy.lag().files, 0);
 });
 
-test('where a peer that came is left behind, the next comparison comes sooner', async (t) => {
+test('if a connected peer is left behind, the next comparison follows sooner', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const [a, b] = pair();
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
@@ -210,7 +210,7 @@ test('where a peer that came is left behind, the next comparison comes sooner', 
   }
 });
 
-test('a peer that comes is compared, and all are from time to time', async (t) => {
+test('a peer that connects is compared, and all are from time to time', async (t) => {
   const [a, b] = pair(30);
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
   a.replicas.set(1, { epoch: 1, seq: 5 });
@@ -226,7 +226,7 @@ test('a peer that comes is compared, and all are from time to time', async (t) =
   await until(() => a.opened.includes(2));
 });
 
-test('more files than one call carries are compared page by page', async (t) => {
+test('more files than one call contains are compared page by page', async (t) => {
   const [a, b] = pair();
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
   for (let file = 1; file <= 2_500; file++) {
@@ -240,7 +240,7 @@ test('more files than one call carries are compared page by page', async (t) => 
   );
 });
 
-test('whether another holds all of it is asked for one file', async (t) => {
+test('a query whether another server has all of it is for one file', async (t) => {
   const [a, b] = pair();
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
   b.replicas.set(1, { epoch: 2, seq: 5 });
@@ -254,7 +254,7 @@ test('whether another holds all of it is asked for one file', async (t) => {
   ]);
 });
 
-test('what makes no sense is refused', (t) => {
+test('invalid calls are refused', (t) => {
   const a = new Host(A);
   t.after(() => a.antiEntropy.close());
   for (const text of [

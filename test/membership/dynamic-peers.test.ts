@@ -35,7 +35,7 @@ async function addresses(count: number): Promise<PeerAddress[]> {
   return [...(await freeAddresses(...ids)).values()];
 }
 
-test('a server is made a peer while both run, and a stranger again', { timeout: 30_000 }, async (t) => {
+test('a server is made a peer while both run, and unknown again', { timeout: 30_000 }, async (t) => {
   const [atA, atB] = (await addresses(2)) as [PeerAddress, PeerAddress];
   const [seenA, seenB] = [seeing(), seeing()];
   const started: PeerProcess[] = [];

@@ -16,14 +16,14 @@ import { MemoryStore } from '../storage/memory-store.ts';
 const SELF = 's1' as ServerId;
 const GRACE_MS = 10_000;
 
-/** A server that holds file 1 by a view of its own, while the catalog says something. */
+/** A server that has a replica of file 1 by its own view, while the catalog's answers vary. */
 class World {
   readonly store = new MemoryStore();
   readonly removed: number[] = [];
   readonly departed: number[] = [];
   readonly opened: number[] = [];
   readonly loaded = new Set<number>();
-  /** Servers that hold all that is here; all others lack something. */
+  /** Servers that have all that this replica has; all others lack something. */
   whole = new Set<string>();
   away = new Set<string>();
   readonly failing = new Set<number>();
@@ -34,14 +34,14 @@ class World {
   readonly garbage: Garbage;
 
   driver = { idle: true, isPrimary: false, orders: false };
-  /** Where the others' replicas are. */
+  /** Positions of the others' replicas. */
   places = new Map<string, RemoteReplica>();
-  /** The epoch that the replica here promised, and to whom; the one that is installed where it is null. */
+  /** The epoch that the replica here promised, and to which server; the installed one if null. */
   promised: readonly [counter: number, server: string] | null = null;
   /** Its replicas never installed an epoch. */
   isEmpty = false;
   isRoomShort = false;
-  /** Files without a name, and how many commands have collected some of them; null: another server does that. */
+  /** Unlinked files, and how many commands have collected some of them; null: another server collects them. */
   orphans: number | null = null;
   collects = 0;
 
@@ -75,7 +75,7 @@ class World {
         },
       },
       lease: { close: () => undefined },
-      // Its own pace is off: the test takes each round.
+      // Its timer is off: the test runs each round.
       graceMs,
       isSpaceShort: () => this.isRoomShort,
       nowNs: () => 0n,
@@ -90,7 +90,7 @@ class World {
       query: async () => ({ files: this.placed, pending: false }),
       conflicts: { compare: () => false },
       hasPosition: async (server: ServerId, _file: FileId, position: Position) => {
-        assert.ok(position.epoch.counter > 0, 'No other server is asked for what nobody has written');
+        assert.ok(position.epoch.counter > 0, 'No other server is asked for unwritten contents');
         if (this.silent.has(server)) return new Promise(() => undefined);
         if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
         return this.whole.has(server);
@@ -100,7 +100,7 @@ class World {
         return this.places.get(server) ?? null;
       },
       open: async (file: FileId) => {
-        if (this.failing.has(file)) throw new ServiceError('no-majority', 'Nobody leads it');
+        if (this.failing.has(file)) throw new ServiceError('no-majority', 'It has no primary');
         this.opened.push(file);
       },
     } as unknown as GarbageParts);
@@ -110,10 +110,10 @@ class World {
     this.placed = [{ inode: 1, members, view, wanted: 3, sizeBytes: 0 }];
   }
 
-  /** @returns what was removed by two rounds, one before and one after the grace */
+  /** @returns what was removed by two rounds, one before and one after the grace period */
   async rounds(): Promise<number[]> {
     await this.garbage.run();
-    assert.deepEqual(this.removed, [], 'Nothing goes at once');
+    assert.deepEqual(this.removed, [], 'Nothing is removed at once');
     this.nowMs += GRACE_MS;
     await this.garbage.run();
     this.garbage.close();
@@ -125,16 +125,16 @@ function viewOf(number: number, ...members: readonly string[]): View {
   return { number, members: members as readonly ServerId[] };
 }
 
-test('a replica of a file that has moved goes after the grace, once a majority of the others holds all of it', async () => {
+test('a replica of a moved file is removed after the grace period, once a majority of the others has all of it', async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'));
   world.place(3, ['s2', 's3', 's4']);
   world.whole = new Set(['s2', 's4']);
   world.away.add('s3');
   assert.deepEqual(await world.rounds(), [1]);
-  assert.deepEqual(world.departed, [1], 'That it is gone is known before it is gone');
+  assert.deepEqual(world.departed, [1], 'The removal is recorded before it takes place');
 });
 
-test('where room is short it is not kept for as long', async () => {
+test('with little free space the grace period is shorter', async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'), 3_600_000);
   world.place(3, ['s2', 's3', 's4']);
   world.whole = new Set(['s2', 's3', 's4']);
@@ -148,7 +148,7 @@ test('where room is short it is not kept for as long', async () => {
   assert.deepEqual(world.removed, [1]);
 });
 
-test('it stays while too few of the others hold all of it, or cannot be asked', async () => {
+test('it stays while too few of the others have all of it, or cannot be asked', async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'));
   world.place(3, ['s2', 's3', 's4']);
   world.whole = new Set(['s4']);
@@ -156,14 +156,14 @@ test('it stays while too few of the others hold all of it, or cannot be asked', 
   assert.deepEqual(await world.rounds(), []);
 });
 
-test('it stays while the catalog is behind the own record, which names this server', async () => {
+test("it stays while the catalog is behind this replica's record, which names this server", async () => {
   const world = new World(viewOf(5, 's1', 's2'));
   world.place(3, ['s2', 's3', 's4']);
   world.whole = new Set(['s2', 's3', 's4']);
   assert.deepEqual(await world.rounds(), []);
 });
 
-test('a file whose members changed without the knowledge of the catalog is opened, so that its primary reports them', async () => {
+test("a file whose members changed without the catalog's knowledge is opened, so that its primary reports them", async () => {
   const world = new World(viewOf(3, 's1', 's2', 's4'));
   const file2 = 2 as FileId;
   world.store.create(file2, viewOf(3, 's1', 's2', 's4'), 4_096);
@@ -176,7 +176,7 @@ test('a file whose members changed without the knowledge of the catalog is opene
   world.loaded.add(2);
   world.driver = { idle: true, isPrimary: true, orders: false };
   await world.garbage.run();
-  assert.deepEqual(world.opened, [2, 1], 'Who leads a file reports its members without being asked');
+  assert.deepEqual(world.opened, [2, 1], "A primary reports its file's members unasked");
   world.placed = [1, 2].map((inode) => ({ ...place, inode, view: 3 }));
   await world.garbage.run();
   assert.deepEqual(world.opened, [2, 1]);
@@ -184,7 +184,7 @@ test('a file whose members changed without the knowledge of the catalog is opene
   world.garbage.close();
 });
 
-test('a change of members that is under way is reported by nobody', async () => {
+test('a change of members in progress is not reported', async () => {
   const { members: joint } = viewOf(2, 's1', 's2', 's3');
   const world = new World({ ...viewOf(3, 's1', 's2', 's4'), joint });
   world.place(2, ['s1', 's2', 's3']);
@@ -193,14 +193,14 @@ test('a change of members that is under way is reported by nobody', async () => 
   world.garbage.close();
 });
 
-test('it goes where the own record is ahead, and says that this server is out', async () => {
+test('it is removed if its record is ahead, and says that this server is no member', async () => {
   const world = new World(viewOf(5, 's2', 's3'));
   world.place(3, ['s2', 's3', 's4']);
   world.whole = new Set(['s2', 's3', 's4']);
   assert.deepEqual(await world.rounds(), [1]);
 });
 
-test('it stays while it is in use, while members change, and where it is a member', async () => {
+test('it stays while it is in use, while members change, and if it is a member', async () => {
   const inUse = new World(viewOf(1, 's1', 's2', 's3'));
   inUse.place(3, ['s2', 's3', 's4']);
   inUse.whole = new Set(['s2', 's3', 's4']);
@@ -221,13 +221,13 @@ test('it stays while it is in use, while members change, and where it is a membe
   assert.deepEqual(await member.rounds(), []);
 });
 
-/** Says of these servers that they are in an epoch whose voters are s2, s3 and s4, or others. */
+/** Makes these servers report an epoch whose voters are s2, s3 and s4, or others. */
 function placesAt(epoch: number, servers: string, voters = 's2 s3 s4'): Map<string, RemoteReplica> {
   const place = { epoch, voters: voters.split(' ') as ServerId[] };
   return new Map(servers.split(' ').map((server) => [server, place]));
 }
 
-/** A change of members that broke off: this server was to become one. */
+/** A change of members that was interrupted: this server was to become a member. */
 function joining(): World {
   const world = new World({ ...viewOf(65_536, 's2', 's3', 's4'), joint: ['s1', 's2', 's3'] as ServerId[] });
   world.place(3, ['s2', 's3', 's4']);
@@ -235,11 +235,11 @@ function joining(): World {
   return world;
 }
 
-test('one of a change of members that broke off goes once a majority is in a later epoch without this server', async () => {
+test('a replica of a change of members that was interrupted is removed once a majority has a later epoch without this server', async () => {
   const later = joining();
   later.places = placesAt(2, 's2 s4');
   later.loaded.add(1);
-  assert.deepEqual(await later.rounds(), [1], 'Also while it asks for the lease');
+  assert.deepEqual(await later.rounds(), [1], 'Also while it requests the lease');
 
   for (const [why, places] of [
     ['an earlier member alone', placesAt(2, 's3')],
@@ -253,7 +253,7 @@ test('one of a change of members that broke off goes once a majority is in a lat
   }
 });
 
-test('one that learns by a change of members that is under way stays, one that asks for the lease itself goes', async () => {
+test('a replica that learns by a change of members in progress stays, one that requests the lease itself is removed', async () => {
   const learner = joining();
   learner.places = placesAt(4, 's2 s3 s4');
   learner.promised = [4, 's2'];
@@ -268,7 +268,7 @@ test('one that learns by a change of members that is under way stays, one that a
   assert.deepEqual(await same.rounds(), [], 'Its own epoch may have committed the change');
 });
 
-test('one of a change that broke off keeps the lease of its file from others for a minute at the most', async () => {
+test("a replica of an interrupted change keeps its file's lease from others for at most a minute", async () => {
   const world = new World(
     { ...viewOf(65_536, 's2', 's3', 's4'), joint: ['s1', 's2', 's3'] as ServerId[] },
     3_600_000,
@@ -282,7 +282,7 @@ test('one of a change that broke off keeps the lease of its file from others for
   assert.deepEqual(world.removed, [1]);
 });
 
-test('one that is asked for its file goes while it is in use, unless something of it is under way', async () => {
+test('a replica of an interrupted change is removed while the file is requested, unless an operation is under way', async () => {
   for (const [driver, removed] of [
     [{ idle: true, isPrimary: false, orders: false }, [1]],
     [{ idle: false, isPrimary: false, orders: false }, []],
@@ -298,7 +298,7 @@ test('one that is asked for its file goes while it is in use, unless something o
   }
 });
 
-test('one in which no epoch was installed goes without a question to the others', async () => {
+test('a replica without an installed epoch is removed without asking the others', async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'));
   world.isEmpty = true;
   world.place(3, ['s2', 's3', 's4']);
@@ -307,7 +307,7 @@ test('one in which no epoch was installed goes without a question to the others'
   assert.deepEqual(world.departed, [1], 'It voted once, and votes by no older view again');
 });
 
-test('it stays where it preserves contents of another file', async () => {
+test('it stays if it preserves contents of another file', async () => {
   const world = new World(viewOf(1, 's1'));
   world.place(1, []);
   assert.deepEqual(await world.rounds(), []);
@@ -320,7 +320,7 @@ test('a file that was to preserve contents of another one is not opened, however
   assert.deepEqual(world.opened, []);
 });
 
-test('a file whose members do not answer delays none of the others', async () => {
+test('a file whose members do not answer delays no other file', async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'));
   world.store.create(2 as FileId, viewOf(1, 's1', 's5'), 4_096);
   world.place(3, ['s2', 's3', 's4']);
@@ -335,7 +335,7 @@ test('a file whose members do not answer delays none of the others', async () =>
   assert.deepEqual(world.removed, [2]);
 });
 
-test('a replica that cannot be removed keeps none of those behind it', async () => {
+test('a replica that cannot be removed delays none behind it', async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'));
   world.store.create(2 as FileId, viewOf(1, 's1', 's2', 's3'), 4_096);
   world.failing.add(1);
@@ -344,7 +344,7 @@ test('a replica that cannot be removed keeps none of those behind it', async () 
   assert.deepEqual(world.removed, [2], 'The catalog knows neither');
 });
 
-test('it stays while this server is to become a member, however long its primary is out of reach', async () => {
+test('it stays while this server is to become a member, however long its primary does not answer', async () => {
   const world = new World(viewOf(3, 's2', 's3', 's4'));
   world.place(3, ['s2', 's3', 's4']);
   world.whole = new Set(['s2', 's3', 's4']);
@@ -358,7 +358,7 @@ test('it stays while this server is to become a member, however long its primary
   assert.deepEqual(world.removed, [1], 'Another one is planned');
 });
 
-test('the grace begins anew where the file came back in between', async () => {
+test("the grace period starts again if the file was a member's again in between", async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'));
   world.whole = new Set(['s2', 's3', 's4']);
   world.place(3, ['s2', 's3', 's4']);
@@ -371,7 +371,7 @@ test('the grace begins anew where the file came back in between', async () => {
   assert.deepEqual(await world.rounds(), [1]);
 });
 
-test('all files without a name are collected in one round, in commands of a bounded size, up to a hundred of them', async () => {
+test('all unlinked files are collected in one round, in commands of bounded size, up to a hundred of them', async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'));
   world.place(1, ['s1', 's2', 's3']);
   world.orphans = 4_500;

@@ -51,7 +51,7 @@ function temporary(t: { after(work: () => void): void }): string {
   return folder;
 }
 
-test('what another server knows adds servers and a newer view of the catalog, and takes nothing away', (t) => {
+test('what another server knows adds servers and a newer view of the catalog, and removes nothing', (t) => {
   const [told, known] = [makeKnown(temporary(t)), makeKnown(temporary(t))];
   told.adoptCatalogList([server('s1'), server('s3')], { number: 3, members: [S1, S3] }, [4, 4]);
   known.adoptCatalogList([server('s1', 'draining'), server('s2')], { number: 2, members: [S1, S2] }, [5, 1]);
@@ -59,12 +59,16 @@ test('what another server knows adds servers and a newer view of the catalog, an
   known.onChange(() => changes++);
   for (let twice = 0; twice < 2; twice++) known.mergePeerList(told.describe());
   assert.deepEqual([...known.urls.keys()], [S1, S2, S3]);
-  assert.equal(known.stateOf(S1), 'draining', 'Of servers that are known here the own word counts');
+  assert.equal(
+    known.stateOf(S1),
+    'draining',
+    "For servers that are known here, this server's own record counts",
+  );
   assert.deepEqual(known.catalogView, { number: 3, members: [S1, S3] });
   assert.equal(changes, 1);
 });
 
-test('a server that has just joined is found in the catalog, which is asked only where none is known here', async (t) => {
+test('a server that has just joined is found in the catalog, which is queried only if it is unknown here', async (t) => {
   const known = makeKnown(temporary(t));
   const rows = [S1, S2, S3].map((id) => ({ ...server(id), storageId: 1, freeBytes: 0, totalBytes: 0 }));
   let asked = 0;
@@ -78,7 +82,7 @@ test('a server that has just joined is found in the catalog, which is asked only
   assert.deepEqual([await known.find('s4' as ServerId, listed), asked], [false, 2]);
 });
 
-test('servers come, leave, and are remembered', (t) => {
+test('servers join, leave, and are remembered', (t) => {
   const folder = temporary(t);
   const known = makeKnown(folder);
   let changes = 0;
@@ -101,7 +105,7 @@ test('servers come, leave, and are remembered', (t) => {
   );
   assert.equal(changes, 1);
   known.adoptCatalogList([server('s1'), server('s2')], null, [1, 4]);
-  assert.ok(urls.has(S3), 'What was told earlier comes too late');
+  assert.ok(urls.has(S3), 'An earlier report arrives too late');
   known.adoptCatalogList([server('s1', 'draining'), server('s2', 'out'), server('s3')], null, [2, 1]);
   assert.deepEqual(others, [S3]);
   assert.equal(known.isDraining, true);
@@ -112,7 +116,7 @@ test('servers come, leave, and are remembered', (t) => {
     { number: 1, members: [S1] },
     [2, 2],
   );
-  assert.ok(urls.has(S1), 'A server knows itself, whatever others think of it');
+  assert.ok(urls.has(S1), 'A server knows itself, whatever others report about it');
   assert.deepEqual(known.catalogView, { number: 2, members: [S2, S3] }, 'The larger view is the newer one');
 
   const again = makeKnown(folder, true);
@@ -121,7 +125,7 @@ test('servers come, leave, and are remembered', (t) => {
   assert.deepEqual(again.describe(), known.describe());
 });
 
-test('addresses that a server was given hold against those that others register', (t) => {
+test('addresses that a server was given take precedence over those that others register', (t) => {
   const known = makeKnown(temporary(t));
   known.adoptCatalogList(
     [server('s2', 'in', 'http://elsewhere:1'), server('s3', 'in', 'http://elsewhere:3')],
@@ -132,7 +136,7 @@ test('addresses that a server was given hold against those that others register'
   assert.equal(known.urls.get(S3), 'http://elsewhere:3');
 });
 
-test('a list that makes no sense is as if there were none', (t) => {
+test('an invalid list is ignored', (t) => {
   const folder = temporary(t);
   const file = join(folder, 'servers.json');
   assert.equal(readRecordedServers(file), null);
@@ -158,7 +162,7 @@ test('an address is host and port of a base URL', () => {
   assert.deepEqual(addressOf('http://host'), { host: 'host', port: 80 });
 });
 
-test('a server registers once, and again only where the catalog has it wrong', async (t) => {
+test("a server registers once, and again only if the catalog's record is wrong", async (t) => {
   const commands: Extract<Command, { kind: 'server-register' }>[] = [];
   const born: number[] = [];
   let room = { freeBytes: 500, totalBytes: 1_000 };
@@ -197,7 +201,7 @@ test('a server registers once, and again only where the catalog has it wrong', a
   const looked = async (times: number): Promise<void> => {
     const wanted = looks + times;
     for (const deadlineMs = performance.now() + 10_000; looks < wanted; await delay(2)) {
-      assert.ok(performance.now() < deadlineMs, 'It looks again and again');
+      assert.ok(performance.now() < deadlineMs, 'It queries again and again');
     }
   };
   registrar.start();
@@ -206,13 +210,13 @@ test('a server registers once, and again only where the catalog has it wrong', a
   assert.deepEqual([commands.length, born], [1, [9]]);
   room = { freeBytes: 495, totalBytes: 1_000 };
   await looked(3);
-  assert.equal(commands.length, 1, 'Half a percent is nothing to speak of');
+  assert.equal(commands.length, 1, 'A difference of half a percent does not count');
   room = { freeBytes: 300, totalBytes: 1_000 };
   await looked(3);
   assert.deepEqual([commands.length, commands.at(-1)?.freeBytes], [2, 300]);
   listed = [{ ...(listed[0] as ServerInfo), state: 'out' }];
   room = { freeBytes: 100, totalBytes: 1_000 };
   await looked(3);
-  assert.equal(commands.length, 2, 'Who was removed does not bring itself back');
+  assert.equal(commands.length, 2, 'A removed server does not add itself again');
   assert.equal(known.stateOf(S1), 'out');
 });

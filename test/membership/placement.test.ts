@@ -29,7 +29,7 @@ function shares(count: number, candidates: readonly Candidate[]): Record<string,
   return found;
 }
 
-test('who is out of reach comes last, and before them who is nearly full', () => {
+test('unreachable servers come last, and before them those that are nearly full', () => {
   const servers = [
     candidate('away', { reachable: false, freeBytes: 100 }),
     candidate('full', { freeBytes: 4 }),
@@ -43,11 +43,11 @@ test('who is out of reach comes last, and before them who is nearly full', () =>
   assert.deepEqual(
     chooseServers(9, servers, 1).slice(2),
     ['full', 'silent', 'away'],
-    'And then who there is',
+    'And then the available ones',
   );
 });
 
-test('replicas go to different zones as long as there are any', () => {
+test('replicas are placed in different zones as long as there are any', () => {
   const servers = ['a1', 'a2', 'a3', 'b1', 'c1'].map((id) => candidate(id, { zone: id.slice(0, 1) }));
   for (let seed = 0; seed < CHOICES; seed++) {
     const zones = chooseServers(3, servers, seed).map((id) => id.slice(0, 1));
@@ -56,7 +56,7 @@ test('replicas go to different zones as long as there are any', () => {
   }
   const found = shares(3, servers);
   for (const id of ['a1', 'a2', 'a3'])
-    assert.ok((found[id] ?? 0) > CHOICES / 5, 'Within a zone they take turns');
+    assert.ok((found[id] ?? 0) > CHOICES / 5, 'Within a zone they alternate');
 });
 
 test('a server without a label is a zone of its own', () => {
@@ -72,7 +72,7 @@ test('a server without a label is a zone of its own', () => {
   }
 });
 
-test('who has more room is chosen more often; who has not said counts as roomy', () => {
+test('a server with more free space is chosen more often; one that has not reported counts as empty', () => {
   const found = shares(1, [
     candidate('small', { freeBytes: 10 }),
     candidate('big', { freeBytes: 30 }),
@@ -80,7 +80,7 @@ test('who has more room is chosen more often; who has not said counts as roomy',
   ]);
   const { small = 0, big = 0, new: fresh = 0 } = found;
   assert.ok(big > 2 * small && fresh > 2 * small, JSON.stringify(found));
-  assert.ok(small > 0, 'But everybody gets some');
+  assert.ok(small > 0, 'But every server gets some');
 });
 
 test('equal servers get equal shares', () => {
@@ -92,7 +92,7 @@ test('equal servers get equal shares', () => {
     assert.ok(Math.abs(share - CHOICES / 2) < CHOICES / 8, JSON.stringify(found));
 });
 
-test('configured servers may hold files before they register; draining and removed ones may not', () => {
+test('configured servers may get files before they register; draining and removed ones may not', () => {
   const info = (id: string, state: ServerInfo['state']): ServerInfo => ({
     ...{ id, state, url: `http://${id}:1`, zone: '', storageId: 'x', bornAt: 1 },
     ...{ freeBytes: 1, totalBytes: 2, registeredNs: '0' },

@@ -13,7 +13,7 @@ import { Catalog, main, SERVERS } from '../catalog/fixture.ts';
 const REPLACE_AFTER_MS = 60_000;
 const GIB = 2 ** 30;
 
-/** A steward over a real catalog; what moves files is a function of the test. */
+/** A steward over a real catalog; a function of the test moves the files. */
 class World {
   readonly catalog = new Catalog();
   readonly away = new Set<string>();
@@ -22,7 +22,7 @@ class World {
   nowMs = 1_000;
   isPrimary = true;
   catalogMembers: readonly ServerId[] = SERVERS.slice(0, 3);
-  /** Throws where a move is to fail. */
+  /** Throws if a move is to fail. */
   onMove: (file: number) => void = () => undefined;
   readonly steward: Steward;
 
@@ -33,7 +33,7 @@ class World {
     this.steward = new Steward({
       log: pino({ level: 'silent' }),
       replaceAfterMs: REPLACE_AFTER_MS,
-      // Its own pace is off: the test takes each turn.
+      // Its timer is off: the test runs each round.
       periodMs: 2 ** 30,
       world: { ...systemWorld, nowMs: () => this.nowMs },
       isCatalogPrimary: () => this.isPrimary,
@@ -74,7 +74,7 @@ class World {
     return [...this.catalog.inode(inode).replicas];
   }
 
-  /** Turns until nothing moves any more. */
+  /** Runs rounds until none moves anything. */
   async settle(): Promise<void> {
     for (let before = -1; before !== this.moves.length; ) {
       before = this.moves.length;
@@ -89,7 +89,7 @@ class World {
   }
 }
 
-test('a cluster in which nothing is the matter is left in peace', async (t) => {
+test('in a healthy cluster nothing moves', async (t) => {
   const world = new World();
   t.after(() => world.steward.close());
   world.file('/a');
@@ -112,7 +112,7 @@ test('a draining server is emptied, of files and of the catalog', async (t) => {
   }
   assert.equal(world.moves.length, files.length, 'Each file was moved once');
   const shares = files.filter((inode) => world.members(inode).includes('s4')).length;
-  assert.ok(shares > 5 && shares < 25, `The others share what there was: ${shares} of 30`);
+  assert.ok(shares > 5 && shares < 25, `The others share its files: ${shares} of 30`);
   assert.ok(!world.catalogMembers.includes('s1' as ServerId) && world.catalogMembers.length === 3);
   assert.deepEqual(world.steward.moving(), { total: 30, done: 30, failed: 0, current: [] });
 });
@@ -128,7 +128,7 @@ test('the catalog shrinks with the cluster, and grows again', async (t) => {
   assert.deepEqual(world.catalogMembers, ['s1', 's2', 's4']);
 });
 
-test('the catalog leaves a draining server also where no other can take it, as long as three hold it', async (t) => {
+test('the catalog leaves a draining server also if no other can take it, as long as three have it', async (t) => {
   const world = new World(5);
   t.after(() => world.steward.close());
   const turn = async (id: string) => {
@@ -149,7 +149,7 @@ test('the catalog of a cluster that began with one server is on three once there
   const world = new World(1, ['s1', 's2']);
   t.after(() => world.steward.close());
   await world.settle();
-  assert.deepEqual(world.catalogMembers, ['s1'], 'Two replicas survive no more than one does');
+  assert.deepEqual(world.catalogMembers, ['s1'], 'Two replicas survive no more failures than one does');
   world.register('s3');
   await world.settle();
   assert.deepEqual(world.catalogMembers.toSorted(), ['s1', 's2', 's3']);
@@ -157,17 +157,21 @@ test('the catalog of a cluster that began with one server is on three once there
   await world.settle();
   world.nowMs += REPLACE_AFTER_MS;
   await world.settle();
-  assert.deepEqual(world.catalogMembers.toSorted(), ['s1', 's2', 's3'], 'One that is away keeps its place');
+  assert.deepEqual(
+    world.catalogMembers.toSorted(),
+    ['s1', 's2', 's3'],
+    'A server that is down stays a member',
+  );
   world.away.delete('s3');
   world.register('s4');
   await world.settle();
-  assert.equal(world.catalogMembers.length, 3, 'Four survive no more than three do');
+  assert.equal(world.catalogMembers.length, 3, 'Four survive no more failures than three do');
   world.register('s5');
   await world.settle();
   assert.equal(world.catalogMembers.length, 5);
 });
 
-test('what fails is counted, put off for longer and longer, and done in the end', async (t) => {
+test('a failed move is counted, postponed for longer and longer, and done in the end', async (t) => {
   const world = new World();
   t.after(() => world.steward.close());
   const [good, bad] = [world.file('/good'), world.file('/bad')];
@@ -200,7 +204,7 @@ test('what fails is counted, put off for longer and longer, and done in the end'
   assert.deepEqual(world.steward.moving(), { total: 2, done: 2, failed: 2, current: [] });
 });
 
-test('a server out of reach is replaced after a while, which begins anew with another primary', async (t) => {
+test('an unreachable server is replaced after a while, which starts again with another primary', async (t) => {
   const world = new World();
   t.after(() => world.steward.close());
   const file = world.file('/a');
@@ -216,7 +220,7 @@ test('a server out of reach is replaced after a while, which begins anew with an
   await world.steward.runRound();
   world.nowMs += REPLACE_AFTER_MS - 1;
   await world.settle();
-  assert.deepEqual(world.moves, [], 'This primary has not seen it away for long enough');
+  assert.deepEqual(world.moves, [], 'This primary has not known it as down for long enough');
   world.nowMs += 1;
   await world.settle();
   assert.ok(!world.members(file).includes('s2'));
@@ -237,7 +241,7 @@ test('files follow the number of replicas of their volume, and their own', async
   assert.deepEqual([world.members(a).length, world.members(b).length], [2, 1]);
 });
 
-test('too many replicas for the servers are kept as many as there can be, and completed when one comes', async (t) => {
+test('if more replicas are wanted than there are servers, as many as possible are kept, and completed with a new server', async (t) => {
   const world = new World();
   t.after(() => world.steward.close());
   for (const id of ['s4', 's5']) world.run({ kind: 'server-remove', id, dead: true });
@@ -250,7 +254,7 @@ test('too many replicas for the servers are kept as many as there can be, and co
   assert.deepEqual(world.members(file).toSorted(), ['s1', 's2', 's3', 's4']);
 });
 
-test('the fullest disk gives to the emptiest, no more at a time than was measured, and only if nothing else is to do', async (t) => {
+test('the fullest disk gives to the emptiest, at most as much as was measured, and only if nothing else is to be moved', async (t) => {
   const world = new World();
   t.after(() => world.steward.close());
   const files = Array.from({ length: 8 }, (_, index) => world.file(`/f${index}`, 2 * GIB));
@@ -260,12 +264,12 @@ test('the fullest disk gives to the emptiest, no more at a time than was measure
   const moved = files.filter((inode) => world.members(inode).includes('s5'));
   assert.ok(moved.length > 0 && world.moves.every(([, members]) => !members.includes('s1')));
   assert.equal(moved.length, world.moves.length);
-  assert.ok(moved.length <= 8, 'A quarter of 80 GiB are ten files of two');
+  assert.ok(moved.length <= 8, 'A quarter of 80 GiB is ten files of two');
   await world.settle();
-  assert.equal(world.moves.length, moved.length, 'Until servers have told their room again');
+  assert.equal(world.moves.length, moved.length, 'Until servers have reported their free space again');
 });
 
-test('a file that is gone meanwhile is no failure', async (t) => {
+test('a file that is removed meanwhile is no failure', async (t) => {
   const world = new World();
   t.after(() => world.steward.close());
   world.file('/a');
@@ -278,7 +282,7 @@ test('a file that is gone meanwhile is no failure', async (t) => {
   assert.equal(world.steward.moving()?.failed, 0);
 });
 
-test('a plan that nobody carries out is taken up after a while: at once where its server leaves', async (t) => {
+test('a plan without progress is continued after a while: at once if its server leaves', async (t) => {
   const world = new World();
   t.after(() => world.steward.close());
   const [a, b] = [world.file('/a'), world.file('/b')];

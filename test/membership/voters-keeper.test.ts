@@ -95,7 +95,7 @@ class Cluster {
   }
 }
 
-test('a cluster that began with one server comes to three voters, by way of both', async () => {
+test('a cluster that began with one server gets three voters, by way of both', async () => {
   using cluster = new Cluster();
   const keeper = cluster.keeper(S1);
   await keeper.runRound();
@@ -107,7 +107,7 @@ test('a cluster that began with one server comes to three voters, by way of both
   });
   await keeper.runRound();
   assert.deepEqual(cluster.numbers(), [2, 2, 2]);
-  assert.equal(cluster.flushes, 1, 'The view is durable before anybody goes by it');
+  assert.equal(cluster.flushes, 1, 'The view is durable before any server uses it');
   cluster.nowMs += votersJointMs(TIMING) - 1;
   await keeper.runRound();
   assert.equal(cluster.view?.number, 2);
@@ -130,7 +130,7 @@ test('a silent voter is waited for', async () => {
   assert.equal(cluster.view?.number, 2);
 });
 
-test('voters stay while a server runs a release that does not know views, or is away and may', async () => {
+test('voters stay while a server runs a release that does not know views, or is down for a permitted time', async () => {
   using cluster = new Cluster();
   for (const version of [VOTERS_VERSION - 1, null]) {
     cluster.versions.set(S3, version);
@@ -153,7 +153,7 @@ test('three servers of the first configuration vote until one of them leaves', a
   assert.deepEqual([number, members.servers, joint?.servers], [2, ALL, [S1, S2]]);
 });
 
-test('a primary that takes over in the middle of a change waits anew', async () => {
+test('a primary that takes over in the middle of a change begins the wait again', async () => {
   using cluster = new Cluster();
   for (let turn = 0; turn < 2; turn++) await cluster.keeper(S1).runRound();
   cluster.nowMs += votersJointMs(TIMING) - 1;
@@ -167,7 +167,7 @@ test('a primary that takes over in the middle of a change waits anew', async () 
   assert.equal(cluster.view?.number, 3);
 });
 
-test('a new folder goes by what the catalog says when it is asked, not by what it is sent', async () => {
+test('a new folder uses the view that the catalog answers to a query, not one that it is sent', async () => {
   using cluster = new Cluster();
   cluster.start(S2, null);
   const late = Buffer.from(JSON.stringify(firstVoters([S1])));

@@ -12,8 +12,8 @@ import { type Handler, playConversations } from '../data-driven.ts';
 const MIB = 2 ** 20;
 
 /**
- * `servers a b/z c:20%` are in, in reach, half free unless said; `/z` is the zone. `draining a`, `out a`,
- * `away a`, `gone a`, `well a` change them. `file a b c wants 3` answers the members, `-` where they stay.
+ * `servers a b/z c:20%` are members, reachable, half free unless said; `/z` is the zone. `draining a`, `out a`,
+ * `away a`, `gone a`, `well a` change them. `file a b c wants 3` answers the members, `-` if they stay.
  */
 function start(): Handler {
   const servers = new Map<string, ServerCondition>();

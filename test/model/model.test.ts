@@ -1,5 +1,5 @@
 /**
- * Goal: the models of the lease protocols still say what README.md in model/ says, and their bugs still show.
+ * Goal: the models of the lease protocols still show what README.md in model/ says, and their bugs still show.
  * Method: the small variants, through the same command that people use. Without spin or a C compiler they are skipped.
  */
 import assert from 'node:assert/strict';
@@ -19,14 +19,14 @@ function run(...args: string[]): { status: number | null; stdout: string; stderr
   return spawnSync(process.execPath, [join(MODEL, 'run.ts'), ...args], { encoding: 'utf8' });
 }
 
-/** What the quick variants find; each is checked once, when its test comes. */
+/** Results of the quick variants; each is checked once, when its test runs. */
 const quick: readonly Variant[] = VARIANTS.filter(({ effort }) => effort === 'quick');
 
 for (const variant of quick) {
   test(`${variant.name}: ${variant.about}`, { skip }, () => {
     const { outcome, states } = check(variant);
     assert.equal(outcome.kind, variant.expectation === 'verified' ? 'verified' : 'counter-example');
-    assert.ok(states > 1_000, `A search of ${states} states went nowhere`);
+    assert.ok(states > 1_000, `A search of ${states} states reached its goal`);
     if (outcome.kind !== 'counter-example') return;
     const story = Story.tell(variant.model, outcome.steps);
     assert.ok(story.length >= 5, 'No bug shows in fewer steps');
@@ -34,12 +34,12 @@ for (const variant of quick) {
     assert.match(story.at(-1) ?? '', /HOLDS|has a majority|hears of a majority|accepts/);
     assert.ok(
       story.some((line) => end.test(line)),
-      'Somebody holds the lease in the story',
+      'A process holds the lease in the trace',
     );
   });
 }
 
-test('the quick variants hold both models, correct rules and broken ones', () => {
+test('the quick variants contain both models, correct rules and broken ones', () => {
   for (const model of ['flease', 'paxos-lease']) {
     for (const expectation of ['verified', 'counter-example', 'reached']) {
       assert.ok(
@@ -50,7 +50,7 @@ test('the quick variants hold both models, correct rules and broken ones', () =>
   }
 });
 
-test('every switch of a variant is one that its model knows', () => {
+test('every switch of a variant is known to its model', () => {
   for (const { name, model, defines } of VARIANTS) {
     const source = readFileSync(join(MODEL, `${model}.pml`), 'utf8');
     for (const define of defines) {
@@ -61,7 +61,7 @@ test('every switch of a variant is one that its model knows', () => {
   assert.equal(new Set(VARIANTS.map(({ name }) => name)).size, VARIANTS.length, 'Names differ');
 });
 
-test('the README tells of every variant', () => {
+test('the README describes every variant', () => {
   const text = readFileSync(join(MODEL, 'README.md'), 'utf8');
   assert.deepEqual(
     VARIANTS.map(({ name }) => name).filter((name) => !text.includes(`\`${name}\``)),

@@ -18,22 +18,22 @@ const held = (token: number, untilMs: number, keys = {}): TimedLeaseState => ({
 const kinds = (before: TimedLeaseState, after: TimedLeaseState): string[] =>
   leaseChanges('n', before, after, NOW_MS).map(({ kind, token }) => `${kind} ${token}`);
 
-test('what happened between two states', () => {
+test('what changed between two states', () => {
   const free = (token: number) => ({ ...LEASE_FREE, token });
   assert.deepEqual(kinds(free(0), free(0)), []);
   assert.deepEqual(kinds(free(0), held(5, 12_000)), ['acquired 5']);
   assert.deepEqual(kinds(held(5, 12_000), free(5)), ['released 5']);
   assert.deepEqual(kinds(held(5, 9_999), free(5)), ['expired 5']);
   assert.deepEqual(kinds(held(5, 12_000), held(5, 15_000)), ['refreshed 5']);
-  assert.deepEqual(kinds(held(5, 12_000), held(5, 12_010)), [], 'The same end, told twice');
+  assert.deepEqual(kinds(held(5, 12_000), held(5, 12_010)), [], 'The same end, reported twice');
   assert.deepEqual(kinds(held(5, 12_000), held(5, 15_000, { a: '1' })), ['keys 5']);
   assert.deepEqual(kinds(held(5, 12_000), held(7, 15_000)), ['released 5', 'acquired 7']);
   assert.deepEqual(kinds(held(5, 9_000), held(7, 15_000)), ['expired 5', 'acquired 7']);
-  assert.deepEqual(kinds(held(7, 12_000), held(5, 15_000)), [], 'Old news');
-  assert.deepEqual(kinds(free(5), held(5, 15_000)), [], 'Late news of a holder whose end was told');
+  assert.deepEqual(kinds(held(7, 12_000), held(5, 15_000)), [], 'An older state');
+  assert.deepEqual(kinds(free(5), held(5, 15_000)), [], 'A late state of a holder whose end was reported');
 });
 
-test('how a lease ended is what somebody nearer to it said, however late its beginning was told', () => {
+test('the end of a lease is reported as a nearer server said, however late its beginning was reported', () => {
   let nowMs = NOW_MS;
   const told: LeaseEvent[] = [];
   const watch = new LeaseWatch('n', { write: (event) => told.push(event) > 0, end: () => {} }, () => nowMs);
@@ -43,7 +43,7 @@ test('how a lease ended is what somebody nearer to it said, however late its beg
     watch.changed(timedLeaseState(event, nowMs));
   };
   relayed('acquired', 5, 2_000);
-  // The first word was under way for longer than the second.
+  // The first report was under way for longer than the second.
   nowMs += 1_900;
   relayed('expired', 5, 0);
   relayed('acquired', 7, 1_000);
@@ -56,7 +56,7 @@ test('how a lease ended is what somebody nearer to it said, however late its beg
   assert.ok(told.every((event) => !('end' in event)));
 });
 
-test('tokens that a watcher is told of as acquired rise, whatever order the news come in', () => {
+test('tokens that a watcher receives as acquired rise, in whatever order states arrive', () => {
   const state = fc.record({ token: fc.integer({ min: 1, max: 6 }), held: fc.boolean() });
   fc.assert(
     fc.property(fc.array(state), (states) => {
@@ -80,7 +80,7 @@ test('tokens that a watcher is told of as acquired rise, whatever order the news
   );
 });
 
-test('a slow watcher keeps two states in memory, and hears the newest when it listens again', () => {
+test('a slow watcher keeps two states in memory, and receives the newest when it reads again', () => {
   const told: LeaseEvent[] = [];
   let room = true;
   const watch = new LeaseWatch(
@@ -103,7 +103,7 @@ test('a slow watcher keeps two states in memory, and hears the newest when it li
   );
 });
 
-test('events of a stream are read back, however the network cuts them', () => {
+test('events of a stream are parsed, however the network cuts them', () => {
   const fields = { event: fc.constantFrom('state', 'keys'), data: fc.json() };
   const event = fc.record(fields, { noNullPrototype: true });
   fc.assert(

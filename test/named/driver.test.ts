@@ -19,7 +19,7 @@ const SKEW_MS = 20;
 const ASK_MS = 3_000;
 const FIVE = ['s1', 's2', 's3', 's4', 's5'] as ServerId[];
 
-/** What a server keeps of its clock, as a data folder does. */
+/** What a server stores of its clock, as a data folder does. */
 class RememberedClock implements ClockMemory {
   earlierMs = -Infinity;
   fails = false;
@@ -31,7 +31,7 @@ class RememberedClock implements ClockMemory {
   }
 }
 
-/** What a server keeps of its voters, as a data folder does. */
+/** What a server stores of its voters, as a data folder does. */
 class VotersFolder implements VotersStore {
   voters: VotersView | 'first' | null = 'first';
   fails = false;
@@ -42,7 +42,7 @@ class VotersFolder implements VotersStore {
   }
 }
 
-/** Servers in one process that do nothing but vote on names. */
+/** Servers in one process that only vote on names. */
 class NamedCluster {
   readonly network = new MemoryNetwork(systemWorld);
   readonly drivers = new Map<ServerId, NamedLeaseDriver>();
@@ -51,8 +51,8 @@ class NamedCluster {
   readonly #closers: (() => void)[] = [];
 
   /**
-   * @param serversOf what each server believes all servers to be
-   * @param folders by which views servers vote; absent: the first, for good
+   * @param serversOf what each server considers to be all servers
+   * @param folders by which views servers vote; absent: always the first
    * @param memories what each server remembers of its clock; absent: nothing
    */
   constructor(
@@ -122,7 +122,7 @@ const acquire = (name: string, session: number) =>
   }) as const;
 
 describe('names among five servers', () => {
-  test('of many who ask at the same time, through all servers, one is granted each name', async () => {
+  test('of many concurrent requests, through all servers, one is granted each name', async () => {
     using cluster = new NamedCluster();
     await cluster.ready();
     const names = Array.from({ length: 40 }, (_, number) => `name-${number}`);
@@ -136,14 +136,14 @@ describe('names among five servers', () => {
     );
     const answers = await Promise.all(asked);
     for (const name of names) {
-      // On a busy machine a lease may end before the last one asks: then that one's begins later.
+      // On a busy machine a lease may end before the last request: then that one's lease begins later.
       const held = answers
         .flatMap(({ name: asked, outcome, askedMs, answeredMs }) =>
           asked === name && outcome.kind === 'granted'
             ? [
                 {
                   fromMs: answeredMs,
-                  // What remains counts from the request.
+                  // The remaining time counts from the request.
                   toMs: askedMs + outcome.lease.remainingMs,
                   token: outcome.lease.token,
                 },
@@ -159,7 +159,7 @@ describe('names among five servers', () => {
     assert.deepEqual(cluster.fatal, []);
   });
 
-  test('a lease is seen everywhere, known to its members, refreshed, given back, and followed by a larger token', async () => {
+  test('a lease is seen everywhere, known to its members, refreshed, released, and followed by a larger token', async () => {
     using cluster = new NamedCluster();
     await cluster.ready();
     const [first, second] = [cluster.driver(0), cluster.driver(3)];
@@ -173,9 +173,9 @@ describe('names among five servers', () => {
     const again = await second.execute('n', refresh, ASK_MS);
     assert.ok(again.kind === 'granted' && again.lease.token === one.lease.token);
     const known = members.filter((id) => cluster.drivers.get(id)?.claimOf('n')?.session === 1);
-    assert.ok(known.length >= 2, 'A majority of its members believes it');
+    assert.ok(known.length >= 2, 'A majority of its members has it');
     const count = [...cluster.drivers.values()].flatMap((driver) => [...driver.claims()]).length;
-    assert.ok(count >= 2 && count <= 3, 'And nobody else');
+    assert.ok(count >= 2 && count <= 3, 'And no other server');
     const released = await second.execute('n', { kind: 'release', session: 1 }, ASK_MS);
     assert.equal(released.kind, 'free');
     const next = await second.execute('n', acquire('n', 2), ASK_MS);
@@ -183,7 +183,7 @@ describe('names among five servers', () => {
     assert.deepEqual(cluster.fatal, []);
   });
 
-  test('without a majority of its members a name has no answer, in time; one that is no member changes nothing', async () => {
+  test('without a majority of its members a name has no answer, in time; a server that is no member changes nothing', async () => {
     using cluster = new NamedCluster();
     await cluster.ready();
     const driver = cluster.driver(0);
@@ -199,7 +199,7 @@ describe('names among five servers', () => {
   });
 });
 
-test('after a start a server says for how long it stays silent; at its end, that nothing is known', async () => {
+test('after a start a server reports how long it stays silent; at its end, that nothing is known', async () => {
   using cluster = new NamedCluster();
   const driver = cluster.driver(0);
   await assert.rejects(driver.execute('n', { kind: 'query' }, ASK_MS), (error) => {
@@ -256,7 +256,7 @@ describe('the clocks of all servers are set back', () => {
     assert.ok((await tokenOf(cluster, 2)) > token);
   });
 
-  test('a server whose disk does not take the reading of its clock votes on nothing', async () => {
+  test('a server whose disk does not store the reading of its clock votes on nothing', async () => {
     const memories = new Map(three.map((id) => [id, new RememberedClock()]));
     using cluster = new NamedCluster(three, () => three, memories);
     await cluster.ready();
@@ -277,7 +277,7 @@ describe('the clocks of all servers are set back', () => {
   }
 });
 
-test('bytes that make no sense are dropped, and servers with other servers are not heard', async () => {
+test('invalid bytes are dropped, and servers with another set of servers are ignored', async () => {
   const stranger = 's3' as ServerId;
   const three = FIVE.slice(0, 3);
   using cluster = new NamedCluster(three, (id) => (id === stranger ? FIVE : three));
@@ -288,7 +288,7 @@ test('bytes that make no sense are dropped, and servers with other servers are n
   }
   const granted = await driver.execute('n', acquire('n', 1), ASK_MS);
   assert.equal(granted.kind, 'granted', 'Two of three are a majority');
-  assert.equal(cluster.drivers.get(stranger)?.claimOf('n'), null, 'The third has not heard of it');
+  assert.equal(cluster.drivers.get(stranger)?.claimOf('n'), null, 'The third has not received it');
   assert.ok(cluster.logged.some((line) => line.includes('another set of --peer servers')));
   assert.ok(cluster.logged.some((line) => line.includes('malformed lease frame')));
   assert.deepEqual(cluster.fatal, []);
@@ -303,7 +303,7 @@ describe('voters that change', () => {
     return { cluster: new NamedCluster([one, two, three], () => [one], undefined, folders), folders };
   }
 
-  test('a lease is seen through a change, and what waits for a majority meanwhile is asked again', async () => {
+  test('a lease is seen through a change, and requests that wait for a majority meanwhile are sent again', async () => {
     const { cluster } = voting();
     using _ended = cluster;
     await cluster.ready();
@@ -325,7 +325,7 @@ describe('voters that change', () => {
     assert.deepEqual(cluster.fatal, []);
   });
 
-  test('a view is on disk before it is voted by', async () => {
+  test('a view is on disk before the server votes by it', async () => {
     const { cluster, folders } = voting();
     using _ended = cluster;
     const folder = folders.get(one) as VotersFolder;
@@ -336,10 +336,10 @@ describe('voters that change', () => {
     cluster.driver(0).adoptVoters(later);
     assert.deepEqual([folder.voters, cluster.driver(0).voters], [later, later]);
     cluster.driver(0).adoptVoters({ ...later, number: 2 });
-    assert.deepEqual(cluster.driver(0).voters, later, 'It goes by no earlier one again');
+    assert.deepEqual(cluster.driver(0).voters, later, 'It uses no earlier one again');
   });
 
-  test('a server that takes a place waits until its clock has passed what voters before have shown', async () => {
+  test('a server that replaces a voter waits until its clock has passed what earlier voters have shown', async () => {
     const { cluster } = voting();
     using _ended = cluster;
     await cluster.ready();
@@ -349,7 +349,7 @@ describe('voters that change', () => {
     assert.throws(() => driver.assertUsable());
   });
 
-  test('a server with a new folder takes part in no lease of a name', async () => {
+  test('a server with a new folder takes part in no named lease', async () => {
     const folders = new Map([one, two, three].map((id) => [id, new VotersFolder()]));
     (folders.get(one) as VotersFolder).voters = null;
     using cluster = new NamedCluster([one, two, three], () => [one], undefined, folders);

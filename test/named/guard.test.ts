@@ -33,18 +33,18 @@ test('a command ends by itself: its code is passed on', async () => {
   assert.deepEqual(await guarded('exit 5').ended, { kind: 'ended', code: 5, signal: null, expired: false });
 });
 
-test('a command that cannot be run', async () => {
+test('a command that cannot be started', async () => {
   const end = await new GuardedCommand(systemWorld, ['./none'], process.env, TTL_MS, afterMs(60_000)).ended;
   assert.ok(end.kind === 'failed');
   assert.equal(exitCodeOf(end), 127);
 });
 
-test('a command that does not heed SIGTERM is killed when its lease is not extended', async () => {
+test('a command that ignores SIGTERM is killed when its lease is not extended', async () => {
   const end = await guarded('trap "" TERM; while :; do sleep 0.02; done', afterMs(TTL_MS)).ended;
   assert.deepEqual(end, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
 });
 
-test('a command that heeds SIGTERM has the time to clean up', async () => {
+test('a command that handles SIGTERM has the time to clean up', async () => {
   const file = join(folder, 'cleaned');
   const end = await guarded(
     'trap "echo done > $FOLDER/cleaned; exit 9" TERM; while :; do sleep 0.02; done',
@@ -54,13 +54,13 @@ test('a command that heeds SIGTERM has the time to clean up', async () => {
   assert.ok(existsSync(file));
 });
 
-test('a command whose lease is over already is not begun', async () => {
+test('a command whose lease has already ended is not started', async () => {
   const end = await guarded('echo x > $FOLDER/begun', afterMs(0)).ended;
   assert.deepEqual(end, { kind: 'ended', code: null, signal: null, expired: true });
   assert.ok(!existsSync(join(folder, 'begun')));
 });
 
-test('an extension that came in time counts, even if the guard slept beyond the deadline before it', async () => {
+test('an extension that arrived in time counts, even if the guard was suspended beyond the deadline before it', async () => {
   const first = afterMs(TTL_MS);
   const command = guarded(
     'echo $PPID > $FOLDER/guard; while [ ! -e $FOLDER/go ]; do sleep 0.02; done; exit 4',
@@ -85,7 +85,7 @@ test('an extension that came in time counts, even if the guard slept beyond the 
   assert.deepEqual(await command.ended, { kind: 'ended', code: 4, signal: null, expired: false });
 });
 
-test('what a command leaves behind in its process group ends with it', async () => {
+test('processes that a command leaves in its process group end with it', async () => {
   await guarded('sleep 1000 & echo $! > $FOLDER/left').ended;
   const left = Number(readFileSync(join(folder, 'left'), 'utf8'));
   assert.ok(left > 1);
@@ -112,7 +112,7 @@ test('a command whose lease is lost is asked to end at once, and killed soon, ho
   assert.deepEqual(await heeding.ended, { kind: 'ended', code: 8, signal: null, expired: true });
 });
 
-test('a guard that is gone without a word when the time of its command was over has ended it', async () => {
+test("a guard that ended without a report after its command's deadline has ended the command", async () => {
   const file = join(folder, 'wordless');
   const command = guarded('echo $PPID $$ > $FOLDER/wordless; trap "" TERM; while :; do sleep 0.02; done');
   await until('it is ready', async () => existsSync(file) && readFileSync(file, 'utf8').includes('\n'));
@@ -134,7 +134,7 @@ test('a lease that is lost in its last part leaves no more time than it has', as
   assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
 });
 
-test('a guard that sleeps beyond the deadline is replaced: the command is killed before its lease ends', async () => {
+test('a guard that is suspended beyond the deadline is replaced: the command is killed before its lease ends', async () => {
   const end = afterMs(TTL_MS);
   const command = guarded('echo $PPID $$ > $FOLDER/asleep; trap "" TERM; while :; do sleep 0.02; done', end);
   const file = join(folder, 'asleep');
@@ -147,7 +147,7 @@ test('a guard that sleeps beyond the deadline is replaced: the command is killed
   await until('it is gone', async () => !alive(pid));
 });
 
-test('so is one that was stopped before it could tell whom it guards', async () => {
+test("so is a guard that was stopped before it could report its command's process", async () => {
   const before = new Set(childrenOf(process.pid));
   const end = afterMs(TTL_MS);
   const command = guarded('echo $$ > $FOLDER/untold; trap "" TERM; while :; do sleep 0.02; done', end);
@@ -165,14 +165,14 @@ test('a guard that is killed takes its command with it', async () => {
   const file = join(folder, 'orphan');
   await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
   const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
-  // A guard that had no time to tell whom it guards takes nobody with it.
-  await until('the guard has told', async () => command.pid === pid);
+  // A guard that had no time to report its command's process takes no command with it.
+  await until('the guard has reported', async () => command.pid === pid);
   process.kill(guard, 'SIGKILL');
   assert.deepEqual(await command.ended, { kind: 'unguarded', killed: true });
   await until('it is gone', async () => !alive(pid));
 });
 
-test('the last word of a guard counts, even if this process slept when it came and has to say something itself', async () => {
+test('the last report of a guard counts, even if this process was suspended when it arrived and has to send something itself', async () => {
   const command = guarded('echo > $FOLDER/short; sleep 0.2; exit 3');
   await until('the command runs', async () => existsSync(join(folder, 'short')));
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000);

@@ -36,7 +36,7 @@ function problem(response: ServerResponse, status: number, code: string, more: o
   response.end(JSON.stringify({ code, detail: `said to be ${code}`, ...more }));
 }
 
-describe('a lease in the hands of a client', () => {
+describe('a lease held by a client', () => {
   let servers: Server[];
   let client: NamedLeaseClient;
   let seen: Seen[];
@@ -76,7 +76,7 @@ describe('a lease in the hands of a client', () => {
 
   const acquire = () => client.acquire(NAME, { ttlMs: TTL_MS, owner: 'me' });
 
-  test('is counted from before the request was sent', async () => {
+  test('counts from before its request was sent', async () => {
     const slowMs = 300;
     answer = (one, response) => void delay(slowMs).then(() => grant(one, response));
     const held = await acquire();
@@ -92,11 +92,11 @@ describe('a lease in the hands of a client', () => {
     await held.release();
   });
 
-  test('is refreshed at another server where one does not answer, and outlives its first end', async () => {
+  test('is refreshed at another server if one does not answer, and outlives its first end', async () => {
     const held = await acquire();
     const first = held.end;
     answer = (one, response) => {
-      // The first server hears and says nothing.
+      // The first server accepts the request and does not answer.
       if (one.server === 1) grant(one, response);
     };
     const lost = once(held.lost, 'abort');
@@ -109,10 +109,10 @@ describe('a lease in the hands of a client', () => {
     answer = (_one, response) => response.writeHead(204).end();
     await held.release();
     assert.deepEqual(seen.at(-1)?.path, '/v1/leases/a%2Fb');
-    assert.ok(!held.lost.aborted && !held.isHeld, 'Given back is not lost');
+    assert.ok(!held.lost.aborted && !held.isHeld, 'A released lease is not lost');
   });
 
-  test('is lost before its end where nobody refreshes it', async () => {
+  test('is lost before its end if no refresh succeeds', async () => {
     const held = await acquire();
     const { end } = held;
     answer = (_one, response) => problem(response, 503, 'unknown');
@@ -145,7 +145,7 @@ describe('a lease in the hands of a client', () => {
     );
   });
 
-  test('is lost when a refresh comes back with another token: the hold that it stood for was over', async () => {
+  test('is lost when a refresh returns another token: the hold with the old token had ended', async () => {
     const held = await acquire();
     answer = (one, response) => {
       if (one.method === 'DELETE') response.writeHead(204).end();
@@ -159,24 +159,24 @@ describe('a lease in the hands of a client', () => {
     assert.match((held.lost.reason as Error).message, /token 9\) is lost: .* token 10/);
     assert.equal(held.token, 9);
     await held.release();
-    assert.equal(seen.at(-1)?.method, 'DELETE', 'What the session has now is given back');
+    assert.equal(seen.at(-1)?.method, 'DELETE', "The session's present lease is released");
   });
 
-  test('a process that slept sees that it is over before any timer has run', async () => {
+  test('a suspended process learns that its lease has ended before any timer has run', async () => {
     await client.close();
     client = clientOf(systemWorld);
     const held = await acquire();
     const patches = seen.length;
-    // Nothing of this process runs meanwhile, as if it had been stopped.
+    // No code of this process runs meanwhile, as if it had been stopped.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, TTL_MS + 100);
     assert.equal(held.isHeld, false);
-    assert.equal(held.lost.aborted, false, 'The timer comes later');
+    assert.equal(held.lost.aborted, false, 'The timer runs later');
     assert.throws(() => held.assertHeld(), /it has expired by the clock/);
     await once(held.lost, 'abort');
     assert.equal(seen.length, patches, 'It is not refreshed after its end');
   });
 
-  test('an acquisition whose answer was lost is repeated in the name of the same session', async () => {
+  test('an acquisition whose answer was lost is repeated for the same session', async () => {
     answer = (one, response, request) => {
       if (seen.length === 1) request.socket.destroy();
       else if (one.method === 'DELETE') response.writeHead(204).end();
@@ -194,7 +194,7 @@ describe('a lease in the hands of a client', () => {
     await held.release();
   });
 
-  test('a taken lease is waited for: the word of a watch is enough', async () => {
+  test('a held lease is waited for: an event of a watch suffices', async () => {
     let free = false;
     const holder = { owner: 'other', token: 4, remainingMs: 60_000 };
     const state = { name: NAME, held: true, owner: 'other', token: 4, keys: {}, remainingMs: 60_000 };
@@ -219,7 +219,7 @@ describe('a lease in the hands of a client', () => {
     await held.release();
   });
 
-  test('however many holders are waited for, one listener waits for the end of waiting', async (t) => {
+  test('however many holders are waited for, one listener waits for the abort', async (t) => {
     const waits: AbortSignal[] = [];
     const combine = AbortSignal.any.bind(AbortSignal);
     t.mock.method(AbortSignal, 'any', (signals: AbortSignal[]) => {
@@ -248,7 +248,7 @@ describe('a lease in the hands of a client', () => {
     await held.release();
   });
 
-  test('who gives up waiting gives back what may have been granted meanwhile', async () => {
+  test('a client that aborts its wait releases what may have been granted meanwhile', async () => {
     const holder = { owner: 'other', token: 4, remainingMs: 60_000 };
     const controller = new AbortController();
     answer = (one, response) => {

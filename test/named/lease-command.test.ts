@@ -16,7 +16,7 @@ import { until } from '../cluster/real-cluster.ts';
 const TTL_MS = 16_000;
 const TOKEN = 9;
 
-/** A server that grants every lease, until a test says what else. */
+/** A server that grants every lease, until a test gives other answers. */
 describe('leasehold lease acquire', () => {
   let server: Server;
   let folder: string;
@@ -81,7 +81,7 @@ describe('leasehold lease acquire', () => {
     for (const watch of watches) watch.write(streamEventText(kind, JSON.stringify(state)));
   };
 
-  test('a lease that is lost at a refresh: a command that heeds nothing is killed, half a lease before its end', async () => {
+  test('a lease that is lost at a refresh: a command that handles no signal is killed, half a lease before its end', async () => {
     refresh = (response) => {
       response.writeHead(409, { 'content-type': 'application/problem+json' });
       response.end(JSON.stringify({ code: 'lease-lost', detail: 'another has it' }));
@@ -94,7 +94,7 @@ describe('leasehold lease acquire', () => {
   });
 
   for (const [what, kind, held, token] of [
-    ['given back by somebody else', 'released', false, TOKEN],
+    ['released by another process', 'released', false, TOKEN],
     ['taken over', 'acquired', true, TOKEN + 1],
   ] as const) {
     test(`a lease that is ${what}: its command is stopped without waiting for the next refresh`, async () => {
@@ -112,8 +112,8 @@ describe('leasehold lease acquire', () => {
     });
   }
 
-  test('a guard that is killed before it could tell whom it guards: the lease is not given back', async () => {
-    // Within the guard, the process is gone right after the command was begun.
+  test("a guard that is killed before it could report its command's process: the lease is not released", async () => {
+    // The guard's process ends right after the command was started.
     const hook = `
       import child from 'node:child_process';
       import { syncBuiltinESMExports } from 'node:module';

@@ -32,13 +32,13 @@ test('a cell is a number below 2^53, the same every time, and one bit of the tex
   assert.ok(Math.abs(flipped / compared - 0.5) < 0.01, `${flipped / compared} of the bits change`);
 });
 
-test('a cell is the beginning of SHA-256, so that nobody finds a name with the cell of another name', () => {
+test('a cell is the beginning of SHA-256, so that no attacker finds a name with the cell of another name', () => {
   assert.equal(leaseCell('jobs/nightly'), 5180766918522439);
   const digest = createHash('sha256').update('a').digest('hex');
   assert.equal(BigInt(leaseCell('a')), BigInt(`0x${digest.slice(0, 16)}`) >> 11n);
 });
 
-test('what is remembered of a name is what is computed for it', () => {
+test('the cached value of a name equals the computed one', () => {
   const servers = serversOf(5);
   const places = new NameVotersByView(firstVoters(servers));
   for (const name of [...names.slice(0, 1_500), ...names.slice(0, 100)]) {
@@ -61,13 +61,13 @@ test('every bit of a cell is set for half of all texts that differ in their last
   }
 });
 
-test('names have cells of their own, and none has that of the server as a whole', () => {
+test('names have different cells, and none has that of the server as a whole', () => {
   const cells = new Set(names.map(leaseCell));
   assert.equal(cells.size, NAMES);
   assert.ok(!cells.has(CATALOG_CELL));
 });
 
-test('members are three different servers, or all there are, whatever order the servers are given in', () => {
+test('members are three different servers, or all there are, in whatever order the servers are given', () => {
   for (const count of [1, 2, 3, 5, 9]) {
     const servers = serversOf(count);
     for (const name of names.slice(0, 200)) {
@@ -93,7 +93,7 @@ test('names are spread evenly over the servers', () => {
   assert.equal(loads.size, count);
 });
 
-test('a server that comes takes the places it is given, and moves nothing else', () => {
+test('a server that joins becomes a member of its share of names, and nothing else moves', () => {
   const before = serversOf(6);
   const after = serversOf(7);
   let moved = 0;
@@ -104,12 +104,12 @@ test('a server that comes takes the places it is given, and moves nothing else',
     if (left.length === 0) continue;
     moved++;
     assert.equal(left.length, 1);
-    assert.deepEqual(joined, ['s7'], 'Nobody moves but to the new server');
+    assert.deepEqual(joined, ['s7'], 'Names move only to the new server');
   }
   assert.ok(Math.abs(moved / NAMES - 3 / 7) < 0.02, `${moved} of ${NAMES} names have a new member`);
 });
 
-test('what can name a lease, a key, an owner', () => {
+test('valid names of leases, keys and owners', () => {
   for (const name of ['a', 'jobs/nightly', 'a:b', 'A.b_c-d@e/f', '0'.repeat(255)])
     assert.ok(isLeaseName(name), name);
   for (const name of ['', '/a', '.', '..', '.a', 'a b', 'ä', 'a\n', 'a%', 'a?b', 'a;b', '0'.repeat(256)]) {
@@ -121,7 +121,7 @@ test('what can name a lease, a key, an owner', () => {
   assert.ok(!isLeaseOwner('x'.repeat(256)));
 });
 
-test('a note is read back as it was written, in one form whatever the order of its keys', () => {
+test('a note is read as it was written, in one form whatever the order of its keys', () => {
   const keys = fc.dictionary(
     fc.string({ minLength: 1, maxLength: 8 }).filter((key) => isLeaseKey(key)),
     fc.string(),

@@ -10,7 +10,7 @@ const MEMBERS = ['s1', 's2', 's3'] as ServerId[];
 const TTL_MS = 5_000;
 const ROUND_MS = 40;
 
-/** A service whose cell gives these outcomes, one after the other, each after `ROUND_MS`. */
+/** A service whose cell returns these outcomes, one after the other, each after `ROUND_MS`. */
 function serviceOf(...outcomes: readonly LeaseOutcome[]) {
   const orders: LeaseOrder[] = [];
   let nowMs = 1_000;
@@ -23,7 +23,7 @@ function serviceOf(...outcomes: readonly LeaseOutcome[]) {
         nowMs += ROUND_MS;
         orders.push(order);
         const outcome = outcomes[orders.length - 1];
-        if (outcome === undefined) throw new Error(`Nobody foresaw ${order.kind}`);
+        if (outcome === undefined) throw new Error(`Unexpected: ${order.kind}`);
         return outcome;
       },
     },
@@ -51,7 +51,7 @@ async function refusal(work: Promise<unknown>): Promise<ServiceError> {
   assert.fail('It was accepted');
 }
 
-test('a holder is told the whole rest since the request came, everybody else what is left now', async () => {
+test('a holder gets the whole remaining time since its request, all others what is left now', async () => {
   const granted = serviceOf({ kind: 'granted', lease: claimOf(5) });
   assert.equal((await granted.service.acquire('n', 5, 'me', TTL_MS, {})).remainingMs, 3_000);
   const seen = serviceOf({ kind: 'seen', lease: claimOf(5) });
@@ -90,7 +90,7 @@ test('two names with one number: the second is refused with a reason, and nothin
   }
 });
 
-test('a length that came with a lease is checked like one that came with a request', async () => {
+test('a length that arrived with a lease is checked like one of a request', async () => {
   const lease = { ...claimOf(5), note: leaseNoteText({ name: 'n', owner: 'x', ttlMs: 10_001, keys: {} }) };
   const { service, orders } = serviceOf({ kind: 'seen', lease }, { kind: 'seen', lease });
   for (const work of [() => service.refresh('n', 5, null, null), () => service.writeKey('n', 5, 'k', 'v')]) {
@@ -99,7 +99,7 @@ test('a length that came with a lease is checked like one that came with a reque
   assert.ok(orders.every(({ kind }) => kind === 'query'));
 });
 
-test('without a majority a change is in doubt and a question is not answered; both name who is missing', async () => {
+test('without a majority a change has an unknown outcome and a query no answer; both name the missing servers', async () => {
   const orders = ['acquire', 'refresh', 'release'] as const;
   const unknown: LeaseOutcome = { kind: 'unknown' };
   const { service } = serviceOf(unknown, unknown, unknown, unknown);
@@ -116,7 +116,7 @@ test('without a majority a change is in doubt and a question is not answered; bo
   assert.equal((await refusal(service.query('n'))).code, 'no-majority');
 });
 
-test('a refresh that is told a length is one round; without one, the length of the acquisition is looked up', async () => {
+test('a refresh with a length is one round; without one, the length of the acquisition is read first', async () => {
   const one = serviceOf({ kind: 'granted', lease: claimOf(5) });
   await one.service.refresh('n', 5, 2_000, null);
   assert.deepEqual(one.orders, [{ kind: 'refresh', session: 5, spanMs: 2_000, note: null }]);
@@ -147,7 +147,7 @@ test('a key is written beside the others, by the holder only', async () => {
   assert.equal(stranger.orders.length, 1, 'Nothing was changed');
 });
 
-test('what is over can be given back again; what is another’s cannot', async () => {
+test("an ended lease can be released again; another holder's cannot", async () => {
   await serviceOf({ kind: 'free', lease: null }).service.release('n', 5);
   await serviceOf({ kind: 'free', lease: claimOf(5) }).service.release('n', 5);
   const others = serviceOf({ kind: 'free', lease: claimOf(6) });

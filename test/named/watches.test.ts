@@ -64,7 +64,7 @@ class OneCell {
 
 const noteOf = (name: string) => leaseNoteText({ name, owner: 'somebody', ttlMs: 5_000, keys: {} });
 
-test('what is decided of another name with the same cell, or cannot be read, does not end the server', async () => {
+test('a lease of another name with the same cell, or an unreadable one, does not end the server', async () => {
   using member = new OneCell();
   const told: TimedLeaseState[] = [];
   let ends = 0;
@@ -87,10 +87,10 @@ test('what is decided of another name with the same cell, or cannot be read, doe
   assert.deepEqual(
     told.map((state) => state.held),
     [false],
-    'Nothing of the other is told',
+    'Nothing of the other name is reported',
   );
   member.decide(noteOf('mine'), 6);
   await held.promise;
   assert.deepEqual([told.at(-1)?.token, told.at(-1)?.owner], [6, 'somebody']);
-  assert.equal(ends, 0, 'The watch went on all the time');
+  assert.equal(ends, 0, 'The watch continued all the time');
 });

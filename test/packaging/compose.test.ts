@@ -1,6 +1,7 @@
 /**
- * Goal: `docker compose up` makes a cluster that only those with certificates and tokens can use, on the first start and on all others.
- * Method: the services of docker-compose.yml are played as processes, with their words, environment and folders.
+ * Goal: `docker compose up` makes a cluster that only clients with certificates and tokens can use, on the first start
+ * and on all others.
+ * Method: the services of docker-compose.yml run as processes, with their arguments, environment and folders.
  */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
@@ -24,7 +25,7 @@ function secretOf(service: string): string {
   return tokenParts(text.trim())?.secret ?? assert.fail('It is no token');
 }
 
-test('the first start gives each what it needs, and nobody what is another’s', () => {
+test("the first start gives each service what it needs, and no other service's secrets", () => {
   for (const id of SERVERS) {
     assert.deepEqual(readdirSync(compose.path(id, '/credentials')).sort(), [
       'ca.pem',
@@ -42,20 +43,20 @@ test('the first start gives each what it needs, and nobody what is another’s',
   assert.deepEqual(
     holders.map(([name]) => name),
     ['credentials'],
-    'who could make certificates',
+    'services that could make certificates',
   );
   assert.equal(compose.service('credentials').network_mode, 'none');
   assert.notEqual(secretOf('cli'), secretOf('load'));
 });
 
-test('without a token nobody is let in, and the load may not change the cluster', async () => {
+test('without a token every request is refused, and the load may not change the cluster', async () => {
   const open = await compose.run('cli', ['ls', 'main:/', '--token-file', '/dev/null']);
   assert.notEqual(open.code, 0);
   const create = await compose.run('load', ['volume', 'create', 'other']);
   assert.equal(create.code, 6, create.stderr);
 });
 
-test('what is uploaded is read after the death of a server', async () => {
+test('an uploaded file is readable after the death of a server', async () => {
   const put = await compose.run('cli', ['put', '-', 'main:/letter'], 'dear all');
   assert.equal(put.code, 0, put.stderr);
   await compose.kill('s1');

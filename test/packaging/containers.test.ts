@@ -17,14 +17,15 @@ import { runCli } from '../client/run-cli.ts';
 import { DOCKERFILE, IMAGE_ENV, imageWords, ROOT, readCompose } from './played-compose.ts';
 
 /**
- * Goal: what starts containers is accepted by what reads it, and gives servers and commands what they take.
- * Method: schemas and types of those who read it, and our own readers of configuration and command lines. Where docker is, it reads
- * the file itself; compose.test.ts plays it.
+ * Goal: the files that start containers are valid for the programs that read them, and give servers and commands valid
+ * arguments.
+ * Method: schemas and types of those programs, and our own readers of configuration and command lines. If docker is
+ * installed, it reads the file itself; compose.test.ts runs the services.
  */
 const run = promisify(execFile);
 const compose = readCompose();
 
-/** Asserts that the program takes these words. */
+/** Asserts that the program accepts these arguments. */
 function assertCommand(words: readonly string[], environment: NodeJS.ProcessEnv): void {
   if (words[0] === 'server') {
     const config = readConfig(words.slice(1), { ...IMAGE_ENV, ...environment }, () => '');
@@ -42,21 +43,21 @@ function assertCommand(words: readonly string[], environment: NodeJS.ProcessEnv)
     assert.ok(known.includes(word), `${command.path} has no ${word}`);
 }
 
-test('docker-compose.yml is one by the specification of its time', () => {
-  // It has names for its parts by a word of an older draft than the one that it is of.
+test('docker-compose.yml is valid by the specification of its time', () => {
+  // It names its parts by a keyword of an older draft than its own.
   const rules = JSON.parse(JSON.stringify(composeSchema), (key, value: unknown) =>
     key === '$schema' || (key === 'id' && typeof value === 'string') ? undefined : value,
   ) as object;
-  // Of 2021, as compose 1.29: what it allows, later ones allow as well.
+  // Of 2021, as compose 1.29: later versions allow all that it allows.
   const validate = new Ajv2019({ strict: false, validateFormats: false }).compile(rules);
   assert.ok(validate(compose), JSON.stringify(validate.errors, null, 2));
   assert.ok(
     !validate({ ...compose, services: { s1: { ports: 'x', no_such_key: 1 } } }),
-    'The schema refuses something',
+    'The schema refuses some files',
   );
 });
 
-test('services of docker-compose.yml run commands that there are, and wait for services that there are', () => {
+test('services of docker-compose.yml run existing commands, and wait for existing services', () => {
   const names = Object.keys(compose.services);
   assert.deepEqual(
     names.filter((name) => compose.services[name]?.command[0] === 'server'),
@@ -71,7 +72,7 @@ test('services of docker-compose.yml run commands that there are, and wait for s
   }
 });
 
-test('volumes cover folders of the image, which give them their owner, and no key is given to two', () => {
+test('volumes cover folders of the image, which give them their owner, and no two services get one key', () => {
   const [, made = ''] = /mkdir -p ([^\\]+)/.exec(DOCKERFILE) ?? [];
   const folders = made.trim().split(' ');
   const receivers = new Map<string, string[]>();
@@ -90,7 +91,7 @@ test('volumes cover folders of the image, which give them their owner, and no ke
     assert.deepEqual(receivers.get(`${id}-credentials`), ['credentials', id]);
 });
 
-test('nothing that is started by default trusts its network', () => {
+test('no service that starts by default trusts its network', () => {
   const texts = [
     'docker-compose.yml',
     'packaging/kubernetes/servers.yaml',
@@ -100,7 +101,7 @@ test('nothing that is started by default trusts its network', () => {
     assert.doesNotMatch(readFileSync(join(ROOT, name), 'utf8'), /insecure|http:\/\//i, name);
 });
 
-test('the image has what it copies, and does not run as root', () => {
+test('the image has the files that it copies, and does not run as root', () => {
   for (const [, sources] of DOCKERFILE.matchAll(/^COPY (.+) \S+$/gm)) {
     for (const source of (sources ?? '').split(' ')) assert.ok(existsSync(join(ROOT, source)), source);
   }
@@ -148,13 +149,13 @@ function manifests(file: string): Manifest[] {
 const SERVERS = manifests('servers.yaml');
 const MOUNT = manifests('mount.yaml');
 
-/** The module of `kubernetes-types` that has a kind. */
+/** The module of `kubernetes-types` that defines a kind. */
 function moduleOf(apiVersion: string): string {
   const [group = '', version = ''] = apiVersion.includes('/') ? apiVersion.split('/') : ['core', apiVersion];
   return `kubernetes-types/${group.replace('.k8s.io', '')}/${version}`;
 }
 
-test('manifests for Kubernetes are what its types say', async () => {
+test('manifests for Kubernetes match their types', async () => {
   const cache = join(ROOT, 'node_modules/.cache');
   const folder = mkdtempSync(
     join(existsSync(cache) ? cache : join(ROOT, 'node_modules'), 'leasehold-manifests-'),
@@ -191,11 +192,11 @@ test('manifests for Kubernetes are what its types say', async () => {
   assert.match(await compile(wrong), /clusterIp/, 'A wrong one is found');
 });
 
-/** What stands at a place of a manifest, `spec.template.metadata`; the compiler has looked at all of it above. */
+/** The value at a path of a manifest, `spec.template.metadata`; the compiler has checked all of it above. */
 function at<Value>(manifest: Manifest | undefined, path: string): Value {
   let value: unknown = manifest;
   for (const key of path.split('.')) {
-    assert.ok(typeof value === 'object' && value !== null, `${path}: nothing has "${key}"`);
+    assert.ok(typeof value === 'object' && value !== null, `${path}: no value "${key}"`);
     value = (value as Record<string, unknown>)[key];
   }
   return value as Value;
@@ -271,7 +272,7 @@ test('manifests fit each other and the program', () => {
   );
 });
 
-test('the Secrets that manifests want are what the commands in them make', async () => {
+test('the Secrets that manifests need are those that the commands in them make', async () => {
   const text = readFileSync(join(ROOT, 'packaging/kubernetes/servers.yaml'), 'utf8').replaceAll(
     /\\\n# */g,
     '',

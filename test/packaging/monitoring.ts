@@ -8,9 +8,9 @@ export const RULES = fileURLToPath(new URL('../../packaging/prometheus/alerts.ym
 const DASHBOARD = fileURLToPath(new URL('../../packaging/grafana/dashboard.json', import.meta.url));
 const OPERATIONS = fileURLToPath(new URL('../../docs/operations.md', import.meta.url));
 
-/** What Prometheus itself adds to each series. */
+/** Labels that Prometheus itself adds to each series. */
 const SCRAPED = ['instance', 'job'];
-/** Metrics that Prometheus has by itself. */
+/** Metrics of Prometheus itself. */
 const OF_PROMETHEUS = ['up'];
 
 interface Rule {
@@ -34,21 +34,21 @@ export function dashboardPanels(): readonly Panel[] {
   return (JSON.parse(readFileSync(DASHBOARD, 'utf8')) as { panels: Panel[] }).panels;
 }
 
-/** What a text puts in for a label: `{{ $labels.peer }}` of a rule, `{{peer}}` of a legend. */
+/** Label placeholders in a text: `{{ $labels.peer }}` of a rule, `{{peer}}` of a legend. */
 function labelsNamed(text: string): string[] {
   return [...text.matchAll(/\{\{\s*(?:\$labels\.)?([a-z_]+)[^}]*\}\}/g)].map(([, label]) => label ?? '');
 }
 
-/** Asserts that what an expression asks for is in the output of servers. */
+/** Asserts that the metrics of an expression are in the output of servers. */
 export function assertAnswered(
   expression: string,
   families: ReadonlyMap<string, Family>,
   shown: string,
 ): void {
-  // Grafana puts these in.
+  // Grafana replaces these.
   const text = expression.replaceAll('$__rate_interval', '1m').replaceAll('$instance', '.*');
   const { selectors, groupings } = promqlRead(text);
-  assert.ok(selectors.length > 0, `${expression}: it asks for nothing`);
+  assert.ok(selectors.length > 0, `${expression}: it uses no metric`);
   const known = new Set(SCRAPED);
   for (const { name, matchers } of selectors) {
     if (OF_PROMETHEUS.includes(name)) continue;
@@ -67,15 +67,15 @@ export function assertAnswered(
     }
   }
   for (const label of [...groupings, ...labelsNamed(shown)]) {
-    assert.ok(known.has(label), `${expression}: nothing there has a label ${label}`);
+    assert.ok(known.has(label), `${expression}: no metric has a label ${label}`);
   }
 }
 
-/** Asserts of the output of all servers together what Prometheus's conventions ask for. */
+/** Asserts that the output of all servers together follows Prometheus's conventions. */
 export function assertConventions(families: ReadonlyMap<string, Family>): void {
   for (const [name, { type, help, series }] of families) {
     assert.ok(['counter', 'gauge', 'histogram', 'summary'].includes(type), `${name} has a type`);
-    assert.ok(help.length > 5, `${name} says what it is`);
+    assert.ok(help.length > 5, `${name} has a help text`);
     if (!name.startsWith('leasehold_')) continue;
     assert.equal(name.endsWith('_total'), type === 'counter', `${name} is a ${type}`);
     assert.doesNotMatch(name, /_(?:ms|millis|kib|mib|minutes)(?:_|$)/, `${name} is in base units`);
@@ -116,5 +116,5 @@ export function assertRunbooks(rules: readonly Rule[]): void {
   }
   const alerts = rules.map(({ alert }) => alert);
   const described = [...sections.keys()].filter((title) => /^Leasehold[A-Z]/.test(title));
-  assert.deepEqual(described.sort(), alerts.toSorted(), 'Sections of alerts that there are');
+  assert.deepEqual(described.sort(), alerts.toSorted(), 'Sections of existing alerts');
 }

@@ -13,15 +13,15 @@ import { freePorts } from '../../client/dev/free-ports.ts';
 import { isLong } from '../long.ts';
 
 /**
- * Goal: the package works where there is no clone, however it was made: by `npm pack` alone, or with JavaScript that was built before.
- * Method: it is packed, installed by npm into an empty folder, and three of its servers take a file and give it back.
+ * Goal: the package works without a clone, both as `npm pack` makes it and with JavaScript that was built before.
+ * Method: the test packs it, npm installs it into an empty folder, and three of its servers store a file and return it.
  */
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-/** What npm says where it needs a network and has none: nothing about the package. */
+/** What npm prints if it needs a network and has none: nothing about the package. */
 const NO_NETWORK = /ENOTCACHED|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT/;
 
-// One folder for both, so that what they need beside the package is installed once.
+// One folder for both, so that their dependencies are installed once.
 const folder = await mkdtemp(join(tmpdir(), 'leasehold-package-'));
 after(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
 
@@ -40,7 +40,7 @@ async function packedAndRun(t: TestContext, isBuilt: boolean): Promise<void> {
   const installed = join(folder, 'node_modules/leasehold');
   try {
     if (existsSync(installed)) {
-      // What npm does with the package of the same name and version beside it: what it needs is there already.
+      // As npm installs a package of the same name and version beside the first: its dependencies are already there.
       await rm(installed, { recursive: true });
       await mkdir(installed);
       await run('tar', ['-xzf', join(packed, tarball), '--strip-components=1', '-C', installed]);
@@ -58,7 +58,7 @@ async function packedAndRun(t: TestContext, isBuilt: boolean): Promise<void> {
   assert.equal(
     existsSync(join(ROOT, 'web')),
     existsSync(join(installed, isBuilt ? 'dist/web' : 'web')),
-    'with what browsers get',
+    'with the files for browsers',
   );
 
   const leasehold = async (...argv: string[]) => (await run(launcher, argv, { timeout: 60_000 })).stdout;
@@ -67,7 +67,8 @@ async function packedAndRun(t: TestContext, isBuilt: boolean): Promise<void> {
   assert.match(await leasehold('server', '--help'), /--clock-skew/);
   assert.match(await leasehold('completion', 'bash'), /clock-skew/);
 
-  // Its servers are those of the other package; the first command line of the README in .ci/run starts them from sources.
+  // Its servers are those of the other package; the first command line of the README in .ci/run starts them from
+  // sources.
   if (!isBuilt && !isLong) return;
   const [port = 0] = await freePorts(1);
   const dev = spawn(launcher, ['dev', '--port', `${port}`, '--json'], {
@@ -88,14 +89,14 @@ async function packedAndRun(t: TestContext, isBuilt: boolean): Promise<void> {
     await leasehold('get', '--servers', servers.at(-1)?.url ?? '', 'main:/file', '-'),
     'from a package',
   );
-  // What is found by its place beside a module: the guard of a command is a file of its own.
+  // A file that is found by its path relative to a module: the guard of a command is a separate file.
   assert.equal(
     await leasehold('lease', 'acquire', 'once', '--servers', urls, '--', 'echo', 'held'),
     'held\n',
   );
 }
 
-test('what its documents link to is in the package, but for tests and the model', () => {
+test('the files that its documents link to are in the package, except for tests and the model', () => {
   const packed = execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], {
     cwd: ROOT,
     encoding: 'utf8',

@@ -34,7 +34,7 @@ export const IMAGE_ENV: Readonly<Record<string, string>> = Object.fromEntries(
   [...DOCKERFILE.matchAll(/\b(LEASEHOLD_[A-Z_]+)=(\S+)/g)].map(([, name = '', value = '']) => [name, value]),
 );
 
-/** @returns the words of ENTRYPOINT or of HEALTHCHECK's CMD */
+/** @returns the arguments of ENTRYPOINT or of HEALTHCHECK's CMD */
 export function imageWords(pattern: RegExp): string[] {
   return JSON.parse(pattern.exec(DOCKERFILE)?.[1] ?? '[]') as string[];
 }
@@ -49,8 +49,8 @@ export interface Ended {
 }
 
 /**
- * docker-compose.yml without containers: each service is a process with the words, the environment and the folders that
- * the file and the image say. What a container has of its own is replaced: its network by a port, its volumes by folders.
+ * docker-compose.yml without containers: each service is a process with the arguments, the environment and the folders
+ * of the file and the image. A port replaces a container's network, folders replace its volumes.
  */
 export class PlayedCompose {
   readonly file = readCompose();
@@ -138,7 +138,7 @@ export class PlayedCompose {
     return root;
   }
 
-  /** A word or a value as it has to be outside of a container. */
+  /** An argument or a value as it has to be outside of a container. */
   #here(name: string, text: string): string {
     const service = this.#ports.get(name);
     return text
@@ -166,7 +166,7 @@ export class PlayedCompose {
     if (child.exitCode !== 0) throw new Error(`${name} ended with ${child.exitCode}`);
   }
 
-  /** Asks as often as the container's health check, and more often. */
+  /** Queries as often as the container's health check, and more often. */
   async #healthy(name: string): Promise<void> {
     for (;;) {
       const check = this.#execute(name, HEALTH, {});

@@ -1,6 +1,6 @@
 /**
  * Goal: the configuration for Prometheus reads the metrics of servers with TLS and tokens.
- * Method: what it says is done by hand, to servers that know a token made as it says.
+ * Method: the test sends the configured requests itself, to servers that know a token made as the configuration says.
  */
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ interface Scrape {
   readonly authorization: { readonly credentials_file: string };
 }
 
-test('a scrape as the configuration says gets metrics, and one without its token none', async (context) => {
+test('a scrape as configured gets metrics, and one without its token none', async (context) => {
   const text = readFileSync(FILE, 'utf8');
   const { scrape_configs } = parse(text) as { readonly scrape_configs: readonly [Scrape] };
   const [{ scheme, tls_config, authorization }] = scrape_configs;

@@ -1,6 +1,6 @@
 import { parser } from '@prometheus-io/lezer-promql';
 
-/** What an expression asks of the metrics: names, and the labels that it matches or groups by. */
+/** What an expression uses: names of metrics, and the labels that it matches or groups by. */
 export interface Selected {
   readonly name: string;
   readonly matchers: readonly { readonly label: string; readonly op: string; readonly value: string }[];
@@ -11,7 +11,10 @@ export interface Expression {
   readonly groupings: readonly string[];
 }
 
-/** Reads an expression of Prometheus's query language with its own grammar. @throws Error where it is none */
+/**
+ * Parses an expression of Prometheus's query language with its own grammar.
+ * @throws Error if it is invalid
+ */
 export function promqlRead(text: string): Expression {
   const selectors: { name: string; matchers: { label: string; op: string; value: string }[] }[] = [];
   const groupings: string[] = [];
@@ -36,7 +39,7 @@ export function promqlRead(text: string): Expression {
   return { selectors, groupings };
 }
 
-/** Families of metrics in the text form, each with its type and its series' labels. */
+/** Families of metrics in the text format, each with its type and its series' labels. */
 export interface Family {
   readonly type: string;
   readonly help: string;
@@ -44,11 +47,11 @@ export interface Family {
 }
 
 const SERIES = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/;
-/** A mean of nothing is no number. */
+/** A mean of no values is no number. */
 const SAMPLE = /^(?:[+-]?[0-9.]+(?:e[+-]?[0-9]+)?|[+-]?inf|nan)$/i;
 const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)/gy;
 
-/** @throws Error where a line is neither comment nor sample, or a sample belongs to no family */
+/** @throws Error if a line is neither comment nor sample, or a sample belongs to no family */
 export function metricsRead(text: string): ReadonlyMap<string, Family> {
   const families = new Map<string, { type: string; help: string; series: Map<string, string>[] }>();
   for (const line of text.split('\n')) {

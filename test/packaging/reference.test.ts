@@ -13,8 +13,8 @@ import { OPTIONS } from '../../server/config/config-options.ts';
 import { LAUNCHER } from '../cluster/real-cluster.ts';
 
 /**
- * Goal: shells and the manual know the commands that there are, and each shell takes what it is given.
- * Method: the real shells, as far as they are installed, are asked to complete.
+ * Goal: shells and the manual know exactly the existing commands, and each shell accepts its script.
+ * Method: the real shells, if they are installed, complete command lines.
  */
 const run = promisify(execFile);
 const tree = programText(buildProgram(), OPTIONS);
@@ -26,7 +26,7 @@ async function missing(program: string): Promise<string | false> {
   );
 }
 
-/** How each shell is asked what follows `words`, the last of which is begun. One answer a line. */
+/** How each shell completes the last of `words`. One answer a line. */
 const ASK: Readonly<Record<Shell, (script: string, words: readonly string[]) => readonly string[]>> = {
   bash: (script, words) => [
     '-c',
@@ -87,7 +87,7 @@ for (const shell of SHELLS) {
         ]);
         assert.equal(stderr, '');
         const begun = words.split(' ').at(-1) ?? '';
-        // zsh and fish tell what a word is for behind it; zsh leaves it to its editor which of them fit.
+        // zsh and fish print a description after each word; zsh leaves the choice of matching ones to its editor.
         const found = stdout.split('\n').map((line) => line.split(/[\t:]/)[0] ?? '');
         const fitting = found.filter((word) => word.startsWith(begun));
         for (const word of includes) assert.ok(fitting.includes(word), `${word} in ${fitting.join(' ')}`);
@@ -111,7 +111,7 @@ test('the manual has every command and option', () => {
     assert.match(line, /^(?:\.(?:TH|SH|SS|TP|B|I)\b|[^.']|\\&|$)/, `No request of man(7): ${line}`);
 });
 
-test('groff has nothing to say about the manual', { skip: await missing('groff') }, async (t) => {
+test('groff reports no fault of the manual', { skip: await missing('groff') }, async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-manual-'));
   t.after(() => rm(folder, { recursive: true }));
   const { stdout: manual } = await run(process.execPath, [LAUNCHER, 'man']);
@@ -128,7 +128,7 @@ test('groff has nothing to say about the manual', { skip: await missing('groff')
   assert.match(stdout, /--clock-skew TIME/);
 });
 
-test('a shell that is not known is wrong usage', async () => {
+test('an unknown shell is wrong usage', async () => {
   await assert.rejects(run(process.execPath, [LAUNCHER, 'completion', 'tcsh']), {
     code: 2,
     stderr: /bash, zsh, fish/,

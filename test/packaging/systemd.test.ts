@@ -16,14 +16,14 @@ const skip = await run('systemd-analyze', ['--version']).then(
   () => 'systemd-analyze is not installed',
 );
 
-test('systemd finds nothing wrong with the units', { skip }, async (t) => {
+test('systemd finds no fault in the units', { skip }, async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-units-'));
   t.after(() => rm(folder, { recursive: true }));
   const units = (await readdir(UNITS)).filter((name) => name.endsWith('.service'));
   assert.ok(units.length >= 2);
   for (const unit of units) {
     const text = await readFile(join(UNITS, unit), 'utf8');
-    // By its name alone: npm and packages of distributions put it into different folders.
+    // By its name alone: npm and packages of distributions install it into different folders.
     assert.match(text, /^ExecStart=leasehold /m);
     // systemd-analyze checks that the program exists.
     await writeFile(join(folder, unit), text.replace('ExecStart=leasehold ', `ExecStart=${LAUNCHER} `));
@@ -31,7 +31,7 @@ test('systemd finds nothing wrong with the units', { skip }, async (t) => {
     const { stdout, stderr } = await run('systemd-analyze', ['verify', '--man=no', join(folder, instance)], {
       env: { ...process.env, SYSTEMD_UNIT_PATH: `${folder}:` },
     });
-    // Units of the machine itself are read on the way, and are not the subject.
+    // It reads units of the machine itself on the way, which are not the subject.
     const said = `${stdout}${stderr}`.split('\n').filter((line) => line.includes('leasehold'));
     assert.deepEqual(said, [], unit);
   }

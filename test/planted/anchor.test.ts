@@ -1,4 +1,4 @@
-/** Places in code are found by what is done there, and not by how it is written down. */
+/** Anchors find code by its structure, and not by its layout or names. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { earlierClient, earlierRelease } from '../cluster/earlier-release.ts';
@@ -30,18 +30,18 @@ function changed(source: string, ...anchors: Anchor[]): string {
   return anchoredSource(source, anchors, 'register.ts').replace(/\s+/g, ' ');
 }
 
-test('an expression of one function is another one, whatever its variables are called', () => {
+test('an expression of a function is replaced, whatever its variables are called', () => {
   assert.match(changed(SOURCE, REFUSES), /take\(ballot \) \{ if \(ballot <= this.#promised\) return false/);
   const renamed = SOURCE.replaceAll('ballot', 'offer').replace('offer < this', 'offer\n      < this');
   assert.match(changed(renamed, REFUSES), /if \(offer <= this.#promised\) return false/);
 });
 
-test('a statement goes', () => {
+test('a statement is removed', () => {
   const gone = changed(SOURCE, { in: 'Register.take', find: 'this.#promised = $ballot;', replace: '' });
   assert.ok(!gone.includes('this.#promised = ballot'));
 });
 
-test('the same name stands for the same expression', () => {
+test('equal placeholders match equal expressions', () => {
   const twice = { find: '$one + $one', replace: '2 * $one' };
   assert.equal(changed('const sum = a.b + a.b;', twice), 'const sum = 2 * a.b;');
   assert.throws(() => changed('const sum = a.b + a.c;', twice), /occurs 0 times in register.ts, not once/);
@@ -53,7 +53,7 @@ test('several changes of one source are made together', () => {
   assert.ok(both.includes('<= this.#promised') && both.includes('return true; } }'));
 });
 
-test('a place that is not there, or is there twice, is an error that names it', () => {
+test('a place that is missing, or there twice, is an error that names it', () => {
   assert.throws(
     () => changed(SOURCE, { ...REFUSES, in: 'Register.keep' }),
     /occurs 0 times in Register.keep of register.ts/,
@@ -63,6 +63,6 @@ test('a place that is not there, or is there twice, is an error that names it', 
   assert.throws(() => changed(SOURCE, { find: 'a; b;', replace: '' }), /is not one expression or statement/);
 });
 
-test('what makes an earlier release of this one is found in its code', () => {
+test('the changes that make an earlier release of this one find their places in its code', () => {
   assert.ok('NODE_OPTIONS' in earlierRelease() && 'NODE_OPTIONS' in earlierClient());
 });

@@ -1,20 +1,20 @@
 /**
- * Finds an expression or a statement in a function by its structure, and gives the source with another text in its
- * place: what planted bugs are made of. Layout, comments, types and the names of variables do not matter.
+ * Finds an expression or a statement in a function by its structure, and returns the source with another text in its
+ * place: planted bugs are made this way. Layout, comments, types and the names of variables do not matter.
  */
 import { stripTypeScriptTypes } from 'node:module';
 import { type AnyNode, type Node, parse } from 'acorn';
 
-/** Where a change is, and what it is. */
+/** The place of a change, and its replacement. */
 export interface Anchor {
-  /** `name` of a function or constant, `Class`, or `Class.member`; the whole file where it is absent. */
+  /** `name` of a function or constant, `Class`, or `Class.member`; the whole file if absent. */
   readonly in?: string;
   /**
-   * One expression or statement, without types. An identifier that begins with `$` stands for any expression, the same
-   * one wherever it stands; everything else is there as it is written.
+   * One expression or statement, without types. An identifier that begins with `$` matches any expression, the same one
+   * wherever it occurs; everything else matches as written.
    */
   readonly find: string;
-  /** What stands there instead, with what the `$` stood for; nothing where it is empty. */
+  /** The replacement, with the matches of each `$`; an empty text removes the place. */
   readonly replace: string;
 }
 
@@ -27,13 +27,13 @@ interface Match {
   readonly bindings: ReadonlyMap<string, string>;
 }
 
-/** Where a node is says nothing of what it is. */
+/** The position of a node is not part of its structure. */
 const POSITIONS = new Set(['start', 'end']);
 
 /**
  * @param path names the file in errors
  * @returns the source without types, with the changes
- * @throws Error where the place of a change is not there, or there are several
+ * @throws Error if the place of a change is missing, or there are several
  */
 export function anchoredSource(source: string, anchors: readonly Anchor[], path: string): string {
   return anchors.reduce((text, anchor) => changedSource(text, anchor, path), stripTypeScriptTypes(source));
@@ -94,7 +94,7 @@ function isNode(part: Part): part is Node {
   return typeof part === 'object' && part !== null && typeof (part as Partial<Node>).type === 'string';
 }
 
-/** Functions, constants, classes and members of that name; what is inside functions has none. */
+/** Functions, constants, classes and members of that name; declarations inside functions are not found by name. */
 function scopesNamed(file: Node, name: string, source: string): Node[] {
   const found: Node[] = [];
   const visit = (node: Node, inside: string): void => {
@@ -152,7 +152,7 @@ function isMatch(pattern: Part, part: Part, bindings: Map<string, string>, sourc
   );
 }
 
-/** Whether a node of a pattern stands for any expression. */
+/** Whether a node of a pattern matches any expression. */
 function isHole(pattern: object): pattern is { readonly name: string } {
   const { type, name } = pattern as { readonly type?: string; readonly name?: string };
   return type === 'Identifier' && name !== undefined && name.startsWith('$');

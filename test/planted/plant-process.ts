@@ -1,4 +1,4 @@
-/** Loaded before everything else of a process, has it load the code with a bug; see `plant.ts`. */
+/** Loaded before everything else in a process: makes it load the code with a bug; see `plant.ts`. */
 import { registerHooks } from 'node:module';
 import '../resolve-hook.ts';
 

@@ -1,6 +1,7 @@
 /**
- * Plants known bugs: Node loads other code than its files have. No file is changed or copied. Modules of this process are loaded
- * once more for each bug, under addresses that name it: those that are changed, and those that import them. All others are shared.
+ * Plants known bugs: Node loads other code than its files have. No file is changed or copied. Modules of this process
+ * are loaded again for each bug, under addresses that name it: those that are changed, and those that import them. All
+ * others are shared.
  */
 import { readFileSync } from 'node:fs';
 import { registerHooks, stripTypeScriptTypes } from 'node:module';
@@ -22,7 +23,7 @@ export type Load = (file: string) => Promise<unknown>;
 
 /**
  * @returns sources without types, by the addresses of their files
- * @throws Error where the place of a change is not there, or there are several
+ * @throws Error if the place of a change is missing, or there are several
  */
 export function plantedSources(mutations: readonly Mutation[]): ReadonlyMap<string, string> {
   const files = Map.groupBy(mutations, ({ file }) => file);
@@ -53,7 +54,7 @@ function moduleRead(href: string): Module {
   return module;
 }
 
-/** @returns the modules behind `entry` that import one of `changed`, directly or not, and these */
+/** @returns the modules that `entry` reaches and that import one of `changed`, directly or not, and `changed` itself */
 function dependentsOf(changed: readonly string[], entry: string): Set<string> {
   const importers = new Map<string, string[]>();
   const reached = new Set([entry]);
@@ -71,11 +72,11 @@ function dependentsOf(changed: readonly string[], entry: string): Set<string> {
 /** One bug in this process. */
 interface Planting {
   readonly sources: ReadonlyMap<string, string>;
-  /** The modules that are loaded once more. */
+  /** The modules that are loaded again. */
   readonly dependents: Set<string>;
 }
 
-/** By the query that stands behind the addresses of modules that have the bug. */
+/** By the query that is appended to the addresses of modules that have the bug. */
 const plantings = new Map<string, Planting>();
 
 function splitAddress(url = ''): [href: string, planting: Planting | undefined, query: string] {
@@ -103,7 +104,7 @@ function hooksRegister(): void {
 
 /**
  * Plants a bug in this process.
- * @throws Error where the place of a change is not there, or there are several
+ * @throws Error if the place of a change is missing, or there are several
  */
 export function plant(mutations: readonly Mutation[]): Load {
   if (plantings.size === 0) hooksRegister();
@@ -118,9 +119,9 @@ export function plant(mutations: readonly Mutation[]): Load {
 }
 
 /**
- * Gives a process that is about to start, and those that it starts, other code; see `plant-process.ts`.
+ * Makes a process that is about to start, and those that it starts, load other code; see `plant-process.ts`.
  * @returns the variables to start it with
- * @throws Error where the place of a change is not there, or there are several
+ * @throws Error if the place of a change is missing, or there are several
  */
 export function plantedEnv(mutations: readonly Mutation[]): NodeJS.ProcessEnv {
   const { NODE_TEST_CONTEXT: _, NODE_OPTIONS: options = '', ...env } = process.env;

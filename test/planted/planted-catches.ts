@@ -1,32 +1,32 @@
-/** What notices planted bugs: each kind plays something of the code with the bug, in this process. */
+/** The ways to detect planted bugs: each kind runs some of the code with the bug, in this process. */
 import { readFileSync } from 'node:fs';
 import type { Load } from './plant.ts';
 
-/** Where the directed schedules of composed servers, clients and mounts are, as `NAME.txt`. */
+/** Folder of the directed schedules of composed servers, clients and mounts, as `NAME.txt`. */
 export const SCHEDULES = 'test/testdata/simulation/cluster';
 
-/** What a run has unless its row says otherwise; a word that comes later counts. */
+/** Options of a run unless its row says otherwise; a later option counts. */
 export const RUN_WORDS = '--servers 3 --clients 0 --mounts 0 --volumes 1 --end-early'.split(' ');
 
-/** A line of a row that names what must notice the bug. */
+/** A line of a row that names what must detect the bug. */
 export interface Catch {
   readonly kind: string;
   readonly text: string;
 }
 
 interface Kind {
-  /** The parts of a line, which `play` is given. */
+  /** The parts of a line, the arguments of `play`. */
   readonly form: RegExp;
-  /** How a line reads, for errors. */
+  /** How errors print a line. */
   readonly example: string;
-  /** `npm run planted` alone plays it, the tests of each commit do not. */
+  /** Only `npm run planted` plays it, the tests of each commit do not. */
   readonly isLong?: true;
-  /** @returns what it says, or null where it notices nothing */
+  /** @returns its error message, or null if it detects nothing */
   play(load: Load, ...parts: string[]): Promise<string | null>;
 }
 
 export const KINDS: Readonly<Record<string, Kind>> = {
-  /** A directed run of the pure cores, or a conversation with one replica; it must say `part`, if that is given. */
+  /** A directed run of the pure cores, or a conversation with one replica; its error must contain `part`, if given. */
   scenario: {
     form: /^(.+?)(?:, says (.+))?$/,
     example: 'scenario halves, says L1',
@@ -56,7 +56,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
       return null;
     },
   },
-  /** A test of the product, named by its file and a part of its name. */
+  /** A test of the product, named by its file and a part of its title. */
   test: {
     form: /^(\S+): (.+)$/,
     example: 'test test/base/quorum.test.ts: a majority is more than half',
@@ -83,7 +83,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
       }
     },
   },
-  /** One of the seeds 1 to N of composed servers, clients and mounts; the words of `npm run simulate:cluster` follow. */
+  /** One of the seeds 1 to N of composed servers, clients and mounts; options of `npm run simulate:cluster` follow. */
   run: {
     form: /^(\d+) seeds?: (.+)$/,
     example: 'run 4 seeds: --workload quotas --for 10s',
@@ -107,7 +107,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   },
 };
 
-/** @returns what the play of a line says of the code that `load` loads, or null where it notices nothing */
+/** @returns the error message of a line's play with the code that `load` loads, or null if it detects nothing */
 export function catchPlay(load: Load, { kind, text }: Catch): Promise<string | null> {
   const { form, play } = KINDS[kind] as Kind;
   return play(load, ...(form.exec(text) as RegExpExecArray).slice(1));

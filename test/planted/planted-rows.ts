@@ -1,18 +1,19 @@
 /**
- * Reads the planted bugs, `test/testdata/planted/*.txt`: known bugs, each one change of the product as it is loaded, and each against
- * one rule of a protocol. A simulation that cannot tell the broken protocol from the right one proves nothing about either.
- * A row is like a small diff:
+ * Reads the planted bugs, `test/testdata/planted/*.txt`: known bugs, each one change of the product as it is loaded,
+ * and each against one rule of a protocol. A simulation that cannot distinguish the broken protocol from the right one
+ * proves nothing about either. A row is like a small diff:
  *
- *     session-from-answer  A client counts its session from when it asked.
+ *     session-from-answer  A client counts its session from when its poll was sent.
  *       in client/cluster/cache-session.ts CacheSession.#poll
  *       - $sentMs + $answer.validMs
  *       + this.#parts.world.nowMs() + $answer.validMs
- *       test test/client/cache-session.test.ts: a session counts from when the poll was sent
+ *       test test/client/cache-session.test.ts: a session counts from when its poll was sent
  *
- * The first line has the name of the bug and the rule that holds without it. `in` has a file and, if not all of it is meant, the
- * scope (`Anchor.in`); the lines with `-` and `+` are what is there and what stands there instead, nothing without `+`.
- * Further `in`s are second defences that are taken away with it. Lines of one text are joined with a space.
- * The other lines say what must notice the bug; their words are those of `KINDS`. Lines that begin with `#` are comments.
+ * The first line has the name of the bug and the rule that holds without it. `in` has a file and, unless the whole file
+ * is meant, the scope (`Anchor.in`); the lines with `-` and `+` are the present code and its replacement, nothing
+ * without `+`. Further `in`s are second defences that are removed with it. Lines of one text are joined with a space.
+ * The other lines say what must detect the bug; their first words are those of `KINDS`. Lines that begin with `#` are
+ * comments.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -23,7 +24,7 @@ import { type Catch, KINDS } from './planted-catches.ts';
 /** One bug. */
 export interface Planted {
   readonly row: string;
-  /** What holds without the bug. */
+  /** The rule that holds without the bug. */
   readonly rule: string;
   readonly mutations: readonly Mutation[];
   readonly catches: readonly Catch[];
@@ -36,7 +37,10 @@ interface Draft extends Planted {
   readonly catches: Catch[];
 }
 
-/** Reads a line of a row, by its first word. @returns what is wrong with it */
+/**
+ * Parses a line of a row, by its first word.
+ * @returns the fault of the line
+ */
 function lineRead({ mutations, catches }: Draft, word: string, rest: string): string | undefined {
   const change = mutations.at(-1);
   const kind = KINDS[word];

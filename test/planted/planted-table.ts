@@ -1,7 +1,7 @@
 /**
- * `npm run planted` plants every bug, plays all that must notice it, and prints a Markdown table: the rule that the bug breaks, what
- * noticed it, what that said, and the processor's time. `--row NAME,NAME` restricts it to these bugs, `--by run,schedule` to these
- * kinds of what notices them (`KINDS`). Exit code 1: something does not notice its bug.
+ * `npm run planted` plants every bug, plays all that must detect it, and prints a Markdown table: the rule that the bug
+ * breaks, what detected it, its error message, and the processor time. `--row NAME,NAME` restricts it to these bugs,
+ * `--by run,schedule` to these kinds (`KINDS`). Exit code 1: something does not detect its bug.
  */
 import { parseArgs } from 'node:util';
 import { plant } from './plant.ts';

@@ -1,4 +1,6 @@
-/** What a test file with a bug imports in the place of `node:test`: its tests run one by one, when `play` asks for them. */
+/**
+ * What a test file with a bug imports in the place of `node:test`: its tests run one by one, when `play` asks for them.
+ */
 import { mock } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 
@@ -20,7 +22,7 @@ interface Found {
   readonly hooks: readonly Hooks[];
 }
 
-/** What is used of `TestContext`. */
+/** The used part of `TestContext`. */
 interface Context {
   readonly mock: typeof mock;
   after(callback: Callback): void;
@@ -60,9 +62,9 @@ export function test(name: string, ...given: unknown[]): void {
 export { mock };
 
 /**
- * Plays the tests in whose names `part` occurs.
- * @returns what the first that fails says, or null where all pass
- * @throws Error where there is none, or where one is skipped
+ * Runs the tests whose titles contain `part`.
+ * @returns the message of the first that fails, or null if all pass
+ * @throws Error if there is none, or if one is skipped
  */
 export async function play(part: string): Promise<string | null> {
   const chosen = found.filter(({ name }) => name.includes(part));
@@ -81,7 +83,7 @@ export async function play(part: string): Promise<string | null> {
   return null;
 }
 
-/** Notices no bug: a test that hangs says nothing of a rule. */
+/** Detects no bug: a test that hangs proves nothing about a rule. */
 class Unplayed extends Error {}
 
 async function testPlay({ name, run, hooks: around }: Found): Promise<void> {

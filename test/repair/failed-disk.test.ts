@@ -14,7 +14,7 @@ import { fillDisk, fillWholeDisk, onDiskOfItsOwn } from './own-disk.ts';
 /** SQLite's default. */
 const DATABASE_PAGE_BYTES = 4096;
 
-/** 256 bytes, again and again. */
+/** 256 bytes, repeated. */
 const body = (seed: number, bytes = 300_000): Buffer =>
   Buffer.alloc(bytes, Buffer.from(Array.from({ length: 256 }, (_, at) => (at * 11 + seed * 37) & 0xff)));
 
@@ -32,7 +32,7 @@ async function isThere(cluster: RealCluster, id: string, name: string, seed: num
   assert.ok(body(seed).equals(answer.bytes), `${name} through ${id}`);
 }
 
-/** A server tells of itself what happened to it. */
+/** A server reports itself what happened to it. */
 async function hasTold(cluster: RealCluster, id: string, sentence: RegExp): Promise<void> {
   await until(`${id} says ${sentence}`, async () => {
     const { text } = await ask(cluster.url(id), 'GET', '/v1/events/self');
@@ -42,8 +42,8 @@ async function hasTold(cluster: RealCluster, id: string, sentence: RegExp): Prom
 }
 
 /**
- * Goal: a server whose index is lost or garbage does not start as if it were new; told to rebuild, it starts empty and
- * gets everything back from the others, which serve all the while.
+ * Goal: a server whose index is lost or garbage does not start as if it were new; with `--rebuild`, it starts empty and
+ * gets all its replicas from the others, which serve all the while.
  */
 test('a server with a damaged index is rebuilt from the others', { timeout: 180_000 }, async () => {
   const cluster = await RealCluster.start();
@@ -67,13 +67,13 @@ test('a server with a damaged index is rebuilt from the others', { timeout: 180_
 
     cluster.spawn('s3', { LEASEHOLD_REBUILD: 'true' });
     await cluster.ready(['s3']);
-    assert.notEqual(meta().storageId, storageId, 'It is another disk now');
+    assert.notEqual(meta().storageId, storageId, 'It is another store now');
     assert.ok(fs.existsSync(join(cluster.data('s3'), 'damaged-1', 'index.db')));
     for (const name of ['a', 'b', 'c', 'd']) {
       await cluster.current(`main/${name}`);
       await isThere(cluster, 's3', name, name.charCodeAt(0));
     }
-    // It counts again: with another one gone, there is a majority.
+    // It counts again: with another one down, there is a majority.
     await cluster.kill('s1');
     await put(cluster, 's3', 'e', 101);
     await isThere(cluster, 's2', 'a', 97);
@@ -83,7 +83,9 @@ test('a server with a damaged index is rebuilt from the others', { timeout: 180_
   }
 });
 
-/** Goal: a server that a restart cannot help says what to do, and ends with the code for which it is not started again. */
+/**
+ * Goal: a server that a restart cannot help says what to do, and ends with the code for which it is not started again.
+ */
 test('a server whose index has overwritten pages asks for a rebuild', {
   timeout: 120_000,
   skip: onlyLong('the test of a damaged index, with test/storage/damaged-folder.test.ts,'),
@@ -111,8 +113,8 @@ test('a server whose index has overwritten pages asks for a rebuild', {
 });
 
 /**
- * Goal: a server starts on a full disk by the space that it has reserved, and frees what was deleted while it was away; where
- * nothing is reserved any more, it ends with the code for which it is started again.
+ * Goal: a server starts on a full disk by the space that it has reserved, and frees what was deleted while it was down;
+ * without reserved space it ends with the code for which it is started again.
  */
 test('a server starts on a full disk, and collects garbage', {
   timeout: 240_000,
@@ -170,11 +172,11 @@ const FAILURES: Readonly<
 };
 
 /**
- * Goal: a server whose disk fails under it says so, keeps nobody from electing another primary, and serves nothing more;
- * the others go on. Started again on a sound disk, it catches up.
+ * Goal: a server whose disk fails while it runs reports it, lets the others elect another primary, and serves nothing
+ * more; the others continue. Started again on an intact disk, it catches up.
  */
 for (const [what, { fail, skip }] of Object.entries(FAILURES)) {
-  test(`a server whose disk ${what} stands aside`, { timeout: 240_000, skip }, async (t) => {
+  test(`a server whose disk ${what} stops serving`, { timeout: 240_000, skip }, async (t) => {
     const cluster = await RealCluster.start();
     let disk: LoopDisk | null = null;
     try {
@@ -184,7 +186,7 @@ for (const [what, { fail, skip }] of Object.entries(FAILURES)) {
       disk = made.disk;
       for (const name of ['a', 'b', 'c', 'd']) await put(cluster, 's2', name, name.charCodeAt(0));
       if (!fail(disk)) return t.skip('this kernel cannot do that to a file system');
-      // Whoever was the primary: all files can be read and written through the servers that are left.
+      // Whichever server was the primary: all files can be read and written through the remaining servers.
       for (const name of ['a', 'b', 'c', 'd', 'e']) await put(cluster, 's1', name, name.charCodeAt(0) + 1);
       for (const name of ['a', 'b', 'c', 'd', 'e'])
         await isThere(cluster, 's3', name, name.charCodeAt(0) + 1);
@@ -215,12 +217,10 @@ for (const [what, { fail, skip }] of Object.entries(FAILURES)) {
   });
 }
 
-/** Less than is kept free of contents for other things, on disks of this size, and more than half of that. */
+/** Less than a server keeps free of contents for other purposes, on disks of this size, and more than half of that. */
 const LEFT_BYTES = 9 * 2 ** 20;
 
-/**
- * Goal: a backup whose disk is full holds nobody up, and catches up by itself once there is room again.
- */
+/** Goal: a backup whose disk is full delays no write, and catches up by itself once there is free space again. */
 test('a backup whose disk is full lags, and catches up', { timeout: 240_000 }, async (t) => {
   const cluster = await RealCluster.start();
   let disk: LoopDisk | null = null;
@@ -251,10 +251,10 @@ test('a backup whose disk is full lags, and catches up', { timeout: 240_000 }, a
 });
 
 /**
- * Goal: where most disks are full, writers are told so in time, and reading and deleting go on, for nobody has filled the
- * room that they need.
+ * Goal: if most disks are full, writers get the error in time, and reading and deleting continue, because the space
+ * that these need is kept free.
  */
-test('two of three disks are full: writers are told, the rest goes on', {
+test('two of three disks are full: writers get an error, other requests succeed', {
   timeout: 240_000,
   skip: onlyLong('test/simulation/cluster/cluster.test.ts, with its full disks,'),
 }, async (t) => {
@@ -269,7 +269,7 @@ test('two of three disks are full: writers are told, the rest goes on', {
     }
     await put(cluster, 's1', 'before', 1);
     const fillers = disks.map((disk) => fillDisk(disk, LEFT_BYTES));
-    await until('a writer is told', async () => {
+    await until('a writer gets the error', async () => {
       const name = `/v1/files/main/more-${Math.random()}`;
       const answer = await ask(cluster.url('s1'), 'PUT', name, { body: body(2, 1_000_000) });
       if (answer.status === 201) return false;
@@ -278,7 +278,7 @@ test('two of three disks are full: writers are told, the rest goes on', {
     });
     for (const disk of disks) {
       const { bavail, bsize } = fs.statfsSync(disk.folder);
-      assert.ok(bavail * bsize > LEFT_BYTES / 4, 'What is kept for names is there');
+      assert.ok(bavail * bsize > LEFT_BYTES / 4, 'Files kept for their names still exist');
     }
     await isThere(cluster, 's2', 'before', 1);
     assert.equal((await ask(cluster.url('s1'), 'DELETE', '/v1/files/main/before')).status, 204);
@@ -293,10 +293,11 @@ test('two of three disks are full: writers are told, the rest goes on', {
 });
 
 /**
- * Goal: where the only majority in reach has a full disk, what is there is read, and what would need room is refused at once: an append
- * that had its place in the order would have to be stored before anybody could lead the file again.
+ * Goal: if the only majority has a full disk, present contents are read, and a write that needs free space is refused
+ * at once: an append with a number in the order would have to be stored before any server could become the file's
+ * primary again.
  */
-test('one disk is full and another server is dead: appends are refused, and all is read', {
+test('one disk is full and another server is dead: appends are refused, and all files are read', {
   timeout: 240_000,
   skip: onlyLong('test/simulation/cluster/cluster.test.ts, with its full disks,'),
 }, async (t) => {
@@ -312,7 +313,7 @@ test('one disk is full and another server is dead: appends are refused, and all 
       await cluster.current(`main/${name}`);
     }
     const filler = fillDisk(disk, 64 * 4096);
-    // What was ordered before the others know would have to be stored first.
+    // An operation that the others do not know yet would have to be stored first.
     await hasTold(cluster, 's3', /^The disk of s3 is/);
     await cluster.kill('s1');
     await until('s2 knows', async () => {
@@ -333,7 +334,7 @@ test('one disk is full and another server is dead: appends are refused, and all 
       });
     }
     fs.rmSync(filler);
-    await until('there is room again', async () => {
+    await until('there is free space again', async () => {
       const path = '/v1/files/main/one?append';
       return (await ask(cluster.url('s2'), 'PATCH', path, { body: body(2, 10) })).status < 300;
     });

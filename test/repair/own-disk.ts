@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { RealCluster } from '../cluster/real-cluster.ts';
 import { LoopDisk } from '../storage/loop-disk.ts';
 
-/** Stops a server, moves its folder to a file system of its own, and starts it again. */
+/** Stops a server, moves its folder to a separate file system, and starts it again. */
 export async function onDiskOfItsOwn(
   cluster: RealCluster,
   id: string,

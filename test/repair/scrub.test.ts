@@ -21,8 +21,8 @@ function contentsOf(seed: number): Buffer {
 }
 
 /**
- * Goal: damaged objects are found and repaired from other servers, by the scrubber and by whoever reads them; where no
- * server has an object whole, readers get a clear error and never other bytes.
+ * Goal: the scrubber and readers find damaged objects and repair them from other servers; if no server has an object
+ * intact, readers get a clear error and never other bytes.
  * Method: real servers; bits are flipped in their containers while they are down, as bad disks do.
  */
 describe('damaged disks of real servers', { timeout: 600_000 }, () => {
@@ -40,7 +40,7 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     const { file } = await cluster.current(`main/${name}`);
     return file;
   };
-  /** As `ask`, and again where a server says to come back: on a busy machine leases may be lost. */
+  /** As `ask`, repeated while a server asks for a retry: on a busy machine leases may be lost. */
   const answered = async (
     id: string,
     method: string,
@@ -78,7 +78,10 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     JSON.parse((await answered('s3', 'GET', '/v1/scrub')).text) as ScrubStatuses;
   const startOf = async (id: string): Promise<string | null> =>
     (JSON.parse((await ask(cluster.url(id), 'GET', '/v1/scrub/self')).text) as ScrubStatus).startedAt;
-  /** A pass on every server from begin to end, and what they say of it. */
+  /**
+   * Runs a whole pass on every server.
+   * @returns their reports
+   */
   const scrubbed = async (): Promise<ScrubStatuses> => {
     const before = await Promise.all(cluster.ids.map(startOf));
     await answered('s2', 'POST', '/v1/scrub');
@@ -92,7 +95,7 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
       return cluster.ids.every(
         (id) =>
           told[id]?.state === 'waiting' &&
-          // While the catalog elects a primary, nobody knows names.
+          // While the catalog elects a primary, no names are known.
           told[id].unrepairable.every(({ path }) => path !== null),
       );
     });
@@ -124,10 +127,10 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     await whole('s3', 'one', 1);
   });
 
-  test('what is read while it is damaged comes from another server, and is repaired', async (t) => {
+  test('a damaged object is read from another server, and repaired', async (t) => {
     const file = await put('read', 2);
     await restartAll(() => damage('s1', file, [1, 3]));
-    // Whoever is the primary now: with the others down for a read, it would have to be s1.
+    // Whichever server is primary now: with the others down for a read, it would have to be s1.
     for (const id of cluster.ids) await whole(id, 'read', 2);
     const primary = await cluster.primaryOf('main/read');
     t.diagnostic(`the primary is ${primary}`);
@@ -150,7 +153,7 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     for (const id of cluster.ids) assert.equal(told(clean, id).damaged, 0, id);
   });
 
-  test('a write into a damaged object goes on with the bytes of another server', {
+  test('a write into a damaged object continues with the bytes of another server', {
     skip: onlyLong('test/simulation/cluster/schedules.test.ts, with write-into-damaged,'),
   }, async () => {
     const file = await put('written', 3);
@@ -192,7 +195,7 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     for (const id of cluster.ids) await whole(id, 'many', 4);
   });
 
-  test('an object that is damaged everywhere is an error by name, and no other bytes', async () => {
+  test('an object that is damaged everywhere is an error that names it, and no other bytes', async () => {
     const file = await put('lost', 5);
     await restartAll(() => {
       for (const id of cluster.ids) damage(id, file, [3]);
@@ -228,7 +231,7 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     assert.equal(shown.status, 7, shown.stderr);
     assert.match(shown.stdout, /Cannot repair object 3 of main:\/lost on s1/);
 
-    // One whole copy is enough: it is brought back by hand here, and found as soon as a server comes back.
+    // One intact copy suffices: the test restores it here, and it is found as soon as a server restarts.
     await cluster.kill('s2');
     flipByte(container('s2', file), 3 * OBJECT_BYTES + 5_000);
     await cluster.restart('s2');
@@ -239,7 +242,7 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     for (const id of cluster.ids) await whole(id, 'lost', 5);
   });
 
-  test('a pass that a kill interrupts goes on where it was', async () => {
+  test('a pass that a kill interrupts continues where it was', async () => {
     await put('slow', 6);
     await cluster.kill('s1');
     const record = join(cluster.data('s1'), 'scrub.json');

@@ -14,9 +14,9 @@ import { until } from '../cluster/real-cluster.ts';
 const FILE = 1 as FileId;
 const BYTES = new Uint8Array([1]);
 
-/** A disk with damaged objects of one file; its scrubber asks the other servers whenever the test lets it. */
+/** A disk with damaged objects of one file; its scrubber asks the other servers when the test lets it. */
 class DamagedDisk {
-  /** Questions that wait for their answer, by object. */
+  /** Requests that wait for their answer, by object. */
   readonly asked: { readonly index: number; answer(bytes: Uint8Array | null): void }[] = [];
   readonly scrubber: Scrubber;
   readonly #damaged: Set<number>;
@@ -54,7 +54,7 @@ class DamagedDisk {
     });
   }
 
-  /** Answers the question about an object, as soon as it is there. */
+  /** Answers the request for an object, as soon as it is there. */
   async answer(index: number, bytes: Uint8Array | null): Promise<void> {
     await until(`object ${index} is asked for`, () =>
       Promise.resolve(this.asked.some((one) => one.index === index)),
@@ -73,14 +73,14 @@ class DamagedDisk {
   }
 }
 
-describe('a scrubber and servers that come back while others are asked', () => {
+describe('a scrubber and servers that reconnect while others are asked', () => {
   let folder: string;
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'leasehold-scrubber-'));
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
-  test('one that returns just when an object is given up is asked, too', async () => {
+  test('a server that reconnects just when an object is left unrepaired is asked, too', async () => {
     const disk = new DamagedDisk(folder, [3]);
     disk.scrubber.start();
     await until('it is asked for', () => Promise.resolve(disk.asked.length === 1));
@@ -93,7 +93,7 @@ describe('a scrubber and servers that come back while others are asked', () => {
     disk.scrubber.close();
   });
 
-  test('one that returns while what was left is looked at again is asked, too', async () => {
+  test('a server that reconnects while unrepaired objects are checked again is asked, too', async () => {
     const disk = new DamagedDisk(folder, [3]);
     disk.scrubber.start();
     await disk.answer(3, null);
@@ -108,7 +108,7 @@ describe('a scrubber and servers that come back while others are asked', () => {
     disk.scrubber.close();
   });
 
-  test('what is repaired while the pass waits for another object is not left', async () => {
+  test('an object that is repaired while the pass waits for another one is not reported as left', async () => {
     const disk = new DamagedDisk(folder, [3, 4]);
     disk.scrubber.start();
     await disk.answer(3, null);
@@ -125,7 +125,7 @@ describe('a scrubber and servers that come back while others are asked', () => {
     disk.scrubber.close();
   });
 
-  test('a pass that begins while what was left is repaired does not count that as its own', async () => {
+  test('a pass that begins during the repair of earlier objects does not count it as its own', async () => {
     const disk = new DamagedDisk(folder, [3]);
     disk.scrubber.start();
     await disk.answer(3, null);

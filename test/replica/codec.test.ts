@@ -1,6 +1,4 @@
-/**
- * Goal: every message survives the wire, and no bytes from outside do more than raise `MalformedError`.
- */
+/** Goal: every message survives the wire, and bytes from outside raise only `MalformedError`. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -103,7 +101,7 @@ const anyMessage = message(fc.oneof(...Object.values(bodies)));
 const file = uint53 as fc.Arbitrary<FileId>;
 
 for (const [name, body] of Object.entries(bodies)) {
-  test(`what is read is what was written: ${name}`, () => {
+  test(`decoding returns what was encoded: ${name}`, () => {
     fc.assert(
       fc.property(file, message(body), (id, sent) => {
         assert.deepEqual(decodeReplicaMessage(encodeReplicaMessage(id, sent)), { file: id, message: sent });
@@ -112,7 +110,7 @@ for (const [name, body] of Object.entries(bodies)) {
   });
 }
 
-test('a frame cut short or with a changed byte is refused or another message, and nothing else', () => {
+test('a truncated frame, or one with a changed byte, is refused or decodes to another message', () => {
   fc.assert(
     fc.property(file, anyMessage, fc.nat(), fc.integer({ min: 0, max: 255 }), (id, sent, at, byte) => {
       const frame = encodeReplicaMessage(id, sent);
@@ -150,7 +148,7 @@ test('the bytes of an operation are a view into the frame', () => {
   assert.equal(decoded.operation.body.length, operationLarge.body.length);
 });
 
-test('a large body travels behind its message, and is copied on neither side', () => {
+test('a large body follows its message, and is copied on neither side', () => {
   const writeOf = (bodyBytes: number): ReplicaMessage => ({
     kind: 'write',
     incarnation: 1 as Incarnation,
@@ -182,7 +180,7 @@ test('a large body travels behind its message, and is copied on neither side', (
   assert.throws(() => decodeReplicaMessage(ack, tail), MalformedError);
 });
 
-test('what no server means is refused', () => {
+test('messages that no server sends are refused', () => {
   const [a, b] = ['a', 'b'] as ServerId[] as [ServerId, ServerId];
   const life = { incarnation: 1 as Incarnation };
   const of: Epoch = { counter: 1, server: a, incarnation: 1 as Incarnation };
@@ -233,7 +231,7 @@ test('what no server means is refused', () => {
   assert.throws(() => decodeReplicaMessage(longer), MalformedError, 'A byte too many');
 });
 
-test('epochs are in one order: counter, server, incarnation', () => {
+test('epochs have one order: counter, server, incarnation', () => {
   fc.assert(
     fc.property(epoch, epoch, (a, b) => {
       assert.equal(epochCompare(a, b), -epochCompare(b, a) + 0);

@@ -1,6 +1,6 @@
 /**
- * One replica, spoken to. The files in `test/testdata/replica` say what reaches it; the answers are
- * the actions it takes, one per line; see `spoken.ts`. Server a is the one spoken to unless a file says otherwise.
+ * Conversations with one replica. The files in `test/testdata/replica` contain its inputs; the answers are the actions
+ * it takes, one per line; see `spoken.ts`. The replica is server a unless a file says otherwise.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -20,6 +20,6 @@ playConversations(FOLDER, (): Handler => {
   };
 });
 
-test('every mark is heard in a conversation', () => {
+test('every trace mark occurs in a conversation', () => {
   assert.deepEqual([...marks].sort(), [...REPLICA_MARKS].sort());
 });

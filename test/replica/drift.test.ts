@@ -1,8 +1,8 @@
 /**
- * Goal: what one server allows another for a while is over there before it is over here, by rates of clocks alone:
- * no two clocks are ever compared.
- * Method: clocks with any readings and any rates within `DRIFT_MAX`, and messages with any delays. True time is what
- * the test counts by; every server sees its own clock only.
+ * Goal: a right that one server grants to another for a while ends at the holder before it ends at the grantor, by the
+ * rates of clocks alone: no two clocks are ever compared.
+ * Method: clocks with any readings and any rates within `DRIFT_MAX`, and messages with any delays. The test counts in
+ * true time; every server sees only its own clock.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -18,7 +18,7 @@ import { Replica } from '../../replica/replica.ts';
 
 const [A, B, C] = ['a', 'b', 'c'] as ServerId[] as [ServerId, ServerId, ServerId];
 const EPOCH: Epoch = { counter: 1, server: A, incarnation: 1 as Incarnation };
-/** Less than what rounding of readings may add up to. */
+/** Less than the rounding errors of readings may add up to. */
 const ROUNDING_MS = 1e-6;
 
 interface Rate {
@@ -48,7 +48,7 @@ class Clock {
 const clock = fc
   .record({
     startMs: fc.double({ min: 0, max: 1e6, noNaN: true }),
-    // The corners are where it would break first.
+    // The extremes would fail first.
     rate: fc.oneof(
       fc.constantFrom(1 - DRIFT_MAX, 1, 1 + DRIFT_MAX),
       fc.double({ min: 1 - DRIFT_MAX, max: 1 + DRIFT_MAX, noNaN: true }),
@@ -84,14 +84,14 @@ test('a holder reads no longer than its grantor counts with', () => {
   );
 });
 
-test('a grant that is over wakes nobody: whoever waited for it would be woken again and again', () => {
+test('an ended grant wakes no waiter: it would be woken again and again', () => {
   const grants = new ReadGrants();
   grants.grant(B, EPOCH, 0, 100);
   assert.ok(grants.nextEndMs(50) > 100);
   assert.equal(grants.nextEndMs(200), Infinity);
 });
 
-test('a grantor counts with no more than both margins', () => {
+test('a grantor counts with at most both margins', () => {
   fc.assert(
     fc.property(clock, clock, spanMs, (holder, grantor, durationMs) => {
       const lease = new ReadLease(300, 0);
@@ -108,7 +108,7 @@ test('a grantor counts with no more than both margins', () => {
   );
 });
 
-test('no candidate is promised anything while a primary may answer reads', () => {
+test('no candidate gets a promise while a primary may answer reads', () => {
   fc.assert(
     fc.property(
       clock,
@@ -131,7 +131,7 @@ test('no candidate is promised anything while a primary may answer reads', () =>
   );
 });
 
-test('a primary that is answered at once reads for nearly as long as its lease', () => {
+test('a primary whose heartbeats are answered at once reads for nearly as long as its lease', () => {
   fc.assert(
     fc.property(clock, clock, (primary, backup) => {
       const pair = new Pair(primary, backup);
@@ -142,7 +142,7 @@ test('a primary that is answered at once reads for nearly as long as its lease',
   );
 });
 
-/** A primary and the backup that makes its majority, each with a clock of its own. */
+/** A primary and the backup that makes its majority, each with its own clock. */
 class Pair {
   readonly #primary: Replica;
   readonly #backup: Replica;
@@ -215,9 +215,9 @@ class Pair {
     }
   }
 
-  /** A heartbeat, which a read asks for, and its answer. */
+  /** A heartbeat, which a read causes, and its answer. */
   beat(pauseMs: number, thereMs: number, backMs: number): void {
-    // Two questions at the same time would be one.
+    // Two requests at the same time would be one.
     this.#nowMs += 50 + pauseMs;
     const beats = this.#step(this.#primary, A, { kind: 'read-wanted' });
     this.#nowMs += thereMs;
@@ -226,7 +226,7 @@ class Pair {
     for (const answer of answers) this.#toPrimary(answer);
   }
 
-  /** @returns the true time at which the backup promises c something that asks after `delay` */
+  /** @returns the true time at which the backup promises c an epoch that c requests after `delay` */
   candidate(delay: number): number {
     this.#nowMs += delay;
     const epoch: Epoch = { counter: 9, server: C, incarnation: 3 as Incarnation };
@@ -246,7 +246,7 @@ class Pair {
   }
 }
 
-/** What a disk that takes no time reports. */
+/** Reports of a disk that takes no time. */
 function completion(action: ReplicaAction): ReplicaEvent | null {
   switch (action.kind) {
     case 'promise':

@@ -16,7 +16,7 @@ function standingAt(out: Outbox, seq: number): ReplicaState {
   return new ReplicaState(out, record, 'intact');
 }
 
-test('a flush that covers more than what counts as applied counts as far as that', () => {
+test('a flush that covers more than the applied position counts up to that position', () => {
   const out = new Outbox(1 as Incarnation);
   const standing = standingAt(out, 5);
   const flush = new LocalFlush(out, standing);

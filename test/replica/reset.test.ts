@@ -1,7 +1,4 @@
-/**
- * Goal: a reset chooses the base that has every committed operation, and serves no earlier than a
- * majority has it.
- */
+/** Goal: a reset chooses the base that has every committed operation, and serves only after a majority has it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
@@ -20,7 +17,7 @@ const promised = (position: Position, view: View = VIEW, trust: Trust = 'intact'
   return { position, view, trust };
 };
 
-test('the base is the furthest position: the later epoch first, then the longer sequence', () => {
+test('the base is the largest position: the later epoch first, then the longer sequence', () => {
   const cases: [Record<string, Position>, ServerId][] = [
     [{ a: at(1, 5), b: at(1, 5) }, a],
     [{ a: at(1, 5), b: at(1, 6) }, b],
@@ -35,7 +32,7 @@ test('the base is the furthest position: the later epoch first, then the longer 
 });
 
 test('every committed operation is in the base, whichever majority answers', () => {
-  // Positions of all replicas after any history in which (e, s) was acknowledged by a majority in e.
+  // Positions of all replicas after any history in which a majority acknowledged (e, s) in e.
   const positions = [at(1, 0), at(1, 1), at(1, 2), at(2, 0), at(2, 1), at(2, 2)];
   const members = [a, b, c];
   for (const first of positions) {
@@ -63,7 +60,7 @@ test('every committed operation is in the base, whichever majority answers', () 
   }
 });
 
-test('the own promise and the own installation are needed', () => {
+test("the candidate's own promise and own installation are needed", () => {
   const reset = new Reset(epoch(9), VIEW, a, false, 0);
   reset.addPromise(b, promised(at(1, 1)));
   reset.addPromise(c, promised(at(1, 2)));
@@ -87,17 +84,17 @@ test('one server has one vote, and the first answer counts', () => {
   assert.equal(reset.choose(0)?.holder, a);
 });
 
-/** Each row: what the members answered, in their order, and whether that is enough. */
+/** Each row: the members' answers, in their order, and whether they suffice. */
 const SUFFICE: readonly [string, string, boolean][] = [
   ['a majority of intact stores', 'intact intact -', true],
   ['two of four are none', 'intact intact - -', false],
   ['one alone', 'intact', true],
-  ['one that lost power has what was synced, and nobody else has more', 'suspect', true],
+  ['one that lost power has what was synced, and no other has more', 'suspect', true],
   ['the only disk was replaced: nothing is left', 'lost', false],
   ['what the second acknowledged may be gone', 'intact suspect -', false],
-  ['everybody has told what is left', 'intact suspect intact', true],
+  ['all have reported what is left', 'intact suspect intact', true],
   ['everybody, though only one is intact', 'suspect intact lost', true],
-  ['a majority lost power: only what was synced is owed', 'suspect suspect -', true],
+  ['a majority lost power: only what was synced must survive', 'suspect suspect -', true],
   ['two kinds of doubt make no majority', 'suspect lost -', false],
   ['lost stores vote for nothing', 'lost lost -', false],
   ['lost stores and one that is left', 'lost lost intact', true],
@@ -120,13 +117,13 @@ for (const [name, answers, enough] of SUFFICE) {
       if (word !== '-') promises.set(members[index] as ServerId, promised(at(1, 1), view, word as Trust));
     }
     assert.equal(promisesSuffice(view, promises, { mayBeginLost: false, mayLose: true }), enough);
-    // A subject that may begin anew does so only when everybody says that there is nothing.
+    // A subject that may start empty does so only when all members report that they have nothing.
     const allLost = words.every((word) => word === 'lost');
     assert.equal(promisesSuffice(view, promises, { mayBeginLost: true, mayLose: true }), enough || allLost);
   });
 }
 
-test('what may lose something that was acknowledged is enough only once others had time to answer', () => {
+test('a choice that may lose acknowledged operations is made only once others had time to answer', () => {
   const view: View = { number: 1, members: [a, b, c] };
   const promises = new Map([
     [a, promised(at(1, 1), view, 'suspect')],
@@ -135,7 +132,7 @@ test('what may lose something that was acknowledged is enough only once others h
   const hasty = { mayBeginLost: false, mayLose: false };
   assert.equal(promisesSuffice(view, promises, hasty), false);
   promises.set(c, promised(at(1, 1), view, 'lost'));
-  assert.equal(promisesSuffice(view, promises, hasty), true, 'Nobody is left who could answer');
+  assert.equal(promisesSuffice(view, promises, hasty), true, 'No member is left that could answer');
 
   const reset = new Reset(epoch(9), view, a, false, 500);
   reset.addPromise(a, promised(at(1, 1), view, 'suspect'));
@@ -167,7 +164,7 @@ test('a candidate with an old view needs the promises of the newer one, too', ()
   const reset = new Reset(epoch(9), VIEW, a, false, 0);
   reset.addPromise(a, promised(at(1, 1)));
   reset.addPromise(b, promised(at(1, 2), newer));
-  assert.equal(reset.choose(0), null, 'Nobody of the new side but c and d, who have not answered');
+  assert.equal(reset.choose(0), null, 'Nothing of the new side but c and d, which have not answered');
   assert.deepEqual([...reset.voters], [a, b, c, d]);
   reset.addPromise(c, promised(at(1, 2), newer));
   assert.equal(reset.choose(0), null);

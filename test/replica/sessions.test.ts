@@ -1,6 +1,6 @@
 /**
- * Goal: a request is done once, however often and wherever it is repeated, and a request that is too
- * old to be told from a new one is refused.
+ * Goal: a request is executed once, however often and wherever it is repeated, and a request that is too old to be
+ * distinguished from a new one is refused.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -34,24 +34,24 @@ test('numbers behind the window are refused', () => {
   assert.deepEqual(table.find(request(7, 2)), { kind: 'fresh' });
 });
 
-test('what was answered is dropped, and refused where it comes late', () => {
+test('an acknowledged answer is dropped, and its request refused if it arrives late', () => {
   let table = SessionTable.EMPTY;
   for (let number = 1; number <= 3; number++) table = table.with(request(7, number), number, result(''));
   const before = table.encode().length;
   table = table.with({ ...request(7, 6), answered: 2 }, 4, result(''));
-  assert.ok(table.encode().length <= before, 'Two results went, and one came');
+  assert.ok(table.encode().length <= before, 'Two results were dropped, and one was added');
   const kinds = () => [1, 2, 3, 4, 5, 6].map((number) => table.find(request(7, number)).kind);
   assert.deepEqual(kinds(), ['expired', 'expired', 'known', 'fresh', 'fresh', 'known']);
-  // What was sent before the answers came says less, and takes nothing back.
+  // An acknowledgement that was sent earlier covers less, and takes nothing back.
   table = table.with({ ...request(7, 5), answered: 1 }, 5, result(''));
   assert.deepEqual(kinds(), ['expired', 'expired', 'known', 'fresh', 'known', 'known']);
   table = SessionTable.decode(table.encode());
   assert.deepEqual(kinds(), ['expired', 'expired', 'known', 'fresh', 'known', 'known']);
-  // Another session is none of this.
+  // Another session is not affected.
   assert.equal(table.find(request(8, 1)).kind, 'fresh');
 });
 
-test('a client that waits for each answer costs the same after a thousand requests as after two', () => {
+test('a client that waits for each answer uses the same memory after a thousand requests as after two', () => {
   let table = SessionTable.EMPTY;
   const sizes = [];
   for (let number = 1; number <= 1_000; number++) {
@@ -61,7 +61,7 @@ test('a client that waits for each answer costs the same after a thousand reques
   assert.equal(Math.max(...sizes), Math.min(...sizes));
 });
 
-test('a table of before the answers were told is read, as if nothing had been answered', () => {
+test('a table without acknowledged answers, of an earlier release, is read as if none were acknowledged', () => {
   const result = Buffer.from('x');
   const writer = new ByteWriter(64).uint8(1).uint53(0).uint8(1);
   writer
@@ -77,12 +77,12 @@ test('a table of before the answers were told is read, as if nothing had been an
   assert.equal(table.find(request(7, 1)).kind, 'expired');
 });
 
-test('of too many sessions the one that was silent longest is forgotten, and its requests refused', () => {
+test('of too many sessions the least recently used is forgotten, and its requests refused', () => {
   let table = SessionTable.EMPTY;
   for (let session = 1; session <= SESSIONS_MAX; session++) {
     table = table.with(request(session, 1), session, result(''));
   }
-  // Session 1 speaks again, so session 2 is the oldest now.
+  // Session 1 is used again, so session 2 is the oldest now.
   table = table.with(request(1, 2), 100, result(''));
   table = table.with(request(999, 1, 100), 101, result(''));
   assert.equal(table.find(request(1, 1)).kind, 'known');
@@ -92,7 +92,7 @@ test('of too many sessions the one that was silent longest is forgotten, and its
   assert.deepEqual(table.find(request(1000, 1, 1)), { kind: 'expired' });
 });
 
-test('the result is kept, not the frame it was a view of', () => {
+test('the result is kept, not the frame of which it was a view', () => {
   const frame = Buffer.alloc(1024 * 1024, 'x');
   const table = SessionTable.EMPTY.with(request(1, 1), 1, frame.subarray(10, 12));
   frame.fill('y');

@@ -1,8 +1,8 @@
 /**
- * One replica, spoken to: commands in, the actions it takes out, one per line. What the conversations of
- * `test/testdata/replica` are played by, in the tests and with planted bugs.
+ * One replica in a conversation: commands in, the actions it takes out, one per line. It plays the conversations of
+ * `test/testdata/replica`, in the tests and with planted bugs.
  *
- * A view is written `2:a,b,c`, with the members to come `2:a,b,c+c,d`, with its policy `1:a,b/all`.
+ * A view is written `2:a,b,c`, with future members `2:a,b,c+c,d`, with its policy `1:a,b/all`.
  */
 import assert from 'node:assert/strict';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
@@ -22,7 +22,7 @@ const NONCE_NEVER = Number.MAX_SAFE_INTEGER;
 
 type Options = ReadonlyMap<string, string>;
 
-/** What a message says unless the conversation says otherwise: the first view, and that it is meant for this life. */
+/** Fields of a message unless the conversation says otherwise: the first view, and this incarnation as its receiver. */
 interface Usual {
   readonly view: View;
   readonly life: Incarnation;
@@ -30,21 +30,21 @@ interface Usual {
 
 /** A conversation's state: the replica, the time, the view that messages name unless they say otherwise. */
 export class Spoken {
-  /** Whatever the replica traced. */
+  /** All trace marks of the replica. */
   readonly marks: Set<string>;
   #spokenTo: Replica | null = null;
   #nowMs = 0;
-  /** Whether messages that may leave later are shown as such. */
+  /** Whether messages that may leave later are marked as such. */
   #showsDeferred = false;
   #usual: Usual = { view: { number: 1, members: [] }, life: 0 as Incarnation };
-  /** Of the questions for read leases, in all lives of the server. */
+  /** Number of requests for read leases, by all incarnations of the server. */
   readonly #nonces: number[] = [];
 
   constructor(marks = new Set<string>()) {
     this.marks = marks;
   }
 
-  /** @returns what the replica does, a line each */
+  /** @returns the replica's actions, one per line */
   say(words: readonly string[]): string[] {
     const [verb, ...rest] = words;
     const { options, args } = split(rest);
@@ -56,7 +56,7 @@ export class Spoken {
         this.#showsDeferred = true;
         return [];
       case 'at':
-        assert.ok(number(args[0]) >= this.#nowMs, 'Time goes on');
+        assert.ok(number(args[0]) >= this.#nowMs, 'Time does not go back');
         this.#nowMs = number(args[0]);
         return [];
       case 'gate':
@@ -80,7 +80,7 @@ export class Spoken {
     return this.#spokenTo;
   }
 
-  /** Also a later life of the same server: `life` tells it from the earlier one. */
+  /** Also a later incarnation of the same server: `life` distinguishes it from the earlier one. */
   #start(args: readonly string[], options: Options): void {
     const [self, of, ...members] = args;
     assert.equal(of, 'of');
@@ -118,7 +118,7 @@ export class Spoken {
     assertReplica(this.#replica.inspect());
   }
 
-  /** Makes it the primary with the help of `others`, who stand where it stands; what that takes is in `reset.txt`. */
+  /** Makes it the primary with the help of `others`, which have its position; `reset.txt` has the steps. */
   #lead(untilMs: number, others: readonly ServerId[], options: Options): void {
     const lease = { kind: 'lease', untilMs, view: count(options, 'view', this.#usual.view.number) } as const;
     this.#step(lease);
@@ -153,7 +153,7 @@ export class Spoken {
     return [whole.join(', '), ...known];
   }
 
-  /** How old what is here may be, in milliseconds. */
+  /** How old the state here may be, in milliseconds. */
   #age(): string {
     const { currentAtMs } = this.#replica.status(this.#nowMs);
     return currentAtMs === -Infinity ? 'unknown' : String(this.#nowMs - currentAtMs);
@@ -171,7 +171,7 @@ export class Spoken {
     });
   }
 
-  /** The replica's questions are numbered in the order in which it asks them, whatever their nonces are. */
+  /** The replica's requests are numbered in their order, whatever their nonces are. */
   #withCount(action: ReplicaAction): ReplicaAction {
     if (action.kind !== 'send' || action.message.kind !== 'read-request') return action;
     const { nonce } = action.message;
@@ -179,7 +179,7 @@ export class Spoken {
     return { ...action, message: { ...action.message, nonce: this.#nonces.indexOf(nonce) + 1 } };
   }
 
-  /** The grant of such a number names its nonce; of another one a nonce that was never asked with. */
+  /** The grant of such a number names its nonce; of another number a nonce that was never sent. */
   #withNonce(what: ReplicaEvent): ReplicaEvent {
     if (what.kind !== 'message' || what.message.kind !== 'read-grant') return what;
     const nonce = this.#nonces[what.message.nonce - 1] ?? NONCE_NEVER;
@@ -390,27 +390,27 @@ function viewText({ number: name, members, joint, policy }: View): string {
   return `${name}:${sides}${policy === undefined ? '' : `/${policy}`}`;
 }
 
-/** Nothing about the first view, which most conversations never leave. */
+/** Nothing for the first view, which most conversations never leave. */
 function byView(by: View): string {
   return by.number === 1 ? '' : ` by ${viewText(by)}`;
 }
 
-/** Nothing about a store that is as it should be. */
+/** Nothing for an intact store. */
 function ofTrust(how: Trust): string {
   return how === 'intact' ? '' : ` ${how}`;
 }
 
-/** Nothing where it is meant for whatever life hears it. */
+/** Nothing if it is meant for any incarnation. */
 function toLife(life: Incarnation): string {
   return life === 0 ? '' : ` to life ${life}`;
 }
 
-/** a lives its first life, b its second, c its third, so that lives differ. */
+/** The first incarnations of a, b and c are 1, 2 and 3, so that they differ. */
 function incarnation(server: ServerId): Incarnation {
   return (server.charCodeAt(0) - 96) as Incarnation;
 }
 
-/** `3@a`, or `3@a#20` where it is of another life of a than the usual one. */
+/** `3@a`, or `3@a#20` for another incarnation of a than the usual one. */
 function epoch(word: string | undefined): Epoch {
   const [counter, name] = (word ?? '').split('@');
   if (name === undefined) return EPOCH_ZERO;

@@ -1,7 +1,4 @@
-/**
- * Goal: whoever counts votes by a view counts right, and no two neighbouring views have majorities without a common
- * member.
- */
+/** Goal: votes by a view are counted right, and majorities of two neighbouring views always have a common member. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -40,7 +37,7 @@ function majorities(of: View): Set<ServerId>[] {
   return sets;
 }
 
-test('a majority is what has more than half of each side', () => {
+test('a majority is more than half of each side', () => {
   fc.assert(
     fc.property(view, fc.subarray(SERVERS), (of, some) => {
       const expected = majorities(of).some(
@@ -54,7 +51,7 @@ test('a majority is what has more than half of each side', () => {
   );
 });
 
-test('what a majority has reached is the largest number that all of one majority have', () => {
+test('the position of a majority is the largest number that all of one majority have', () => {
   const numbers = fc.tuple(...SERVERS.map(() => fc.integer({ min: -5, max: 20 })));
   fc.assert(
     fc.property(view, numbers, (of, reached) => {
@@ -88,7 +85,7 @@ test('majorities of a view, and of neighbouring views, have a common member', ()
   );
 });
 
-test('a change goes through both sets, by numbers that grow, and keeps its policy', () => {
+test('a change passes through both sets, by numbers that grow, and keeps its policy', () => {
   const first: View = { number: 4, members: [a, b, c], policy: 'all' };
   const joint = viewJoint(first, [c, d], 1);
   assert.deepEqual(joint, { number: 5, members: [a, b, c], joint: [c, d], policy: 'all' });
@@ -103,7 +100,7 @@ test('a change goes through both sets, by numbers that grow, and keeps its polic
   assert.deepEqual(viewJoint({ number: 1, members: [a] }, [b], 1), { number: 2, members: [a], joint: [b] });
 });
 
-test('views that different epochs order have different numbers, whatever view they begin with', () => {
+test('views ordered by different epochs have different numbers, whatever view they begin with', () => {
   const orders = fc.tuple(
     fc.integer({ min: 1, max: 40 }),
     fc.integer({ min: 1, max: 1_000_000 }),
@@ -111,7 +108,7 @@ test('views that different epochs order have different numbers, whatever view th
   );
   fc.assert(
     fc.property(orders, ([earlier, more, changes]) => {
-      // The later epoch begins with what was there before all changes of the earlier one, or after some.
+      // The later epoch begins with the view before all changes of the earlier one, or after some.
       let view: View = { number: 1, members: [a] };
       const begun = [view];
       const numbers = new Set<number>();
@@ -126,7 +123,7 @@ test('views that different epochs order have different numbers, whatever view th
   );
 });
 
-test('replicas are where they are wanted when nothing is under way, in whatever order', () => {
+test('replicas are in place if they are on the wanted servers in any order and no change is under way', () => {
   assert.ok(viewIsAt({ number: 1, members: [a, b] }, [b, a]));
   assert.ok(!viewIsAt({ number: 1, members: [a, b] }, [a, b, c]));
   assert.ok(!viewIsAt({ number: 1, members: [a, b, c] }, [a, b]));
@@ -134,7 +131,7 @@ test('replicas are where they are wanted when nothing is under way, in whatever 
   assert.ok(!sameServers([a, b], [a, c]));
 });
 
-test('a majority of a majority of sizes', () => {
+test("the majority's size of different group sizes", () => {
   for (const [count, needed] of [
     [1, 1],
     [2, 2],

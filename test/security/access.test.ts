@@ -1,6 +1,6 @@
 /**
- * Goal: a token lets do what its role and its volumes say, on every server and on every way, and nothing else does; no
- * secret is written anywhere.
+ * Goal: a token permits what its role and its volumes say, on every server and by every route, and nothing else does;
+ * no secret is written anywhere.
  */
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
@@ -106,7 +106,7 @@ before(async () => {
   cluster = await SecureCluster.start({
     flags: ({ folder }) => {
       book = join(folder, 'tokens.json');
-      // Something to start with; the tokens proper come while the servers run.
+      // A first token; the others are made while the servers run.
       writeFileSync(
         book,
         JSON.stringify({ format: 1, keys: [randomBytes(32).toString('base64url')], tokens: [] }),
@@ -132,7 +132,7 @@ after(async () => {
   await cluster.stop();
 });
 
-test('without a token only probes are answered; nothing tells what there is', async () => {
+test('without a token only probes are answered; no answer shows what exists', async () => {
   for (const path of ['/livez', '/readyz']) assert.equal((await ask('GET', path)).status, 200, path);
   for (const path of [
     '/metrics',
@@ -167,10 +167,10 @@ test('a token that is wrong in any place is no token', async () => {
 
 const ROLES = ['reader', 'writer', 'root'] as const;
 
-/** What each role is answered: 1 for let in, whatever then becomes of it. */
+/** The answer for each role: 1 if the request was let in, whatever its outcome. */
 const MATRIX: readonly (readonly [name: string, ask: (who: string) => Promise<Answer>, allowed: string])[] = [
   ['read a file', (who) => ask('GET', '/v1/files/main/a', { token: tokens.get(who) as string }), '111'],
-  ['look at metrics', (who) => ask('GET', '/metrics', { token: tokens.get(who) as string }), '111'],
+  ['read metrics', (who) => ask('GET', '/metrics', { token: tokens.get(who) as string }), '111'],
   [
     'store a file',
     (who) => ask('PUT', '/v1/files/main/b', { token: tokens.get(who) as string, body: 'x' }),
@@ -208,7 +208,7 @@ const MATRIX: readonly (readonly [name: string, ask: (who: string) => Promise<An
     '011',
   ],
   [
-    'tell what he has read',
+    'report what it has read',
     (who) =>
       command(who, {
         kind: 'note-accesses',
@@ -217,12 +217,12 @@ const MATRIX: readonly (readonly [name: string, ask: (who: string) => Promise<An
       }),
     '111',
   ],
-  ['tell what nobody knows', (who) => command(who, { kind: 'from-tomorrow' }), '011'],
-  ['tell what only servers tell', (who) => command(who, { kind: 'settle', files: [] }), '000'],
+  ['send an unknown report', (who) => command(who, { kind: 'from-tomorrow' }), '011'],
+  ['send a report of servers', (who) => command(who, { kind: 'settle', files: [] }), '000'],
 ];
 
 for (const [name, work, allowed] of MATRIX) {
-  test(`who may ${name}: read ${allowed[0]}, write ${allowed[1]}, admin ${allowed[2]}`, async () => {
+  test(`which roles may ${name}: read ${allowed[0]}, write ${allowed[1]}, admin ${allowed[2]}`, async () => {
     for (const [place, who] of ROLES.entries()) {
       const { status, text } = await work(who);
       assert.notEqual(status, 401, text);
@@ -292,7 +292,7 @@ test('a token for a volume reaches that volume, by name, path and number, and no
   }
 });
 
-test('contents by number take a capability: for that file, that mode, that client, from these servers, not yet ended', async () => {
+test('contents by number need a capability: for that file, mode and client, from these servers, not yet ended', async () => {
   const root = as('root');
   const a = await root.resolve('main', '/a');
   const other = await root.resolve('other', '/a');
@@ -335,7 +335,7 @@ test('contents by number take a capability: for that file, that mode, that clien
     'a later end': forged(4, Number(fields[4]) + 1),
     'without a signature': payload,
     'with half a signature': own.slice(0, -20),
-    'signed by a stranger': strangers.issue(wanted),
+    'signed by an unknown key': strangers.issue(wanted),
     ended: hourAgo.issue(wanted),
   };
   for (const [name, shown] of Object.entries(refused)) {
@@ -352,7 +352,7 @@ test('contents by number take a capability: for that file, that mode, that clien
   assert.equal((await write('writer', asReader)).status, 403, 'a capability to read does not write');
 });
 
-test('where contents lie on a disk is told to those who may have them sent, and can read the disk', async () => {
+test('the location of contents on a disk is reported only to clients that may read them, and can read the disk', async () => {
   const root = as('root');
   const { inode } = await root.resolve('main', '/a');
   const { inode: hidden } = await root.resolve('other', '/a');
@@ -374,12 +374,16 @@ test('where contents lie on a disk is told to those who may have them sent, and 
   assert.equal(
     (await locations(inode, proven)).status,
     403,
-    'the disk can be read, and the file is not to be',
+    'the disk can be read, and the file must not be',
   );
   assert.equal((await locations(hidden, { ...shown, ...proven })).status, 403, 'of another file');
   const secret = readFileSync(join(folder, LOCAL_PROOF_FILE), 'latin1');
   for (const wrong of [{}, { [HEADER_LOCAL_PROOF]: secret }, { [HEADER_LOCAL_PROOF]: '0'.repeat(64) }])
-    assert.equal((await locations(inode, { ...shown, ...wrong })).status, 403, 'may be read, and not here');
+    assert.equal(
+      (await locations(inode, { ...shown, ...wrong })).status,
+      403,
+      'may be read, and is not here',
+    );
   assert.notEqual((await locations(inode, { ...shown, ...proven })).status, 403);
 });
 
@@ -388,10 +392,10 @@ test('the client library gets capabilities by itself, on every server, and survi
   const place = { volume: 'main', path: '/library' };
   const made: Command = { kind: 'create-file', place, mode: 0o644, uid: 0, gid: 0, exclusive: true };
   const { attributes } = await writer.command(made);
-  assert.equal(typeof attributes.capability, 'string', 'it comes with the answer');
+  assert.equal(typeof attributes.capability, 'string', 'it is part of the answer');
   const handle = writer.openFile(attributes.inode, { replicas: attributes.replicas });
   await handle.write(0, Buffer.from('one'));
-  // Who never asked for attributes asks for a capability.
+  // A client that never queried the attributes requests a capability.
   const fresh = as('reader', [cluster.url('s3')]).openFile(attributes.inode);
   assert.equal(Buffer.from((await fresh.read(0, 3)).bytes).toString(), 'one');
   for (let round = 0; round < 2; round++) {
@@ -406,7 +410,7 @@ test('the client library gets capabilities by itself, on every server, and survi
   assert.equal(Buffer.from((await fresh.read(0, 7)).bytes).toString(), 'One Two');
 });
 
-test('a certificate can take the place of a token', async () => {
+test('a certificate can replace a token', async () => {
   const files = await cluster.authority.client('build', 'write', ['main']);
   const client = new ClusterClient({
     world: systemWorld,
@@ -422,7 +426,7 @@ test('a certificate can take the place of a token', async () => {
   );
 });
 
-test('a revoked token is worth nothing from the next word on; whoever has a new one goes on', async () => {
+test('a revoked token is invalid from the next request on; a client with a new one continues', async () => {
   await createToken('leaving', '--role', 'write');
   for (const server of cluster.servers.values()) server.reload();
   const file = join(cluster.authority.folder, 'leaving.token');
@@ -440,7 +444,7 @@ test('a revoked token is worth nothing from the next word on; whoever has a new 
   await createToken('leaving', '--role', 'write');
   for (const server of cluster.servers.values()) server.reload();
   writeFileSync(file, tokens.get('leaving') as string);
-  // The file is read again once in a second.
+  // The file is read again once per second.
   const deadlineMs = performance.now() + 10_000;
   let code = await codeOf(client.resolve('main', '/left'));
   while (code === 'unauthorized' && performance.now() < deadlineMs)
@@ -448,7 +452,7 @@ test('a revoked token is worth nothing from the next word on; whoever has a new 
   assert.equal(code, 'ok');
 });
 
-test('a token does not travel in the clear', () => {
+test('a token is not sent unencrypted', () => {
   const access = new Access({ token: tokens.get('reader') as string });
   assert.throws(
     () => new ClusterClient({ world: systemWorld, servers: ['http://10.0.0.1:7401'], access }),
@@ -458,7 +462,7 @@ test('a token does not travel in the clear', () => {
 
 const obstacle = await mountObstacle();
 
-test('a mount reads and writes over TLS with a token, and shows it to nobody', {
+test('a mount reads and writes over TLS with a token, and shows it to no other process', {
   skip: obstacle ?? false,
 }, async () => {
   const file = join(cluster.authority.folder, 'mount.token');
@@ -471,7 +475,7 @@ test('a mount reads and writes over TLS with a token, and shows it to nobody', {
     assert.equal(refused.code, 6, refused.stderr);
     const other = await runCli(['mount', 'other', directory, ...flags, '--token-file', file]);
     assert.equal(other.code, 6, other.stderr);
-    // Of the environment, as of the file, nothing shows in a list of processes.
+    // A list of processes shows nothing of the environment, or of the file.
     const env = { LEASEHOLD_TOKEN: tokens.get('scoped') as string };
     const mounted = await runCli(
       ['mount', 'main', directory, ...flags, '--log', log, '-o', 'log_level=debug'],
@@ -506,7 +510,7 @@ function commandLine(pid: string): string {
   }
 }
 
-test('every administrative act is in the log with who, what and how it ended, and no secret is anywhere', async () => {
+test('every administrative act is in the log with actor, object and outcome, and no secret is anywhere', async () => {
   const lines = cluster.lines((line) => line.audit === true && line.command === 'volume-create');
   assert.ok(lines.some(({ who, name, status }) => who === 'root' && name === 'main' && status === 200));
   assert.ok(

@@ -1,6 +1,6 @@
 /**
- * Goal: what an attacker would try by hand, who has read the documents and has a token of his own, gains him nothing.
- * Method: real servers with TLS; requests that no client of ours sends, byte by byte where it has to be.
+ * Goal: an attacker who knows the documents and has a token gains nothing by requests written by hand.
+ * Method: real servers with TLS; requests that no client of ours sends, byte by byte if needed.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ let cluster: SecureCluster;
 let book: string;
 const texts = new Map<string, string>();
 
-/** Changes what servers know, and has them read it. */
+/** Changes the file of tokens, and makes servers read it. */
 function tokensBecome(change: (tokens: readonly KnownToken[]) => readonly KnownToken[]): void {
   const file = parseTokenFile(readFileSync(book, 'utf8'));
   writeFileSync(book, formatTokenFile({ ...file, tokens: change(file.tokens) }));
@@ -88,10 +88,10 @@ test('a stream, a download and an upload end with the token that began them', as
   tokensBecome((tokens) => tokens.filter(({ name }) => name !== 'watcher'));
   await Promise.all(ends);
   assert.ok(upload.destroyed);
-  assert.equal((await as('root', 'GET', '/v1/files/main/half')).status, 404, 'nothing came of it');
+  assert.equal((await as('root', 'GET', '/v1/files/main/half')).status, 404, 'nothing was created');
 });
 
-test('one token has so many requests under way, streams included, and the others do not feel it', async () => {
+test('one token may have a limited number of requests under way, streams included, and others are not affected', async () => {
   makeToken('greedy', 'read');
   const head = `GET /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${texts.get('greedy')}\r\n\r\n`;
   const streams = await Promise.all(Array.from({ length: REQUESTS_OPEN_MAX }, () => send(cluster, head)));
@@ -104,14 +104,14 @@ test('one token has so many requests under way, streams included, and the others
   for (const socket of streams) socket.destroy();
   let status: number = refused.status;
   while (status === 503) ({ status } = await as('greedy', 'GET', '/v1/status'));
-  assert.equal(status, 200, 'Who ends what he began may begin something else');
+  assert.equal(status, 200, 'A client that ends a request may begin another');
 });
 
-test('a request that names its target in another form is the same request, or none', async () => {
+test('a request that names its target in another form is the same request, or refused', async () => {
   const other = await as('root', 'PUT', '/v1/files/other/v1/files?parents=true', { body: 'of other' });
   assert.equal(other.status, 201);
   const bearer = `authorization: Bearer ${texts.get('mallory')}`;
-  // The router takes these for /v1/files; whoever cuts the prefix off by its length reads "other" behind it.
+  // The router takes these for /v1/files; code that cuts the prefix off by its length reads "other" after it.
   const targets = [
     'https://XXother/v1/files',
     'http://XXXother/v1/files',
@@ -138,12 +138,12 @@ test('a request that names its target in another form is the same request, or no
   }
   assert.equal((await as('root', 'GET', '/v1/files/other/v1/files')).text, 'of other');
   assert.equal((await as('root', 'GET', '/v1/files/other/secret')).text, 'of other');
-  // In its own volume the absolute form is as good as any, as RFC 9112 asks.
+  // In its own volume the absolute form is valid, as RFC 9112 demands.
   const own = `GET https://x/v1/files/main/secret HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${bearer}\r\n\r\n`;
   assert.match(await converse(cluster, own), /of main/);
 });
 
-/** Numbers and names of what is another's, in the places of a route's parameters. */
+/** Numbers and names of another volume, in the places of a route's parameters. */
 async function strangersParts(): Promise<Record<string, string>> {
   const query = { kind: 'resolve', volume: 'other', path: '/secret', follow: true };
   const { text } = await as('root', 'POST', '/v1/catalog/queries', { json: { query } });
@@ -155,13 +155,13 @@ async function strangersParts(): Promise<Record<string, string>> {
   return { file: String(inode), volume: 'other', upload: name, name: 'lease', key: 'k', '*': 'other/secret' };
 }
 
-test('no route there is lets a token for one volume at what is in another, whatever it is sent', async () => {
+test('no route lets a token for one volume reach another, whatever parameters it gets', async () => {
   const parts = await strangersParts();
   const { paths } = JSON.parse((await ask(cluster, 'GET', '/openapi.json')).text) as {
     readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   };
   const open = /^\/(?:$|livez|readyz|docs|openapi\.json|web\/)/;
-  /** What tells nothing of any volume, or what all have to know. */
+  /** Routes that reveal nothing of any volume, or only what all clients have to know. */
   const ofAll =
     /^\/v1\/(?:status(?:\/self)?|servers|local|certificates\/revoked|uploads|catalog\/(?:cache|flush)|births\/numbers)$/;
   let tried = 0;
@@ -184,7 +184,7 @@ test('no route there is lets a token for one volume at what is in another, whate
   assert.equal((await as('root', 'GET', '/v1/files/other/secret')).text, 'of other');
 });
 
-test('contents by number take a capability on every route that has them', async () => {
+test('contents by number need a capability on every route that has them', async () => {
   const { file } = await strangersParts();
   const { paths } = JSON.parse((await ask(cluster, 'GET', '/openapi.json')).text) as {
     readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
@@ -202,7 +202,7 @@ test('contents by number take a capability on every route that has them', async 
   }
 });
 
-test('numbers that are not written as numbers are none', async () => {
+test('numbers in any other form than digits are refused', async () => {
   const { file } = await strangersParts();
   for (const text of [
     `${file}.0`,
@@ -254,7 +254,7 @@ test('uploads of another token: by name, by volume, by a wrong secret', async ()
   assert.equal((await as('root', 'GET', '/v1/files/other/upload')).text, 'mine');
 });
 
-test('streams of events take a token as everything else does, and a scoped one gets none', async () => {
+test('streams of events need a token like all else, and a token for one volume gets none', async () => {
   for (const path of [
     '/v1/events',
     '/v1/events/self',
@@ -269,7 +269,7 @@ test('streams of events take a token as everything else does, and a scoped one g
   assert.equal((await as('mallory', 'GET', watch)).status, 403);
 });
 
-test('a key that somebody else has used for the same request is no word about mine', async () => {
+test('a key that another client has used for the same request does not answer mine', async () => {
   const headers = { 'idempotency-key': 'order-1' };
   const path = '/v1/files/main/order';
   assert.equal((await as('mallory', 'PUT', path, { headers, body: 'forged' })).status, 201);
@@ -278,7 +278,7 @@ test('a key that somebody else has used for the same request is no word about mi
   assert.equal((await as('root', 'GET', path)).text, 'genuine');
 });
 
-test('the mark of a forwarded request lets nobody pass for a server, and sends nothing in circles', async () => {
+test('the mark of a forwarded request makes no client a server, and sends nothing in circles', async () => {
   const { file } = await strangersParts();
   const forged = { 'leasehold-forwarded': '1' };
   const lock = {
@@ -303,7 +303,7 @@ test('the mark of a forwarded request lets nobody pass for a server, and sends n
     403,
   );
   assert.equal((await ask(cluster, 'GET', '/v1/status', { headers: forged })).status, 401);
-  // Where the catalog is led elsewhere, the answer is who leads it, at once and from here.
+  // If the catalog's primary is another server, the answer names it, at once and from here.
   const query = { query: { kind: 'volumes' } };
   const statuses = await Promise.all(
     ['s1', 's2', 's3'].map(async (at) => {
@@ -319,7 +319,7 @@ test('the mark of a forwarded request lets nobody pass for a server, and sends n
   assert.ok(statuses.filter((status) => status === 421).length >= 1, statuses.join());
 });
 
-test('which volumes there are besides is not told by refusals', async () => {
+test('refusals do not reveal which other volumes exist', async () => {
   const refusals = await Promise.all(
     ['other', 'none'].map(async (volume) => {
       const answers = [
@@ -338,7 +338,7 @@ test('which volumes there are besides is not told by refusals', async () => {
   assert.deepEqual(refusals[0], refusals[1]);
 });
 
-test('births and the trash: of another volume, of a number that is not reserved, of one that another has', async () => {
+test("creations with contents and the trash: of another volume, of a number that is not reserved, of another client's number", async () => {
   const { file } = await strangersParts();
   const parent = async (volume: string): Promise<number> => {
     const query = { kind: 'resolve', volume, path: '/', follow: true };
@@ -413,18 +413,18 @@ test('births and the trash: of another volume, of a number that is not reserved,
   assert.equal((await as('root', 'GET', '/v1/files/other/secret')).text, 'of other');
 });
 
-test('snapshots: of another volume, by who may only write, by number, and under names that are none', async () => {
+test('snapshots: of another volume, by a client that may only write, by number, and under invalid names', async () => {
   makeToken('warden', 'admin', ['main']);
   const { file } = await strangersParts();
   for (const volume of ['main', 'other']) {
     assert.equal((await as('root', 'PUT', `/v1/snapshots/${volume}/kept`)).status, 201);
     assert.equal((await as('root', 'PUT', `/v1/files/${volume}/secret`, { body: 'later' })).status, 204);
   }
-  // What it may.
+  // What it may do.
   assert.equal((await as('mallory', 'GET', '/v1/files/main@kept/secret')).text, 'of main');
   assert.equal((await as('warden', 'PUT', '/v1/snapshots/main/own')).status, 201);
   assert.equal((await as('warden', 'DELETE', '/v1/snapshots/main/own')).status, 204);
-  // What neither may.
+  // What neither may do.
   const refused: [string, string, string][] = [
     ['mallory', 'PUT', '/v1/snapshots/main/evil'],
     ['mallory', 'DELETE', '/v1/snapshots/main/kept'],
@@ -452,7 +452,7 @@ test('snapshots: of another volume, by who may only write, by number, and under 
   const { status } = await ask(cluster, 'GET', '/v1/files/main@kept/secret');
   assert.equal(status, 401);
 
-  // By commands and queries, with volumes that are none.
+  // By commands and queries, with invalid volumes.
   for (const volume of ['other', 'other@main', 'other@kept', 'main@../other']) {
     for (const kind of ['snapshot-create', 'snapshot-remove']) {
       const command = { kind, volume, name: 'kept' };
@@ -468,7 +468,7 @@ test('snapshots: of another volume, by who may only write, by number, and under 
   const shown = { kind: 'attributes', inode: Number(file), snapshot: 1 };
   assert.equal((await as('warden', 'POST', '/v1/catalog/queries', { json: { query: shown } })).status, 403);
 
-  // Names that are none.
+  // Invalid names.
   for (const name of [
     '..',
     '%2e%2e',

@@ -14,13 +14,13 @@ const DAY_MS = 86_400_000;
 /** Hosts of a server on loopback. */
 const HOSTS = ['localhost', '127.0.0.1'];
 
-/** Where a certificate and its key are. */
+/** Paths of a certificate and its key. */
 export interface CertificateFiles {
   readonly cert: string;
   readonly key: string;
 }
 
-/** A certificate authority with its files in a folder of its own, as `leasehold cert` makes them. */
+/** A certificate authority with its files in its own folder, as `leasehold cert` makes them. */
 export class TestAuthority {
   readonly folder: string;
   readonly ca: string;
@@ -39,7 +39,7 @@ export class TestAuthority {
     return new TestAuthority(folder, await readAuthority(certificate, key));
   }
 
-  /** @param lifeMs negative for one that has ended */
+  /** @param lifeMs negative for a certificate that has ended */
   server(
     id: string,
     options: { readonly lifeMs?: number; readonly name?: string } = {},

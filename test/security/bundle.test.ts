@@ -1,6 +1,7 @@
 /**
- * Goal: what the doctor packs for whoever helps has what servers with TLS and tokens say of themselves, and nothing that lets anybody in.
- * Method: it is given all that it may be given by mistake, too: the file of tokens, a token, a key; then every byte of it is searched.
+ * Goal: the doctor's bundle has what servers with TLS and tokens report, and nothing that grants access.
+ * Method: it also gets everything that it may be given by mistake: the file of tokens, a token, a key; then every byte
+ * of it is searched.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -37,7 +38,7 @@ after(async () => {
   await cluster.stop();
 });
 
-test('a bundle over TLS and with a token has what helps, and no secret', async () => {
+test('a bundle over TLS and with a token has useful files, and no secret', async () => {
   const { folder, ca } = cluster.authority;
   const headers = { authorization: `Bearer ${token}` };
   const command = { kind: 'volume-create', name: 'main', replicas: 1, objectBytes: 131072 };
@@ -77,7 +78,7 @@ test('a bundle over TLS and with a token has what helps, and no secret', async (
   const doctor = await runCli(['doctor', ...words, '--config', ...configs, '--log', ...logs], {
     env: { LEASEHOLD_TOKEN: token, LEASEHOLD_DEV_CONTROL: `http://127.0.0.1:1#${CONTROL_KEY}` },
   });
-  // What else it finds on this machine is another matter.
+  // Its other findings on this machine are not the subject.
   assert.match(doctor.stderr, /wrote .*bundle\.tar\.gz/);
   await run('tar', ['-xzf', bundle, '-C', folder]);
   const root = join(folder, 'leasehold-bundle');
@@ -87,7 +88,7 @@ test('a bundle over TLS and with a token has what helps, and no secret', async (
   const ids = readdirSync(join(root, 'servers')).map(
     (name) => JSON.parse(readFileSync(join(root, 'servers', name, 'status.json'), 'utf8')).id,
   );
-  assert.deepEqual(ids.toSorted(), ['s1', 's2'], 'also of a server that nobody named');
+  assert.deepEqual(ids.toSorted(), ['s1', 's2'], 'also of a server that was not named');
   const own = join(root, 'servers', new URL(cluster.url('s1')).host.replaceAll(':', '-'));
   assert.equal(JSON.parse(readFileSync(join(own, 'status.json'), 'utf8')).id, 's1', 'It was let in');
   assert.match(readFileSync(join(own, 'metrics.txt'), 'utf8'), /^leasehold_build_info/m);

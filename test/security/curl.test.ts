@@ -1,6 +1,6 @@
 /**
  * Goal: the recipe for curl in docs/operations.md works, and shows the token in no list of processes.
- * Method: its lines are run by a shell, with the address of a real server and files that are made as the document says.
+ * Method: a shell runs its lines, with the address of a real server and files that are made as the document says.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -47,7 +47,7 @@ test('the recipe for curl stores and reads over TLS', { skip }, async (context) 
   await ask(cluster, 'POST', '/v1/catalog/commands', { json: { session: 1, number: 1, command }, headers });
   const outputs: string[] = [];
   for (const line of lines) {
-    assert.doesNotMatch(line, /^curl .*\$\(/, 'What a shell puts in, a list of processes shows');
+    assert.doesNotMatch(line, /^curl .*\$\(/, 'A list of processes shows what a shell expands');
     const here = line.replaceAll('certs/', '').replaceAll('https://10.0.0.1:7401', cluster.url('s1'));
     const { stdout } = await run('sh', ['-c', here.replace(/^curl /, 'curl --silent --show-error --fail ')], {
       cwd: folder,

@@ -1,6 +1,7 @@
 /**
- * Goal: no input brings a server down, is let through by mistake, or leaves memory or handles behind.
- * Method: 10,000 inputs of one seed; `SEED=17 node --test test/security/fuzz.test.ts` plays another, `npm run fuzz` many.
+ * Goal: no input ends a server, is accepted by mistake, or leaves memory or handles.
+ * Method: 10,000 inputs of one seed; `SEED=17 node --test test/security/fuzz.test.ts` plays another, `npm run fuzz`
+ * many.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -10,7 +11,7 @@ import { fuzz } from './fuzz.ts';
 
 const SEED = Number(process.env.SEED ?? 1);
 const COUNT = 10_000;
-/** To load all code, fill the caches that are bounded, and let the compiler settle. */
+/** To load all code, fill the bounded caches, and let the compiler settle. */
 const WARM_UP = 3_000;
 const GROWTH_BYTES_MAX = 12 * 2 ** 20;
 
@@ -23,7 +24,7 @@ function settled(): { readonly heapBytes: number; readonly handles: number } {
   return { heapBytes: process.memoryUsage().heapUsed, handles: process.getActiveResourcesInfo().length };
 }
 
-test(`${COUNT} inputs are refused as foreseen, and leave nothing behind (SEED=${SEED})`, async () => {
+test(`${COUNT} inputs are refused in the specified way, and leave nothing (SEED=${SEED})`, async () => {
   await fuzz(SEED + COUNT, WARM_UP);
   const before = settled();
   const { inputs, byTarget } = await fuzz(SEED, COUNT);

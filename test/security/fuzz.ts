@@ -1,7 +1,6 @@
 /**
- * Inputs that nobody meant, drawn from seeds: frames, handshakes, HTTP, tokens, capabilities, certificates' names and
- * configurations. Whatever comes, it is refused in the way that is foreseen. `npm run fuzz -- --count N --seed N` runs
- * it for longer; a failure names its seed.
+ * Inputs drawn from seeds: frames, handshakes, HTTP, tokens, capabilities, certificates' names and configurations. Each
+ * is refused in the specified way. `npm run fuzz -- --count N --seed N` runs it for longer; a failure names its seed.
  */
 import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
@@ -104,10 +103,10 @@ const HEADERS = [
   ],
   ...['host', 'accept', 'content-range', 'accept-encoding', 'content-encoding', 'x-\u00e9'],
 ] as const;
-/** An answer to the last request on a connection comes, or its end does. */
+/** Time for an answer to the last request on a connection, or for the connection's end. */
 const SOCKET_MS_MAX = 5_000;
 
-/** What one target is given, and what it must not do with it. */
+/** The inputs of one target, and what it must not do with them. */
 interface Target {
   readonly name: string;
   /** Part of all inputs. */
@@ -230,10 +229,10 @@ function configurations(prng: Prng): void {
   onlyThrows(ConfigurationError, () => readConfig([...good, ...flags.flat()], env, () => toml));
 }
 
-/** Where files are stored they need a connection of their own, which an injected request has not: `garbage` sends those. */
+/** Storing files needs a real connection, which an injected request does not have: `garbage` sends those. */
 const BODIED = ['PUT', 'POST', 'PATCH'] as const;
 
-/** HTTP against a whole face of a server; a body by accident, too. */
+/** HTTP against all routes of a server; some requests have a random body. */
 async function requests(prng: Prng, cluster: FakeCluster): Promise<void> {
   const { app } = cluster.server(0);
   const headers = Object.fromEntries(
@@ -255,11 +254,11 @@ async function requests(prng: Prng, cluster: FakeCluster): Promise<void> {
     ...(url.startsWith('/v1/files') ? [] : BODIED),
   ] as const);
   const body = method === 'GET' || method === 'HEAD' ? {} : { payload: drawText(prng, 6) };
-  // As it comes off a wire, where no space and nothing beyond Latin-1 can stand in it.
+  // A target as it can arrive on the wire, without spaces and characters beyond Latin-1.
   const target = Buffer.from(url)
     .toString('latin1')
     .replaceAll(/[^!-~\u00a1-\u00ff]/g, '');
-  // Sent as it is instead: the tool that injects requests wants what makes a URL.
+  // Sent as it is instead: the library that injects requests needs a valid URL.
   if (!URL.canParse(target, 'http://localhost')) return garbage(prng, cluster);
   const answer = await app.inject({ method, url: target, headers: sendable, ...body });
   assert.ok(
@@ -269,7 +268,7 @@ async function requests(prng: Prng, cluster: FakeCluster): Promise<void> {
   for (const value of Object.values(answer.headers).flat()) assert.doesNotMatch(String(value), /[\r\n]/);
 }
 
-/** Bytes on the port itself: the server answers something, or hangs up. */
+/** Bytes on the port itself: the server answers, or closes the connection. */
 async function garbage(prng: Prng, cluster: FakeCluster): Promise<void> {
   const { port, hostname } = new URL(cluster.server(0).url);
   const head = `${prng.pick(METHODS)} ${drawText(prng, 6)} HTTP/1.1\r\nhost: localhost\r\n`;
@@ -307,7 +306,7 @@ export interface FuzzResult {
 
 /**
  * @param seed of the first input; the next has the next one
- * @throws Error that names the seed and the target at the first input that did something it must not
+ * @throws Error that names the seed and the target at the first input with a forbidden effect
  */
 export async function fuzz(seed: number, count: number): Promise<FuzzResult> {
   const cluster = await FakeCluster.start({ servers: 1, replicas: 1 });
@@ -333,7 +332,7 @@ export async function fuzz(seed: number, count: number): Promise<FuzzResult> {
     }
     const alive = await fetch(`${cluster.server(0).url}/livez`);
     assert.equal(await alive.text(), 'alive\n');
-    assert.deepEqual(cluster.logged, [], 'Nothing went wrong unexpectedly');
+    assert.deepEqual(cluster.logged, [], 'No unexpected error was logged');
   } finally {
     await cluster.close();
   }

@@ -1,6 +1,6 @@
 /**
- * Goal: nobody takes more of a server than is meant for him, by size, by slowness, by number or by pace; and no path, header
- * or body leads anywhere but where it says.
+ * Goal: no client takes more of a server than its share, by size, slowness, number or rate; and every path, header or
+ * body means only what it says.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -35,7 +35,7 @@ before(async () => {
 });
 after(async () => {
   await cluster.close();
-  assert.deepEqual(cluster.logged, [], 'Nothing went wrong unexpectedly');
+  assert.deepEqual(cluster.logged, [], 'No unexpected error was logged');
 });
 
 async function listening(
@@ -67,7 +67,7 @@ function countOf(server: Server): Promise<number> {
   return new Promise((resolve) => server.getConnections((_, count) => resolve(count)));
 }
 
-/** @returns what came before the other side hung up */
+/** @returns what was received before the other side closed */
 async function untilHungUp(socket: Socket): Promise<string> {
   let text = '';
   socket.on('data', (data) => {
@@ -94,7 +94,7 @@ for (const path of [
   '/%2e%2e/%2e%2e/etc/passwd',
   '/v1/data/../files/main/inside',
 ]) {
-  test(`a path leads nowhere else: ${path}`, async () => {
+  test(`a path reaches no other file: ${path}`, async () => {
     const answer = await sendRaw(base, `GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
     assert.match(answer, /^HTTP\/1\.1 4\d\d /);
     assert.doesNotMatch(answer, /what is inside|root:/);
@@ -102,7 +102,7 @@ for (const path of [
   });
 }
 
-test('no line comes into the head of an answer by way of a name', async () => {
+test('no name adds a line to the header of an answer', async () => {
   const name = encodeURIComponent('a\r\nset-cookie: a=b');
   const stored = await ask(base, 'PUT', `/v1/files/main/${name}`, { body: 'x' });
   assert.equal(stored.status, 201, stored.text);
@@ -118,7 +118,7 @@ test('no line comes into the head of an answer by way of a name', async () => {
   }
 });
 
-test('two requests in the clothes of one are one that is refused', async () => {
+test('bytes that could be one or two requests are one request, which is refused', async () => {
   for (const head of [
     'POST /v1/catalog/queries HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nhost: x\r\n\r\n',
     'GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello',
@@ -131,12 +131,12 @@ test('two requests in the clothes of one are one that is refused', async () => {
   }
 });
 
-test('a head that is too large is refused', async () => {
+test('a header that is too large is refused', async () => {
   const answer = await sendRaw(base, `GET /livez HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(70_000)}\r\n\r\n`);
   assert.match(answer, /^HTTP\/1\.1 431 /);
 });
 
-test('a body that is too large is refused before it is there', async () => {
+test('a body that is too large is refused before it has arrived', async () => {
   for (const [path, bytes] of [
     ['/v1/data/7?offset=0&session=1&number=1&since=0', 5 * MIB],
     ['/v1/catalog/queries', 2 * MIB],
@@ -148,7 +148,7 @@ test('a body that is too large is refused before it is there', async () => {
   }
 });
 
-test('a head that does not come to its end ends its connection', async (context) => {
+test('a header that does not end in time ends its connection', async (context) => {
   const { port } = await listening(context, { headersMs: 400 });
   const socket = connect(port, '127.0.0.1');
   socket.write('GET / HTTP/1.1\r\nhost: x\r\n');
@@ -157,7 +157,7 @@ test('a head that does not come to its end ends its connection', async (context)
   assert.match(await untilHungUp(socket), /^HTTP\/1\.1 408 /);
 });
 
-test('a body that drips in ends its connection; one that comes is read', async (context) => {
+test('a body that arrives too slowly ends its connection; one at a normal rate is accepted', async (context) => {
   const app = fastify();
   limitSlowBodies(app, systemWorld, 300);
   app.post('/', async (request) => request.body);
@@ -179,7 +179,7 @@ test('a body that drips in ends its connection; one that comes is read', async (
   assert.doesNotMatch(await untilHungUp(socket), /200/);
 });
 
-test('contents that drip in end their connection; those for which the server lets wait do not', async (context) => {
+test('contents that arrive too slowly end their connection; those for which the server makes the client wait do not', async (context) => {
   const app = fastify();
   limitSlowBodies(app, systemWorld, 60_000, { windowMs: 200, bytesPerS: 1_000 });
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
@@ -207,7 +207,7 @@ test('contents that drip in end their connection; those for which the server let
   assert.match(await untilHungUp(waiting), /200 OK[\s\S]*"length":100/);
 });
 
-test('one client sends as many uploads as it leaves free for others', {
+test('one client may send many uploads at once, and leaves some for others', {
   timeout: 20_000,
 }, async (context) => {
   const { hostname: host, port } = new URL(base);
@@ -232,7 +232,7 @@ test('one client sends as many uploads as it leaves free for others', {
   assert.match(await answerTo(other, '\r\n\r\n'), /^HTTP\/1\.1 20[14] /);
 });
 
-test('whoever does not read his answer does not keep it in memory', async (context) => {
+test('an answer that its client does not read is not kept in memory', async (context) => {
   const { promise: wasWritten, resolve } = Promise.withResolvers<boolean>();
   const { port } = await listening(context, { silentMs: 300 }, (_request, response) => {
     response.on('close', () => resolve(response.writableFinished));
@@ -240,7 +240,7 @@ test('whoever does not read his answer does not keep it in memory', async (conte
   });
   let isAnswered = false;
   void wasWritten.then(() => (isAnswered = true));
-  // On a slow machine it may be taken for silent before its request has come.
+  // On a slow machine it may count as silent before its request has arrived.
   const dial = (): void => {
     const socket = connect(port, '127.0.0.1');
     context.after(() => socket.destroy());
@@ -250,10 +250,10 @@ test('whoever does not read his answer does not keep it in memory', async (conte
     socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
   };
   dial();
-  assert.equal(await wasWritten, false, 'it was given up');
+  assert.equal(await wasWritten, false, 'it was aborted');
 });
 
-test('there are so many connections and no more', async (context) => {
+test('the number of connections is limited', async (context) => {
   const { port } = await listening(context, { connections: 2 });
   const first = connect(port, '127.0.0.1');
   const second = connect(port, '127.0.0.1');
@@ -265,7 +265,7 @@ test('there are so many connections and no more', async (context) => {
   second.destroy();
 });
 
-test('one address has so many connections, is told so at the next, and not answered at all beyond twice as many', async (context) => {
+test('one address has a limited number of connections, gets an error at the next, and no answer beyond twice as many', async (context) => {
   const connections = new Connections({ perAddress: 2, all: 100 });
   const seen: boolean[] = [];
   const listener: RequestListener = ({ socket }, response) => {
@@ -286,18 +286,18 @@ test('one address has so many connections, is told so at the next, and not answe
     sockets.push(socket);
   }
   assert.deepEqual(seen, [false, false, true, true]);
-  assert.equal(await untilHungUp(await dial()), '', 'no word');
+  assert.equal(await untilHungUp(await dial()), '', 'no answer');
   await say(await dial('127.0.0.2'));
-  assert.equal(seen.at(-1), false, 'Others do not feel it');
+  assert.equal(seen.at(-1), false, 'Others are not affected');
   const [first] = sockets;
   for (const socket of sockets) socket.destroy();
   assert.ok(first?.destroyed);
   while ((await countOf(server)) > 1) await new Promise((resolve) => setImmediate(resolve));
   await say(await dial());
-  assert.equal(seen.at(-1), false, 'Who goes makes room');
+  assert.equal(seen.at(-1), false, 'A closed connection frees its place');
 });
 
-test('a connection to a port with TLS that never begins a handshake ends, and leaves nothing behind', {
+test('a connection to a port with TLS that never begins a handshake is closed, and leaves nothing', {
   timeout: 10_000,
 }, async (context) => {
   const authority = await TestAuthority.create();
@@ -315,7 +315,7 @@ test('a connection to a port with TLS that never begins a handshake ends, and le
     await new Promise((resolve) => setImmediate(resolve));
 });
 
-test('clients that do not prove who they are leave room for those that do, and the oldest of them goes', {
+test('unauthenticated clients leave connections for authenticated ones, and the oldest of them is closed', {
   timeout: 10_000,
 }, async (context) => {
   const connections = new Connections({ perAddress: 6, all: 8 });
@@ -333,7 +333,7 @@ test('clients that do not prove who they are leave room for those that do, and t
   assert.equal(
     await untilHungUp(await dialFrom(port, '127.0.0.2')),
     '',
-    'its address has half of its share unproven',
+    'its address has half of its share unauthenticated',
   );
   const [oldest] = silent.map((socket) => untilHungUp(socket));
   const late = await dialFrom(port, '127.0.0.4');
@@ -360,7 +360,7 @@ test('addresses of one IPv6 network count as one', () => {
   assert.equal(addressKey('::1'), '0:0:0:0::/64');
 });
 
-test('one client asks no more than it may, and the others do not feel it', () => {
+test('one client sends no more requests than it may, and others are not affected', () => {
   let nowMs = 0;
   const limits = new RateLimits(10, () => nowMs);
   const client = (name: string): Principal => ({
@@ -379,16 +379,16 @@ test('one client asks no more than it may, and the others do not feel it', () =>
     }
     return times;
   };
-  assert.equal(asked(client('wild'), 100), 20, 'what it saved up, and then its share');
+  assert.equal(asked(client('wild'), 100), 20, 'its saved burst, and then its rate');
   assert.equal(asked(client('quiet'), 5), 5);
   nowMs = 500;
   assert.equal(asked(client('wild'), 100), 5);
-  assert.equal(asked(null, 1_000, 'guesser'), 100, 'whoever does not say who he is has a bound always');
+  assert.equal(asked(null, 1_000, 'guesser'), 100, 'unauthenticated clients always have a limit');
   assert.equal(asked(null, 1, 'other'), 1);
   assert.equal(
     asked({ kind: 'server', id: 's2' as never }, 1_000),
     1_000,
-    'servers ask for clients that were counted',
+    'servers forward requests of clients that were counted',
   );
   const unbound = new RateLimits(Number.POSITIVE_INFINITY, () => nowMs);
   for (let count = 0; count < 1_000; count++) unbound.take(client('wild'), 'a');

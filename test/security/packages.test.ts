@@ -1,4 +1,7 @@
-/** Goal: what is installed is what was looked at: nothing without a checksum, nothing from elsewhere, no scripts at the installation. */
+/**
+ * Goal: the installed packages are those that were reviewed: each has a checksum, none has another source, none runs
+ * scripts at the installation.
+ */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -19,7 +22,7 @@ const manifest = JSON.parse(read('package.json')) as Record<
   Record<string, string>
 > & { readonly allowScripts: Record<string, boolean> };
 
-test('every package has a version and a SHA-512, and comes from the registry', () => {
+test('every package has a version and a SHA-512, and is from the registry', () => {
   const installed = Object.entries(packages).filter(([path]) => path !== '');
   assert.ok(installed.length > 50);
   for (const [path, { version, integrity = '', resolved = '' }] of installed) {
@@ -29,7 +32,7 @@ test('every package has a version and a SHA-512, and comes from the registry', (
   }
 });
 
-test('what the project itself asks for are versions, not ranges', () => {
+test("the project's own dependencies are versions, not ranges", () => {
   for (const kind of ['dependencies', 'devDependencies', 'optionalDependencies'] as const) {
     for (const [name, version] of Object.entries(manifest[kind]))
       assert.match(version, /^(?:npm:[a-z0-9@/-]+@)?\d+\.\d+\.\d+$/, name);
@@ -39,7 +42,7 @@ test('what the project itself asks for are versions, not ranges', () => {
 test('no package runs a script when it is installed', () => {
   assert.match(read('.npmrc'), /^ignore-scripts=true$/m);
   const wanting = Object.entries(packages).filter(([, { hasInstallScript }]) => hasInstallScript === true);
-  // Who is new among them is looked at first.
+  // A new one among them is reviewed first.
   assert.deepEqual(
     wanting.map(([path]) => path),
     ['node_modules/esbuild', 'node_modules/fuse-native'],

@@ -1,5 +1,6 @@
 /**
- * Goal: a page of a foreign site whose name resolves to a server that demands no credential reads nothing and changes nothing there.
+ * Goal: a page of a foreign site whose name resolves to a server without credentials reads nothing and changes nothing
+ * there.
  * Method: a real server; requests, streams and upgrades with the `Host` that a browser would send.
  */
 import assert from 'node:assert/strict';

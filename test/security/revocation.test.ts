@@ -1,5 +1,6 @@
 /**
- * Goal: a certificate that is revoked lets nobody in, on no connection, old or new; what ends soon is told days before.
+ * Goal: a revoked certificate grants no access, on no connection, old or new; the end of a certificate is reported days
+ * before.
  * Method: real servers with TLS; certificates are revoked by the command, and servers read the file again.
  */
 import assert from 'node:assert/strict';
@@ -89,7 +90,7 @@ async function until(what: string, isSo: () => boolean | Promise<boolean>): Prom
   }
 }
 
-test('a client whose certificate is revoked is out, on connections that are there and on new ones', async () => {
+test('a client whose certificate is revoked is disconnected, and refused on new connections', async () => {
   const files = await cluster.authority.client('alice', 'write', ['main']);
   const shown = pem(files);
   assert.equal((await put('before', shown)).status, 201);
@@ -113,7 +114,7 @@ test('a client whose certificate is revoked is out, on connections that are ther
   assert.ok(cluster.lines(({ audit, serial }) => audit === true && typeof serial === 'string').length > 0);
 });
 
-test('a serial number is enough, and the list forgets what has ended', async () => {
+test('a serial number is enough, and the list forgets certificates that have ended', async () => {
   const { cert } = await cluster.authority.client('bob', 'read');
   const { serialNumber } = new X509Certificate(readFileSync(cert));
   const file = parseTokenFile(readFileSync(book, 'utf8'));
@@ -128,7 +129,11 @@ test('a serial number is enough, and the list forgets what has ended', async () 
     ['alice', null],
   );
   assert.equal((await runCli(['token', 'create', 'x', '--role', 'read', '--tokens', book])).code, 0);
-  assert.equal(parseTokenFile(readFileSync(book, 'utf8')).revoked.length, 2, 'Tokens come and go beside it');
+  assert.equal(
+    parseTokenFile(readFileSync(book, 'utf8')).revoked.length,
+    2,
+    'Tokens are added and removed independently',
+  );
   assert.equal(
     (await runCli(['cert', 'revoke', join(cluster.folder, 'none.pem'), '--tokens', book])).code,
     3,
@@ -136,7 +141,7 @@ test('a serial number is enough, and the list forgets what has ended', async () 
   assert.equal((await runCli(['cert', 'revoke', book, '--tokens', book])).code, 2);
 });
 
-test('a server whose certificate is revoked is none of the servers, until it has another', async () => {
+test('a server whose certificate is revoked is no server of the cluster, until it has another', async () => {
   const own = join(cluster.authority.folder, 's3.pem');
   const peers = async (): Promise<string> => {
     const { text } = await ask(cluster, 'GET', '/metrics', { shown: root });
@@ -147,11 +152,11 @@ test('a server whose certificate is revoked is none of the servers, until it has
   await revoke(own);
   reload();
   await until('s3 is cut off', async () => (await peers()) === '0');
-  assert.equal((await put('without-s3')).status, 201, 'a majority goes on');
+  assert.equal((await put('without-s3')).status, 201, 'a majority continues');
   assert.ok(
     cluster.lines(({ msg }) => msg?.startsWith('the certificate of this server is revoked') === true).length,
   );
-  // It dials as often as it likes.
+  // It connects as often as it likes.
   const refusals = () => cluster.lines(({ reason }) => /is revoked/.test(String(reason))).length;
   const before = refusals();
   await until('it was refused', () => refusals() > before + 2);
@@ -161,20 +166,21 @@ test('a server whose certificate is revoked is none of the servers, until it has
   await until('s3 is back', async () => (await peers()) === '1');
 });
 
-test('a client that was given the list believes no server whose certificate is on it, on no connection', async () => {
+test('a client that was given the list trusts no server whose certificate is on it, on no connection', async () => {
   const list = join(cluster.folder, 'revoked.json');
   const reader = await cluster.authority.client('reader', 'read', ['main']);
   const { ca } = cluster.authority;
   const shown = ['--ca', ca, '--client-cert', reader.cert, '--client-key', reader.key];
   assert.equal((await put('believed')).status, 201);
-  // What the servers say, to a client with the smallest role, is what the file has to be.
+  // The servers' answer to a client with the smallest role is to become the content of the file.
   const asked = await runCli(['cert', 'revoked', '--out', list, '--servers', cluster.url('s1'), ...shown]);
   assert.equal(asked.code, 0, asked.stderr);
   const known = parseRevokedList(readFileSync(list, 'utf8'));
   assert.ok(known.length > 0 && known.every(({ name }) => name === null));
 
   const files = { ca, clientCert: reader.cert, clientKey: reader.key, revoked: list };
-  // Of one that is on the list and one that is away, the latter is waited for: that it is not believed says nothing of the others.
+  // If one server is on the list and one is down, the client waits for the latter: that it does not trust one says
+  // nothing of the others.
   writeFileSync(
     list,
     JSON.stringify({ revoked: [{ serial: serialOf('s1'), name: null, revokedAt: '', expiresAt: null }] }),
@@ -199,14 +205,14 @@ test('a client that was given the list believes no server whose certificate is o
   });
   try {
     assert.equal((await client.resolve('main', '/believed')).kind, 'file');
-    // All of them: a client goes on with the servers that are left.
+    // All of them: a client continues with the remaining servers.
     const entries = [...cluster.servers.keys()].map((id) => {
       return { serial: serialOf(id), name: null, revokedAt: '', expiresAt: null };
     });
     writeFileSync(list, JSON.stringify({ revoked: [...known, ...entries] }));
-    // It looks now and then, and the connections on which it was asked are ended, too.
+    // It reads the list now and then, and also ends the connections on which it was requested.
     const refused = () => client.resolve('main', '/believed').then(() => false, isRevokedServer);
-    await until('no server is believed any more', refused);
+    await until('no server is trusted any more', refused);
   } finally {
     await client.close();
   }
@@ -226,7 +232,7 @@ test('a client that was given the list believes no server whose certificate is o
 
 const obstacle = await mountObstacle();
 
-test('a mount goes on with the servers that are left, and says nothing to one whose certificate is on its list', {
+test('a mount continues with the remaining servers, and sends nothing to one whose certificate is on its list', {
   skip: obstacle ?? false,
 }, async () => {
   const list = join(cluster.folder, 'mount-revoked.json');
@@ -236,11 +242,11 @@ test('a mount goes on with the servers that are left, and says nothing to one wh
     const entries = ids.map((id) => {
       return { serial: serialOf(id), name: null, revokedAt: '', expiresAt: null };
     });
-    // As `cert revoked --out` does: nobody reads half of it.
+    // As `cert revoked --out` does: no reader sees half of it.
     writeFileSync(`${list}.new`, JSON.stringify({ revoked: entries }));
     renameSync(`${list}.new`, list);
   };
-  // What the mount asks of each server: all of them run in this process.
+  // The mount's requests to each server: all servers run in this process.
   const asked: string[] = [];
   const onRequest = (message: unknown): void => {
     const { socket } = (message as { readonly request: IncomingMessage }).request;
@@ -249,7 +255,7 @@ test('a mount goes on with the servers that are left, and says nothing to one wh
   };
   const directory = mkdtempSync(join(tmpdir(), 'leasehold-revoked-mount-'));
   const flags = ['--servers', cluster.urls.join(','), '--ca', cluster.authority.ca, '--revoked', list];
-  // Of the servers' short leases follow few seconds, which are too short for a busy machine.
+  // From the servers' short leases follow time limits of few seconds, which are too short for a busy machine.
   flags.push('-o', 'op_timeout=2m');
   const shown = ['--client-cert', mounter.cert, '--client-key', mounter.key];
   subscribe('http.server.request.start', onRequest);
@@ -269,7 +275,7 @@ test('a mount goes on with the servers that are left, and says nothing to one wh
     };
     await work(1);
     assert.ok(asked.length > 0 && !asked.includes('s1'), asked.join());
-    // Now the server that leads the file, with which the mount has connections.
+    // Now the server that is primary of the file, with which the mount has connections.
     const { text } = await ask(cluster, 'GET', '/v1/info/main/a-file', { shown: root });
     const { primary } = JSON.parse(text) as { primary: string };
     const next = primary === 's1' ? 's2' : primary;
@@ -282,7 +288,7 @@ test('a mount goes on with the servers that are left, and says nothing to one wh
     asked.length = 0;
     await work(3);
     assert.ok(asked.length > 0 && !asked.includes(next), asked.join());
-    // And whoever is on the list no more is believed again.
+    // And a server that is removed from the list is trusted again.
     const other = ['s1', 's2', 's3'].filter((id) => id !== 's1' && id !== next);
     revoked(next, ...other);
     await until(
@@ -308,7 +314,7 @@ function serialOf(id: string): string {
   return serialText(serialNumber);
 }
 
-/** @returns the ports to which a process has connections that are made */
+/** @returns the ports to which a process has established connections */
 function connectionsOf(pid: number): number[] {
   const own = new Set(readdirSync(`/proc/${pid}/fd`).map((fd) => linkOf(`/proc/${pid}/fd/${fd}`)));
   return readFileSync('/proc/net/tcp', 'utf8')
@@ -334,7 +340,7 @@ function isRevokedServer(error: unknown): boolean {
   return /is revoked/.test(error.message);
 }
 
-test('a client is out when its certificate ends, and not at its next connection', async () => {
+test('a client is disconnected when its certificate ends, and not at its next connection', async () => {
   const shown = pem(await cluster.authority.client('brief', 'read', null, 6_000));
   const socket = connect({
     port: cluster.ports.get('s1') as number,
@@ -348,7 +354,7 @@ test('a client is out when its certificate ends, and not at its next connection'
   await once(socket.on('error', () => undefined).resume(), 'close');
 });
 
-test('what ends soon is told every day, in the log, in what happened and in a metric', async () => {
+test('the coming end of a certificate is reported every day, in the log, as an event and in a metric', async () => {
   const files = await cluster.authority.server('s2', { lifeMs: 3 * DAY_MS });
   assert.ok(cluster.server('s2').reload());
   const lines = cluster.lines(({ msg }) => /certificate of this server expires soon/.test(msg));
@@ -364,7 +370,7 @@ test('what ends soon is told every day, in the log, in what happened and in a me
   assert.equal(Number(end), expected);
   assert.match(metrics, /leasehold_certificate_end_timestamp_seconds\{whose="authority"\} \d/);
 
-  // By clocks of one's own: nothing before, one word at once, one at each look.
+  // With the test's own clock: nothing before, one event at once, one at each check.
   const material = new TlsMaterial(systemWorld, { ...files, ca: cluster.authority.ca }, 's2' as ServerId);
   const told: string[] = [];
   let nowMs = material.expiresAtMs - 2 * EXPIRY_WARNING_MS;

@@ -1,7 +1,8 @@
 /**
- * Goal: each rule of who may do what holds by itself: what a signature covers, how long it is good, what a role includes, which
- * volumes are reached.
- * Method: an application with nothing behind its routes, and capabilities by a clock of the test. The same over real servers is in `access.test.ts`.
+ * Goal: each rule of authorization holds by itself: what a signature covers, how long it is valid, what a role
+ * includes, which volumes are reached.
+ * Method: an application with nothing behind its routes, and capabilities by a clock of the test. The same over real
+ * servers is in `access.test.ts`.
  */
 import assert from 'node:assert/strict';
 import { createSecretKey, hash, X509Certificate } from 'node:crypto';
@@ -46,7 +47,7 @@ function capabilitiesAt(clock: { nowMs: number }): Capabilities {
   );
 }
 
-test('a capability is worth nothing with any of its fields changed', () => {
+test('a capability is invalid with any of its fields changed', () => {
   const capabilities = capabilitiesAt({ nowMs: 1_000 });
   const text = capabilities.issue(GIVEN);
   assert.deepEqual(capabilities.verify(text), { ...GIVEN, untilMs: 1_000 + CAPABILITY_MS });
@@ -59,7 +60,7 @@ test('a capability is worth nothing with any of its fields changed', () => {
   }
 });
 
-test('a capability ends when its time is over, also where it was used before', () => {
+test('a capability ends when its time is over, also if it was used before', () => {
   const clock = { nowMs: 1_000 };
   const capabilities = capabilitiesAt(clock);
   const text = capabilities.issue(GIVEN);
@@ -69,7 +70,7 @@ test('a capability ends when its time is over, also where it was used before', (
   assert.equal(capabilities.verify(text), null);
 });
 
-test('whoever is shut out by a list is let in no more, and cut off', async (t) => {
+test('a client on a revocation list is refused, and disconnected', async (t) => {
   const authority = await TestAuthority.create();
   t.after(() => authority.remove());
   const { cert, key } = await authority.server('s1');
@@ -134,7 +135,7 @@ test('whoever is shut out by a list is let in no more, and cut off', async (t) =
   assert.equal((error as NodeJS.ErrnoException | undefined)?.code, 'CERT_REVOKED');
 });
 
-/** An application that answers `let in` to whoever is, and tokens of each kind. */
+/** An application that answers `let in` to every client that is, and tokens of each kind. */
 async function guarded(t: { after(work: () => unknown): void }) {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-rules-'));
   t.after(() => rmSync(folder, { recursive: true }));
@@ -213,7 +214,7 @@ async function guarded(t: { after(work: () => unknown): void }) {
   return { ask, revoke, capability };
 }
 
-test('a role lets do what it includes, and no more', async (t) => {
+test('a role permits what it includes, and no more', async (t) => {
   const { ask } = await guarded(t);
   const unlink = { kind: 'unlink', place: { volume: 'main', path: '/a' } };
   const told: Record<string, string[]> = {};
@@ -235,7 +236,7 @@ test('a role lets do what it includes, and no more', async (t) => {
   });
 });
 
-test('a token that is gone from the file is worth nothing, once the file was read again', async (t) => {
+test('a token that is removed from the file is invalid, once the file was read again', async (t) => {
   const { ask, revoke } = await guarded(t);
   assert.equal(await ask('reader', 'GET', '/v1/status'), 'let in');
   revoke('reader');
@@ -243,7 +244,7 @@ test('a token that is gone from the file is worth nothing, once the file was rea
   assert.equal(await ask('writer', 'GET', '/v1/status'), 'let in');
 });
 
-test('the end of a token is told also where it comes while another change is being told', async (t) => {
+test('the end of a token is reported also during the report of another change', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-rules-'));
   t.after(() => rmSync(folder, { recursive: true }));
   const { text, known } = issueToken({ name: 'visitor', role: 'read', volumes: null }, 60);
@@ -256,17 +257,17 @@ test('the end of a token is told also where it comes while another change is bei
   book.onChange((nowMs) => {
     if (book.grantOf(text, nowMs) === null) told.resolve();
   });
-  // One with much to do, or on a machine with much to do.
+  // One with much to do, or on a busy machine.
   book.onChange(() => {
     while (Date.now() < endsMs);
   });
   book.reload();
-  // By itself the book keeps no process alive.
-  const late = setTimeout(() => told.reject(new Error('Nobody is told that the token has ended')), 10_000);
+  // The object itself keeps no process alive.
+  const late = setTimeout(() => told.reject(new Error('The end of the token is not reported')), 10_000);
   await told.promise.finally(() => clearTimeout(late));
 });
 
-test('a capability is for its file, what it says may be done, its holder and its volume', async (t) => {
+test('a capability is for its file, the permitted access, its holder and its volume', async (t) => {
   const { ask, capability } = await guarded(t);
   const given = { file: 17, volume: 'main', mode: 'read', to: 'scoped' } as const;
   const touch = (method: 'GET' | 'PUT', changed: Partial<Capability>, who = 'scoped') =>
@@ -275,15 +276,15 @@ test('a capability is for its file, what it says may be done, its holder and its
   assert.equal(await touch('PUT', { mode: 'write' }), 'let in');
   assert.equal(await touch('PUT', {}), 'forbidden', 'to be read');
   assert.equal(await touch('GET', { file: 18 }), 'forbidden', 'of another file');
-  assert.equal(await touch('GET', {}, 'reader'), 'forbidden', 'somebody else');
+  assert.equal(await touch('GET', {}, 'reader'), 'forbidden', 'another client');
   assert.equal(
     await touch('GET', { volume: 'other' }),
     'forbidden',
-    'of a volume that is not the holder’s any more',
+    'of a volume that its holder may no longer use',
   );
 });
 
-test('who is let in for a volume reaches no other, by name or by number', async (t) => {
+test('a client with access to one volume reaches no other, by name or by number', async (t) => {
   const { ask } = await guarded(t);
   const command = (place: object) => ask('scoped', 'POST', '/v1/catalog/commands', { kind: 'unlink', place });
   assert.equal(await command({ volume: 'main', path: '/a' }), 'let in');

@@ -1,4 +1,7 @@
-/** Goal: what makes secrets keeps them: in files that only their owner reads, that nobody overwrites by mistake, and nowhere else. */
+/**
+ * Goal: what makes secrets protects them: in files that only their owner reads, that no command overwrites by mistake,
+ * and nowhere else.
+ */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { createHash, X509Certificate } from 'node:crypto';
@@ -50,7 +53,7 @@ test('certificates: an authority, a server with its names, a client with its rol
   for (const key of ['ca-key.pem', 's1-key.pem', 'alice-key.pem']) assert.equal(modeOf(key), '600', key);
 });
 
-test('nothing that is there is replaced by mistake', async () => {
+test('no existing file is replaced by mistake', async () => {
   const before = readFileSync(file('s1-key.pem'), 'utf8');
   const again = await cert('create-node', 's1');
   assert.equal(again.code, 4);
@@ -62,12 +65,12 @@ test('nothing that is there is replaced by mistake', async () => {
   assert.deepEqual(
     readdirSync(folder).filter((name) => /pem\./.test(name)),
     [],
-    'nothing is left behind',
+    'no file is left',
   );
   assert.equal((await cert('create-node', 'ca', '--force')).code, 2, 'that would be the authority itself');
 });
 
-test('a token is told once, and its file keeps what does not open anything', async () => {
+test('a token is shown once, and its file has no usable secret', async () => {
   const made = await token('create', 'me', '--role', 'admin');
   assert.equal(made.code, 0, made.stderr);
   const parts = tokenParts(made.stdout.trim());
@@ -106,7 +109,7 @@ test('a token is told once, and its file keeps what does not open anything', asy
   );
 });
 
-test('what is wrong with a file of secrets is told without a word of it', async () => {
+test('faults of a file of secrets are reported without quoting it', async () => {
   const secret = 'c2VjcmV0LXRoYXQtbm9ib2R5LW1heS1zZWU';
   writeFileSync(file('broken.json'), `{"format":1,"keys":["${secret}"],"tokens":[{"name":"${secret}"}`);
   const result = await runCli(['token', 'ls', '--tokens', file('broken.json')]);
@@ -133,7 +136,7 @@ test('what is wrong with a file of secrets is told without a word of it', async 
   assert.ok(!server.stderr.includes(secret), server.stderr);
 });
 
-test('a server process reads certificate and tokens again at SIGHUP, and goes on', async (context) => {
+test('a server process reads certificate and tokens again at SIGHUP, and continues', async (context) => {
   const [port] = await freePorts(1);
   const child = spawn(process.execPath, [
     ...[LAUNCHER, 'server', '--id', 's1', '--peer', `s1=127.0.0.1:${port}`, '--data', file('hangup')],
@@ -157,7 +160,7 @@ test('a server process reads certificate and tokens again at SIGHUP, and goes on
   await said('cannot reload the tokens');
   child.kill('SIGTERM');
   const [code] = await once(child, 'exit');
-  assert.equal(code, 0, 'it went on until it was told to end');
+  assert.equal(code, 0, 'it continued until it was ended');
 });
 
 test('no command takes a token as an argument', async () => {
@@ -166,7 +169,7 @@ test('no command takes a token as an argument', async () => {
   assert.doesNotMatch(stdout, /--token[ =]/);
 });
 
-test('the credentials of a cluster are completed where something is missing, and left alone where nothing is', async () => {
+test('the credentials of a cluster are completed if something is missing, and otherwise unchanged', async () => {
   const all = file('cluster');
   const create = (...argv: string[]) => runCli(['cert', 'create-cluster', ...argv, '--dir', all]);
   const read = (name: string): string => readFileSync(join(all, name), 'utf8');

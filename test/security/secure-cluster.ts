@@ -11,13 +11,13 @@ import { TestAuthority } from './authority.ts';
 /** One line of a server's log. */
 export type LogLine = Readonly<Record<string, unknown>> & { readonly msg: string };
 
-/** Whole servers in this process, on loopback, with TLS: all that a stranger meets, and what they log. */
+/** Whole servers in this process, on loopback, with TLS: all that an unauthenticated client meets, and their logs. */
 export class SecureCluster {
   readonly authority: TestAuthority;
   readonly folder: string;
   readonly ports: ReadonlyMap<string, number>;
   readonly servers = new Map<string, Server>();
-  /** What all servers have logged, as it was written. */
+  /** All lines that servers have logged, unchanged. */
   readonly log: string[] = [];
   readonly #flags: readonly string[];
 
@@ -72,7 +72,7 @@ export class SecureCluster {
     return this.log.map((text) => JSON.parse(text) as LogLine).filter(wanted);
   }
 
-  /** @returns what `leasehold server` is given to run it */
+  /** @returns the command line of `leasehold server` for it */
   flags(id: string): string[] {
     const { folder, ca } = this.authority;
     return [
@@ -109,7 +109,7 @@ export class SecureCluster {
     return server;
   }
 
-  /** Starts a server that comes to the running cluster by itself. */
+  /** Starts a server that joins the running cluster by itself. */
   async join(id: string): Promise<void> {
     const { folder, ca } = this.authority;
     const [port] = await freePorts(1);

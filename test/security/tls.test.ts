@@ -1,6 +1,6 @@
 /**
- * Goal: servers with certificates of one authority make a cluster; whoever has none, or another's, or one that has ended,
- * is neither served nor heard; certificates change without anybody noticing.
+ * Goal: servers with certificates of one authority form a cluster; a process with no certificate, another authority's,
+ * or an ended one gets no service, and its messages are ignored; certificates are replaced without an interruption.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -42,7 +42,10 @@ after(async () => {
   stranger.remove();
 });
 
-/** Dials a server as another server would. @returns how it ends */
+/**
+ * Connects as another server would.
+ * @returns how it ends
+ */
 async function dial(
   files: CertificateFiles | null,
   claims: string,
@@ -69,7 +72,7 @@ async function dial(
   return end;
 }
 
-test('whoever asks without encryption hears that a server with TLS may want it', async () => {
+test('an unencrypted request is answered with the hint that a server with TLS may expect it', async () => {
   const servers = cluster.urls.map((url) => url.replace('https:', 'http:'));
   const plain = new ClusterClient({ world: systemWorld, servers });
   await assert.rejects(plain.query({ kind: 'volumes' }, { timeoutMs: 2_000 }), (error: ServiceError) => {
@@ -82,7 +85,7 @@ test('whoever asks without encryption hears that a server with TLS may want it',
   await plain.close();
 });
 
-test('a cluster with TLS serves: every server takes every request', async () => {
+test('a cluster with TLS serves: every server accepts every request', async () => {
   const source = Buffer.from('whole and in secret');
   await uploadFile(
     client,
@@ -106,7 +109,7 @@ test('a cluster with TLS serves: every server takes every request', async () => 
   }
 });
 
-test('whoever does not know the authority does not talk to the servers, and is told why at once', async () => {
+test('a client that does not know the authority sends nothing to the servers, and reports why at once', async () => {
   for (const access of [new Access({}), new Access({ ca: stranger.ca })]) {
     const one = new ClusterClient({ world: systemWorld, servers: cluster.urls, access });
     await assert.rejects(one.status(), (error: unknown) => {
@@ -118,7 +121,7 @@ test('whoever does not know the authority does not talk to the servers, and is t
   }
 });
 
-test('in the clear nobody gets a word', async () => {
+test('an unencrypted connection gets no answer', async () => {
   await assert.rejects(fetch(cluster.url('s1').replace('https', 'http')));
 });
 
@@ -139,7 +142,7 @@ test('older versions of TLS are refused', async () => {
   assert.equal(error.code, 'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION');
 });
 
-test('a server is who its certificate says: nobody, a client, another one and a stranger are refused', async () => {
+test("a server is the one that its certificate names: no certificate, a client's, another server's and an unknown one are refused", async () => {
   const asClient = await cluster.authority.client('eve', 'admin');
   const s2 = {
     cert: join(cluster.authority.folder, 's2.pem'),
@@ -148,15 +151,15 @@ test('a server is who its certificate says: nobody, a client, another one and a 
   const ended = await cluster.authority.server('s3', { lifeMs: -1_000, name: 'ended' });
   assert.match(await dial(null, 's2'), /403/);
   assert.match(await dial(asClient, 's2'), /403/);
-  assert.match(await dial(s2, 's3'), /403/, 'it is s2, and says that it is s3');
-  assert.match(await dial(s2, 's2'), /409/, 'let in as far as its parameters, which are wrong');
+  assert.match(await dial(s2, 's3'), /403/, 'it is s2, and claims to be s3');
+  assert.match(await dial(s2, 's2'), /409/, 'accepted as far as its parameters, which are wrong');
   assert.match(await dial(await stranger.server('s2'), 's2'), /ECONNRESET|closed|hang up/);
   assert.match(await dial(ended, 's3'), /ECONNRESET|closed|hang up/);
   const refused = cluster.lines(({ msg }) => msg === 'connection refused: invalid client certificate');
   assert.ok(refused.length >= 2);
 });
 
-test('a server that shows a certificate of another id is not believed by those who dial it', async () => {
+test('a server that shows a certificate of another id is refused by those that connect to it', async () => {
   const { folder, ca } = cluster.authority;
   const files = { cert: join(folder, 's3.pem'), key: join(folder, 's3-key.pem'), ca };
   const server = new PeerTls(new TlsMaterial(systemWorld, files, 's3' as ServerId));
@@ -179,7 +182,7 @@ test('a server that shows a certificate of another id is not believed by those w
   }
 });
 
-test('new certificates come into force with a word, and no connection and no lease ends', async () => {
+test('new certificates are used after a signal, and no connection and no lease ends', async () => {
   const place = { volume: 'main', path: '/kept' };
   const { attributes } = await client.command({
     kind: 'create-file',
@@ -195,12 +198,12 @@ test('new certificates come into force with a word, and no connection and no lea
   const serialBefore = await serialOf('s1');
   for (const id of cluster.ports.keys()) await cluster.authority.server(id);
   for (const server of cluster.servers.values()) assert.ok(server.reload());
-  assert.notEqual(await serialOf('s1'), serialBefore, 'a new connection meets the new certificate');
+  assert.notEqual(await serialOf('s1'), serialBefore, 'a new connection gets the new certificate');
   const second = await handle.write(0, Buffer.from('behind'));
   assert.equal(second.primary, first.primary);
   assert.equal(second.epoch, first.epoch, 'the lease was not lost');
   assert.equal(cluster.lines(({ msg }) => /^peer (?:dis)?connected$/.test(msg)).length, connectionsBefore);
-  // What is no good is refused, and what was in force stays.
+  // An unusable certificate is refused, and the present one stays.
   const s1 = join(cluster.authority.folder, 's1.pem');
   const good = readFileSync(s1);
   copyFileSync(join(cluster.authority.folder, 's2.pem'), s1);

@@ -4,7 +4,7 @@ import { connect, type TLSSocket } from 'node:tls';
 import { Agent, request } from 'undici';
 import type { SecureCluster } from './secure-cluster.ts';
 
-/** A connection on which nothing more is said is ended by this side. */
+/** A connection without further bytes is closed by this side. */
 const SILENT_MS = 3_000;
 
 export interface Question {
@@ -26,7 +26,7 @@ export interface Answer {
 
 const agents = new Map<string, Agent>();
 
-/** One request over HTTP, with what it is given and nothing else. */
+/** One request over HTTP, with exactly the given headers. */
 export async function ask(
   cluster: SecureCluster,
   method: string,
@@ -42,7 +42,7 @@ export async function ask(
   return { status: response.statusCode, headers: response.headers, text: await response.body.text() };
 }
 
-/** Bytes on a connection of their own, as they are. */
+/** Bytes on a separate connection, unchanged. */
 export async function send(cluster: SecureCluster, text: string, at = 's1'): Promise<TLSSocket> {
   const socket = connect({
     port: cluster.ports.get(at) as number,
@@ -54,7 +54,7 @@ export async function send(cluster: SecureCluster, text: string, at = 's1'): Pro
   return socket;
 }
 
-/** Sends bytes and reads until the other side has nothing more to say. */
+/** Sends bytes and reads until the other side sends nothing more. */
 export async function converse(cluster: SecureCluster, text: string): Promise<string> {
   const socket = await send(cluster, text);
   let heard = '';

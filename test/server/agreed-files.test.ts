@@ -1,4 +1,4 @@
-/** Reads and syncs of files that nobody leads, as the parts of a server see them. */
+/** Reads and syncs of files without a primary, at the level of a server's parts. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
@@ -16,7 +16,7 @@ async function started(t: { after(work: () => void): void }) {
   const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
   const asked: ServerId[] = [];
   const synced: ServerId[] = [];
-  /** Before a store has synced. */
+  /** Awaited before a store has synced. */
   const syncing = new Map<ServerId, Promise<void>>();
   let nowMs = 0;
   const clock = { nowMs: () => nowMs } as never;
@@ -49,7 +49,7 @@ async function started(t: { after(work: () => void): void }) {
     nowMs += ms;
   };
   const readAt = (server: SmallServer) => reads.get(server.id)?.read(FILE, async () => true);
-  /** At which servers something was done beside a sync. */
+  /** Servers at which the flush did its other work besides the sync. */
   const beside: ServerId[] = [];
   const flushAt = ({ id }: SmallServer) => {
     const besides = async () => void beside.push(id);
@@ -58,7 +58,7 @@ async function started(t: { after(work: () => void): void }) {
   return { servers: [a, b, c] as const, epoch, asked, synced, syncing, beside, bear, readAt, flushAt, later };
 }
 
-test('where two of three stand at one place, one is asked, and nobody leads', async (t) => {
+test('if two of three have one position, a read asks one, and the file has no primary', async (t) => {
   const { servers, asked, bear, readAt } = await started(t);
   const [a, b, c] = servers;
   await bear(a);
@@ -70,7 +70,7 @@ test('where two of three stand at one place, one is asked, and nobody leads', as
   for (const { host } of servers) assert.equal(host.loaded(FILE), null);
 });
 
-test('a server that is no member of the view here is agreed with by nobody', async (t) => {
+test('a server that is no member of the view here never agrees', async (t) => {
   const { servers, epoch, bear, readAt } = await started(t);
   const [a, b] = servers;
   await bear(a);
@@ -81,16 +81,16 @@ test('a server that is no member of the view here is agreed with by nobody', asy
   const members = ['b', 'c', 'd'] as ServerId[];
   const where = { epoch, view: { number: 1, members }, objectBytes: OBJECT_BYTES };
   assert.deepEqual(await b.host.createWithContents([{ file: FILE, operations }], where), [null]);
-  assert.equal(await readAt(a), null, 'b stands at the same place of the other history');
+  assert.equal(await readAt(a), null, 'b has the same position in the other history');
 });
 
-test('a file that is led is read at its primary', async (t) => {
+test('a file with a primary is read at its primary', async (t) => {
   const { servers, asked, bear, readAt } = await started(t);
   const [a, b] = servers;
   await bear(a);
   await bear(b);
   const write = () => b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  // Who has borne it is to lead it first; who comes back is served.
+  // The creating server is to become the first primary; a client that returns here is served.
   await assert.rejects(write(), { code: 'not-primary', details: { primary: 'a' } });
   await write();
   const before = asked.length;
@@ -99,7 +99,7 @@ test('a file that is led is read at its primary', async (t) => {
   assert.equal(await readAt(a), null);
 });
 
-test('whoever reads on and on gets a primary', async (t) => {
+test('a file that is read often gets a primary', async (t) => {
   const { servers, bear, readAt, later } = await started(t);
   const [a, b] = servers;
   await bear(a);
@@ -111,7 +111,7 @@ test('whoever reads on and on gets a primary', async (t) => {
   assert.equal(await readAt(a), true);
 });
 
-test('what nobody leads is synced by a majority that stands at one place, and nobody leads then', async (t) => {
+test('a file without a primary is synced by a majority with one position, and gets no primary by that', async (t) => {
   const { servers, asked, synced, beside, bear, flushAt } = await started(t);
   const [a, b, c] = servers;
   await bear(a);
@@ -122,11 +122,11 @@ test('what nobody leads is synced by a majority that stands at one place, and no
   assert.deepEqual(synced.toSorted(), ['a', 'b'], 'Both have synced it');
   assert.deepEqual(asked, ['b']);
   assert.equal(await flushAt(c), null, 'c has nothing');
-  assert.deepEqual(beside, ['a'], 'Where something may come of it, the name is flushed, too');
+  assert.deepEqual(beside, ['a'], 'If the flush may succeed, the name is flushed, too');
   for (const { host } of servers) assert.equal(host.loaded(FILE), null);
 });
 
-test('whoever is asked to sync answers when it has, and not where it stands elsewhere then', async (t) => {
+test('a server that is asked to sync answers after its sync, and not if its position has changed', async (t) => {
   const { servers, epoch, synced, syncing, bear, flushAt } = await started(t);
   const [a, b] = servers;
   await bear(a);
@@ -136,13 +136,13 @@ test('whoever is asked to sync answers when it has, and not where it stands else
   const flushing = flushAt(a);
   assert.equal(await Promise.race([flushing, new Promise((resolve) => setTimeout(resolve, 20))]), undefined);
   assert.deepEqual(synced, ['a']);
-  // Somebody leads meanwhile, and what he orders comes to b alone.
+  // A primary orders a write meanwhile, which only b receives.
   await b.store.apply(FILE, epoch, 3, { kind: 'settling' }, new Uint8Array(0));
   disk.resolve();
-  assert.equal(await flushing, null, 'b stands elsewhere');
+  assert.equal(await flushing, null, 'b has another position');
 });
 
-test('what came to a replica while it was synced may not be on its disk', async (t) => {
+test('an operation that a replica received during its sync may not be on its disk', async (t) => {
   const { servers, epoch, syncing, bear, flushAt } = await started(t);
   const [a, b] = servers;
   await bear(a);
@@ -155,5 +155,5 @@ test('what came to a replica while it was synced may not be on its disk', async 
   const flushing = flushAt(a);
   await change(b);
   disk.resolve();
-  assert.equal(await flushing, null, 'Who began to sync before it came has not synced it');
+  assert.equal(await flushing, null, 'A sync that began before the operation arrived does not cover it');
 });

@@ -1,4 +1,4 @@
-/** Files that come as a whole, as the parts of a server see them. */
+/** Files that are created with contents, at the level of a server's parts. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
@@ -59,7 +59,7 @@ async function started(...given: Parameters<typeof startedNow>) {
   return all;
 }
 
-test('whoever leads next begins with what a majority has, and has the file marked before it changes it', async (t) => {
+test('the next primary begins with what a majority has, and has the file marked before it changes it', async (t) => {
   const told: string[] = [];
   const { servers, epoch, bear } = await started(t, told);
   const [a, b, c] = servers;
@@ -68,10 +68,10 @@ test('whoever leads next begins with what a majority has, and has the file marke
   assert.deepEqual([record?.promised, record?.installed, record?.seq], [epoch, epoch, 2]);
   assert.deepEqual(Buffer.from((await c.files.read(FILE, 0, 99)).bytes), BYTES);
   await c.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  assert.ok(told.includes('open-for-write'), 'No mark of before stands');
+  assert.ok(told.includes('open-for-write'), 'No earlier mark exists');
 });
 
-test('a file is not borne where somebody was promised another epoch, nor twice', async (t) => {
+test('a file is not created where another epoch was promised, nor twice', async (t) => {
   const { servers, bear, cluster } = await started(t);
   const [a, b] = servers;
   await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
@@ -91,7 +91,7 @@ test('a file is not borne where somebody was promised another epoch, nor twice',
   assert.equal(a.store.record(other)?.installed.server, a.id);
 });
 
-test('a replica that is being made is not taken into use by a message that comes meanwhile', async (t) => {
+test("a message that arrives during a replica's creation does not open the replica", async (t) => {
   const { servers, bear, cluster } = startedNow(t);
   const [a, b] = servers;
   const gate = Promise.withResolvers<void>();
@@ -117,7 +117,7 @@ interface Catalog {
   readonly commands: Command[];
   readonly stored: FileId[];
   readonly calls: string[];
-  /** That were asked to store something, in alphabetical order. */
+  /** Servers that were asked to store something, in alphabetical order. */
   readonly servers: string[];
   readonly volume: {
     name: string;
@@ -128,7 +128,7 @@ interface Catalog {
   };
   /** How far the clock is ahead. */
   laterMs: number;
-  /** What files that have their names have otherwise than the volume; null: the catalog's release does not say. */
+  /** Settings in which existing files differ from their volume; null: the catalog's release does not say. */
   readonly settings: Map<number, Partial<FileSettings> | null>;
   /** Whether all servers know the command that replaces. */
   isUnderstood: boolean;
@@ -142,7 +142,9 @@ interface Catalog {
   readonly refusals: { readonly kind: Command['kind']; readonly error: ServiceError }[];
 }
 
-/** Who bears for a catalog that names what it is told, with two other servers that answer as they are told to. */
+/**
+ * A creating server, a catalog that names every file as requested, and two other servers that answer as the test says.
+ */
 function bearerOf(
   cluster: SmallCluster,
   answer: () => Promise<Uint8Array>,
@@ -177,7 +179,7 @@ function bearerOf(
       seen.servers.sort();
       for (const { file, operations } of decodeCreateCall(payload).replicas) {
         seen.stored.push(file);
-        assert.equal(operations.at(-1)?.kind, 'settling', 'Whoever leads next knows that no mark stands');
+        assert.equal(operations.at(-1)?.kind, 'settling', 'The next primary knows that no mark exists');
       }
       return answer();
     },
@@ -250,7 +252,7 @@ test('many files are one call to each server and one command', async (t) => {
   );
 });
 
-test('a file that has its name gets its contents, which the catalog settles unless the file was marked since', async (t) => {
+test('an empty named file gets its contents, which the catalog settles unless the file was marked since', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   const { named } = await newFiles.reserve({ owner: 3, count: 10 });
@@ -276,7 +278,7 @@ function namedRequest(number: number, ...inodes: number[]): NewFilesRequest {
   return { ...request, newFiles: request.newFiles.map((birth) => ({ ...birth, isNamed: true })) };
 }
 
-test('a file that has its name in a volume with a quota is left to its primary, also where the quota is new', async (t) => {
+test('a named file in a volume with a quota is left to its primary, also if the quota is new', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   await newFiles.reserve({ owner: 3, count: 10 });
@@ -288,7 +290,7 @@ test('a file that has its name in a volume with a quota is left to its primary, 
   assert.deepEqual(seen.stored, []);
 });
 
-test('each file that has its name is judged by its own volume, whatever its request names', async (t) => {
+test('each named file is judged by its own volume, whatever its request names', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   await newFiles.reserve({ owner: 3, count: 10 });
@@ -309,7 +311,7 @@ test('each file that has its name is judged by its own volume, whatever its requ
   );
 });
 
-test('where a catalog of an earlier release does not say how a file is stored, its primary writes it', async (t) => {
+test('if a catalog of an earlier release does not say how a file is stored, its primary writes it', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   await newFiles.reserve({ owner: 3, count: 10 });
@@ -318,7 +320,7 @@ test('where a catalog of an earlier release does not say how a file is stored, i
   assert.deepEqual(seen.stored, []);
 });
 
-test('a file that has its name, and was opened since, is left to its primary', async (t) => {
+test('a named file that was opened since is left to its primary', async (t) => {
   const { cluster, servers } = await started(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   await newFiles.reserve({ owner: 3, count: 10 });
@@ -331,7 +333,7 @@ test('a file that has its name, and was opened since, is left to its primary', a
   assert.ok(!seen.stored.includes(101 as FileId));
 });
 
-test('an empty file is stored as any other: by the same word later primaries know that nobody led it', async (t) => {
+test('an empty file is stored as any other: its second operation shows later primaries that it had none before', async (t) => {
   const { cluster, servers } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   await newFiles.reserve({ owner: 3, count: 10 });
@@ -362,12 +364,12 @@ test('an empty file is stored as any other: by the same word later primaries kno
   );
 });
 
-test('others have been asked, and what they are asked has left, before this server stores its own replica', async (t) => {
+test('a server stores its own replica after its requests to the others have left', async (t) => {
   const { cluster, servers } = startedNow(t);
   const order: string[] = [];
   const { newFiles } = bearerOf(cluster, async () => {
     order.push('asked');
-    // As the transport does, which sends at the end of a turn what the turn has brought.
+    // As the transport does, which sends at the end of a tick what was queued in the tick.
     setImmediate(() => order.push('left'));
     return STORED();
   });
@@ -383,7 +385,7 @@ test('others have been asked, and what they are asked has left, before this serv
   assert.deepEqual(order, ['asked', 'asked', 'left', 'left', 'stores']);
 });
 
-test('files go to the servers that were reserved with their numbers, and their names say so', async (t) => {
+test('files are stored at the servers that were reserved with their numbers, and the naming command says so', async (t) => {
   const { cluster } = startedNow(t);
   const sets = [
     ['a', 'b', 'c'],
@@ -413,13 +415,13 @@ test('files go to the servers that were reserved with their numbers, and their n
   assert.equal(chosen, 2, 'No servers are chosen after the reservation');
 });
 
-test('a number is of no use to a volume that wants another number of replicas', async (t) => {
+test('a number is not usable in a volume that wants another number of replicas', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   const { volume } = seen;
   await newFiles.reserve({ owner: 3, count: 10, volume: 'v' });
   volume.replicas = 2;
-  // Of what volumes want a server knows what was so a second ago.
+  // A server's knowledge of volumes' settings is up to a second old.
   seen.laterMs = 1_100;
   assert.deepEqual(await newFiles.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
   assert.deepEqual(seen.stored, []);
@@ -434,7 +436,7 @@ test('a file that no majority has gets no name', async (t) => {
   assert.ok(!seen.commands.some(({ kind }) => kind === 'bear'));
 });
 
-test('numbers of files that lost their names are void at once, and not of those that may still be created', async (t) => {
+test('numbers of files that lost their names are void at once, and not those that may still be created', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   await newFiles.reserve({ owner: 3, count: 10 });
@@ -451,7 +453,7 @@ test('numbers of files that lost their names are void at once, and not of those 
   assert.deepEqual(seen.voided, [100, 103]);
 });
 
-test('where the neighbour does not answer the spare server is asked to promise', async (t) => {
+test('if the first backup does not answer, the extra server is asked to store the file', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, async () => {
     const asked = seen.calls.filter((method) => method === CREATE_CALL).length;
@@ -464,7 +466,7 @@ test('where the neighbour does not answer the spare server is asked to promise',
   assert.equal(seen.calls.filter((method) => method === CREATE_CALL).length, 2);
 });
 
-test('whoever stores what is borne has written down that it may be there, also once more', async (t) => {
+test('a server records that it may have a file before it stores the file, also the second time', async (t) => {
   const { servers, bear } = startedNow(t);
   const [a, b] = servers;
   assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
@@ -472,7 +474,7 @@ test('whoever stores what is borne has written down that it may be there, also o
   assert.deepEqual(await bear(a), [null]);
 });
 
-test('whoever changes a file that was borne is sent to who has borne it, and is served where he is sent back', async (t) => {
+test('a change of a new file is redirected to its creating server, and served after a redirect from there', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b] = servers;
   assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
@@ -484,7 +486,7 @@ test('whoever changes a file that was borne is sent to who has borne it, and is 
   assert.equal((await change()).epoch, 2);
 });
 
-test('whoever asks for a file whose replica is being made waits for that', async (t) => {
+test('a request for a file whose replica is being created waits for that', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b, c] = servers;
   const gate = Promise.withResolvers<void>();
@@ -511,14 +513,14 @@ test('a request that another server has closed meanwhile has no effect', async (
   assert.deepEqual(await newFiles.create(requestFor(1, 100), {}), [{ kind: 'not-created' }]);
 });
 
-test('what a server has that was removed meanwhile is created in the ordinary way, and numbers go to other servers', async (t) => {
+test('a file for a removed server is created in the ordinary way, and its numbers go to other servers', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, wholes, seen } = bearerOf(cluster, STORED);
   const left = new ServiceError('precondition-failed', 'Server c leaves');
   const reserving = { kind: 'reserve-inodes', error: left } as const;
   seen.refusals.push(reserving);
   await newFiles.reserve({ owner: 3, count: 10 });
-  assert.equal(seen.commands.length, 2, 'They are asked for once more, for the servers that there are now');
+  assert.equal(seen.commands.length, 2, 'They are requested again, for the present servers');
   seen.refusals.push({ kind: 'bear', error: left });
   const [outcome] = await newFiles.create(requestFor(1, 100), {});
   assert.equal(outcome?.kind, 'not-created');
@@ -532,7 +534,7 @@ test('what a server has that was removed meanwhile is created in the ordinary wa
   assert.deepEqual(seen.refusals, []);
 });
 
-test('disks that are full refuse a file by that reason', async (t) => {
+test('full disks refuse a file with that reason', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles } = bearerOf(cluster, async () => Buffer.from(JSON.stringify(['no-space'])));
   await newFiles.reserve({ owner: 3, count: 10 });
@@ -540,7 +542,7 @@ test('disks that are full refuse a file by that reason', async (t) => {
   assert.equal(outcome?.kind === 'refused' && outcome.code, 'no-space');
 });
 
-test("nobody fills the replicas of another's numbers", async (t) => {
+test("no client fills the replicas of another client's numbers", async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   await newFiles.reserve({ owner: 3, count: 10 });
@@ -550,7 +552,7 @@ test("nobody fills the replicas of another's numbers", async (t) => {
   assert.equal(outcome?.kind, 'created');
 });
 
-test('a retry waits for the same, and one that comes later closes the request', async (t) => {
+test('a retry waits for the first attempt, and one that arrives later closes the request', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
   await newFiles.reserve({ owner: 3, count: 10 });
@@ -564,10 +566,10 @@ test('a retry waits for the same, and one that comes later closes the request', 
   );
 });
 
-test('a call that comes after the file went on in a later epoch stores nothing, and one of other members is reported', async (t) => {
+test('a call that arrives after a later epoch stores nothing, and one with other members is reported', async (t) => {
   const { servers, bear, cluster } = await started(t);
   const [a, b, c] = servers;
-  // The contents came to one server, and the file was made by the same number at the same members.
+  // The contents reached one server, and the file was created by the same number at the same members.
   assert.deepEqual(await bear(a), [null]);
   await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const later = b.host.loaded(FILE)?.epoch;
@@ -583,7 +585,10 @@ test('a call that comes after the file went on in a later epoch stores nothing, 
   assert.deepEqual(Buffer.from((await b.files.read(FILE, 0, 99)).bytes), written);
 });
 
-/** Collects garbage of a server whose catalog answers so, at once. @returns what was removed */
+/**
+ * Collects garbage of a server whose catalog answers so, at once.
+ * @returns what was removed
+ */
 async function collected(
   store: MemoryStore,
   { files, reserved = [] }: { readonly files: readonly Partial<PlacedFile>[]; readonly reserved?: FileId[] },
@@ -615,7 +620,7 @@ async function collected(
   return removed;
 }
 
-test('what is borne is not collected before its number is void', async () => {
+test('contents are not collected before their number is void', async () => {
   const store = new MemoryStore();
   const view = { number: 1, members: ['a' as ServerId] };
   const [named, borne, void1] = [5, 6, 7] as [FileId, FileId, FileId];

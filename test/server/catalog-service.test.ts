@@ -14,7 +14,7 @@ import { patientWorld } from '../patient-world.ts';
 
 type Executed = ReturnType<CatalogServiceParts['subject']['execute']>;
 
-/** A change of members takes so many turns of the event loop. */
+/** A change of members takes so many ticks of the event loop. */
 const CHANGE_TURNS = 50;
 
 /** A service of a primary that commits whatever is executed. */
@@ -73,7 +73,7 @@ function serviceOf(
   return new LocalCatalogService(parts);
 }
 
-/** Writes down what it is told. */
+/** Records its notifications. */
 function makerOf(told: string[], attempt: string): CreationListener {
   const note = (what: string) => {
     return ({ inode }: Attributes): void => void told.push(`${attempt} ${what} ${inode}`);
@@ -81,7 +81,7 @@ function makerOf(told: string[], attempt: string): CreationListener {
   return { creating: note('creating'), created: note('created'), notCreated: note('notCreated') };
 }
 
-test('members of files are planned only where all members of the catalog are known to keep that', async () => {
+test('members of files are planned only if all members of the catalog are known to store that', async () => {
   const outcome = { kind: 'done', result: { planned: [] } } as unknown as Outcome;
   let begun = false;
   const others = new Map<string, number | null>([
@@ -140,11 +140,11 @@ test('rules of a version are adopted once all members of the catalog were seen w
   assert.deepEqual(
     versions,
     [0, 4, 5, 5],
-    'While it is away, and was not seen, it may be of an earlier release',
+    'While it is down, and was not seen, it may be of an earlier release',
   );
 });
 
-test('holes are kept once all members of the catalog were seen with a release that knows of them', async () => {
+test('holes are stored once all members of the catalog were seen with a release that knows them', async () => {
   const kept: boolean[] = [];
   const others = new Map<string, number | null>([
     ['b', 7],
@@ -173,7 +173,7 @@ test('holes are kept once all members of the catalog were seen with a release th
   assert.deepEqual(kept, [false, false, true, true]);
 });
 
-test('a server that holds the catalog, or is about to, is not removed, and one that was removed does not come to hold it', async () => {
+test('a server that has the catalog, or is about to, is not removed, and a removed one does not get it', async () => {
   const outcome = { kind: 'done', result: {} } as unknown as Outcome;
   const refused: (string | undefined)[] = [];
   const service = serviceOf(
@@ -204,7 +204,7 @@ test('a server that holds the catalog, or is about to, is not removed, and one t
   assert.deepEqual(refused, wanted);
 });
 
-test('the commit of a batch is prepared while others execute it, when it has left', async () => {
+test('while other members execute a batch, which has left, its commit is prepared', async () => {
   const order: string[] = [];
   const outcome = { kind: 'done', result: {} } as unknown as Outcome;
   const prepared = Promise.withResolvers<void>();
@@ -213,7 +213,7 @@ test('the commit of a batch is prepared while others execute it, when it has lef
     [],
     async () => {
       order.push('submitted');
-      // As the transport does, which sends at the end of a turn what the turn has brought.
+      // As the transport does, which sends at the end of a tick what was queued in the tick.
       setImmediate(() => order.push('left'));
       await prepared.promise;
       order.push('acknowledged');
@@ -232,7 +232,7 @@ test('the commit of a batch is prepared while others execute it, when it has lef
   assert.deepEqual(order, ['submitted', 'left', 'prepared', 'acknowledged']);
 });
 
-test('the maker of a file hears where others may not have it', async () => {
+test('the creating server of a file is notified when others may not have it', async () => {
   const outcome = { kind: 'done', result: { created: true, attributes: { inode: 7 } } } as unknown as Outcome;
   const lost = new ServiceError('unknown', 'The primary of the catalog changed meanwhile');
   const service = serviceOf(
@@ -246,11 +246,11 @@ test('the maker of a file hears where others may not have it', async () => {
   assert.deepEqual(told, ['it creating 7', 'it notCreated 7']);
 });
 
-test('a file is made by one call, and its maker told before it is sent to others and before it is answered', async () => {
+test('a file is created by one call, and its server notified before replication and before the answer', async () => {
   const result = { created: true, attributes: { inode: 7 } };
   let executions = 0;
   const service = serviceOf((requests) => {
-    // Who retries is given the answer of before, and nothing is touched.
+    // A retry gets the earlier outcome, and nothing is changed.
     const touched = executions++ === 0 ? [1, 7] : [];
     const outcome = { kind: 'done', result } as unknown as Outcome;
     return { body: Buffer.from('x'), outcomes: requests.map(() => outcome), touched: [touched] };
@@ -264,7 +264,7 @@ test('a file is made by one call, and its maker told before it is sent to others
   assert.deepEqual(told, ['first creating 7', 'first created 7', 'first answered', 'retry answered']);
 });
 
-test('nobody leads first what is made by a reserved number, for it may have been borne', async () => {
+test('a file with a reserved number gets no first primary, because it may have been created with contents', async () => {
   const outcome = { kind: 'done', result: { created: true, attributes: { inode: 7 } } } as unknown as Outcome;
   const service = serviceOf(() => ({ body: Buffer.from('x'), outcomes: [outcome], touched: [[1, 7]] }));
   const told: string[] = [];
@@ -274,7 +274,7 @@ test('nobody leads first what is made by a reserved number, for it may have been
   assert.deepEqual(told, []);
 });
 
-test('who removes or changes a name, or makes a file by a number of his, hears which times its directory has since, and a retry does not', async () => {
+test("a client that changes or removes a name, or creates a file by its number, receives its directory's times, and a retry does not", async () => {
   const times: string[] = [];
   const service = serviceOf((_requests, { nowNs }) => {
     times.push(String(nowNs));
@@ -310,7 +310,7 @@ test('a client learns that attributes can be set under a condition once all memb
   );
 });
 
-test('a command is given only if all members that are there know what it means', async () => {
+test('a command is executed only if all connected members know it', async () => {
   const execute = (requests: readonly CommandRequest[]): Executed => ({
     body: Buffer.from('x'),
     outcomes: requests.map(() => ({ kind: 'done', result: {} }) as unknown as Outcome),
@@ -327,7 +327,7 @@ test('a command is given only if all members that are there know what it means',
       ['b', 2],
       ['c', 3],
     ]);
-    // Who is away refuses it when it comes back, if it has to.
+    // A disconnected member refuses it after its restart, if it has to.
     await asked(command, [['b', null]]);
     await assert.rejects(
       asked(command, [

@@ -1,6 +1,6 @@
 /**
- * Goal: the catalog's primary knows exactly what a command changes, so that nobody believes it any longer.
- * Method: commands on a small catalog, and for each the inodes whose names or attributes are others than before.
+ * Goal: the catalog's primary knows exactly what a command changes, so that no client keeps it cached.
+ * Method: commands on a small catalog, and for each the inodes whose names or attributes differ afterwards.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -63,11 +63,11 @@ describe('what a command touches', () => {
     const behind = everything();
     for (const [inode, text] of before) {
       if (behind.get(inode) === text) continue;
-      assert.ok(touched.includes(inode), `${command.kind} changed inode ${inode} and does not say so`);
+      assert.ok(touched.includes(inode), `${command.kind} changed inode ${inode} and does not report it`);
     }
   }
 
-  test('every inode that looks otherwise afterwards', () => {
+  test('every inode whose attributes differ afterwards', () => {
     const owner = { uid: 0, gid: 0 };
     const file = (parent: number, name: string): void =>
       covers({ kind: 'create-file', place: place(parent, name), mode: 0o644, ...owner, exclusive: true });
@@ -100,7 +100,7 @@ describe('what a command touches', () => {
     covers({ kind: 'remove-directory', place: place(e, 'f') });
   });
 
-  test('but those of which only the access time is another: nobody is called back for a read', () => {
+  test('except those of which only the access time differs: a read recalls nothing', () => {
     const { accessedNs, changedNs } = runQuery(db, { kind: 'attributes', inode: root }).attributes;
     number += 10;
     const access = { inode: root, accessedNs: String(number * 1_000), seen: { accessedNs, changedNs } };

@@ -1,7 +1,7 @@
 /**
- * Goal: a client uses what it remembers only while no other client can have changed it.
- * Method: the rules of the primary alone, with times as the test names them. Random runs of the service, sessions and
- * memories are those of `test/simulation/cluster`, with `cache=leases`.
+ * Goal: a client uses what it has cached only while no other client can have changed it.
+ * Method: the rules of the primary alone, with times that the test sets. Random runs of the service, sessions and
+ * caches are those of `test/simulation/cluster`, with `cache=leases`.
  */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -28,8 +28,8 @@ function begin(core: ClientCaches, client: number, nowMs = 0): number {
 
 const change = (...inodes: number[]) => ({ inodes, owner: null });
 
-describe('who may believe what', () => {
-  test('a change waits for those to whom it was granted, until they have forgotten it', () => {
+describe('which clients may cache what', () => {
+  test('a change waits for the sessions with a grant, until they have dropped it', () => {
     const core = caches();
     const [a, b] = [begin(core, 1), begin(core, 2)];
     assert.deepEqual(core.grant(a, [5, 6], 1), []);
@@ -46,7 +46,7 @@ describe('who may believe what', () => {
     assert.equal(core.isCached(change(6), 2), true);
   });
 
-  test('a client that is silent holds a change up until its session is over, and no longer', () => {
+  test('a silent client delays a change until its session has ended, and no longer', () => {
     const core = caches();
     const a = begin(core, 1);
     core.grant(a, [5], 0);
@@ -59,7 +59,7 @@ describe('who may believe what', () => {
     assert.equal(core.grant(a, [6], LEASE * 1.01), null);
   });
 
-  test('a client that polls and does not forget holds a change up no longer than a silent one', () => {
+  test('a client that polls and does not drop its grants delays a change no longer than a silent one', () => {
     const core = caches();
     const a = begin(core, 1);
     core.grant(a, [5], 0);
@@ -83,7 +83,7 @@ describe('who may believe what', () => {
     assert.deepEqual(core.grant(a, [5], 1), []);
   });
 
-  test('of a read all hear to whom the inode is granted, until they have acknowledged it; no change waits for that', () => {
+  test('every session with a grant of the inode receives a read, until it has acknowledged it; no change waits for that', () => {
     const core = caches();
     const [a, b, c] = [begin(core, 1), begin(core, 2), begin(core, 3)];
     for (const session of [a, b]) core.grant(session, [5, 6], 1);
@@ -96,7 +96,7 @@ describe('who may believe what', () => {
     );
     assert.deepEqual(core.takePending(a).reads, [read('7')]);
     const lost = core.poll({ client: 1, session: a, acked: 0 }, 3, FOREVER);
-    assert.deepEqual([lost.reads, lost.validMs], [[read('7')], 0], 'An answer that was lost is given again');
+    assert.deepEqual([lost.reads, lost.validMs], [[read('7')], 0], 'A lost answer is repeated');
     core.noteAccess(read('8'), 4);
     const later = core.poll({ client: 1, session: a, acked: lost.through }, 5, FOREVER);
     assert.deepEqual(later.reads, [read('8')], 'It was read again meanwhile');
@@ -106,7 +106,7 @@ describe('who may believe what', () => {
     assert.deepEqual(core.grant(a, [5], 7), [], 'It is granted all the time');
   });
 
-  test('a session that does not fetch reads is asked to forget their inodes', () => {
+  test('a session that does not fetch reads gets recalls of their inodes', () => {
     const core = caches({ session: 5_000, all: 5_000 });
     const a = begin(core, 1);
     const inodes = Array.from({ length: 1_001 }, (_, at) => at);
@@ -118,7 +118,7 @@ describe('who may believe what', () => {
     assert.equal(core.mustAnswerPoll(a, 4), false);
   });
 
-  test('reads that come after more recalls than an answer has are given with the rest of these', () => {
+  test('reads that follow more recalls than one answer has are sent with the rest of these', () => {
     const core = caches({ session: 20_000, all: 20_000 });
     const a = begin(core, 1);
     const inodes = Array.from({ length: 6_000 }, (_, at) => at);
@@ -135,7 +135,7 @@ describe('who may believe what', () => {
     assert.equal(core.mustAnswerPoll(a, 4), false);
   });
 
-  test('a poll that comes late, by way of a server that was stopped, says nothing of a session that came after it', () => {
+  test('a late poll, through a server that was stopped, does not affect a later session', () => {
     const core = caches();
     const a = begin(core, 1);
     core.grant(a, [5], 1);
@@ -150,18 +150,18 @@ describe('who may believe what', () => {
     assert.equal(core.isCached(change(5), 2), false);
   });
 
-  test('what is being called back is not granted anew before it is acknowledged', () => {
+  test('a recalled grant is not granted again before its acknowledgement', () => {
     const core = caches({ session: 2 });
     const a = begin(core, 1);
     core.grant(a, [1, 2, 3], 0);
     const { recalls, through } = core.takePending(a);
-    assert.deepEqual(recalls, [1], 'the oldest goes');
+    assert.deepEqual(recalls, [1], 'the oldest is dropped');
     assert.deepEqual(core.grant(a, [1], 1), [1]);
     core.poll({ client: 1, session: a, acked: through }, 2, FOREVER);
     assert.deepEqual(core.grant(a, [1], 2), []);
   });
 
-  test('a change recalls its own client where that has not forgotten, or names no session', () => {
+  test("a change recalls its own client's grant if that has not dropped it, or names no session", () => {
     const core = caches();
     const a = begin(core, 1);
     core.grant(a, [5, 6], 0);
@@ -172,12 +172,12 @@ describe('who may believe what', () => {
     assert.equal(core.isCached({ inodes: [5], owner: { client: 1, forgets: [5] } }, 1), true);
   });
 
-  test('a command that its client has stopped waiting for recalls what was granted to the same client since', () => {
+  test('a command whose client no longer waits for it recalls later grants of the same client', () => {
     const core = caches();
     const a = begin(core, 1);
     core.grant(a, [5], 0);
     const late = { inodes: [5], owner: { client: 1, forgets: [5], under: a } };
-    // The client renounces its session, and asks anew under another before the command arrives.
+    // The client ends its session, and queries under another one before the command arrives.
     const renewed = begin(core, 1, 1);
     assert.deepEqual(core.grant(renewed, [5], 2), []);
     core.block(late);
@@ -185,7 +185,7 @@ describe('who may believe what', () => {
     assert.deepEqual(core.recall(late, 3), [renewed]);
   });
 
-  test('a fence stands while the very delegation is held that it names', () => {
+  test('a fence is valid while the very delegation that it names is held', () => {
     const core = caches();
     const a = begin(core, 1);
     const generation = core.delegate(a, 5, 1) ?? 0;
@@ -195,7 +195,7 @@ describe('who may believe what', () => {
     assert.equal(
       core.hasDelegation(begin(core, 1), { inode: 5, generation }, 2),
       false,
-      'Another session holds nothing',
+      'Another session has no delegation',
     );
     core.block(change(5));
     core.recall(change(5), 2);
@@ -204,20 +204,16 @@ describe('who may believe what', () => {
     core.release(change(5));
     assert.equal(stands(generation), false);
     const again = core.delegate(a, 5, 3) ?? 0;
-    assert.deepEqual(
-      [stands(generation), stands(again)],
-      [false, true],
-      'What is delegated anew is another delegation',
-    );
-    assert.equal(stands(again, 2 * LEASE), false, 'The session is over');
+    assert.deepEqual([stands(generation), stands(again)], [false, true], 'A new delegation is another one');
+    assert.equal(stands(again, 2 * LEASE), false, 'The session has ended');
   });
 
-  test('a client that does not name its session gets none', () => {
+  test('a client that does not name its session gets no grants', () => {
     const core = caches();
     assert.equal(core.poll({ client: 1, session: null, acked: 0, fenced: false }, 0, FOREVER).session, null);
   });
 
-  test('a session is not renewed where fences are not obeyed any more', () => {
+  test('a session is not renewed once fences are no longer obeyed', () => {
     const core = caches();
     const session = begin(core, 1);
     const generation = core.delegate(session, 5, 1) ?? 0;
@@ -227,7 +223,7 @@ describe('who may believe what', () => {
     assert.deepEqual([holds(LEASE / 2), holds(2 * LEASE)], [true, false]);
   });
 
-  test('nobody believes longer than the primary may answer', () => {
+  test('no grant is valid longer than the primary may answer', () => {
     const core = caches();
     const polled = core.poll({ client: 1, session: null, acked: 0 }, 0, 300);
     assert.ok(polled.validMs <= 300);
@@ -235,7 +231,7 @@ describe('who may believe what', () => {
     assert.equal(core.poll({ client: 1, session: polled.session, acked: 0 }, 10, 0).validMs, 0);
   });
 
-  test('an answer that was lost is repeated, and what it took back is believed no longer than before', () => {
+  test('a lost answer is repeated, and what it recalled is valid no longer than before', () => {
     const core = caches();
     const a = begin(core, 1);
     core.grant(a, [5], 0);
@@ -247,11 +243,11 @@ describe('who may believe what', () => {
     assert.equal(again.validMs, 0);
   });
 
-  test('a directory is delegated to one client, to which all others yield', () => {
+  test('a directory is delegated to one client, and all others drop their grants', () => {
     const core = caches();
     const [a, b] = [begin(core, 1), begin(core, 2)];
     core.grant(b, [5], 1);
-    assert.equal(core.delegate(a, 5, 1), null, 'Another client believes what is in it');
+    assert.equal(core.delegate(a, 5, 1), null, 'Another client has cached its entries');
     assert.deepEqual(core.changeOfInode(a, 5), { inodes: [5], owner: { client: 1, forgets: [5], under: a } });
     core.block(core.changeOfInode(a, 5));
     assert.equal(core.delegate(a, 5, 1), null, 'It is about to change');
@@ -259,13 +255,17 @@ describe('who may believe what', () => {
     core.poll({ client: 2, session: b, acked: core.takePending(b).through }, 2, FOREVER);
     core.release(core.changeOfInode(a, 5));
     assert.notEqual(core.delegate(a, 5, 2), null);
-    assert.deepEqual(core.grant(b, [5, 6], 3), [5], 'Nobody else is granted it');
+    assert.deepEqual(core.grant(b, [5, 6], 3), [5], 'No other client is granted it');
     assert.equal(core.delegate(b, 5, 3), null);
     assert.deepEqual(
       [core.isDelegated(5, null), core.isDelegated(5, b), core.isDelegated(5, a)],
       [true, true, false],
     );
-    assert.equal(core.isCached(core.changeOfInode(a, 5), 3), false, 'Its own changes wait for nobody');
+    assert.equal(
+      core.isCached(core.changeOfInode(a, 5), 3),
+      false,
+      'Its own changes wait for no other client',
+    );
     assert.equal(core.isCached(change(5), 3), true);
   });
 
@@ -284,10 +284,10 @@ describe('who may believe what', () => {
     core.poll({ client: 2, session: b, acked: 0 }, LEASE, FOREVER);
     assert.equal(core.isCached(change(6), LEASE * 1.02), false);
     assert.equal(core.isDelegated(6, b), false);
-    assert.equal(core.delegate(a, 7, LEASE * 1.02), null, 'The session is over');
+    assert.equal(core.delegate(a, 7, LEASE * 1.02), null, 'The session has ended');
   });
 
-  test('memory is bounded also where clients do not answer', () => {
+  test('memory is bounded also if clients do not answer', () => {
     const core = caches({ session: 100, all: 200 });
     for (let client = 1; client <= 5; client++) {
       const session = begin(core, client);
@@ -296,7 +296,7 @@ describe('who may believe what', () => {
     assert.ok(core.counts().grants <= 250);
   });
 
-  test('before an orderly end every client says that it believes nothing', () => {
+  test('before an orderly end every client acknowledges that it has cached nothing', () => {
     const core = caches();
     const a = begin(core, 1);
     core.grant(a, [5], 0);

@@ -36,7 +36,7 @@ function refusal(argv: readonly string[], env: Env = {}, files: Env = {}): strin
   assert.fail(`Accepted: ${argv.join(' ')}`);
 }
 
-test('the least that is needed; everything else has a default', () => {
+test('the minimum; everything else has a default', () => {
   const config = read(GOOD);
   assert.deepEqual(config, {
     id: 's1',
@@ -100,7 +100,7 @@ test('a server that joins a cluster names only itself', () => {
   assert.match(refusal([...GOOD, '--direct-writes', 'never']), /--direct-writes "never": write auto or off/);
 });
 
-test('a flag wins over the environment, that over the file, that over the default', () => {
+test('a flag overrides the environment, that the file, that the default', () => {
   const files = { 'c.toml': 'lease = "20s"\nclock-skew = "1s"\ncluster = "from-file"\nlog-level = "warn"' };
   const env = { LEASEHOLD_LEASE: '30s', LEASEHOLD_CLUSTER: 'from-env', LEASEHOLD_CONFIG: 'c.toml' };
   const config = read([...GOOD, '--lease=40s'], env, files);
@@ -112,7 +112,7 @@ test('a flag wins over the environment, that over the file, that over the defaul
   assert.equal(
     read(GOOD, { ...env, LEASEHOLD_LEASE: '' }, files).leaseMs,
     20_000,
-    'Empty is as good as unset',
+    'Empty is the same as unset',
   );
 });
 
@@ -166,7 +166,7 @@ test('peers of a flag replace those of the environment, all together', () => {
   assert.deepEqual([...config.peers.keys()], ['s1', 's2', 's3']);
 });
 
-/** Each refusal names option, value, why, and what to do. */
+/** Each refusal names option, value, reason, and remedy. */
 const REFUSALS: [string, readonly string[], Env, string][] = [
   [
     'no id',
@@ -300,7 +300,7 @@ const REFUSALS: [string, readonly string[], Env, string][] = [
     'Cannot use --listen "7401": write HOST:PORT, such as 127.0.0.1:7401, with a port from 1 to 65535',
   ],
   [
-    'an address that others do not look at',
+    'an address that is no address of a server',
     [...GOOD, '--listen', '127.0.0.1:7409'],
     {},
     'Cannot use --listen "127.0.0.1:7409": other servers connect to s1 at 127.0.0.1:7401; make --listen and --peer s1=… agree',
@@ -336,7 +336,7 @@ Or use loopback addresses, or give --insecure-network on a trusted network, such
     'Cannot use --client-rate "100": write a number of requests with /s, such as 2000/s',
   ],
   [
-    'a stranger in the catalog',
+    'an unknown server in the catalog',
     [...GOOD, '--catalog-members', 's1,s7'],
     {},
     'Cannot use --catalog-members "s1,s7": unknown server "s7"; the servers are s1, s2, s3',
@@ -428,7 +428,7 @@ test('a file that is no TOML is refused with its line', () => {
   );
 });
 
-test('what all servers must share is in the hash, and nothing else', () => {
+test('the hash covers exactly what all servers must share', () => {
   const hash = (...argv: string[]): string => paramsHash(read([...GOOD, ...argv]));
   assert.equal(hash('--op-timeout', '1m', '--log-level', 'debug'), hash());
   assert.equal(
@@ -450,17 +450,17 @@ test('what all servers must share is in the hash, and nothing else', () => {
   assert.notEqual(hash('--lease-algorithm', 'paxoslease'), hash());
 });
 
-test('help and page tell of every option', () => {
+test('help and page describe every option', () => {
   const help = serverHelp();
   const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
   for (const { name } of OPTIONS) {
-    assert.ok(help.includes(`--${name}`), `--help tells of --${name}`);
-    assert.ok(page.includes(optionEnv(name)), `The page tells of ${optionEnv(name)}`);
+    assert.ok(help.includes(`--${name}`), `--help describes --${name}`);
+    assert.ok(page.includes(optionEnv(name)), `The page describes ${optionEnv(name)}`);
   }
   for (const line of help.split('\n')) assert.ok(line.length <= 90, `Fits a terminal: ${line}`);
   assert.ok(
     page.includes(configurationTable()),
-    'docs/configuration.md holds the table of configurationTable()',
+    'docs/configuration.md has the table of configurationTable()',
   );
 });
 
@@ -515,7 +515,7 @@ test('sizes are read as they are written', () => {
   assert.equal(bytesSizeRound(12), '12 B');
 });
 
-test('an address outside of this machine takes TLS and tokens, or a word', () => {
+test('an address beyond this machine needs TLS and tokens, or an explicit option', () => {
   const open = ['--id', 's1', '--peer', 's1=10.1.2.3:7401', '--data', '/d'];
   const tls = ['--tls-cert', 'c', '--tls-key', 'k', '--tls-ca', 'a'];
   const read = (...flags: string[]) => readConfig([...open, ...flags], {}, () => '');
@@ -527,7 +527,7 @@ test('an address outside of this machine takes TLS and tokens, or a word', () =>
   assert.deepEqual([...read('--insecure-network').urls.values()], ['http://10.1.2.3:7401']);
 });
 
-test('variables of clients are none of the server, and no slips of the pen', () => {
+test('variables of clients are ignored by the server, and not reported as misspelled', () => {
   const env = { LEASEHOLD_TOKEN: 'x', LEASEHOLD_CA: 'ca.pem', LEASEHOLD_TOKEN_FILE: 'y' };
   assert.equal(readConfig(GOOD, env, () => '').tokens, null);
 });

@@ -1,4 +1,4 @@
-/** Files that were removed from a server because they moved: known over restarts, until they are gone for good. */
+/** Files that were removed from a server because they moved: known over restarts, until they are removed for good. */
 import assert from 'node:assert/strict';
 import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ import { DepartedFiles } from '../../server/file/departed-files.ts';
 
 const VIEW: View = { number: 3, members: ['b', 'c'] as ServerId[] };
 
-test('what departed is known after a restart, until it is forgotten', async (t) => {
+test('a departed file is known after a restart, until it is forgotten', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'departed-'));
   t.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, 'departed');
@@ -18,7 +18,7 @@ test('what departed is known after a restart, until it is forgotten', async (t) 
   await Promise.all([first.add(7 as FileId, VIEW), first.add(9 as FileId, { ...VIEW, number: 5 })]);
   assert.equal(first.view(8 as FileId), null);
 
-  // A crash in the middle of a line: nobody was told that it is there.
+  // A crash in the middle of a line: it was never reported as stored.
   appendFileSync(path, '{"file":11,"vi');
   const second = await DepartedFiles.open(path);
   assert.deepEqual(second.files(), [7, 9]);

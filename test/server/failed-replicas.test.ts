@@ -5,7 +5,7 @@ import { FailedReplicas } from '../../server/file/failed-replicas.ts';
 
 const [FILE, OTHER_FILE] = [7, 8] as FileId[] as [FileId, FileId];
 
-test('a replica that fails again and again begins anew less and less often, until there is room', () => {
+test('a replica that fails again and again restarts less and less often, until there is free space', () => {
   const failed = new FailedReplicas();
   const begun: number[] = [];
   for (let nowMs = 0; nowMs < 20_000; nowMs += 100) if (failed.mayRestart(FILE, nowMs)) begun.push(nowMs);
@@ -15,6 +15,6 @@ test('a replica that fails again and again begins anew less and less often, unti
   failed.resetWaits();
   assert.ok(failed.mayRestart(FILE, 20_000));
   assert.ok(!failed.mayRestart(FILE, 20_100));
-  assert.ok(failed.mayRestart(FILE, 30_000), 'It has lived for a while');
-  assert.ok(failed.mayRestart(FILE, 30_300), 'and is as good as any other');
+  assert.ok(failed.mayRestart(FILE, 30_000), 'It has run for a while');
+  assert.ok(failed.mayRestart(FILE, 30_300), 'and counts like any other');
 });

@@ -24,7 +24,7 @@ test('a start that fails leaves the database to the next one in this process', a
     });
   try {
     await (await start()).stop();
-    // In the way of a file that the server writes anew at each start, as a full disk is.
+    // Blocks a file that the server writes again at each start, as a full disk does.
     const inTheWay = join(data, 'departed.new');
     mkdirSync(inTheWay);
     await assert.rejects(start(), { code: 'EISDIR' });

@@ -1,6 +1,7 @@
 /**
- * Goal: a command that was acknowledged under a delegation is executed only while the very delegation is held.
- * Method: the catalog's service and its recaller, a subject that writes down what it executes, and clients that are the test.
+ * Goal: a command that was acknowledged under a delegation is executed only while that very delegation is held.
+ * Method: the catalog's service and its recaller, a subject that records what it executes, and clients that the test
+ * plays.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -33,7 +34,7 @@ function touchedBy(request: CommandRequest | undefined): number[] {
       return [DIRECTORY, OTHER];
   }
 }
-/** Of files of which attributes are set. */
+/** Files whose attributes are set. */
 let isLive = false;
 
 /** @param version of commands, which another member of the catalog knows */
@@ -127,10 +128,10 @@ test('a fenced command is executed while its delegation is held, and has no effe
   void service.pollCache({ client: A, session, acked: through, fenced: true });
   assert.notEqual((await asked).generation, undefined);
   await assert.rejects(unlink(3, session, generation), { code: 'fence-lost' });
-  assert.deepEqual(executed, [1, 2], 'While it was recalled it was held');
+  assert.deepEqual(executed, [1, 2], 'During the recall it was held');
 });
 
-test('a primary that knows nothing of the session refuses', async () => {
+test('a primary that does not know the session refuses', async () => {
   const before = primary();
   const session = await before.begin(A);
   const generation = await before.delegated(session);
@@ -139,7 +140,7 @@ test('a primary that knows nothing of the session refuses', async () => {
   assert.deepEqual(executed, []);
 });
 
-test('a fence that is lost while the command waits for a recall is lost', async () => {
+test('a fenced command whose fence ends while it waits for a recall is refused', async () => {
   const { service, executed, begin, delegated, unlink } = primary();
   const [session, other] = [await begin(A), await begin(B)];
   const generation = await delegated(session);
@@ -155,7 +156,7 @@ test('a fence that is lost while the command waits for a recall is lost', async 
   assert.deepEqual(executed, []);
 });
 
-test('sessions begin only where clients name them, and where all members of the catalog obey fences', async () => {
+test('sessions begin only if clients name them, and if all members of the catalog obey fences', async () => {
   const { service } = primary();
   assert.equal((await service.pollCache({ client: A, acked: 0 })).session, null);
   assert.notEqual((await service.pollCache({ client: A, acked: 0, fenced: true })).session, null);
@@ -223,7 +224,7 @@ test('attributes are granted to the client that has set them, unless the file is
     const result = await service.execute({ session: 9, number: ++number, command, ...owner });
     return (result as { granted?: number }).granted;
   };
-  assert.equal(await set({}), undefined, 'Its client remembers nothing');
+  assert.equal(await set({}), undefined, 'Its client caches nothing');
   assert.equal(await set({ cache: { ...cache, under: session + 1 } }), undefined, 'There is no such session');
   assert.equal(await set(), session);
   assert.deepEqual(await Promise.all([set(), set(), set()]), [undefined, undefined, session]);
@@ -231,7 +232,7 @@ test('attributes are granted to the client that has set them, unless the file is
   assert.equal(await set(), undefined);
 });
 
-test('a noted read is news for sessions that hold a grant of the inode, and nothing waits for it', async () => {
+test('sessions with a grant of an inode receive reports of its reads, and nothing waits for them', async () => {
   const { service, gone, begin } = primary();
   const session = await begin(A);
   for (const inode of [OTHER, OTHER + 1])

@@ -1,7 +1,7 @@
 /**
- * Goal: a state transfer makes one replica the other, byte for byte, and costs what differs.
- * Method: two replicas without a core around them, a wire that counts, and, case by case, one way in which
- * replicas come to differ; then random ways, with a bound on the bytes for each object that differs.
+ * Goal: a state transfer makes one replica equal the other, byte for byte, at a cost that follows the difference.
+ * Method: two replicas without a core around them, a wire that counts, and, case by case, one kind of difference; then
+ * random differences, with a bound on the bytes for each object that differs.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -16,7 +16,7 @@ interface Case {
   /** Objects that both have at first, in one epoch. */
   readonly objects: number;
   differ(source: LoneReplica, target: LoneReplica): Promise<void>;
-  /** Questions asked, at the most, and bytes of questions and answers. */
+  /** At most so many requests, and bytes of requests and answers. */
   readonly messagesMax: number;
   readonly bytesMax: number;
 }
@@ -92,7 +92,7 @@ const CASES: readonly Case[] = [
     bytesMax: 2_000,
   },
   {
-    name: 'a hole that nobody else has, at the laggard',
+    name: 'a hole that no other has, at the laggard',
     objects: 5_000,
     differ: async (source, target) => {
       await target.punch(100 * OBJECT_BYTES, 110 * OBJECT_BYTES);
@@ -165,7 +165,7 @@ const CASES: readonly Case[] = [
 ];
 
 for (const { name, objects, differ, messagesMax, bytesMax } of CASES) {
-  test(`${name}: brought to the same state, in ${messagesMax} messages and ${bytesMax} bytes at the most`, async () => {
+  test(`${name}: brought to the same state, in ${messagesMax} messages and ${bytesMax} bytes at most`, async () => {
     const source = await LoneReplica.make(OBJECT_BYTES);
     const target = await LoneReplica.make(OBJECT_BYTES);
     for (const replica of [source, target]) if (objects > 0) await replica.write(0, filled(objects, 4));
@@ -178,7 +178,7 @@ for (const { name, objects, differ, messagesMax, bytesMax } of CASES) {
   });
 }
 
-test('a transfer that broke off in the middle is gone on with, not begun again', async () => {
+test('a transfer that was interrupted continues, and does not start again', async () => {
   const source = await LoneReplica.make(4096);
   const target = await LoneReplica.make(4096);
   await source.fill(3_000 * 4096, 1);
@@ -194,11 +194,11 @@ test('a transfer that broke off in the middle is gone on with, not begun again',
   wire.fault = (_server, _method, serve) => serve();
   await wire.bring(target, 'source');
   await assertSame(target, source);
-  // 12 MB in all, and the entries of what was not there the first time once more.
+  // 12 MB in all, and again the entries of objects that were missing the first time.
   assert.ok(wire.bytes < 12_900_000, `${before} bytes, then ${wire.bytes - before}`);
 });
 
-test('what an earlier transfer brought is used while it is wanted, and forgotten otherwise', async () => {
+test('objects of an earlier transfer are used while they are wanted, and dropped otherwise', async () => {
   const source = await LoneReplica.make(OBJECT_BYTES);
   const target = await LoneReplica.make(OBJECT_BYTES);
   await source.write(0, filled(2_000, 1));
@@ -216,7 +216,7 @@ test('what an earlier transfer brought is used while it is wanted, and forgotten
   await assertSame(target, source);
 });
 
-test('objects come from every replica that has them, also from those of which some are other versions', async () => {
+test('objects are fetched from every replica that has them, also from those that have other versions of some', async () => {
   const [source, second, target] = [
     await LoneReplica.make(64 * 1024),
     await LoneReplica.make(64 * 1024),
@@ -279,7 +279,7 @@ for (const { name, fault } of FAULTS) {
   }
 }
 
-test('an object that nobody has whole is taken over as lost, and all others with it', async () => {
+test('an object that no server has intact is installed as lost, and all others with it', async () => {
   const [source, second, target] = [
     await LoneReplica.make(OBJECT_BYTES),
     await LoneReplica.make(OBJECT_BYTES),
@@ -293,7 +293,7 @@ test('an object that nobody has whole is taken over as lost, and all others with
   const { lost } = await wire.bring(target, 'source', ['second']);
   assert.deepEqual(lost, [13]);
   assert.ok(wire.messages < 10, `${wire.messages} messages`);
-  assert.deepEqual(target.store.describe(FILE), source.store.describe(FILE), 'What it was is known');
+  assert.deepEqual(target.store.describe(FILE), source.store.describe(FILE), 'Its version is known');
   const [entry] = target.store.entries(FILE, 13, 13, 1);
   assert.ok(entry !== undefined);
   const { versionEpoch, versionSeq } = entry;
@@ -305,7 +305,7 @@ test('an object that nobody has whole is taken over as lost, and all others with
   }
 });
 
-test('an object that a silent server may have whole is not given up', async () => {
+test('an object that a silent server may have intact is not declared lost', async () => {
   const source = await LoneReplica.make(OBJECT_BYTES);
   const target = await LoneReplica.make(OBJECT_BYTES);
   await source.write(0, filled(20, 1));
@@ -318,7 +318,7 @@ test('an object that a silent server may have whole is not given up', async () =
   assert.ok(wire.messages < 10, `${wire.messages} messages`);
 });
 
-test('an own object that is damaged is fetched, although its version is right', async () => {
+test('a damaged object here is fetched, although its version is right', async () => {
   const source = await LoneReplica.make(OBJECT_BYTES);
   const target = await LoneReplica.make(OBJECT_BYTES);
   for (const replica of [source, target]) await replica.write(0, filled(100, 1));
@@ -330,7 +330,7 @@ test('an own object that is damaged is fetched, although its version is right', 
   assert.equal(wire.messages, 2);
 });
 
-test('an own object that is damaged is fetched, also where a transfer before wanted another version of it', async () => {
+test('a damaged object here is fetched, also if an earlier transfer wanted another version of it', async () => {
   const [source, second, target] = [
     await LoneReplica.make(OBJECT_BYTES),
     await LoneReplica.make(OBJECT_BYTES),
@@ -350,7 +350,7 @@ test('an own object that is damaged is fetched, also where a transfer before wan
   await assertSame(target, second);
 });
 
-test('a laggard whose own state moves on under a transfer compares anew', async () => {
+test('a laggard whose own state changes during a transfer compares again', async () => {
   const source = await LoneReplica.make(OBJECT_BYTES);
   const target = await LoneReplica.make(OBJECT_BYTES);
   await source.write(0, filled(1_000, 1));
@@ -365,7 +365,7 @@ test('a laggard whose own state moves on under a transfer compares anew', async 
   assert.equal(wire.asked.filter((asked) => asked.startsWith('compare')).length, 2);
 });
 
-test('a transfer begins once all that an earlier one brought is on the disk', async () => {
+test('a transfer begins once all objects of an earlier one are on the disk', async () => {
   const source = await LoneReplica.make(OBJECT_BYTES);
   const plain = await LoneReplica.make(OBJECT_BYTES);
   await source.write(0, filled(1, 1));
@@ -394,7 +394,7 @@ test('a transfer begins once all that an earlier one brought is on the disk', as
   await assertSame(target, source);
 });
 
-test('a replica that has other bytes under the same versions is asked on for those it may have', async () => {
+test('a replica with other bytes under the same versions is still asked for objects that it may have', async () => {
   const [source, second, target] = [
     await LoneReplica.make(64 * 1024),
     await LoneReplica.make(64 * 1024),
@@ -409,7 +409,7 @@ test('a replica that has other bytes under the same versions is asked on for tho
   assert.ok(bySecond >= 4, `${bySecond} calls to the second`);
 });
 
-test('a transfer goes on with a source that goes on', async () => {
+test('a transfer continues while its source changes', async () => {
   const source = await LoneReplica.make(OBJECT_BYTES);
   const target = await LoneReplica.make(OBJECT_BYTES);
   await source.write(0, filled(3_000, 1));
@@ -428,7 +428,7 @@ test('a transfer goes on with a source that goes on', async () => {
   await assertSame(target, source, state);
 });
 
-test('the pace is asked for every call for objects, before it is made', async () => {
+test('every call for objects waits for the pace before it is sent', async () => {
   const source = await LoneReplica.make(64 * 1024);
   const target = await LoneReplica.make(64 * 1024);
   await source.fill(160 * 64 * 1024, 3);
@@ -490,7 +490,7 @@ async function play(replica: LoneReplica, changes: readonly Change[], seed: numb
   }
 }
 
-test('any two replicas come to the same state, at the cost of what differs', {
+test('any two replicas reach the same state, at a cost that follows the difference', {
   timeout: 120_000,
 }, async () => {
   const few = fc.array(change, { maxLength: 12 });
@@ -533,7 +533,8 @@ test('any two replicas come to the same state, at the cost of what differs', {
         }
         await assertSame(target, source, state);
         if (meanwhile.length > 0) return;
-        // For each object that differs: a path of five nodes, the sixteen entries of its leaf, itself, twice if broken.
+        // For each object that differs: a path of five nodes, the sixteen entries of its leaf, itself, twice if
+        // damaged.
         const bytesMax = (isBroken ? 2 : 1) * (1_000 + count * (6 * 140 + 16 * 20 + OBJECT_BYTES + 40));
         assert.ok(wire.bytes <= bytesMax, `${wire.bytes} bytes for ${count} objects`);
       },

@@ -16,7 +16,7 @@ async function started(
   return cluster;
 }
 
-/** A backup answers once it has a read lease, which it asks for when it is asked. */
+/** A backup answers once it has a read lease, which it requests when it is asked. */
 async function atBackup<Value>(look: () => Promise<Value>): Promise<Value> {
   for (;;) {
     try {
@@ -28,7 +28,7 @@ async function atBackup<Value>(look: () => Promise<Value>): Promise<Value> {
   }
 }
 
-test('a punch is one operation, however often it is asked for', async (t) => {
+test('a punch is one operation, however often it is requested', async (t) => {
   const cluster = await started(['a', 'b', 'c'], (made) => t.after(() => made.close()));
   const [a, b] = cluster.servers as [SmallServer, SmallServer];
   await a.files.write(FILE, requestOf(1), 0, new Uint8Array(100).fill(7));
@@ -47,7 +47,7 @@ test('a punch is one operation, however often it is asked for', async (t) => {
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('an append after a punch that grows goes behind it, and a retry of a grown one does not cut it', async (t) => {
+test('an append after a punch that extends the file goes behind it, and a retry of the punch does not cut it', async (t) => {
   const cluster = await started(['a'], (made) => t.after(() => made.close()));
   const [{ files }] = cluster.servers as [SmallServer];
   const grow = { from: 5000, to: 5000, grows: true };
@@ -60,7 +60,7 @@ test('an append after a punch that grows goes behind it, and a retry of a grown 
   });
 });
 
-test('a copy that is asked for again is answered, and not made from what the source has become', async (t) => {
+test("a repeated copy is answered, and does not copy the source's later contents", async (t) => {
   const cluster = await started(['a', 'b', 'c'], (made) => t.after(() => made.close()));
   const [a] = cluster.servers as [SmallServer];
   const pieces: CopyPiece[] = [
@@ -87,9 +87,9 @@ test('a copy that is asked for again is answered, and not made from what the sou
 });
 
 /**
- * Goal: data is never told to be a hole, and what is told to be data or a hole is where the search says.
- * Method: random writes, truncates and punches beside a model of which objects hold what; then every search is
- * compared with the contents themselves, at the primary and at a backup.
+ * Goal: data is never reported as a hole, and data and holes are where the search says.
+ * Method: random writes, truncates and punches beside a model of which objects have what; then every search is compared
+ * with the contents themselves, at the primary and at a backup.
  */
 test('searches for data and holes agree with the contents', { timeout: 60_000 }, async (t) => {
   const cluster = await started(['a', 'b', 'c'], (made) => t.after(() => made.close()));
@@ -148,12 +148,12 @@ test('searches for data and holes agree with the contents', { timeout: 60_000 },
             );
             if (data !== null) assert.ok(data >= at && data < model.length);
             assert.ok(hole !== null && hole >= at && hole <= model.length);
-            // A hole that is told lasts to the next data that is told.
+            // A reported hole ends at the next reported data.
             const after =
               hole < model.length ? (await atBackup(() => files.extent(FILE, hole, 'data'))).found : null;
             const behind = model.subarray(hole, after ?? model.length);
             assert.ok(!behind.includes(1), `Data in the hole from ${hole} to ${after}`);
-            assert.ok(data === at || hole === at, 'Every place is data or hole');
+            assert.ok(data === at || hole === at, 'Every position is data or hole');
           }
         }
       },

@@ -19,7 +19,7 @@ import {
   type SmallServer,
 } from './small-cluster.ts';
 
-test('a lock keeps others out until it is given back, and who waits gets it then', async (t) => {
+test('a lock excludes others until it is released, and then a waiting client gets it', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const [one, two, three] = [new Client(1), new Client(2), new Client(3)];
@@ -35,13 +35,13 @@ test('a lock keeps others out until it is given back, and who waits gets it then
   assert.deepEqual(
     (await a.files.locks(FILE)).locks.map(({ client }) => client),
     [2],
-    'The first of those who wait',
+    'The first waiting request',
   );
   await two.lock(a, { type: 'unlock' });
   assert.equal(await third, 'granted');
 });
 
-test('a request that is sent again is one request, and comes to nothing once it is over', async (t) => {
+test('a request that is sent again is one request, and has no effect once it has ended', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const [one, two] = [new Client(1), new Client(2)];
@@ -50,12 +50,16 @@ test('a request that is sent again is one request, and comes to nothing once it 
   await a.files.lock(FILE, body);
   assert.equal((await a.files.locks(FILE)).locks.length, 1);
   await one.lock(a, { type: 'unlock' });
-  await assert.rejects(a.files.lock(FILE, body), refused('locked'), 'It has come late');
+  await assert.rejects(a.files.lock(FILE, body), refused('locked'), 'It arrived late');
   await two.lock(a);
-  await assert.rejects(a.files.lock(FILE, one.body({}, 1)), refused('locked'), 'And one that waited in vain');
+  await assert.rejects(
+    a.files.lock(FILE, one.body({}, 1)),
+    refused('locked'),
+    'And one whose wait ended without the lock',
+  );
 });
 
-test('to wait for oneself is refused', async (t) => {
+test('waiting for itself is refused', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const [one, two] = [new Client(1), new Client(2)];
@@ -67,7 +71,7 @@ test('to wait for oneself is refused', async (t) => {
   await waiting;
 });
 
-test('locks of a client that is silent end with its lease, and those of one that renews do not', async (t) => {
+test('locks of a silent client end with its lease, and those of one that renews do not', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const [dead, living, other] = [new Client(1), new Client(2), new Client(3)];
@@ -76,7 +80,7 @@ test('locks of a client that is silent end with its lease, and those of one that
   await living.lock(a, kept);
   const beganMs = patientWorld.nowMs();
   let got = false;
-  // Each turn waits for a quarter of the lease.
+  // Each round waits for a quarter of the lease.
   for (let turn = 0; turn < 12 && !got; turn++) {
     assert.deepEqual((await living.renew(a, [kept])).lost, []);
     got = await other.lock(a, { start: 10, end: 19 }, LOCK_LEASE_MS / 4).then(
@@ -84,34 +88,34 @@ test('locks of a client that is silent end with its lease, and those of one that
       (error: unknown) => !refused('locked')(error),
     );
   }
-  assert.ok(got, 'Nobody keeps it any more');
-  assert.ok(patientWorld.nowMs() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease was over');
+  assert.ok(got, 'No client renews it any more');
+  assert.ok(patientWorld.nowMs() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease has ended');
   assert.deepEqual((await a.files.locks(FILE)).locks.map(({ client }) => client).sort(), [2, 3]);
 });
 
-test('a lock that its client does not know of ends, also where the client waits for it', async (t) => {
+test('a lock that its client does not know ends, also if the client waits for it', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const client = new Client(1);
   await client.lock(a, { owner: 'lost' });
   const beganMs = patientWorld.nowMs();
   let got = false;
-  // The messages of one that waits renew nothing: a renewal would name the locks.
+  // The messages of a waiting client renew nothing: a renewal would name the locks.
   while (!got && patientWorld.nowMs() - beganMs < 3 * LOCK_LEASE_MS) {
     got = await client.lock(a, { owner: 'waiting' }, LOCK_LEASE_MS).then(
       () => true,
       (error: unknown) => !refused('locked')(error),
     );
   }
-  assert.ok(got, 'The lock is kept for as long as its client waits for it');
-  assert.ok(patientWorld.nowMs() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease was over');
+  assert.ok(got, 'The lock stays as long as its client waits for it');
+  assert.ok(patientWorld.nowMs() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease has ended');
   assert.deepEqual(
     (await a.files.locks(FILE)).locks.map(({ owner }) => owner),
     ['waiting'],
   );
 });
 
-test('a renewal without a request under way names all that its client has', async (t) => {
+test('a renewal without a request under way names all locks of its client', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const [client, other] = [new Client(1), new Client(2)];
@@ -123,19 +127,19 @@ test('a renewal without a request under way names all that its client has', asyn
   await assert.rejects(other.lock(a, { start: 0, end: 9 }), refused('locked'));
 });
 
-test('a wait is for a small part of the lock lease, which counts from before it', async (t) => {
+test('a wait lasts a small part of the lock lease, which counts from before it', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const [holder, other] = [new Client(1), new Client(2)];
   await holder.lock(a);
-  // The holder is not heard of again: its lock would be free if these took as long as its lease.
+  // The holder sends nothing more: its lock would be free if these waits took as long as its lease.
   for (let question = 0; question < 3; question++) {
     await assert.rejects(other.lock(a, {}, 10 * LOCK_LEASE_MS), refused('locked'));
   }
   await other.lock(a, { type: 'unlock' });
 });
 
-test('a living client keeps its lock when the primary is cut off, and nobody else gets it', async (t) => {
+test('a running client keeps its lock when the primary is disconnected, and no other gets it', async (t) => {
   const { cluster, a, b, holder, other } = await locked(t);
   cutOff(cluster, a);
   const over = new AbortController();
@@ -149,14 +153,14 @@ test('a living client keeps its lock when the primary is cut off, and nobody els
   assert.equal(
     (await b.files.locks(FILE)).graceMs,
     0,
-    'It was refused because it is held, and not out of doubt',
+    'It was refused because the lock is held, and not because the outcome is unknown',
   );
   assert.equal((await b.files.locks(FILE)).locks[0]?.client, 1);
   over.abort();
   assert.equal(await keeping, false, 'Nothing was lost');
 });
 
-test('a new primary gives nothing away before the time to claim is over', async (t) => {
+test('a new primary grants nothing before the time to reclaim has passed', async (t) => {
   const { cluster, a, b, holder, other } = await locked(t);
   cutOff(cluster, a);
   await atPrimary(() => b.files.becomePrimary(FILE));
@@ -167,14 +171,14 @@ test('a new primary gives nothing away before the time to claim is over', async 
   const { graceMs } = await b.files.locks(FILE);
   await delay(graceMs / 2);
   assert.equal(granted, false);
-  // A wait that ends meanwhile is a wait in vain, as any other, so that the client asks on without end.
+  // A wait that ends meanwhile ends without the lock, as any other, so that the client asks again and again.
   await assert.rejects(other.lock(b, {}, 10), refused('locked'));
-  assert.deepEqual((await holder.renew(b)).lost, [], 'The holder comes late, and in time');
+  assert.deepEqual((await holder.renew(b)).lost, [], 'The holder arrives late, and in time');
   await assert.rejects(waiting, refused('locked'));
   assert.equal(granted, false);
 });
 
-test('a file that was borne, and led by nobody since, has no locks that could be claimed', async (t) => {
+test('a file created with contents, without a primary since, has no locks to reclaim', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b, c] = servers;
   const where = { epoch: firstEpoch(c.id, 3 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
@@ -186,7 +190,7 @@ test('a file that was borne, and led by nobody since, has no locks that could be
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(2));
   cutOff(cluster, a);
   await atPrimary(() => b.files.becomePrimary(FILE));
-  await assert.rejects(other.lock(b, {}, 10), refused('locked'), 'From then on there may be');
+  await assert.rejects(other.lock(b, {}, 10), refused('locked'), 'From then on there may be some');
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
 
@@ -198,20 +202,20 @@ async function bear({ servers, view }: SmallCluster, { id, host }: SmallServer):
   host.directoryEntryCreated(FILE);
 }
 
-test('a file that was borne, and changed without a primary since, has no locks that could be claimed', async (t) => {
+test('a file created with contents, and changed without a primary since, has no locks to reclaim', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b] = servers;
   await bear(cluster, a);
   assert.equal((await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(2))).epoch, 1);
   const [holder, other] = [new Client(1), new Client(2)];
-  // A wait is much shorter than the time to claim.
+  // A wait is much shorter than the time to reclaim.
   await atPrimary(() => holder.lock(b, {}, 10_000));
   cutOff(cluster, b);
   await atPrimary(() => a.files.becomePrimary(FILE));
-  await assert.rejects(other.lock(a, {}, 10), refused('locked'), 'From then on there may be');
+  await assert.rejects(other.lock(a, {}, 10), refused('locked'), 'From then on there may be some');
 });
 
-test('what was borne, and led, and changed without a primary then, has locks that can be claimed', async (t) => {
+test('a file created with contents that had a primary, and was changed without one since, has locks to reclaim', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b] = servers;
   await bear(cluster, a);
@@ -226,7 +230,7 @@ test('what was borne, and led, and changed without a primary then, has locks tha
   );
 });
 
-test('a file that was made has locks that can be claimed, also where nothing was done that a birth would not do', async (t) => {
+test('a file created in the ordinary way has locks to reclaim, also if its operations are those of a creation with contents', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b] = servers;
   const made = { inode: FILE, kind: 'file', live: true, view: 1, replicas: cluster.view.members };
@@ -243,14 +247,14 @@ test('a file that was made has locks that can be claimed, also where nothing was
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
 
-/** Gives the file back as a server does of whose files nobody makes use. */
+/** Releases the file as a server does with an unused one. */
 async function giveBack({ host, lease }: SmallServer): Promise<void> {
   await host.loaded(FILE)?.stop();
   lease.release(FILE);
   lease.close(FILE);
 }
 
-test('who follows a primary that ended in good order, and left no locks, gives some at once', async (t) => {
+test('the next primary after one that ended in good order, without locks, grants some at once', async (t) => {
   const { servers } = await started(t);
   const [a, b] = servers;
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
@@ -259,12 +263,12 @@ test('who follows a primary that ended in good order, and left no locks, gives s
   await one.lock(a, { type: 'unlock' });
   await giveBack(a);
   await atPrimary(() => b.files.becomePrimary(FILE));
-  // A wait is much shorter than the time to claim.
+  // A wait is much shorter than the time to reclaim.
   await other.lock(b, {}, 10_000);
   assert.deepEqual((await other.renew(b)).lost, []);
 });
 
-test('locks that a primary left when it ended in good order can be claimed from the next', async (t) => {
+test('locks that a primary left when it ended in good order can be reclaimed from the next', async (t) => {
   const { a, b, holder, other } = await locked(t);
   await giveBack(a);
   await atPrimary(() => b.files.becomePrimary(FILE));
@@ -272,7 +276,7 @@ test('locks that a primary left when it ended in good order can be claimed from 
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
 
-test('an unlock that is over gives back no newer lock, also where its primary ended and leads again', async (t) => {
+test('an unlock that has ended releases no newer lock, also if its primary ended and is primary again', async (t) => {
   const { a, holder, other } = await locked(t);
   const late = holder.body({ type: 'unlock' });
   await holder.lock(a);
@@ -283,7 +287,7 @@ test('an unlock that is over gives back no newer lock, also where its primary en
   assert.deepEqual((await holder.renew(a)).lost, []);
 });
 
-test('a request that was sent before its client was forgotten, or by one that knows no primary, sets no lock', async (t) => {
+test('a request sent before its client was forgotten, or by a client that knows no primary, sets no lock', async (t) => {
   const { a, b, holder, other } = await locked(t);
   const { epoch, lapses } = await holder.lock(a);
   const late = { ...holder.body({}), heard: { epoch, lapses: lapses ?? 0 } };
@@ -305,7 +309,7 @@ test('a request that was sent before its client was forgotten, or by one that kn
   await assert.rejects(other.lock(b), refused('locked'));
 });
 
-test('that a primary left no locks says nothing once another one has led', async (t) => {
+test('a report that a primary left no locks is void once another one has been primary', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b, c] = servers;
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
@@ -318,7 +322,7 @@ test('that a primary left no locks says nothing once another one has led', async
   assert.deepEqual((await holder.renew(c)).lost, []);
 });
 
-test('who ends while locks are claimed does not know that there are none', async (t) => {
+test('a primary that ends while locks are reclaimed does not know that there are none', async (t) => {
   const { cluster, a, b, c, holder, other } = await locked(t);
   cutOff(cluster, a);
   await atPrimary(() => b.files.becomePrimary(FILE));
@@ -328,11 +332,11 @@ test('who ends while locks are claimed does not know that there are none', async
   assert.deepEqual((await holder.renew(c)).lost, []);
 });
 
-test('who has begun to wait for claims ends that when told that there are none, in the epoch before and no other', async (t) => {
+test('a primary ends its wait for reclaims when notified that there are none, for the epoch before and no other', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b] = servers;
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  const { counter } = a.host.loaded(FILE)?.epoch ?? assert.fail('It is led');
+  const { counter } = a.host.loaded(FILE)?.epoch ?? assert.fail('It has a primary');
   cutOff(cluster, a);
   await atPrimary(() => b.files.becomePrimary(FILE));
   assert.ok((await atPrimary(() => b.files.locks(FILE))).graceMs > 0);
@@ -343,16 +347,16 @@ test('who has begun to wait for claims ends that when told that there are none, 
   await waiting;
 });
 
-test('who comes after the time to claim has lost its locks', async (t) => {
+test('a client that arrives after the time to reclaim has lost its locks', async (t) => {
   const { cluster, a, b, holder, other } = await locked(t);
   cutOff(cluster, a);
   await atPrimary(() => other.lock(b));
   assert.deepEqual((await holder.renew(b)).lost, [0]);
   await other.lock(b, { type: 'unlock' });
-  assert.deepEqual((await holder.renew(b)).lost, [0], 'Also where nobody has them any more');
+  assert.deepEqual((await holder.renew(b)).lost, [0], 'Also if no other client has them');
 });
 
-test('a primary that is cut off grants nothing once its lease is over, not even to who waited there', async (t) => {
+test('a disconnected primary grants nothing once its lease has ended, not even to requests that waited there', async (t) => {
   const { cluster, a, b, holder, other } = await locked(t);
   cutOff(cluster, a);
   const outcome = other.lock(a, {}, 10_000).then(
@@ -360,7 +364,7 @@ test('a primary that is cut off grants nothing once its lease is over, not even 
     (error: ServiceError) => error.code,
   );
   await atPrimary(() => b.files.becomePrimary(FILE));
-  // The holder has died, and its lease there is over, too.
+  // The holder has died, and its lease there has ended, too.
   assert.notEqual(await outcome, 'granted');
   await delay(LOCK_LEASE_MS);
   for (const client of [holder, other]) {
@@ -370,7 +374,7 @@ test('a primary that is cut off grants nothing once its lease is over, not even 
   await assert.rejects(a.files.locks(FILE), ServiceError);
 });
 
-test('whoever waits when the primary changes is told to ask elsewhere', async (t) => {
+test('a request that waits when the primary changes is redirected', async (t) => {
   const { cluster, servers } = await started(t);
   const [a] = servers;
   const [holder, other] = [new Client(1), new Client(2)];
@@ -382,7 +386,7 @@ test('whoever waits when the primary changes is told to ask elsewhere', async (t
   await driver?.stop();
   a.lease.release(FILE);
   await refusedThere;
-  // It ended in good order, and leads next: what it knew, it knows.
+  // It ended in good order, and is the next primary: what it knew, it knows.
   const list = await atPrimary(() => a.files.locks(FILE));
   assert.deepEqual([list.graceMs, list.locks.map(({ client }) => client)], [0, [1]]);
   assert.ok(cluster.servers.length > 0);
@@ -399,7 +403,7 @@ test('an unlock of a part frees that part, and no more', async (t) => {
   await assert.rejects(two.lock(a, { start: 60, end: 60 }), refused('locked'));
 });
 
-test('places beyond 2^53 are bytes of their own, and the end of the file is beyond them all', async (t) => {
+test('positions beyond 2^53 are distinct bytes, and the end of the file is beyond them all', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const [one, two] = [new Client(1), new Client(2)];
@@ -409,14 +413,18 @@ test('places beyond 2^53 are bytes of their own, and the end of the file is beyo
   await two.lock(a, at(far + 1n));
   await one.lock(a, at(last));
   await two.lock(a, at(last - 1n));
-  // The number that says the end of a file is also what releases before knew as the last byte: that one has digits.
+  // The number for the end of a file is also what earlier releases knew as the last byte: that byte is sent as digits.
   await two.lock(a, at(far - 1n));
   for (const start of [far, far - 1n, last]) {
     const wish = { ...at(start), owner: 'p' };
     await assert.rejects(one.lock(a, wish), refused('locked'), `${start}`);
     await assert.rejects(two.lock(a, wish), refused('locked'), `${start}`);
   }
-  await assert.rejects(new Client(3).lock(a), refused('locked'), 'To the end is beyond them');
+  await assert.rejects(
+    new Client(3).lock(a),
+    refused('locked'),
+    'A lock to the end covers more than they do',
+  );
   await assert.rejects(one.lock(a, at(last + 1n)), refused('bad-request'));
   await assert.rejects(one.lock(a, at(last, far)), refused('bad-request'));
   const { locks } = await a.files.locks(FILE);
@@ -437,13 +445,13 @@ test('places beyond 2^53 are bytes of their own, and the end of the file is beyo
     ).lost,
     [1],
   );
-  // A lock up to the end is told as before, so that clients of before understand it.
+  // A lock up to the end is reported as before, so that clients of before understand it.
   await one.lock(a, { start: `${last}`, end: Number.MAX_SAFE_INTEGER });
   const own = (await a.files.locks(FILE)).locks.filter(({ client }) => client === 1);
   assert.deepEqual(own.at(-1)?.end, Number.MAX_SAFE_INTEGER);
 });
 
-test('one token has so many locks, all servers’ clients together so many, and what is given back counts no more', async (t) => {
+test('one token has a limited number of locks, all servers’ clients together, too, and released ones no longer count', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const place = (at: number) => ({ start: 2 * at, end: 2 * at });
@@ -456,7 +464,7 @@ test('one token has so many locks, all servers’ clients together so many, and 
   await lock(other, 200, 'modest');
   await lock(one, 0, 'greedy', 'unlock');
   await lock(two, 100, 'greedy');
-  // Where nobody is asked who he is, each client has a share.
+  // Without authentication, each client has a share.
   const left = LOCK_BOUNDS.server - LOCK_BOUNDS.holder - 1;
   const nameless = new Client(4);
   for (let at = 0; at < left; at++) await lock(nameless, 300 + at, null);

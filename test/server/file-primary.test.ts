@@ -10,7 +10,7 @@ import type { WriteGuard, WriteResult } from '../../wire/http-api.ts';
 import { patientWorld } from '../patient-world.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
-/** A catalog that notes what it is told, and answers only while it is up. */
+/** A catalog that records its commands, and answers only while it is up. */
 class Catalog {
   readonly told: string[] = [];
   isUp = true;
@@ -39,7 +39,7 @@ async function started(t: { after(work: () => void): void }, catalog: Catalog) {
   return { cluster, servers: cluster.servers as [SmallServer, SmallServer, SmallServer] };
 }
 
-/** Asks until the lease of the former primary is over. */
+/** Asks until the lease of the earlier primary has ended. */
 async function atNext<Result>(ask: () => Promise<Result>): Promise<Result> {
   for (;;) {
     try {
@@ -51,7 +51,7 @@ async function atNext<Result>(ask: () => Promise<Result>): Promise<Result> {
   }
 }
 
-test('who follows a primary in the midst of its changes writes without a word from the catalog, and grows with one', async (t) => {
+test('after a primary that was changing a file, the next one writes without an answer of the catalog, and grows the file with one', async (t) => {
   const catalog = new Catalog();
   const { cluster, servers } = await started(t, catalog);
   const [a, b, c] = servers;
@@ -65,7 +65,7 @@ test('who follows a primary in the midst of its changes writes without a word fr
     isGrown = true;
   });
   while (catalog.told.length < 2 && !isGrown) await delay(10);
-  // What the volume's quota lets the file grow to is not known here.
+  // How far the volume's quota lets the file grow is not known here.
   assert.deepEqual([catalog.told, isGrown], [['open-for-write', 'open-for-write'], false]);
   catalog.comeUp();
   await growing;
@@ -74,7 +74,7 @@ test('who follows a primary in the midst of its changes writes without a word fr
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('who follows a primary that has settled writes only once the catalog asks for the size again', async (t) => {
+test('after a primary that has settled a file, the next one writes only once the catalog asks for the size again', async (t) => {
   const catalog = new Catalog();
   const { cluster, servers } = await started(t, catalog);
   const [a, b, c] = servers;
@@ -92,13 +92,13 @@ test('who follows a primary that has settled writes only once the catalog asks f
   const { role, orderedSeq } = b.host.loaded(FILE) ?? assert.fail('It is primary');
   const now = { role, orderedSeq, isWritten };
   const wanted = { role: 'active', orderedSeq: settledSeq, isWritten: false };
-  assert.deepEqual(now, wanted, 'It has its place in the order only afterwards');
+  assert.deepEqual(now, wanted, 'It gets its number in the order only afterwards');
   catalog.comeUp();
   await writing;
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('a primary that is cut off cannot tell the catalog a size that others may have changed', async (t) => {
+test('a disconnected primary cannot report to the catalog a size that others may have changed', async (t) => {
   const catalog = new Catalog();
   const { cluster, servers } = await started(t, catalog);
   const [a, b, c] = servers;
@@ -111,7 +111,7 @@ test('a primary that is cut off cannot tell the catalog a size that others may h
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('a flush has the catalog keep the mark under which the file is written', async (t) => {
+test('a flush makes the catalog sync the mark under which the file is written', async (t) => {
   const catalog = new Catalog();
   const { servers } = await started(t, catalog);
   const [a] = servers;
@@ -132,33 +132,29 @@ test('a file is settled once for all changes before', async (t) => {
   await a.files.settle(FILE);
   const after = a.store.record(FILE)?.seq;
   await a.files.settle(FILE);
-  assert.equal(
-    a.store.record(FILE)?.seq,
-    after,
-    'Nothing was changed that a next primary would have to know',
-  );
+  assert.equal(a.store.record(FILE)?.seq, after, 'No change that a next primary would have to know');
   await a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2));
   assert.deepEqual(catalog.told, ['settle', 'settle', 'open-for-write']);
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('the catalog is told no size behind an operation that the next primary may not have', async (t) => {
+test('a settled size depends on no operation that the next primary may lack', async (t) => {
   const catalog = new Catalog();
   const { cluster, servers } = await started(t, catalog);
   const [a, b, c] = servers;
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   await a.files.state(FILE);
   for (const other of [b, c]) cluster.network.cut(a.id, other.id);
-  // The members' change has its place behind the write, and only here.
+  // The members' change is ordered after the write, and only here.
   const changing = assert.rejects(a.files.changeMembers(FILE, [a.id, b.id]), ServiceError);
   const settling = assert.rejects(a.files.settle(FILE), ServiceError);
   await atNext(() => b.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2)));
-  assert.deepEqual(catalog.told, ['open-for-write'], 'The write relied on the mark of before');
+  assert.deepEqual(catalog.told, ['open-for-write'], 'The write relied on the earlier mark');
   await Promise.all([changing, settling]);
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('a file that all replicas have to have is settled by a majority', async (t) => {
+test('a file whose operations need all replicas is settled by a majority', async (t) => {
   const told: string[] = [];
   const members = ['a', 'b', 'c'];
   const file = { inode: FILE, kind: 'file', live: true, view: 1, objectBytes: 4096, policy: 'all' };
@@ -197,7 +193,7 @@ test('a file grows no further than the catalog allows', async (t) => {
   await cluster.ready();
   const [a] = cluster.servers as [SmallServer];
   await a.files.write(FILE, requestOf(1), 0, new Uint8Array(1));
-  // The first mark of the file was set when it was made: the catalog tells with the next one what it allows.
+  // The first mark was set at the file's creation: with the next one the catalog answers what it allows.
   await a.files.settle(FILE);
   const write = (number: number, offset: number | 'append', length: number) =>
     a.files.write(FILE, requestOf(number), offset, new Uint8Array(length));
@@ -212,9 +208,9 @@ test('a file grows no further than the catalog allows', async (t) => {
   assert.equal((await a.files.state(FILE)).sizeBytes, 16);
   const settledBefore = settled;
   await assert.rejects(write(5, 100, 1), { code: 'quota-exceeded' });
-  // What it was allowed with its mark counts, until it is settled.
+  // The size allowed with its mark counts, until it is settled.
   for (let turn = 0; settled === settledBefore && turn < 1_000; turn++) await delay(10);
-  assert.ok(settled > settledBefore, 'What growth was refused does not count');
+  assert.ok(settled > settledBefore, 'A refused growth does not count');
   await assert.rejects(a.files.truncate(FILE, requestOf(6), 21), { code: 'quota-exceeded' });
   await assert.rejects(a.files.punch(FILE, requestOf(7), { from: 0, to: 21, grows: true }), {
     code: 'quota-exceeded',
@@ -249,7 +245,7 @@ test('a late answer to an earlier mark lets a file grow no further than the last
   isLate = true;
   const first = write(2, 500);
   while (late === undefined) await delay(5);
-  // The mark has taken effect, and ends here with what it allowed.
+  // The mark has taken effect, and ends here with its allowed size.
   await a.files.settle(FILE);
   await write(3, 1);
   late({ attributes: { allowedBytes: 1_000 } });
@@ -257,7 +253,7 @@ test('a late answer to an earlier mark lets a file grow no further than the last
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('of two who write on the same condition at the same time one does', async (t) => {
+test('of two concurrent writes on the same condition one succeeds', async (t) => {
   const { servers } = await started(t, new Catalog());
   const [a] = servers;
   const { contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
@@ -278,7 +274,7 @@ test('of two who write on the same condition at the same time one does', async (
   await a.files.write(FILE, requestOf(4), 2, Uint8Array.of(4), { sizeBytes: 2 });
 });
 
-test('a write that was done is answered again, although its condition holds no more', async (t) => {
+test('an executed write is answered again, although its condition no longer holds', async (t) => {
   const { servers } = await started(t, new Catalog());
   const [a] = servers;
   const { contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
@@ -289,7 +285,7 @@ test('a write that was done is answered again, although its condition holds no m
   assert.equal((await a.files.state(FILE)).sizeBytes, 2);
 });
 
-test('a write is refused where the names of the file were others when it was marked', async (t) => {
+test('a write is refused if the file had other names when it was marked', async (t) => {
   let changedNs = '1';
   const cluster = new SmallCluster(['a', 'b', 'c'], { command: async () => ({ attributes: { changedNs } }) });
   t.after(() => cluster.close());
@@ -304,12 +300,12 @@ test('a write is refused where the names of the file were others when it was mar
   const { before: _, ...done } = await write(2, { changedNs });
   assert.equal(done.sameNames, true);
   assert.deepEqual(await write(2, { changedNs: '1' }), done, 'The answer is repeated');
-  // While the mark stands, a command that changes the names has expected no contents.
+  // While the mark exists, a command that changes the names has expected no contents.
   changedNs = '3';
   assert.equal((await write(3, { changedNs: '2' })).sameNames, true);
 });
 
-test('each change tells which version it has changed, whatever else was ordered meanwhile', async (t) => {
+test('each change reports which version it has changed, whatever else was ordered meanwhile', async (t) => {
   const { cluster, servers } = await started(t, new Catalog());
   const [a, b, c] = servers;
   const { contents: empty } = await a.files.state(FILE);
@@ -320,7 +316,7 @@ test('each change tells which version it has changed, whatever else was ordered 
   ]);
   await a.files.settle(FILE);
   const fourth = await a.files.punch(FILE, requestOf(4), { from: 0, to: 1, grows: false });
-  assert.ok(fourth.seq > Math.max(second.seq, third.seq) + 1, 'To settle takes a number');
+  assert.ok(fourth.seq > Math.max(second.seq, third.seq) + 1, 'Settling takes a number');
   for (const other of [b, c]) cluster.network.cut(a.id, other.id);
   const fifth = await atNext(() => b.files.write(FILE, requestOf(5), 'append', Uint8Array.of(5)));
   const changes = [first, second, third, fourth, fifth].sort((x, y) => x.seq - y.seq);
@@ -330,7 +326,7 @@ test('each change tells which version it has changed, whatever else was ordered 
   );
 });
 
-test('writes that are asked for again after a fail-over have the versions that they had', async (t) => {
+test('writes that are repeated after a failover have their earlier versions', async (t) => {
   const { cluster, servers } = await started(t, new Catalog());
   const [a, b, c] = servers;
   const write = ({ files }: SmallServer, number: number) =>
@@ -345,15 +341,16 @@ test('writes that are asked for again after a fail-over have the versions that t
   assert.deepEqual((await b.files.state(FILE)).contents, second.contents);
   const third = await write(b, 3);
   assert.equal(third.contents.epoch, third.epoch);
-  // Now neither of them is the newest, and both are older than what is.
+  // Now neither of them is the newest, and both are older than the present version.
   const once = [await write(b, 1), await write(b, 2), await write(b, 3)];
   assert.deepEqual(once.map(told), [...before, third].map(told));
 });
 
 /**
- * Goal: what no majority can take has no place in the order: it would be in the way of all that is there, until those who are away are back.
+ * Goal: a write that no majority can store gets no number in the order: it would block all later operations until the
+ * disconnected servers restart.
  */
-test('where those in reach have no room nothing is ordered for want of those who are away', async (t) => {
+test('if the connected servers have no free space, nothing is ordered that needs the disconnected ones', async (t) => {
   const { cluster, servers } = await started(t, new Catalog());
   const [a, b, c] = servers;
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
@@ -374,10 +371,12 @@ test('where those in reach have no room nothing is ordered for want of those who
 });
 
 /**
- * Goal: whoever waits in vain for what has a place in the order is told of disks that are full, and not only of servers that are away.
- * Method: the stores of both backups have taken a write and finish it no more; only then do they say that they are full.
+ * Goal: a client whose ordered write cannot be committed gets an error that names full disks, and not only disconnected
+ * servers.
+ * Method: the stores of both backups have received a write and never finish it; only then do they report that they are
+ * full.
  */
-test('what full disks hold up is told by their names', async (t) => {
+test('the error of a write that full disks delay names them', async (t) => {
   const { cluster, servers } = await started(t, new Catalog());
   const [a, b, c] = servers;
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
@@ -401,7 +400,7 @@ test('what full disks hold up is told by their names', async (t) => {
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('a primary whose lease is over calls no contents lost: the next one may have made them', async (t) => {
+test('a primary whose lease has ended declares no contents lost: the next one may have written them', async (t) => {
   const { cluster, servers } = await started(t, new Catalog());
   const [a, b, c] = servers;
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));

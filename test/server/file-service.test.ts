@@ -9,7 +9,7 @@ import { delay, FILE, requestOf, SmallCluster, type SmallServer, STEADY } from '
 /** So many MiB are more than a primary keeps for replicas that lag: they have to fetch the state. */
 const PIECES_NOT_KEPT = 20;
 
-test('an append beyond the largest file is refused, and the replicas live on', async (t) => {
+test('an append beyond the largest file size is refused, and the replicas keep running', async (t) => {
   const cluster = new SmallCluster(['a']);
   t.after(() => cluster.close());
   await cluster.ready();
@@ -24,13 +24,13 @@ test('an append beyond the largest file is refused, and the replicas live on', a
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('a replica that was away catches up while the primary takes one append after the other', async (t) => {
+test('a replica that was disconnected catches up while the primary orders one append after the other', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c']);
   t.after(() => cluster.close());
   await cluster.ready();
   const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
   let number = 0;
-  /** On a busy machine a lease may run out meanwhile: whoever leads then is asked the same. */
+  /** On a busy machine a lease may end meanwhile: the next primary gets the same request. */
   const append = async (length: number) => {
     const request = requestOf(++number);
     const bytes = new Uint8Array(length).fill(number);
@@ -53,14 +53,14 @@ test('a replica that was away catches up while the primary takes one append afte
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('a full disk refuses no write that was done before', async (t) => {
+test('a full disk refuses no write that was executed before', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c']);
   t.after(() => cluster.close());
   await cluster.ready();
   const [a] = cluster.servers as [SmallServer];
   const written = await a.files.write(FILE, requestOf(1), 'append', new Uint8Array(100_000));
   Object.assign(a.store, { space: async () => ({ totalBytes: 2 ** 30, freeBytes: 0 }) });
-  // Until then a write may go by how much was free before.
+  // Until then a write may rely on the earlier free space.
   await delay(MEASUREMENT_VALID_MS);
   const again = await a.files.write(FILE, requestOf(1), 'append', new Uint8Array(100_000));
   assert.deepEqual([again.seq, again.offset], [written.seq, 0]);
@@ -89,7 +89,7 @@ function refused(code: ErrorCode): (error: ServiceError) => boolean {
   };
 }
 
-test('with a store that has failed nothing is begun whose end nobody would hear', async (t) => {
+test('after its store has failed, a server begins nothing whose end it would not notice', async (t) => {
   const cluster = new SmallCluster(['a']);
   t.after(() => cluster.close());
   await cluster.ready();
@@ -118,7 +118,7 @@ test('with a store that has failed nothing is begun whose end nobody would hear'
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('a seal that comes late freezes nothing that was written since', async (t) => {
+test('a late seal freezes nothing that was written since', async (t) => {
   const cluster = sealing();
   t.after(() => cluster.close());
   await cluster.ready();
@@ -128,7 +128,7 @@ test('a seal that comes late freezes nothing that was written since', async (t) 
   const { contents: seen } = await write(1);
   await write(2);
   const late = assert.rejects(a.files.seal(FILE, seen), refused('precondition-failed'));
-  // Another client writes while it is decided, and waits for that at the most.
+  // Another client writes while the seal is decided, and waits at most for that.
   await Promise.all([late, write(3)]);
   await write(4);
   const { contents, sizeBytes } = await write(5);
@@ -136,14 +136,14 @@ test('a seal that comes late freezes nothing that was written since', async (t) 
   assert.deepEqual([sealed.sealed, sealed.sizeBytes, sizeBytes], [true, 20, 20]);
 });
 
-test('a sealed file refuses changes and answers those of before once more', async (t) => {
+test('a sealed file refuses changes and answers earlier ones again', async (t) => {
   const cluster = sealing();
   t.after(() => cluster.close());
   await cluster.ready();
   const [a, b] = cluster.servers as [SmallServer, SmallServer];
   const bytes = new Uint8Array(10_000).fill(7);
   const first = await a.files.write(FILE, requestOf(1), 0, bytes);
-  // Under way while the file is sealed: done and answered, or refused; and never both.
+  // Requests under way while the file is sealed: executed and answered, or refused; and never both.
   const racing = a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(8)).then(
     () => true,
     (error: ServiceError) => !refused('sealed')(error),
@@ -163,7 +163,7 @@ test('a sealed file refuses changes and answers those of before once more', asyn
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('nobody is told of a seal that may vanish', async (t) => {
+test('a seal that may be lost is not reported', async (t) => {
   const cluster = sealing();
   t.after(() => cluster.close());
   await cluster.ready();
@@ -178,7 +178,7 @@ test('nobody is told of a seal that may vanish', async (t) => {
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('whoever has a final seal answers reads alone, and asks for no lease', async (t) => {
+test('a server with a final seal answers reads alone, and requests no lease', async (t) => {
   const cluster = sealing();
   t.after(() => cluster.close());
   await cluster.ready();
@@ -194,14 +194,14 @@ test('whoever has a final seal answers reads alone, and asks for no lease', asyn
   assert.equal(b.lease.view(FILE).own, false);
   await assert.rejects(c.files.read(FILE, 0, 1), refused('no-majority'));
   cluster.network.heal();
-  // It was away when the file was sealed, and is brought up by the primary.
+  // It was disconnected when the file was sealed, and the primary brings it up to date.
   await b.files.becomePrimary(FILE).catch(refused('not-primary'));
   while (c.store.record(FILE) === null || c.store.attributes(FILE).seal !== 'final') await delay(10);
   assert.equal((await c.files.read(FILE, 0, 20_000)).served, 'local');
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('what its primary did not finish sealing is sealed for the next one, too, which finishes it', async (t) => {
+test('a seal that its primary did not finish is a seal for the next primary, too, which finishes it', async (t) => {
   const cluster = sealing();
   t.after(() => cluster.close());
   await cluster.ready();
@@ -213,7 +213,7 @@ test('what its primary did not finish sealing is sealed for the next one, too, w
   await driver.submit({ request: null, result: new Uint8Array(0), body });
   for (const { store } of [b, c]) while (store.attributes(FILE).seal !== 'sealed') await delay(10);
   for (const other of [b, c]) cluster.network.cut(a.id, other.id);
-  /** Until the lease of the former primary is over. */
+  /** Until the lease of the earlier primary has ended. */
   const atNext = async <Result>(ask: () => Promise<Result>): Promise<Result> => {
     for (;;) {
       try {
@@ -228,17 +228,13 @@ test('what its primary did not finish sealing is sealed for the next one, too, w
   await assert.rejects(change, refused('sealed'));
   const again = await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   assert.equal(again.modifiedNs, written.modifiedNs);
-  assert.equal(
-    b.store.attributes(FILE).seal,
-    'sealed',
-    'It is the primary that knows so, without a final seal',
-  );
+  assert.equal(b.store.attributes(FILE).seal, 'sealed', 'As the primary it knows so, without a final seal');
   b.files.becamePrimary(FILE);
   while ([b, c].some(({ store }) => store.attributes(FILE).seal !== 'final')) await delay(10);
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('whoever may not answer a read does not tell where its bytes are', async (t) => {
+test('a server that may not answer a read does not report where its bytes are', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c']);
   t.after(() => cluster.close());
   await cluster.ready();
@@ -246,7 +242,7 @@ test('whoever may not answer a read does not tell where its bytes are', async (t
   await a.files.write(FILE, requestOf(1), 0, new Uint8Array(100));
   while (c.store.record(FILE)?.seq !== 1) await delay(10);
   assert.equal((await a.files.locate(FILE, 0, 100)).served, 'primary');
-  // A backup asks for the right, and tells once it has it.
+  // A backup requests the right, and answers once it has it.
   const atBackup = async (): Promise<string> => {
     for (;;) {
       const located = await b.files.locate(FILE, 0, 100).catch((error: ServiceError) => {
@@ -280,10 +276,12 @@ test('a file of another policy is not sealed', async (t) => {
 });
 
 /**
- * Goal: a replica that is behind and has no room for what it lacks does not ask for it again and again, and has it as soon as there is room.
- * Method: one of three is cut off while more is written than a primary keeps for it, so that it needs the state; its store has no room twice.
+ * Goal: a replica that is behind and has no free space for what it lacks does not fetch it again and again, and gets it
+ * as soon as there is free space.
+ * Method: one of three is disconnected while more is written than a primary keeps for it, so that it needs the state;
+ * its store has no free space twice.
  */
-test('a transfer without room waits before it begins anew', async (t) => {
+test('a transfer without free space waits before it starts again', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c'], {}, STEADY);
   t.after(() => cluster.close());
   await cluster.ready();
@@ -297,7 +295,7 @@ test('a transfer without room waits before it begins anew', async (t) => {
   const stage = store.stage.bind(store);
   const unstage = store.unstage.bind(store);
   const { promise: isThere, resolve: staged } = Promise.withResolvers<void>();
-  // Each transfer gives up first what is not wanted of the one before.
+  // Each transfer first drops what is not wanted of the one before.
   store.unstage = (...given) => {
     begunMs.push(performance.now());
     unstage(...given);
@@ -311,7 +309,7 @@ test('a transfer without room waits before it begins anew', async (t) => {
   await isThere;
   for (const [place, atMs] of begunMs.entries()) {
     const afterMs = atMs - (begunMs[place - 1] ?? -Infinity);
-    assert.ok(afterMs >= 900, 'It waits before it begins anew');
+    assert.ok(afterMs >= 900, 'It waits before it starts again');
   }
   assert.deepEqual(cluster.fatal, []);
 });

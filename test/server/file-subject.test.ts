@@ -42,7 +42,7 @@ async function apply(subject: FileSubject, epoch: Epoch, seq: number, offset: nu
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-test('a fetch that failed asks and stages no more', async () => {
+test('a failed fetch sends and stages nothing more', async () => {
   const source = await replicaOf(epochOf(1, 'a'), 20, 1);
   const target = await replicaOf(epochOf(1, 'b'), 0, 0);
   let asked = 0;
@@ -62,7 +62,7 @@ test('of two fetches the later one is installed, whatever arrives of the earlier
   const source = await replicaOf(first, 8, 1);
   const target = await replicaOf(epochOf(0, 'b'), 0, 0);
   const held: (() => void)[] = [];
-  // The earlier fetch has its answers read at the source, and gets them late.
+  // The source reads the answers of the earlier fetch, which arrive late.
   const slow: CallSource = async (method, payload) => {
     const answer = await source.subject.serve(method, payload);
     if (method === 'objects') await new Promise<void>((resolve) => held.push(resolve));
@@ -89,8 +89,8 @@ test('of two fetches the later one is installed, whatever arrives of the earlier
   assert.deepEqual(await target.store.read(FILE, 0, 1), Uint8Array.of(2));
 });
 
-test('equal versions of two epochs with the same counter are told apart by their contents', async () => {
-  // Both servers chose counter 5, one without having heard of the other; seq 2 was never committed at b.
+test('equal versions of two epochs with the same counter are distinguished by their contents', async () => {
+  // Both servers chose counter 5, one without knowledge of the other; seq 2 was never committed at b.
   const a = await replicaOf(epochOf(5, 'a'), 2, 1);
   const b = await replicaOf(epochOf(5, 'b'), 2, 9);
   const fetched = await a.subject.fetch((method, payload) => b.subject.serve(method, payload));
@@ -100,13 +100,13 @@ test('equal versions of two epochs with the same counter are told apart by their
   assert.deepEqual(await a.store.read(FILE, OBJECT_BYTES, 1), Uint8Array.of(9));
 });
 
-test('a replica catches up with a primary that goes on', async () => {
+test('a replica catches up with a primary that continues to write', async () => {
   const epoch = epochOf(1, 'a');
   const source = await replicaOf(epoch, 20, 1);
   const target = await replicaOf(epochOf(1, 'b'), 0, 0);
   let seq = 20;
   let state = source.store.describe(FILE);
-  // Whenever something is asked, the last object and one of the others have moved on before the answer.
+  // Before each answer, the last object and one of the others change.
   const ask: CallSource = async (method, payload) => {
     await apply(source.subject, epoch, ++seq, 19 * OBJECT_BYTES, Uint8Array.of(seq));
     await apply(source.subject, epoch, ++seq, (seq % 19) * OBJECT_BYTES, Uint8Array.of(seq));

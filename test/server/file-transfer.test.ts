@@ -62,7 +62,7 @@ const comparison: fc.Arbitrary<Comparison> = plain({
   objects: fc.constant([]),
 });
 
-test('a comparison arrives as it was sent', () => {
+test('a comparison survives its encoding', () => {
   fc.assert(
     fc.property(comparison, fc.uint8Array(), (drawn, bytes) => {
       const objects = drawn.changes.entries.slice(-2).map((entry) => ({ entry, bytes }));
@@ -79,7 +79,7 @@ test('a comparison arrives as it was sent', () => {
   );
 });
 
-test('questions and answers of a comparison arrive as they were sent', () => {
+test('requests and answers of a comparison survive their encoding', () => {
   const numbers = fc.array(count, { maxLength: 20 });
   fc.assert(
     fc.property(page, numbers, fc.integer({ min: 1, max: 13 }), digest, (sent, drawn, level, one) => {
@@ -103,7 +103,7 @@ test('questions and answers of a comparison arrive as they were sent', () => {
   );
 });
 
-test('wanted objects, their contents, requests and outcomes arrive as they were sent', () => {
+test('wanted objects, their contents, requests and outcomes survive their encoding', () => {
   fc.assert(
     fc.property(entries, fc.array(fc.option(fc.uint8Array())), (wanted, contents) => {
       assert.deepEqual(decodeWanted(encodeWanted(wanted)), wanted);
@@ -138,7 +138,7 @@ test('wanted objects, their contents, requests and outcomes arrive as they were 
   );
 });
 
-test('bytes that are something else are refused, not believed', () => {
+test('other bytes are refused', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
       for (const decode of [

@@ -1,6 +1,7 @@
 /**
- * Goal: a primary orders no change that the flags of a file forbid, whichever server was primary before, and answers what was done before they were set.
- * Method: servers in one process, and a catalog that is the test.
+ * Goal: a primary orders no change that the flags of a file forbid, whichever server was primary before, and answers
+ * earlier changes again.
+ * Method: servers in one process, and a catalog that the test plays.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -37,7 +38,7 @@ async function textAt({ files }: SmallServer): Promise<string> {
   return Buffer.from((await files.read(FILE, 0, 100)).bytes).toString();
 }
 
-test('an immutable file is not written, and a write of before is answered once more', async (t) => {
+test('an immutable file is not written, and an earlier write is answered again', async (t) => {
   const { a, set } = await started(t);
   const written = await a.files.write(FILE, requestOf(1), 0, bytes('one'));
   await set(a, 'immutable');
@@ -55,7 +56,7 @@ test('an immutable file is not written, and a write of before is answered once m
   assert.equal(await textAt(a), 'two');
 });
 
-test('to an append-only file bytes are added at its end, and nothing else', async (t) => {
+test('an append-only file accepts bytes at its end, and nothing else', async (t) => {
   const { a, set } = await started(t);
   await a.files.write(FILE, requestOf(1), 0, bytes('one'));
   await set(a, 'append-only');
@@ -75,7 +76,7 @@ test('to an append-only file bytes are added at its end, and nothing else', asyn
   assert.deepEqual([sizeBytes, await textAt(a)], [12, 'one,two,x\0\0\0']);
 });
 
-test('who follows the primary of an append-only file asks the catalog before it writes', async (t) => {
+test('the next primary of an append-only file asks the catalog before it writes', async (t) => {
   const { catalog, cluster, a, b, c, set } = await started(t);
   await a.files.write(FILE, requestOf(1), 0, bytes('one'));
   await set(a, 'append-only');

@@ -9,7 +9,7 @@ import { systemWorld } from '../../world/system-world.ts';
 const MIB = 2 ** 20;
 const [OWN, OTHER] = ['s1', 's2'] as ServerId[] as [ServerId, ServerId];
 
-/** Two servers, of which the first has a disk that somebody else fills. */
+/** Two servers, of which the first has a disk that the test fills. */
 function pair() {
   const disk = { totalBytes: 1_024 * MIB, freeBytes: 512 * MIB };
   const reserve = new DiskReserve(() => disk, systemWorld.nowMs);
@@ -33,17 +33,17 @@ function pair() {
   return { disk, own, other, calls };
 }
 
-test('a disk that others fill is noticed though nothing is stored, and so is that they gave it back', (t) => {
+test('a disk that other programs fill is noticed although nothing is stored, and so is its freed space', (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
   const { disk, own, other, calls } = pair();
   own.start();
   t.mock.timers.tick(3_000);
-  assert.deepEqual([other.isFull(OWN), calls.length], [false, 0], 'Of room nothing is said');
+  assert.deepEqual([other.isFull(OWN), calls.length], [false, 0], 'Free space is not reported');
   disk.freeBytes = 1 * MIB;
   t.mock.timers.tick(1_000);
   assert.ok(other.isFull(OWN), 'The other server knows');
   t.mock.timers.tick(2_000);
-  assert.equal(calls.length, 3, 'Said again, for whoever was away');
+  assert.equal(calls.length, 3, 'Reported again, for servers that were disconnected');
   disk.freeBytes = 512 * MIB;
   t.mock.timers.tick(1_000);
   assert.deepEqual([other.isFull(OWN), own.isAnyFull], [false, false]);
@@ -53,7 +53,7 @@ test('a disk that others fill is noticed though nothing is stored, and so is tha
   assert.equal(calls.length, 4);
 });
 
-test('a disk that is full at the start is told at once', (t) => {
+test('a disk that is full at the start is reported at once', (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
   const { disk, own, other } = pair();
   disk.freeBytes = 0;

@@ -12,9 +12,9 @@ const RESERVED_MS_MAX = 60_000;
 const NO_SPACE = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
 
 /**
- * Goal: a server whose disk is full at its start uses the space that it has reserved, and only then; without any it ends
- * as one that a later start may help. The disk counts as full until the ballast is gone; `test/repair/failed-disk.test.ts` fills
- * a real one.
+ * Goal: a server whose disk is full at its start uses the space that it has reserved, and only then; without any it
+ * ends with an error that a later start may not have. The disk counts as full until the ballast is removed;
+ * `test/repair/failed-disk.test.ts` fills a real one.
  */
 test('a start on a full disk uses the reserved space, and without any is left to a later start', async (t) => {
   const first = await OneServer.start();
@@ -65,7 +65,7 @@ test('a start on a full disk uses the reserved space, and without any is left to
   });
 });
 
-test('a start whose index is found damaged once it is open begins anew with --rebuild', async (t) => {
+test('a start whose index is found damaged after it was opened starts again with --rebuild', async (t) => {
   const first = await OneServer.start();
   const { folder } = first;
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));

@@ -17,13 +17,13 @@ const made = {
 } as unknown as Attributes;
 const replica = (attributes: Attributes) => ({ query: () => ({ attributes }) });
 
-test('a replica of the catalog tells of a file that was made a moment ago, and of no other', () => {
+test('a replica of the catalog reports a file that was just created, and no other', () => {
   assert.equal(recentAttributes(replica(made), FILE, NOW_NS), made);
   assert.equal(recentAttributes(null, FILE, NOW_NS), null);
   assert.equal(
     recentAttributes(replica({ ...made, changedNs: '4000000000' }), FILE, NOW_NS),
     null,
-    'made long ago',
+    'created long ago',
   );
   assert.equal(
     recentAttributes(replica({ ...made, live: false }), FILE, NOW_NS),
@@ -33,7 +33,7 @@ test('a replica of the catalog tells of a file that was made a moment ago, and o
   assert.equal(recentAttributes(replica({ ...made, kind: 'directory' }), FILE, NOW_NS), null);
 });
 
-test('where the replica knows no such file, or cannot be read, the primary is asked', () => {
+test('if the replica does not know the file, or cannot be read, the primary is asked', () => {
   const refusing = {
     query: () => {
       throw new ServiceError('not-found', 'There is no inode 7');
@@ -52,7 +52,7 @@ for (const [known, asked] of [
   ['a, b, c', 0],
   ['b, c', 1],
 ] as const) {
-  test(`a file whose replicas are said to be at ${known}: its first write at a asks the catalog ${asked} times`, async (t) => {
+  test(`a file whose replicas are reported as ${known}: its first write at a asks the catalog ${asked} times`, async (t) => {
     let questions = 0;
     const replicas = known.split(', ');
     const cluster = new SmallCluster(['a', 'b', 'c'], {

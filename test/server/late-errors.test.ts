@@ -1,4 +1,7 @@
-/** Goal: what mounts report makes no more series of the metric than there are operations. Method: the reports by themselves. */
+/**
+ * Goal: the reports of mounts make no more series of the metric than there are operations. Method: the reports by
+ * themselves.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';

@@ -1,4 +1,4 @@
-/** Leases of servers in one process: who may acquire them. */
+/** Leases of servers in one process: which servers may acquire them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { delay, FILE, SmallCluster, type SmallServer } from './small-cluster.ts';
@@ -18,7 +18,7 @@ function held({ lease }: SmallServer): Promise<void> {
   });
 }
 
-test('a server that others do not let acquire a lease does not get it, votes, and renews one that it has', async (t) => {
+test('a server that may not acquire a lease does not get it, votes, and renews one that it has', async (t) => {
   let isBarred = true;
   const mayAcquire = (_: unknown, peer: string): boolean => peer !== 'c' || !isBarred;
   const cluster = new SmallCluster(['a', 'b', 'c'], {}, { leaseMs: LEASE_MS, mayAcquire });
@@ -29,7 +29,7 @@ test('a server that others do not let acquire a lease does not get it, votes, an
   c.lease.open(FILE, view);
   await delay(LEASE_MS);
   assert.equal(c.lease.view(FILE).own, false);
-  // Of three servers one is away, so the vote of the one that is barred is needed.
+  // Of three servers one is down, so the vote of the excluded one is needed.
   await b.transport.close();
   a.lease.open(FILE, view);
   await held(a);

@@ -1,4 +1,4 @@
-/** Clients that lock a file of a small cluster, as tests of locks need them. */
+/** Clients that lock a file of a small cluster, for tests of locks. */
 import assert from 'node:assert/strict';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { LockBody, WireLock } from '../../wire/lock-api.ts';
@@ -22,7 +22,7 @@ export const ALL: WireLock = {
   ...{ start: 0, end: Number.MAX_SAFE_INTEGER },
 };
 
-/** A client that sends what a test has it send, and remembers nothing. */
+/** A client that sends what a test makes it send, and remembers nothing. */
 export class Client {
   readonly id: number;
   #stamp = 0;
@@ -31,7 +31,7 @@ export class Client {
     this.id = id;
   }
 
-  /** Of its newest message. */
+  /** Number of its newest message. */
   get stamp(): number {
     return this.#stamp;
   }
@@ -45,7 +45,7 @@ export class Client {
     return server.files.lock(FILE, this.body(wish, waitMs));
   }
 
-  /** @param since what is changed under the other locks from now on names this stamp */
+  /** @param since the stamp that changes under the other locks name from now on */
   unlock(server: SmallServer, wish: Partial<Wish>, since: number) {
     return server.files.lock(FILE, { ...this.body({ ...wish, type: 'unlock' }), since });
   }
@@ -57,7 +57,10 @@ export class Client {
     return server.files.renewLocks(FILE, since === undefined ? claim : { ...claim, since });
   }
 
-  /** Renews in time until it is stopped, wherever the primary is; @returns what was lost */
+  /**
+   * Renews in time until it is stopped, at whichever server is primary.
+   * @returns the lost locks
+   */
   async keep(servers: () => readonly SmallServer[], until: AbortSignal): Promise<boolean> {
     let lost = false;
     while (!until.aborted) {
@@ -71,7 +74,7 @@ export class Client {
   }
 }
 
-/** A file that the first server leads, and a client that has locked all of it. */
+/** A file whose primary is the first server, and a client that has locked all of it. */
 export async function locked(t: Ending) {
   const { cluster, servers } = await started(t);
   const [a, b, c] = servers;
@@ -81,7 +84,7 @@ export async function locked(t: Ending) {
   return { cluster, a, b, c, holder, other };
 }
 
-/** Nothing passes any more between this server and all others. */
+/** No message passes between this server and all others any more. */
 export function cutOff(cluster: SmallCluster, { id }: SmallServer): void {
   for (const peer of cluster.servers) if (peer.id !== id) cluster.network.cut(id, peer.id);
 }
@@ -94,7 +97,7 @@ export function refused(code: ErrorCode): (error: unknown) => boolean {
   };
 }
 
-/** Asks one server until it is the primary and says yes or no for good. */
+/** Asks one server until it is the primary and gives a final answer. */
 export async function atPrimary<Result>(ask: () => Promise<Result>): Promise<Result> {
   for (;;) {
     try {

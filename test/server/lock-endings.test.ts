@@ -1,4 +1,7 @@
-/** Goal: the word that a file has no locks costs no frame of its own, neither the call nor its answer: nobody waits for them. */
+/**
+ * Goal: the report that a file has no locks costs no frame of its own, neither the call nor its answer, because no
+ * request waits for them.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -15,12 +18,12 @@ const [A, B] = ['a', 'b'] as [ServerId, ServerId];
 const ENDING: UnlockedEnd = { file: 7 as FileId, counter: 3 };
 const log = pino({ level: 'silent' });
 
-/** All that the event loop has to do at the moment, and that comes of it; time stands still. */
+/** Runs all that the event loop has to do now, and what follows from it; time does not pass. */
 async function settled(): Promise<void> {
   for (let turns = 0; turns < 20; turns++) await turn();
 }
 
-test('the word that a file has no locks, and what is answered, travel with what somebody waits for', async (t) => {
+test('the report that a file has no locks, and its answer, are sent together with urgent messages', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const network = new MemoryNetwork(systemWorld);
   const heard: UnlockedEnd[] = [];
@@ -46,7 +49,7 @@ test('the word that a file has no locks, and what is answered, travel with what 
   await settled();
   a.lockEndings.notify(ENDING, [B]);
   await settled();
-  assert.deepEqual(frames(), [0, 0], 'Nobody waits for it');
+  assert.deepEqual(frames(), [0, 0], 'No request waits for it');
   a.transport.send(B, CHANNEL_LEASE, Uint8Array.of(1));
   await settled();
   assert.deepEqual([heard, frames()], [[ENDING], [0, 1]], 'Nor for the answer');
@@ -57,6 +60,6 @@ test('the word that a file has no locks, and what is answered, travel with what 
   await settled();
   t.mock.timers.tick(DEFERRED_MS_MAX);
   await settled();
-  assert.equal(heard.length, 2, 'Where nothing else is sent it leaves all the same');
+  assert.equal(heard.length, 2, 'Without another message it is still sent');
   t.mock.timers.tick(DEFERRED_MS_MAX);
 });

@@ -1,5 +1,6 @@
 /**
- * Goal: bytes that were sent under locks, and arrive after their client has lost them, replace nothing that others have written under them since.
+ * Goal: bytes that were sent under locks, and arrive after their client has lost them, replace nothing that others have
+ * written under these locks since.
  * Method: the servers of a file in one process; a change names the locks under which it was made, and is executed late.
  */
 import assert from 'node:assert/strict';
@@ -39,7 +40,7 @@ test('a change under locks that its client has lost is refused, also once it has
   assert.equal(await byteAt(a), 6);
 });
 
-test('the next primary takes changes under locks that are claimed, and refuses those under others', async (t) => {
+test('the next primary accepts changes under reclaimed locks, and refuses those under others', async (t) => {
   const { cluster, a, b, holder, other } = await locked(t);
   const { stamp } = holder;
   cutOff(cluster, a);
@@ -58,7 +59,7 @@ test('the next primary takes changes under locks that are claimed, and refuses t
   assert.equal(await byteAt(b), 3);
 });
 
-test('a change is refused that comes once its client has given its locks back, also when it has others', async (t) => {
+test('a change that arrives after its client has released its locks is refused, also if it has others', async (t) => {
   const { a, holder, other } = await locked(t);
   const { stamp } = holder;
   await holder.lock(a, { type: 'unlock' });
@@ -73,7 +74,7 @@ test('a change is refused that comes once its client has given its locks back, a
   assert.equal(await byteAt(a), 5);
 });
 
-test('the next primary refuses a change under locks that were given back before, whatever its client claims', async (t) => {
+test('the next primary refuses a change under locks that were released before, whatever its client reclaims', async (t) => {
   const { cluster, a, b, holder } = await locked(t);
   const { stamp } = holder;
   await holder.lock(a, { type: 'unlock' });
@@ -83,7 +84,7 @@ test('the next primary refuses a change under locks that were given back before,
   cutOff(cluster, a);
   await atPrimary(() => b.files.becomePrimary(FILE));
   const late = { ...requestOf(++number), under: { client: holder.id, stamp } };
-  // Nothing is claimed, and nothing is known of the epoch before.
+  // Nothing is reclaimed, and nothing is known of the epoch before.
   await assert.rejects(b.files.write(FILE, late, 0, Uint8Array.of(3)), refused('busy'));
   assert.deepEqual((await holder.renew(b, undefined, since)).lost, []);
   await assert.rejects(b.files.write(FILE, late, 0, Uint8Array.of(3)), refused('lease-lost'));
@@ -92,7 +93,7 @@ test('the next primary refuses a change under locks that were given back before,
   assert.equal(await byteAt(b), 4);
 });
 
-test('a change that failed is refused once its lock is given back, also when its client has another one all the time', async (t) => {
+test('a failed change is refused once its lock is released, also if its client has another lock all the time', async (t) => {
   const { cluster, a, b, holder, other } = await locked(t);
   const { stamp } = holder;
   const rest = { ...ALL, start: 10 };
@@ -108,7 +109,7 @@ test('a change that failed is refused once its lock is given back, also when its
   await assert.rejects(write(a, holder, stamp, 6), refused('lease-lost'));
   cutOff(cluster, a);
   await atPrimary(() => b.files.becomePrimary(FILE));
-  // The next primary hears it from the first message, whichever that is.
+  // The next primary learns it from the first message, whichever that is.
   await holder.unlock(b, { start: 0, end: 9 }, since);
   assert.deepEqual((await holder.renew(b, [rest])).lost, []);
   await assert.rejects(write(b, holder, stamp, 7), refused('lease-lost'));
@@ -116,7 +117,7 @@ test('a change that failed is refused once its lock is given back, also when its
   assert.equal(await byteAt(b), 8);
 });
 
-test('a request that waits is over when other locks of its client end with their lease: it is a newer message that gets the lock', async (t) => {
+test('a waiting request ends when other locks of its client end with their lease: a newer message gets the lock', async (t) => {
   const { a, holder, other } = await locked(t);
   const part = { start: 0, end: 9 };
   await holder.lock(a, { ...part, type: 'unlock' });
@@ -128,7 +129,7 @@ test('a request that waits is over when other locks of its client end with their
     () => 'granted',
     (error: unknown) => refused('locked')(error) && 'over',
   );
-  // Of a change under the locks that end, sent after the request.
+  // Of a change under the ended locks, sent after the request.
   holder.body({});
   const { stamp } = holder;
   while ((await a.files.locks(FILE)).locks.some(({ client }) => client === holder.id)) await delay(1);

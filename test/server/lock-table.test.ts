@@ -19,7 +19,7 @@ function ranges(table: LockTable, client: number): string[] {
   return table.list(client).map(({ type, start, end }) => `${type} ${start}-${end}`);
 }
 
-test('giving back a part leaves what is before and behind it', () => {
+test('releasing a part leaves what is before and after it', () => {
   const table = new LockTable();
   table.set(wish(1, 'exclusive', 0, 99));
   table.set(wish(1, 'unlock', 40, 59));
@@ -29,25 +29,25 @@ test('giving back a part leaves what is before and behind it', () => {
   assert.equal(table.size, 2);
 });
 
-test('a part changes its type by itself, and neighbours of one type are one', () => {
+test('a part changes its type separately, and adjacent ranges of one type are merged', () => {
   const table = new LockTable();
   table.set(wish(1, 'exclusive', 0, 99));
   table.set(wish(1, 'shared', 50, LOCK_END));
   assert.deepEqual(ranges(table, 1), ['exclusive 0-49', `shared 50-${LOCK_END}`]);
   table.set(wish(2, 'shared', 60, 70));
-  assert.notEqual(table.conflict(wish(1, 'exclusive', 0, 99)), null, 'Another reads there');
+  assert.notEqual(table.conflict(wish(1, 'exclusive', 0, 99)), null, 'Another client reads there');
   table.set(wish(1, 'shared', 0, 49));
   assert.deepEqual(ranges(table, 1), [`shared 0-${LOCK_END}`]);
 });
 
-test('owners of one client stand in each other’s way, and kinds do not', () => {
+test('owners of one client conflict with each other, and kinds do not', () => {
   const table = new LockTable();
   table.set(wish(1, 'exclusive', 0, 9, 'a'));
   assert.equal(table.conflict(wish(1, 'shared', 5, 5, 'b'))?.owner, 'a');
   assert.equal(table.conflict({ ...wish(2, 'exclusive'), kind: 'flock' }), null);
 });
 
-test('a lock of the whole file is given back before it becomes another', () => {
+test('a lock of the whole file is released before it changes its type', () => {
   const table = new LockTable();
   const flock = (client: number, type: LockChangeOfClient['type']): LockChangeOfClient => ({
     ...wish(client, type),
@@ -56,11 +56,11 @@ test('a lock of the whole file is given back before it becomes another', () => {
   table.set(flock(1, 'shared'));
   table.set(flock(2, 'shared'));
   table.beginFlock(flock(1, 'exclusive'));
-  assert.deepEqual(ranges(table, 1), [], 'As flock(2) says, even if the new one is not to be had');
+  assert.deepEqual(ranges(table, 1), [], 'As flock(2) says, even if the new type is not granted');
   assert.notEqual(table.conflict(flock(1, 'exclusive')), null);
 });
 
-test('who came first is served first, and who is not there keeps the place', () => {
+test('requests are served in their order, and a disconnected client keeps its place', () => {
   const table = new LockTable();
   table.set(wish(1, 'exclusive', 0, 9));
   const places = [2, 3, 4].map((client) => table.addWaiter(wish(client, 'exclusive', 0, 9), null));
@@ -78,7 +78,7 @@ test('who came first is served first, and who is not there keeps the place', () 
   assert.equal(table.waiterCount, 1);
 });
 
-test('all who want to share are woken together', () => {
+test('all that wait for a shared lock are woken together', () => {
   const table = new LockTable();
   table.set(wish(1, 'exclusive', 0, 9));
   for (const client of [2, 3]) table.addWaiter(wish(client, 'shared', 0, 9), null);
@@ -86,7 +86,7 @@ test('all who want to share are woken together', () => {
   assert.equal(table.grantWaiting(() => true).length, 2);
 });
 
-test('who would wait for itself is told, over any number of others', () => {
+test('a request that would wait for itself is refused, over any number of others', () => {
   const table = new LockTable();
   for (const client of [1, 2, 3]) table.set(wish(client, 'exclusive', client, client));
   table.addWaiter(wish(1, 'exclusive', 2, 2), null);
@@ -96,7 +96,7 @@ test('who would wait for itself is told, over any number of others', () => {
   assert.equal(table.wouldDeadlock({ ...wish(3, 'exclusive', 1, 1), kind: 'flock' }), false);
 });
 
-test('a client that is gone leaves nothing behind', () => {
+test('a removed client leaves nothing', () => {
   const table = new LockTable();
   table.set(wish(1, 'exclusive', 0, 9, 'a'));
   table.set(wish(1, 'exclusive', 10, 19, 'b'));
@@ -164,11 +164,14 @@ test('ranges mean the same as a letter for each byte would', () => {
           let lastType: Cell | undefined;
           for (const lock of table.list(Number(whose)).filter((one) => one.owner === own)) {
             assert.ok(lock.start <= lock.end && lock.start > last, 'Sorted and disjoint');
-            assert.ok(lock.start > last + 1 || lock.type !== lastType, 'Neighbours of one type are one');
+            assert.ok(
+              lock.start > last + 1 || lock.type !== lastType,
+              'Adjacent ranges of one type are merged',
+            );
             cells.fill(lock.type, Number(lock.start), Number(lock.end) + 1);
             last = Number(lock.end);
             lastType = lock.type;
-            assert.ok(table.covers({ ...lock }), 'It has what it has');
+            assert.ok(table.covers({ ...lock }), 'It has what it was granted');
           }
           assert.deepEqual(cells, bytes.of(each));
         }
@@ -177,5 +180,5 @@ test('ranges mean the same as a letter for each byte would', () => {
     }),
     { numRuns: 300 },
   );
-  assert.ok(refused > 100, 'There were wishes at odds');
+  assert.ok(refused > 100, 'Some requests conflicted');
 });

@@ -18,7 +18,7 @@ class Process extends EventEmitter {
   }
 }
 
-test('a failed assertion that nobody caught is logged and ends the process, once', () => {
+test('a failed assertion that is not caught is logged and ends the process, once', () => {
   const lines: string[] = [];
   const config = { id: 's1' as ServerId, cluster: 'c', logLevel: 'info' } as const;
   const log = createLogger(config, patientWorld, { write: (line) => void lines.push(line) });
@@ -38,7 +38,7 @@ test('a failed assertion that nobody caught is logged and ends the process, once
   assert.match(line.err.stack, /log\.test\.ts/);
 });
 
-test('a log whose disk is full throws at nobody, and does not wait for room', () => {
+test('a log whose disk is full throws no error, and does not wait for free space', () => {
   const fd = openSync('/dev/full', 'w');
   try {
     const config = { id: 's1' as ServerId, cluster: 'c', logLevel: 'info' } as const;
@@ -50,7 +50,7 @@ test('a log whose disk is full throws at nobody, and does not wait for room', ()
   }
 });
 
-test('a log that nobody reads holds up nobody, and says later how much of it was lost', (t) => {
+test('a log without a reader blocks no caller, and later says how much of it was lost', (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-log-'));
   t.after(() => rmSync(folder, { recursive: true }));
   const pipe = join(folder, 'pipe');
@@ -64,12 +64,12 @@ test('a log that nobody reads holds up nobody, and says later how much of it was
     logDestination(writer, patientWorld),
   );
   const COUNT = 5_000;
-  for (let line = 0; line < COUNT; line++) log.info({ line }, 'a line of some length that nobody reads');
+  for (let line = 0; line < COUNT; line++) log.info({ line }, 'a line of some length that is not read');
   const before = drain(reader);
   log.info({ line: COUNT }, 'read again');
   const [told, last] = drain(reader).slice(-2);
   assert.equal(last?.line, COUNT);
-  // One may have been cut off in its middle.
+  // One line may have been cut off.
   assert.ok(Number(told?.lines) > 0 && before.length + Number(told?.lines) >= COUNT - 1);
   assert.ok(before.length + Number(told?.lines) <= COUNT);
 });

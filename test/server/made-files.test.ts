@@ -1,4 +1,7 @@
-/** A file that this server has made, as the catalog's primary: it leads it before anybody is asked. */
+/**
+ * A file that this server has created as the catalog's primary: it becomes the file's primary before a request needs
+ * one.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -12,7 +15,7 @@ async function started(
   timing: ConstructorParameters<typeof SmallCluster>[2] = {},
 ) {
   const command = async ({ kind }: { readonly kind: string }) => void told.push(kind);
-  // Long enough for a busy machine: a lease that lapses is another epoch.
+  // Long enough for a busy machine: a lease that ends makes another epoch.
   const cluster = new SmallCluster(['a', 'b', 'c'], { command }, { leaseMs: LEASE_MS, ...timing });
   t.after(() => {
     cluster.close();
@@ -30,7 +33,7 @@ function attributesAt(replicas: readonly ServerId[], inode = FILE): Attributes {
 const LEASE_MS = 2_000;
 const BYTES = Uint8Array.of(1, 2, 3);
 
-test('who has made a file writes to it in the first epoch, and the catalog need not be told', async (t) => {
+test('the server that created a file writes to it in the first epoch, and the catalog need not be notified', async (t) => {
   const told: string[] = [];
   const { cluster, servers } = await started(t, told);
   const [a, b, c] = servers;
@@ -44,7 +47,7 @@ test('who has made a file writes to it in the first epoch, and the catalog need 
   assert.ok([b, c].some(({ store }) => store.record(FILE)?.promised.counter === 1));
 });
 
-test('the lease of a file is gained while it is made', async (t) => {
+test('the lease of a file is acquired while it is created', async (t) => {
   const { cluster, servers } = await started(t);
   const [a] = servers;
   const attributes = attributesAt(cluster.view.members);
@@ -56,7 +59,7 @@ test('the lease of a file is gained while it is made', async (t) => {
   assert.equal(epoch, 1);
 });
 
-test('the lease of a file that was not made after all is given back', async (t) => {
+test('the lease of a file that was not created after all is released', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b] = servers;
   const attributes = attributesAt(cluster.view.members);
@@ -70,7 +73,7 @@ test('the lease of a file that was not made after all is given back', async (t) 
   assert.equal((await b.files.write(FILE, requestOf(1), 0, BYTES)).primary, b.id);
 });
 
-test('others hear nothing of it before it is written to, read or locked', async (t) => {
+test('others receive nothing of it before it is written, read or locked', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b, c] = servers;
   a.files.created(attributesAt(cluster.view.members));
@@ -81,7 +84,7 @@ test('others hear nothing of it before it is written to, read or locked', async 
   assert.ok([b, c].some(({ store }) => store.record(FILE)?.installed.counter === 1));
 });
 
-test('a file that was made and never written to has another primary next, which knows that there was one', async (t) => {
+test('a file that was created and never written gets another primary, which knows that there was one', async (t) => {
   const told: string[] = [];
   const { cluster, servers } = await started(t, told);
   const [a, b, c] = servers;
@@ -95,7 +98,7 @@ test('a file that was made and never written to has another primary next, which 
         await b.files.write(FILE, requestOf(1), 0, BYTES);
         return;
       } catch {
-        // The lease of the first primary runs.
+        // The lease of the first primary is still valid.
         await delay(10);
       }
     }
@@ -105,15 +108,15 @@ test('a file that was made and never written to has another primary next, which 
   assert.equal(b.host.loaded(FILE)?.isFirstPrimary, false);
 });
 
-test('who has made a file and does not write to it waits for no heartbeat before he leads it', async (t) => {
-  // None comes before the time of an operation is over.
+test('the server that created a file and does not write to it becomes its primary without waiting for a heartbeat', async (t) => {
+  // None arrives within the time limit of an operation.
   const { cluster, servers } = await started(t, [], { heartbeatMs: 60_000 });
   const [a] = servers;
   a.files.created(attributesAt(cluster.view.members));
   assert.equal((await a.files.becomePrimary(FILE)).epoch, 1);
 });
 
-test('a file that was written and settled is given back before one that is not', async (t) => {
+test('a file that was written and settled is released before one that is not', async (t) => {
   const other = (FILE + 1) as FileId;
   const { cluster, servers } = await started(t, [], { idleMs: 30_000 });
   const [a] = servers;
@@ -126,7 +129,7 @@ test('a file that was written and settled is given back before one that is not',
   assert.notEqual(a.host.loaded(other), null);
 });
 
-test('a server that holds no replica of what it has made leaves it to others', async (t) => {
+test('a server that has no replica of the file that it created leaves it to others', async (t) => {
   const { servers } = await started(t);
   const [a, b, c] = servers;
   a.files.created(attributesAt([b.id, c.id]));

@@ -7,7 +7,10 @@ import { FILE, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts
 
 type Plan = Extract<Command, { kind: 'plan-members' }>;
 
-/** Servers a, b and c hold the file with d, which leaves it and joins it again. @param answer to each plan */
+/**
+ * Servers a, b and c have the file with d, which leaves it and joins it again.
+ * @param answer to each plan
+ */
 async function clusterOf(answer: (plan: Plan) => Promise<object>) {
   const said: string[] = [];
   const command = async (one: Command): Promise<object> => {
@@ -24,17 +27,17 @@ async function clusterOf(answer: (plan: Plan) => Promise<object>) {
   return { cluster, said, change };
 }
 
-test('a change of members is planned before, and what nothing came of is taken back', async (t) => {
+test('a change of members is planned first, and the plan of a failed change is withdrawn', async (t) => {
   const { cluster, said, change } = await clusterOf(async ({ members }) => ({ planned: members }));
   t.after(() => cluster.close());
-  assert.deepEqual([...new Set(said.splice(0))], ['is abc'], 'No member comes');
+  assert.deepEqual([...new Set(said.splice(0))], ['is abc'], 'No member is added');
   await change('abcd');
   assert.deepEqual([...new Set(said.splice(0))], ['plan d', 'is abcd']);
   await change('abcd');
   assert.deepEqual(said.at(-1) === 'is abcd' ? said.slice(0, 1) : said, ['plan ']);
 });
 
-test('members do not change where the plan is refused, or a later one is there', async (t) => {
+test('members do not change if the plan is refused, or a later one exists', async (t) => {
   let answer: () => Promise<object> = async () => ({ planned: [] });
   const { cluster, said, change } = await clusterOf(() => answer());
   t.after(() => cluster.close());
@@ -44,7 +47,7 @@ test('members do not change where the plan is refused, or a later one is there',
   assert.ok(!said.includes('is abcd'));
 });
 
-test('beside members of the catalog of an earlier release members change without a plan', async (t) => {
+test('if members of the catalog have an earlier release, members change without a plan', async (t) => {
   const refusals = [
     new ServiceError('precondition-failed', 'Upgrade first', { outdated: ['c'] }),
     new ServiceError('bad-request', 'There is no such command'),

@@ -1,6 +1,7 @@
 /**
- * Goal: what a flush of a file says of the catalog is so, whatever losses of power of the catalog come before it and between its steps.
- * Method: a catalog of one file that is written down here.
+ * Goal: what a flush of a file reports of the catalog is true, whatever losses of power of the catalog precede it or
+ * occur between its steps.
+ * Method: a catalog of one file that the test implements.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -59,7 +60,7 @@ function marked(): { readonly catalog: Catalog; readonly names: EntryFlush } {
   return { catalog, names };
 }
 
-test('a mark of the same epoch of the catalog is flushed once, and nothing is asked', async () => {
+test('a mark of the same epoch of the catalog is flushed once, without a query', async () => {
   const { catalog, names } = marked();
   await Promise.all([names.flush(), names.flush()]);
   await names.flush();
@@ -67,7 +68,7 @@ test('a mark of the same epoch of the catalog is flushed once, and nothing is as
   assert.ok(catalog.isSafe);
 });
 
-test('a mark that is lost before the flush is set anew, and flushed', async () => {
+test('a mark that is lost before the flush is set again, and flushed', async () => {
   const { catalog, names } = marked();
   catalog.losePower();
   await names.flush();
@@ -75,7 +76,7 @@ test('a mark that is lost before the flush is set anew, and flushed', async () =
   assert.ok(catalog.isSafe);
 });
 
-test('a mark that is lost and set anew by a change between two steps of a flush is flushed', async () => {
+test('a mark that is lost and set again by a change between two steps of a flush is flushed', async () => {
   const { catalog, names } = marked();
   catalog.losePower();
   catalog.flushed = () => {
@@ -87,7 +88,7 @@ test('a mark that is lost and set anew by a change between two steps of a flush 
   assert.ok(catalog.isSafe);
 });
 
-test('a loss between the steps of a flush begins it anew', async () => {
+test('after a loss between the steps of a flush, it starts again', async () => {
   const catalog = new Catalog();
   const names = catalog.flush(null);
   catalog.flushed = () => {

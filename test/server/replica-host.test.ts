@@ -39,7 +39,7 @@ function holdBack({ store }: SmallServer, method: Held, what: 'all' | 'answer' =
   return gate.resolve;
 }
 
-test('a replica that is being removed is not taken into use by a message that comes meanwhile', async (t) => {
+test("a message that arrives during a replica's removal does not open the replica", async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c']);
   t.after(() => cluster.close());
   const [a] = cluster.servers as [SmallServer];
@@ -54,7 +54,7 @@ test('a replica that is being removed is not taken into use by a message that co
 });
 
 for (const method of ['digests', 'readObject'] as const) {
-  test(`whoever fetches the state of a replica that is removed meanwhile is told so (${method})`, async (t) => {
+  test(`a fetch of a replica's state that is removed meanwhile fails with not-found (${method})`, async (t) => {
     const cluster = new SmallCluster(['a']);
     t.after(() => cluster.close());
     await cluster.ready();
@@ -77,7 +77,7 @@ for (const method of ['digests', 'readObject'] as const) {
   });
 }
 
-test('a message for which the store has no room does not end the process', async (t) => {
+test('a message for which the store has no free space does not end the process', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c']);
   t.after(() => cluster.close());
   const [a] = cluster.servers as [SmallServer];
@@ -103,7 +103,7 @@ test('a driver with work under way to the disk is not idle', async (t) => {
   while (!driver.idle) await turn();
 });
 
-test('whoever waits for a file that is just being given back is told to ask again at once', async (t) => {
+test('a request that waits for a file that is just being released is refused with an immediate retry', async (t) => {
   const cluster = new SmallCluster(['a']);
   t.after(() => cluster.close());
   await cluster.ready();
@@ -128,7 +128,7 @@ test('whoever waits for a file that is just being given back is told to ask agai
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('a change of members that vanished with its primary is not gone by', async (t) => {
+test('a change of members that was lost with its primary is not used', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c', 'd', 'e']);
   t.after(() => cluster.close());
   await cluster.ready();
@@ -165,7 +165,7 @@ test('a change of members that vanished with its primary is not gone by', async 
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('a replica that begins anew twice is still bound by what the first one answered', async (t) => {
+test('a replica that starts again twice is still bound by what the first one answered', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c']);
   t.after(() => cluster.close());
   await cluster.ready();
@@ -185,7 +185,7 @@ test('a replica that begins anew twice is still bound by what the first one answ
   }
 });
 
-test('what the third replica is told can wait, unless another one is away', async (t) => {
+test('messages to the third replica may be delayed, unless another one is disconnected', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c']);
   t.after(() => cluster.close());
   await cluster.ready();

@@ -16,7 +16,7 @@ const OWNER = { mode: 0o644, uid: 0, gid: 0 };
 /** Of a primary that has ended without settling its files. */
 const LOST = { epoch: 1, turn: 7 };
 
-/** A catalog with a quota and a trash, and files whose next primary is of epoch 2. */
+/** A catalog with a quota and a trash, and files whose next primary has epoch 2. */
 class World {
   readonly catalog = new Catalog();
   readonly settled: number[] = [];
@@ -78,7 +78,7 @@ class World {
   }
 }
 
-test('what files may grow to ends where the primary that asked has gone', async (t) => {
+test('the size to which files may grow ends if the primary that requested it has ended', async (t) => {
   const world = new World(t);
   const [named, trashed] = [world.file('named'), world.file('trashed')];
   world.mark(named);
@@ -86,12 +86,12 @@ test('what files may grow to ends where the primary that asked has gone', async 
   world.catalog.run({ kind: 'unlink', place: main('/trashed') });
   assert.ok(world.counted.namedBytes > 400_000 && world.counted.trashedBytes > 200_000);
   await world.sweep.run();
-  assert.deepEqual(world.settled, [], 'One round alone does not tell that nothing happens');
+  assert.deepEqual(world.settled, [], 'One round alone does not prove that nothing changes');
   await world.sweep.run();
   assert.deepEqual(world.settled.sort(), [named, trashed]);
   assert.deepEqual(world.counted, { namedBytes: 200, trashedBytes: 100 });
   await world.sweep.run();
-  assert.equal(world.settled.length, 2, 'What is settled is left alone');
+  assert.equal(world.settled.length, 2, 'Settled files are unchanged');
 });
 
 test('a file of a volume without a quota that stays live is settled', async (t) => {
@@ -114,14 +114,14 @@ test('a mark that takes effect after the settling ends, too', async (t) => {
   const file = world.file('late');
   world.mark(file);
   world.settle(file, 100, LOST.epoch, LOST.turn);
-  // The request of the primary's second attempt, which its server has given up.
+  // The request of the primary's second attempt, which its server has abandoned.
   world.mark(file);
   assert.ok(world.counted.namedBytes > 100);
   for (let round = 0; round < 2; round++) await world.sweep.run();
   assert.equal(world.counted.namedBytes, 100);
 });
 
-test('files that are marked anew, or have no count, or are out of reach, are left', async (t) => {
+test('files that are marked again, or have no count, or do not answer, are left', async (t) => {
   const world = new World(t);
   const [active, away, nameless] = [world.file('active'), world.file('away'), world.file('nameless')];
   for (const file of [active, away, nameless]) world.mark(file);
@@ -132,7 +132,7 @@ test('files that are marked anew, or have no count, or are out of reach, are lef
     world.mark(active, { epoch: 1, turn });
   }
   assert.deepEqual(world.settled, []);
-  // A catalog whose primary is elsewhere is swept there, and what was seen here before says nothing later.
+  // A catalog whose primary is elsewhere is swept there, and what was seen here before no longer counts.
   world.isPrimary = false;
   await world.sweep.run();
   world.isPrimary = true;
@@ -143,7 +143,7 @@ test('files that are marked anew, or have no count, or are out of reach, are lef
   assert.deepEqual(world.settled.sort(), [active, away]);
 });
 
-test('a file whose contents are older than the catalog knows is settled ever more seldom, and reported', async (t) => {
+test('a file whose contents are older than the catalog knows is settled more and more rarely, and reported', async (t) => {
   const world = new World(t);
   const [file, other] = [world.file('lost'), world.file('other')];
   const check = new ReplicaCheck({
@@ -155,7 +155,7 @@ test('a file whose contents are older than the catalog knows is settled ever mor
   world.lost.add(file);
   world.mark(file);
   for (let round = 0; round < 2; round++) await world.sweep.run();
-  assert.deepEqual([world.settled, await findings()], [[file], []], 'Not yet known to be in vain');
+  assert.deepEqual([world.settled, await findings()], [[file], []], 'Not yet known to be useless');
   for (let round = 2; round < 100; round++) await world.sweep.run();
   // In rounds 2, 4, 8, 16, 32 and 64.
   assert.equal(world.settled.length, 6);
@@ -164,7 +164,7 @@ test('a file whose contents are older than the catalog knows is settled ever mor
   const found = { file, server: 's1', path: 'main:/lost', kind: 'catalog-ahead', what };
   assert.deepEqual(await findings(), [found]);
   assert.deepEqual(await findings(file), []);
-  // A write asks for a mark of its own, and what is settled under that counts.
+  // A write requests its own mark, and what is settled under that counts.
   world.lost.delete(file);
   world.mark(file, { epoch: 2, turn: 1 });
   world.mark(other);

@@ -1,4 +1,7 @@
-/** Files that nobody leads, and that are changed all the same: by whoever has ordered them last. */
+/**
+ * Files without a primary that are changed all the same: by the server that ordered their last change, as resumed
+ * primary.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -37,14 +40,17 @@ async function started(t: { after(work: () => void): void }, answer: (one: Comma
     view: cluster.view,
     objectBytes: OBJECT_BYTES,
   };
-  /** At `a`, `b` and, if it is to be, `c`. */
+  /** At `a`, `b` and, if requested, `c`. */
   const bear = async (count: 2 | 3 = 3): Promise<void> => {
     const operations = creationOperations(Uint8Array.of(1), 1n);
     for (const { host } of servers.slice(0, count))
       assert.deepEqual(await host.createWithContents([{ file: FILE, operations }], place), [null]);
     a.host.directoryEntryCreated(FILE);
   };
-  /** While the first is cut off, the second leads and changes the file. @returns the version that it makes, of which the first does not hear */
+  /**
+   * While the first is disconnected, the second becomes primary and changes the file.
+   * @returns the version that it makes, which the first does not receive
+   */
   const overtake = async () => {
     const [first, second, third] = servers;
     for (const other of [second, third]) cluster.network.cut(first.id, other.id);
@@ -68,7 +74,7 @@ const isSentTo =
   (error: ServiceError): boolean =>
     error.code === 'not-primary' && error.details.primary === id;
 
-/** As a server does of whose files nobody makes use. */
+/** As a server does with unused files. */
 async function giveBack({ host, lease }: SmallServer): Promise<void> {
   const driver = host.loaded(FILE);
   assert.ok(driver);
@@ -80,7 +86,7 @@ async function giveBack({ host, lease }: SmallServer): Promise<void> {
   host.unload(driver);
 }
 
-test('who has borne a file changes it by the epoch of the birth, without a lease, and nobody syncs for that', async (t) => {
+test('the server that created a file with contents changes it in the first epoch, without a lease or a sync', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b, c] = servers;
   await bear(2);
@@ -88,13 +94,13 @@ test('who has borne a file changes it by the epoch of the birth, without a lease
   assert.deepEqual([epoch, contents], [1, { epoch: 1, seq: 3 }]);
   assert.deepEqual([a.host.loaded(FILE)?.isPrimary, a.lease.view(FILE).own], [false, false]);
   assert.equal(b.store.record(FILE)?.promised.counter, 1);
-  // Who had nothing is given all of it.
+  // The replica that had nothing receives all of it.
   while (c.store.record(FILE)?.seq !== 3) await delay(5);
   assert.equal((await a.files.truncate(FILE, requestOf(2), 0)).epoch, 1);
   assert.equal((await a.files.punch(FILE, requestOf(3), { from: 0, to: 9, grows: true })).sizeBytes, 9);
 });
 
-test('a primary that has ended in good order goes on by its epoch, also once it has forgotten the file', async (t) => {
+test('a primary that has ended in good order resumes its epoch, also after it has forgotten the file', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const { epoch } = await write(a, 1);
@@ -105,7 +111,7 @@ test('a primary that has ended in good order goes on by its epoch, also once it 
   }
 });
 
-test('whoever wants to change the file elsewhere is sent there, and is served where he is sent back', async (t) => {
+test('a change of the file elsewhere is redirected there, and served after a redirect from there', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b] = servers;
   await bear();
@@ -113,13 +119,13 @@ test('whoever wants to change the file elsewhere is sent there, and is served wh
   await assert.rejects(write(b, 2), isSentTo(a));
   assert.equal((await write(b, 2)).epoch, 2);
   await giveBack(b);
-  // From then on b is the one.
+  // From then on b is the resumed primary.
   while (a.lease.view(FILE).holder !== null) await delay(5);
   await assert.rejects(write(a, 3), isSentTo(b));
   assert.equal((await write(b, 3)).epoch, 2);
 });
 
-test('it goes on no more once somebody has led, though it was not told', async (t) => {
+test('a resumed primary orders nothing once another server was primary, although it was not notified', async (t) => {
   const { servers, bear, overtake } = await started(t);
   const [a] = servers;
   await bear();
@@ -137,7 +143,7 @@ test('it goes on no more once somebody has led, though it was not told', async (
   assert.ok(before !== undefined && before.epoch >= contents.epoch);
 });
 
-test('what it says of the state, or refuses by it, once others have led, it has asked them about', async (t) => {
+test('a resumed primary asks the others before it answers with the state, or refuses by it', async (t) => {
   const { servers, told, bear, overtake } = await started(t);
   const [a] = servers;
   await bear();
@@ -159,7 +165,7 @@ test('what it says of the state, or refuses by it, once others have led, it has 
   }
 });
 
-test('who refuses by a state that others have changed since decides once more as the primary', async (t) => {
+test('a server that refuses by a state that others have changed since decides again as the primary', async (t) => {
   const { servers, bear, overtake } = await started(t);
   const [a] = servers;
   await bear();
@@ -168,7 +174,7 @@ test('who refuses by a state that others have changed since decides once more as
   assert.deepEqual([epoch > 2, before], [true, contents]);
 });
 
-test('a mark that came to nothing ends with the next settling, also where its primary has forgotten it', async (t) => {
+test('a mark of a failed change ends with the next settling, also if its primary has forgotten it', async (t) => {
   const { servers, told, bear } = await started(t);
   const [a] = servers;
   await bear();
@@ -182,7 +188,7 @@ test('a mark that came to nothing ends with the next settling, also where its pr
   assert.ok((turns.at(-1) ?? 0) >= Math.max(...turns), turns.join());
 });
 
-test('what is changed so is marked in the catalog, and settled, by numbers that never come twice', async (t) => {
+test('changes without a lease are marked in the catalog, and settled, by numbers that are never used twice', async (t) => {
   const { servers, told, bear } = await started(t);
   const [a] = servers;
   await bear();
@@ -202,7 +208,7 @@ test('what is changed so is marked in the catalog, and settled, by numbers that 
   assert.equal(a.lease.view(FILE).own, false);
 });
 
-test('who is being drained, or about to end, orders nothing without a lease either', async (t) => {
+test('a server that is draining, or about to end, orders nothing without a lease either', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b] = servers;
   await bear();
@@ -216,7 +222,7 @@ test('who is being drained, or about to end, orders nothing without a lease eith
   assert.equal(a.store.record(FILE)?.seq, 4);
 });
 
-test('whoever lets go of a file tells the catalog what was changed without a lease', async (t) => {
+test('a server that releases a file settles its changes without a lease', async (t) => {
   const { servers, told, bear } = await started(t);
   const [a] = servers;
   await bear();
@@ -230,7 +236,7 @@ test('whoever lets go of a file tells the catalog what was changed without a lea
   );
 });
 
-test('who could not store what he has ordered orders nothing else in its place', async (t) => {
+test('a server that could not store its own operation orders nothing else with that number', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b] = servers;
   await bear();
@@ -239,19 +245,19 @@ test('who could not store what he has ordered orders nothing else in its place',
   store.apply = () => Promise.reject(new Error('The disk refuses'));
   await assert.rejects(write(a, 1), (error: ServiceError) => error.code === 'unknown');
   store.apply = real;
-  // Others have it, and may have told that they do.
+  // Others have it, and may have acknowledged it.
   while (b.store.record(FILE)?.seq !== 3) await delay(5);
   while (a.host.loaded(FILE) !== null) await delay(5);
   assert.deepEqual([a.store.record(FILE)?.seq, (await write(a, 2)).epoch], [2, 2]);
 });
 
-test('the catalog is told nothing of what is not known to be committed', async (t) => {
+test('only operations that are known to be committed are reported to the catalog', async (t) => {
   const { cluster, servers, told, bear } = await started(t);
   const [a, b, c] = servers;
   await bear();
   await write(a, 1);
   for (const other of [b, c]) cluster.network.cut(a.id, other.id);
-  // The second finds the word of the first in its place, which nobody else has.
+  // The second finds that the first operation, which no other has, uses its number.
   const settled = await Promise.allSettled([a.files.settle(FILE), a.files.settle(FILE)]);
   assert.deepEqual(
     settled.map(({ status }) => status),
@@ -263,23 +269,23 @@ test('the catalog is told nothing of what is not known to be committed', async (
   );
 });
 
-test('what snapshots are to show is preserved by who leads', async (t) => {
-  // Of contents that were written in an epoch of which this server has not heard.
+test('only a primary preserves what snapshots are to show', async (t) => {
+  // Of contents that were written in an epoch that this server does not know.
   const wish = { preserve: { inode: 99, contents: { epoch: 9, seq: 9 } } };
   const { servers, told, bear } = await started(t, (one) => ('preserved' in one ? {} : wish));
   const [a] = servers;
   await bear();
   await assert.rejects(write(a, 1), (error: ServiceError) => error.code === 'not-primary');
-  assert.ok(!told.some((one) => 'preserved' in one), 'It may be that others have them');
+  assert.ok(!told.some((one) => 'preserved' in one), 'Others may have them');
   const { epoch } = await write(a, 1);
   assert.deepEqual([epoch, told.some((one) => 'preserved' in one)], [2, true]);
 });
 
-test('what others are asked about such a file they tell without leading it, also while it is being changed', async (t) => {
+test('queries about such a file are answered without becoming its primary, also while it is being changed', async (t) => {
   const { cluster, servers, bear } = await started(t);
   const [a, b, c] = servers;
   await bear();
-  // Until a heartbeat something is under way.
+  // Until a heartbeat an operation is under way.
   cluster.network.cut(a.id, c.id);
   await write(a, 1);
   assert.equal(a.host.loaded(FILE)?.role, 'resumed');
@@ -290,10 +296,10 @@ test('what others are asked about such a file they tell without leading it, also
     await server.files.flush(FILE);
   }
   const counters = [a, b].map(({ store }) => store.record(FILE)?.promised.counter);
-  assert.deepEqual(counters, [1, 1], 'Nobody was asked for a promise');
+  assert.deepEqual(counters, [1, 1], 'No server was asked for a promise');
 });
 
-test('who wants more than a place in the order leads by an epoch of his own', async (t) => {
+test('a request that needs more than an ordered operation makes the server primary in its own epoch', async (t) => {
   const { servers, bear } = await started(t);
   const [a] = servers;
   await bear();
@@ -302,7 +308,7 @@ test('who wants more than a place in the order leads by an epoch of his own', as
   assert.equal((await write(a, 2)).epoch, 2);
 });
 
-test('who changes a file on and on leads it in the end, and no change waits for that', async (t) => {
+test('a server that changes a file often becomes its primary in the end, and no change waits for that', async (t) => {
   const { servers, bear } = await started(t);
   const [a] = servers;
   await bear();

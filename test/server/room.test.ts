@@ -5,7 +5,7 @@ import type { FileStore, StoreSpace } from '../../server/storage/store.ts';
 
 const GIB = 2 ** 30;
 
-/** A room over a disk whose fill and clock the test sets. */
+/** The free space of a disk whose fill and clock the test sets. */
 function roomOf(space: { totalBytes: number; freeBytes: number }): {
   room: FreeSpace;
   clock: { nowMs: number };
@@ -15,7 +15,7 @@ function roomOf(space: { totalBytes: number; freeBytes: number }): {
   return { room: new FreeSpace(store, () => clock.nowMs), clock };
 }
 
-test('a nearly full disk refuses writes, and takes them again when there is room', async () => {
+test('a nearly full disk refuses writes, and accepts them again once there is free space', async () => {
   const space = { totalBytes: 100 * GIB, freeBytes: 50 * GIB };
   const { room, clock } = roomOf(space);
   await room.assertFree(100);
@@ -26,7 +26,7 @@ test('a nearly full disk refuses writes, and takes them again when there is room
   await room.assertFree(100);
 });
 
-test('a write of much of what was free looks at the disk at once, others soon', async () => {
+test('a write of much of the free space measures the disk at once, others soon', async () => {
   const space = { totalBytes: 100 * GIB, freeBytes: GIB };
   const { room, clock } = roomOf(space);
   await room.assertFree(100);
@@ -40,7 +40,7 @@ test('a write of much of what was free looks at the disk at once, others soon', 
   await assert.rejects(room.assertFree(1), { code: 'no-space' });
 });
 
-test('a small disk keeps a share of itself free, not more than it has', async () => {
+test('a small disk keeps a share of itself free, and no more than it has', async () => {
   const { room } = roomOf({ totalBytes: 64 * 2 ** 20, freeBytes: 20 * 2 ** 20 });
   await room.assertFree(4 * 2 ** 20);
   await assert.rejects(room.assertFree(16 * 2 ** 20), { code: 'no-space' });

@@ -50,7 +50,7 @@ test('a round begins in each period in which it is due, and not before the one u
   world.tick();
   assert.equal(world.begun, 1);
   await world.rounds.run();
-  assert.equal(world.begun, 2, 'A round that is asked for is due');
+  assert.equal(world.begun, 2, 'A requested round is due');
   world.rounds.close();
   assert.deepEqual(world.endings, ['cancelled']);
 });

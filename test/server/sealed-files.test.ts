@@ -10,20 +10,21 @@ import { FILE, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 const MEMBERS = ['a', 'b', 'c'];
 const RECORD_BYTES = 8;
-/** The file is sealed in the midst of the writes, and so of the cuts. */
+/** The file is sealed in the middle of the writes, and so of the cuts. */
 const SEAL_AFTER = 25;
 const PATIENCE_MS = 20_000;
 const given = process.env.SEED;
 const seeds = given === undefined ? [1, 2, 3] : [Number(given)];
 
 /**
- * Goal: when a file is sealed while it is written and servers cannot reach each other, each write is either
- * acknowledged and in the file for ever, or refused and not in it; and who has the final seal never shows anything else.
- * Method: writers append records through servers at random, and repeat what is not certain, while connections are cut
- * and healed; somebody seals the file, at whatever server, until that succeeds.
+ * Goal: when a file is sealed while it is written and servers are disconnected from each other, each write is either
+ * acknowledged and in the file for ever, or refused and not in it; and a server with the final seal always shows the
+ * same.
+ * Method: writers append records through servers at random, and repeat those with unknown outcome, while connections
+ * are cut and healed; the test seals the file, at any server, until that succeeds.
  */
 for (const seed of seeds) {
-  test(`a file is sealed under fire (SEED=${seed})`, { timeout: 120_000 }, async (t) => {
+  test(`a file is sealed under faults (SEED=${seed})`, { timeout: 120_000 }, async (t) => {
     const prng = new Prng(seed);
     const cluster = new SmallCluster(MEMBERS, {
       attributes: async () => {
@@ -36,7 +37,7 @@ for (const seed of seeds) {
     const { servers } = cluster;
     const some = (): SmallServer => servers[prng.integer(0, servers.length - 1)] as SmallServer;
 
-    /** What a client that goes from server to server is told in the end; null where it gave up. */
+    /** The final answer to a client that goes from server to server; null if it aborted. */
     const insist = async <Result>(
       ask: (at: SmallServer) => Promise<Result>,
     ): Promise<Result | 'sealed' | null> => {
@@ -61,7 +62,7 @@ for (const seed of seeds) {
         const record = `${session}:${number}`.padEnd(RECORD_BYTES, '.');
         const request: RequestId = { session, number, since: 0 };
         const outcome = await insist((at) => at.files.write(FILE, request, 'append', Buffer.from(record)));
-        assert.notEqual(outcome, null, 'A writer is answered in the end');
+        assert.notEqual(outcome, null, 'Every writer gets a final answer');
         if (outcome !== 'sealed') acknowledged.add(record);
         else {
           refused.add(record);
@@ -71,18 +72,20 @@ for (const seed of seeds) {
       }
     };
     let isOver = false;
-    /** Takes the primary from the others, for longer than its lease now and then: another takes over in the midst. */
+    /**
+     * Disconnects the primary from the others, sometimes for longer than its lease: another takes over in the middle.
+     */
     const troubles = async (): Promise<void> => {
       while (!isOver) {
         const primary = servers.find(({ host }) => host.loaded(FILE)?.isPrimary === true) ?? some();
         for (const other of servers) if (other !== primary) cluster.network.cut(primary.id, other.id);
         await delay(prng.integer(20, 1_000));
         cluster.network.heal();
-        // So little that a seal is seldom through.
+        // So little that a seal rarely succeeds.
         await delay(prng.integer(2, 60));
       }
     };
-    /** Whoever answers by itself shows the same, each time. */
+    /** A server that answers by itself shows the same, each time. */
     const finals = new Set<string>();
     const look = async (): Promise<void> => {
       for (const { files, store } of servers) {
@@ -112,11 +115,11 @@ for (const seed of seeds) {
     await insist((at) => at.files.becomePrimary(FILE));
     const deadlineMs = performance.now() + PATIENCE_MS;
     while (servers.some(({ store }) => store.attributes(FILE).seal !== 'final')) {
-      assert.ok(performance.now() < deadlineMs, 'All replicas are brought up');
+      assert.ok(performance.now() < deadlineMs, 'All replicas are brought up to date');
       await delay(10);
     }
     await look();
-    assert.equal(finals.size, 1, 'Nobody ever showed anything else');
+    assert.equal(finals.size, 1, 'No server ever showed anything else');
     const [contents] = [...finals] as [string];
     assert.equal(contents.length, sealed?.sizeBytes);
     const records: readonly string[] = contents.match(/.{8}/g) ?? [];

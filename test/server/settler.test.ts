@@ -17,7 +17,7 @@ function state(file: number): FileState {
   };
 }
 
-test('what comes while a command is under way shares the next one', async () => {
+test('requests that arrive while a command is under way share the next one', async () => {
   const commands: number[][] = [];
   let release: () => void = () => undefined;
   const settler = new SettleBatches((files) => {
@@ -35,7 +35,7 @@ test('what comes while a command is under way shares the next one', async () => 
   assert.deepEqual(commands, [[1], [2, 3]]);
 });
 
-test('a failed command fails those it was about, and no others', async () => {
+test('a failed command fails its own requests, and no others', async () => {
   let count = 0;
   const settler = new SettleBatches(async () => {
     count++;

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { ownDescriptors, Shortages } from '../../server/process/shortages.ts';
 import { patientWorld } from '../patient-world.ts';
 
-test('connections and descriptors that run out are reported once, until there are enough again', async () => {
+test('exhausted connections and descriptors are reported once, until there are enough again', async () => {
   let nowMs = 0;
   const connections = { count: 10, max: 100, refused: 0 };
   let descriptors: { open: number; max: number } | null = { open: 50, max: 1_000 };
@@ -44,7 +44,7 @@ test('connections and descriptors that run out are reported once, until there ar
   assert.equal(changes.length, 6);
 });
 
-test('what this process has open is known', async () => {
+test("the number of this process's open descriptors is known", async () => {
   const found = await ownDescriptors();
   if (process.platform !== 'linux') return;
   assert.ok(found !== null && found.open > 3 && found.max >= found.open, JSON.stringify(found));

@@ -28,7 +28,7 @@ export const delay = (ms: number): Promise<void> => patientWorld.sleep(ms);
 
 export const LOCK_LEASE_MS = 3 * LEASE_MS;
 
-/** Nobody else comes to lead a file meanwhile, however slow it goes. */
+/** No other server becomes a file's primary meanwhile, however slow the machine is. */
 export const STEADY: Partial<SmallTiming> = { leaseMs: 2_000 };
 
 /** Times are in milliseconds. */
@@ -58,23 +58,23 @@ export interface SmallServer {
   readonly files: LocalFileService;
   readonly idle: IdleFiles;
   readonly transport: MemoryTransport;
-  /** Files of which it has written down that a replica may be here. */
+  /** Files for which it has recorded that a replica may be here. */
   readonly held: FileId[];
-  /** Files that others named with other members for the view here, and who did. */
+  /** Files that others reported with other members for the view here, and by which server. */
   readonly conflicts: readonly (readonly [FileId, ServerId])[];
-  /** Who shall lead instead; null while it is not being drained. */
+  /** The servers that shall be primary instead; null while it is not draining. */
   yieldsTo: ServerId | null;
 }
 
 /** Servers in one process without disk, network and HTTP: hosts, leases and the file service, as in a real one. */
 export class SmallCluster {
   readonly servers: SmallServer[] = [];
-  /** What would have ended a process. */
+  /** Errors that would have ended a process. */
   readonly fatal: unknown[] = [];
   readonly network = new MemoryNetwork(patientWorld);
-  /** Who has said so to the others; their stores take all the same what they are given. */
+  /** Servers that have reported full disks to the others; their stores still accept all writes. */
   readonly full = new Set<ServerId>();
-  /** Who synced its index because a primary was about to end, and whether the file was led then. */
+  /** Servers that synced their index because a primary was about to end, and whether the file had a primary then. */
   readonly prepared: { readonly at: ServerId; readonly isLed: boolean }[] = [];
   /** Successors in the order in which primaries chose them. */
   readonly named: { readonly at: ServerId; readonly file: FileId; readonly successor: ServerId }[] = [];
@@ -91,7 +91,7 @@ export class SmallCluster {
       this.servers.push(this.#server(id, catalog, { ...TIMING, ...timing }));
   }
 
-  /** Resolves when the silence after the start is over everywhere. */
+  /** Resolves when the recovery wait is over everywhere. */
   async ready(): Promise<void> {
     while (this.servers.some(({ lease }) => lease.recoveringMs() > 0)) await delay(10);
   }

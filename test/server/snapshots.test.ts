@@ -1,6 +1,7 @@
 /**
- * Goal: a snapshot is made while programs write all the time; it shows one moment, to readers that race with the first change after it, and at
- * every server that has what is preserved. Real file services and the real catalog's tables, in one process.
+ * Goal: a snapshot is created while programs write all the time; it shows one point in time, to readers that race with
+ * the first change after it, and at every server that has preserved contents. Real file services and the real catalog's
+ * tables, in one process.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -22,7 +23,7 @@ import { requestOf, SmallCluster, type SmallServer, STEADY } from './small-clust
 const MEMBERS = ['a', 'b', 'c'] as ServerId[];
 const TIMEOUT_MS = 3_000;
 
-/** The catalog's tables behind a barrier, as its primary has them; commands come late. */
+/** The catalog's tables behind a barrier, as its primary has them; commands arrive late. */
 class World {
   readonly db = new Database(':memory:');
   readonly cluster: SmallCluster;
@@ -120,7 +121,7 @@ function word(n: number): Uint8Array {
   return Buffer.from(String(n).padStart(8, '0'));
 }
 
-test('snapshots under load are made in time, and each shows one moment for ever', async (t) => {
+test('snapshots under load are created in time, and each always shows one point in time', async (t) => {
   const world = await made(t);
   const [a, b] = [world.file('a'), world.file('b')];
   const others = Array.from({ length: 4 }, (_, place) => world.file(`other-${place}`));
@@ -167,7 +168,7 @@ test('snapshots under load are made in time, and each shows one moment for ever'
   assert.deepEqual(world.cluster.fatal, []);
 });
 
-test('what is preserved is read at each server that has it, without a primary', async (t) => {
+test('preserved contents are read at each server that has them, without a primary', async (t) => {
   const world = await made(t);
   const file = world.file('f');
   await world.leader.files.write(file, requestOf(1), 0, word(1));
@@ -186,7 +187,7 @@ test('what is preserved is read at each server that has it, without a primary', 
   assert.ok(count >= 2, `${count} servers have it`);
 });
 
-test('a reader that knows the file is refused once it has moved on', async (t) => {
+test("a read of a snapshot's contents from the file itself is refused once the file has changed", async (t) => {
   const world = await made(t);
   const file = world.file('f');
   await world.leader.files.write(file, requestOf(1), 0, word(1));
@@ -199,12 +200,12 @@ test('a reader that knows the file is refused once it has moved on', async (t) =
   await assert.rejects(world.leader.files.extent(file, 0, 'data', contents), isRefused);
 });
 
-test('who acknowledges without having applied is found out, and a majority has what is preserved', async (t) => {
+test('a backup that acknowledges without having applied is detected, and a majority has the preserved contents', async (t) => {
   const world = await made(t);
   const file = world.file('f');
   await world.leader.files.write(file, requestOf(1), 0, word(1));
   const serial = await world.snapshot('one');
-  // As a replica that is brought up by a transfer past the operation.
+  // As a replica that a transfer brings up to date past the operation.
   let passedOver = 0;
   for (const { store } of world.cluster.servers.slice(1)) {
     const apply = store.apply.bind(store);
@@ -223,7 +224,7 @@ test('who acknowledges without having applied is found out, and a majority has w
   assert.equal(await world.read(file, serial), '00000001');
 });
 
-test('a number whose replica has not the contents is not used', async (t) => {
+test('a number whose replica lacks the contents is not used', async (t) => {
   const world = await made(t);
   const file = world.file('f');
   await world.leader.files.write(file, requestOf(1), 0, word(1));
@@ -242,7 +243,7 @@ test('a number whose replica has not the contents is not used', async (t) => {
   assert.equal(await world.read(file, serial), '00000001');
 });
 
-test('a file that cannot be settled is named, and nothing is made', async (t) => {
+test('a file that cannot be settled is named, and no snapshot is created', async (t) => {
   const world = await made(t);
   const file = world.file('stubborn');
   await world.leader.files.write(file, requestOf(1), 0, word(1));
@@ -256,7 +257,7 @@ test('a file that cannot be settled is named, and nothing is made', async (t) =>
   assert.equal(world.barrier.isUp, false);
 });
 
-test('contents that are gone are told of, and no others are shown', async (t) => {
+test('lost contents are reported, and no others are shown', async (t) => {
   const world = await made(t);
   const file = world.file('f');
   await world.leader.files.write(file, requestOf(1), 0, word(1));

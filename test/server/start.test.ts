@@ -10,7 +10,7 @@ import { readConfig } from '../../server/config/config.ts';
 import { Server } from '../../server/server.ts';
 import { patientWorld } from '../patient-world.ts';
 
-test('what is due while a server still starts, as on a busy machine, finds all that it needs', async (t) => {
+test("tasks that are due during a server's start, as on a busy machine, find all that they need", async (t) => {
   const [own, other] = await freePorts(2);
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-start-'));
   t.after(() => rmSync(folder, { recursive: true }));

@@ -1,4 +1,7 @@
-/** What a server says of the files that it leads, while operations are under way and when a replica stays behind. */
+/**
+ * What a server reports of the files of which it is primary, while operations are under way and when a replica stays
+ * behind.
+ */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
@@ -29,14 +32,14 @@ function statusOf({ id, host, lease, store, transport }: SmallServer): LocalStat
   });
 }
 
-test('a replica that comes a moment later is not missed, and one that stays behind is', async (t) => {
+test('a replica that applies a moment later is not reported, and one that stays behind is', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c'], {}, { leaseMs: LEASE_MS });
   t.after(() => cluster.close());
   await cluster.ready();
   const [a, , c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
   const status = statusOf(a);
 
-  // Each write is answered by two of three, and the third comes to know of it later.
+  // Each write is answered by two of three, and the third receives it later.
   const lags: string[] = [];
   for (let number = 1; number <= 20; number++) {
     await a.files.write(FILE, requestOf(number), number, BYTES);
@@ -44,9 +47,9 @@ test('a replica that comes a moment later is not missed, and one that stays behi
     lags.push(...states.map(({ state }) => state));
     assert.deepEqual(status.underReplicated(), [], `after write ${number}`);
   }
-  assert.ok(lags.includes('catching-up'), 'Otherwise nothing was shown');
+  assert.ok(lags.includes('catching-up'), 'Otherwise the test showed nothing');
 
-  // The disk of one stands still.
+  // The disk of one makes no progress.
   const disk = new EventTarget();
   const apply = c.store.apply.bind(c.store);
   t.mock.method(c.store, 'apply', async (...all: Parameters<typeof apply>) => {
@@ -58,8 +61,8 @@ test('a replica that comes a moment later is not missed, and one that stays behi
   assert.deepEqual(status.underReplicated(), []);
   while (status.underReplicated().length === 0) await delay(10);
   const afterMs = patientWorld.nowMs() - fromMs;
-  assert.ok(afterMs > 900, `it was missed after ${afterMs} ms`);
-  // Also while others go on.
+  assert.ok(afterMs > 900, `it was reported after ${afterMs} ms`);
+  // Also while others continue.
   await a.files.write(FILE, requestOf(22), 0, BYTES);
   assert.deepEqual(status.underReplicated(), [FILE]);
 });

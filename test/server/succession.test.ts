@@ -1,7 +1,7 @@
 /**
- * Goal: a file in use is led by the next server without anybody having to look for one, where its primary ends in
- * order; and whoever is asked to succeed and never gets the lease is of no harm.
- * Method: servers in one process; the primary gives everything back, as at its end.
+ * Goal: if the primary of a file in use ends in order, the next server becomes primary before a request needs it; and a
+ * chosen successor that never gets the lease does no harm.
+ * Method: servers in one process; the primary releases everything, as at its end.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -26,19 +26,19 @@ function roleOf(server: SmallServer): string | undefined {
   return server.host.loaded(FILE)?.role;
 }
 
-test('the server that is chosen leads a file in use without being asked for it', async (t) => {
+test('the chosen server becomes primary of a file in use without a request', async (t) => {
   const { cluster, primary, others } = await begun(t);
   await primary.idle.releaseAll(5_000);
   assert.equal(cluster.named.length, 1);
   const next = others.find((server) => roleOf(server) === 'active');
-  assert.ok(next !== undefined, 'It led before the end of the one before went on');
+  assert.ok(next !== undefined, 'It was primary before the end of the earlier one continued');
   assert.deepEqual(cluster.named, [{ at: primary.id, file: FILE, successor: next.id }]);
   const { bytes } = await next.files.read(FILE, 0, BYTES.length);
   assert.deepEqual(Buffer.from(bytes), BYTES);
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('everybody syncs what would delay a promise while the file still has its primary', async (t) => {
+test('all servers sync what would delay a promise while the file still has its primary', async (t) => {
   const { cluster, primary } = await begun(t);
   await primary.idle.releaseAll(5_000);
   const prepared = cluster.prepared.toSorted((one, other) => (one.at < other.at ? -1 : 1));
@@ -48,7 +48,7 @@ test('everybody syncs what would delay a promise while the file still has its pr
   );
 });
 
-test('who asks the successor before the lease is given back waits, and is served', async (t) => {
+test('a request at the successor before the lease is released waits, and is served', async (t) => {
   const { primary, others } = await begun(t);
   // The one that will be chosen, too: another might be faster.
   const successor = others[FILE % others.length] as SmallServer;
@@ -59,7 +59,7 @@ test('who asks the successor before the lease is given back waits, and is served
   assert.equal((await written).primary, successor.id);
 });
 
-test('a primary that does not end after all stays what it is, and the successor says so', async (t) => {
+test('a primary that does not end after all stays primary, and the successor says so', async (t) => {
   const { primary, others } = await begun(t);
   const successor = others[0] as SmallServer;
   await assert.rejects(successor.files.replicas.succeed(FILE, primary.id), { code: 'not-primary' });
@@ -68,7 +68,7 @@ test('a primary that does not end after all stays what it is, and the successor 
   assert.equal((await primary.files.write(FILE, requestOf(2), 0, BYTES)).primary, primary.id);
 });
 
-test('what is not in use is given back without a successor', async (t) => {
+test('an unused file is released without a successor', async (t) => {
   const { cluster, primary } = await begun(t);
   const driver = primary.host.loaded(FILE);
   assert.ok(driver !== null);

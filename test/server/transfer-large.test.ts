@@ -1,8 +1,8 @@
 /**
- * Goal: of a file with a million objects, as one of 100 GiB has, what differs is found at the cost of what differs,
- * on a real disk, and without keeping others waiting.
- * Method: two data folders, the second a copy of the first; what goes between them is counted, and so are the rows
- * that one turn of the event loop reads.
+ * Goal: of a file with a million objects, as one of 100 GiB has, the differences are found at a cost that follows them,
+ * on a real disk, and without delaying other work.
+ * Method: two data folders, the second a copy of the first; the test counts the traffic between them, and the rows that
+ * one tick of the event loop reads.
  */
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -15,7 +15,7 @@ import { CountedWire, epochOf, FILE, LoneReplica } from './transfer-pair.ts';
 /** The bounds below are those of a million. */
 const OBJECTS = isLong ? 1_000_000 : 200_000;
 const OBJECT_BYTES = 16;
-/** Objects whose entries one turn of the event loop may read: some milliseconds. */
+/** Objects whose entries one tick of the event loop may read: some milliseconds. */
 const ROWS_PER_TURN_MAX = 3_000;
 
 let first: DiskFixture;
@@ -40,7 +40,7 @@ after(async () => {
   await second.dispose();
 });
 
-/** The store, with the most rows that any turn has read until now. */
+/** The store, with the most rows that any tick has read until now. */
 function watched(store: FileStore): { readonly store: FileStore; readonly rowsPerTurn: () => number } {
   let inTurn = 0;
   let most = 0;
@@ -58,7 +58,7 @@ function watched(store: FileStore): { readonly store: FileStore; readonly rowsPe
   const proxy = new Proxy(store, {
     get: (target, name) => {
       if (name === 'entries') return entries;
-      // Whoever describes a million objects at once makes everybody wait.
+      // Describing a million objects at once would block the process.
       assert.notEqual(name, 'describe');
       const member = Reflect.get(target, name) as unknown;
       return typeof member === 'function' ? member.bind(target) : member;
@@ -84,12 +84,12 @@ async function bring(): Promise<Measured> {
   assert.deepEqual(second.store.attributes(FILE), first.store.attributes(FILE));
   assert.equal(target.seq, source.seq);
   for (const rows of [theirs.rowsPerTurn(), mine.rowsPerTurn()]) {
-    assert.ok(rows <= ROWS_PER_TURN_MAX, `${rows} rows in one turn`);
+    assert.ok(rows <= ROWS_PER_TURN_MAX, `${rows} rows in one tick`);
   }
   return { messages: wire.messages, bytes: wire.bytes };
 }
 
-test('of many objects, one that was written while the laggard was away costs one small message', async () => {
+test('of many objects, one that was written while the laggard was disconnected costs one small message', async () => {
   const source = new LoneReplica(first.store);
   await source.write(123_456 * OBJECT_BYTES, new Uint8Array(OBJECT_BYTES).fill(1));
   const { messages, bytes } = await bring();
@@ -113,7 +113,7 @@ test('of many objects, one that only the laggard changed is found in a few kilob
   assert.ok(bytes < 3_000, `${bytes} bytes`);
 });
 
-test('of many objects, a thousand that were written meanwhile are told one by one', async () => {
+test('of many objects, a thousand that were written meanwhile are listed one by one', async () => {
   const source = new LoneReplica(first.store);
   for (let at = 0; at < 1_000; at++) {
     await source.write(((at * 7_919) % OBJECTS) * OBJECT_BYTES, new Uint8Array(OBJECT_BYTES).fill(at));

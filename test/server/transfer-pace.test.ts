@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { TransferPace } from '../../server/file/transfer-pace.ts';
 import { turn } from './transfer-pair.ts';
 
-/** Time that goes on only when it is told to. */
+/** Time that passes only when the test says so. */
 class GivenTime {
   #nowMs = 5_000;
   #sleepers: { readonly atMs: number; readonly wake: () => void }[] = [];
@@ -25,13 +25,13 @@ class GivenTime {
   }
 }
 
-test('a pace lets through what its rate allows, in the order in which it was asked', async () => {
+test('a pace lets calls pass at its rate, in the order of their requests', async () => {
   const time = new GivenTime();
   const pace = new TransferPace(1_000_000, time);
   const taken: number[] = [];
   for (let number = 0; number < 30; number++) void pace.take(100_000).then(() => taken.push(number));
   await turn();
-  // A tenth of a second ahead, and the one that is paid for afterwards.
+  // A tenth of a second in advance, and the one that is paid for afterwards.
   assert.deepEqual(taken, [0, 1]);
   for (let tenths = 1; tenths <= 10; tenths++) {
     await time.pass(100);
@@ -43,7 +43,7 @@ test('a pace lets through what its rate allows, in the order in which it was ask
   );
 });
 
-test('a pace saves up no more than a moment while nobody asks', async () => {
+test('a pace saves up little while it is not used', async () => {
   const time = new GivenTime();
   const pace = new TransferPace(1_000_000, time);
   await pace.take(100_000);
@@ -54,7 +54,7 @@ test('a pace saves up no more than a moment while nobody asks', async () => {
   assert.equal(taken, 2);
 });
 
-test('an object that is larger than a second of the pace passes, and what follows waits for it', async () => {
+test('an object that is larger than a second of the pace passes, and later ones wait for it', async () => {
   const time = new GivenTime();
   const pace = new TransferPace(1_000, time);
   await pace.take(4_100);
@@ -68,7 +68,7 @@ test('an object that is larger than a second of the pace passes, and what follow
   assert.equal(done, true);
 });
 
-test('a pace without a bound lets everything through at once', async () => {
+test('a pace without a bound lets everything pass at once', async () => {
   const pace = new TransferPace(Infinity, new GivenTime());
   for (let times = 0; times < 10; times++) await pace.take(2 ** 40);
 });

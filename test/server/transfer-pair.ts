@@ -18,7 +18,7 @@ export function epochOf(counter: number, server = 'a'): Epoch {
   return { counter, server: server as ServerId, incarnation: 1 as Incarnation };
 }
 
-/** Waits for a turn of the event loop. */
+/** Waits for one tick of the event loop. */
 export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** A replica on its own: operations are applied to it as a primary would have them applied. */
@@ -76,7 +76,7 @@ export class LoneReplica<Store extends FileStore = MemoryStore> {
 
 type Serve = () => Promise<Uint8Array>;
 
-/** What goes between servers, counted. `fault` may answer in the place of a server, or not at all. */
+/** The traffic between servers, counted. `fault` may answer in the place of a server, or not at all. */
 export class CountedWire {
   messages = 0;
   bytes = 0;
@@ -100,7 +100,7 @@ export class CountedWire {
     return answer;
   }
 
-  /** Fetches and installs the state of `from`; objects come from `others` as well. */
+  /** Fetches and installs the state of `from`; objects are fetched from `others` as well. */
   async bring(
     target: LoneReplica<FileStore>,
     from: string,
@@ -119,7 +119,7 @@ export class CountedWire {
   }
 }
 
-/** The replica is in this state, with all bytes, and its digests are right. */
+/** Checks that the replica is in this state, with all bytes, and that its digests are right. */
 export async function assertSame(
   target: LoneReplica<FileStore>,
   source: LoneReplica<FileStore>,
@@ -133,14 +133,14 @@ export async function assertSame(
   assert.deepEqual(mine.record.view, theirs.record.view);
   for (const { index, versionEpoch, versionSeq } of mine.objects) {
     const bytes = await target.store.readObject(FILE, index, versionEpoch, versionSeq);
-    assert.ok(bytes !== null, 'What is described is here');
+    assert.ok(bytes !== null, 'Every described object is here');
   }
   const expected = new ObjectDigests();
   for (const entry of mine.objects) expected.replace(null, entry);
   assert.deepEqual((await target.store.digests(FILE)).total, expected.total);
 }
 
-/** How many objects the two have not in common. */
+/** Counts the objects in which the two differ. */
 export function differing(a: LoneReplica<FileStore>, b: LoneReplica<FileStore>): number {
   const keys = (replica: LoneReplica<FileStore>): Map<number, string> =>
     new Map(replica.store.describe(FILE).objects.map((entry) => [entry.index, JSON.stringify(entry)]));

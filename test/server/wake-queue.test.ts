@@ -4,7 +4,7 @@ import { WakeQueue } from '../../server/drivers/wake-queue.ts';
 import { Clock } from '../../server/process/clock.ts';
 import { patientWorld } from '../patient-world.ts';
 
-test('sleepers wake in the order of their times, equal ones in the order they came', async () => {
+test('sleepers wake in the order of their times, equal ones in the order of their requests', async () => {
   const clock = new Clock(patientWorld);
   const wakes = new WakeQueue(patientWorld, clock);
   const nowMs = clock.nowMs();
@@ -22,7 +22,7 @@ test('sleepers wake in the order of their times, equal ones in the order they ca
   wakes.close();
 });
 
-test('nobody is woken before the lease clock shows the time', async () => {
+test('no sleeper is woken before the lease clock shows the time', async () => {
   const clock = new Clock(patientWorld);
   const wakes = new WakeQueue(patientWorld, clock);
   const times = Array.from({ length: 200 }, (_, place) => clock.nowMs() + ((place * 37) % 40));
@@ -54,7 +54,7 @@ test('a sleeper may ask to be woken again while it is being woken', async () => 
   wakes.close();
 });
 
-test('a sleeper that asks for the past again and again lets others have their turn', async () => {
+test('a sleeper that repeatedly asks for a past time lets others run', async () => {
   const wakes = new WakeQueue(patientWorld, new Clock(patientWorld));
   let rounds = 0;
   const again = (): void => {

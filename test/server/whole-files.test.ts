@@ -17,7 +17,7 @@ import { patientWorld } from '../patient-world.ts';
 const MEMBERS = ['s1', 's2', 's3'] as ServerId[];
 const BYTES = Buffer.from('the whole of it');
 
-/** Files of a server, with a catalog that reserves numbers from 100 on, and members that take what they are given. */
+/** Files of a server, with a catalog that reserves numbers from 100 on, and members that accept all contents. */
 function started() {
   const seen = {
     ...{ policy: 'quorum' as Policy, isUnderstood: true, outdated: null as ServerId | null },
@@ -79,7 +79,7 @@ test('contents are synced at a majority of the reserved members before the file 
   assert.deepEqual(seen.stored, [{ members: MEMBERS, objectBytes: 4_096, replicas, synced: true }]);
 });
 
-test('one reservation, which survives a loss of power, is good for many files, each number for one', async () => {
+test('one reservation, which survives a loss of power, is valid for many files, each number for one', async () => {
   const { wholes, seen } = started();
   const files = await Promise.all(Array.from({ length: 65 }, () => wholes.store('v', BYTES)));
   const inodes = files.map((file) => file?.inode);
@@ -87,7 +87,7 @@ test('one reservation, which survives a loss of power, is good for many files, e
   assert.deepEqual([seen.reservations, seen.flushes], [2, 2]);
 });
 
-test('files that a majority does not suffice for, large ones, and those that others do not know are staged', async () => {
+test('files for which a majority does not suffice, large ones, and those that other members do not know how to create are staged', async () => {
   const { wholes, seen } = started();
   for (const policy of ['all', 'read-only'] as const) {
     seen.policy = policy;
@@ -102,7 +102,7 @@ test('files that a majority does not suffice for, large ones, and those that oth
   assert.equal(await wholes.store('v', BYTES), null);
 });
 
-test('a file is staged where the catalog refuses its number, and is not where that fails', async () => {
+test('a file is staged if the catalog refuses its number, and is not if that fails', async () => {
   const { wholes, seen } = started();
   seen.refusal = new ServiceError('precondition-failed', 'Upgrade first', { outdated: ['s3'] });
   assert.equal(await wholes.store('v', BYTES), null);
@@ -114,7 +114,7 @@ test('a file is staged where the catalog refuses its number, and is not where th
   assert.notEqual(await wholes.store('v', BYTES), null, 'Numbers are reserved again');
 });
 
-test('the release of a peer that is not connected counts as an earlier one', () => {
+test('the release of a disconnected peer counts as an earlier one', () => {
   const understands = (...versions: readonly (number | null)[]): boolean =>
     doAllPeersKnowReplace({
       peers: MEMBERS.slice(0, versions.length),
@@ -126,7 +126,7 @@ test('the release of a peer that is not connected counts as an earlier one', () 
   assert.ok(understands(), 'A single server');
 });
 
-test('numbers whose servers are away are exchanged for others', async () => {
+test('numbers whose servers are disconnected are exchanged for others', async () => {
   const { wholes, seen } = started();
   await wholes.store('v', BYTES);
   seen.outdated = 's3' as ServerId;
@@ -137,7 +137,7 @@ test('numbers whose servers are away are exchanged for others', async () => {
   assert.equal(await wholes.store('v', BYTES), null, 'None are better');
 });
 
-test('a member that is to sync answers once it has, and refuses what it cannot sync', async () => {
+test('a member that is to sync answers after its sync, and refuses what it cannot sync', async () => {
   const order: string[] = [];
   let fails = false;
   const contents = new FirstContents({
@@ -180,6 +180,6 @@ test('a member that is to sync answers once it has, and refuses what it cannot s
   ]);
   assert.ok(
     order.filter((what) => what === SYNCED_CREATE_CALL).length === 2,
-    'The spare member is asked at last',
+    'The extra member is asked last',
   );
 });

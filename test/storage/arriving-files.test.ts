@@ -1,6 +1,7 @@
 /**
- * Goal: what is left of a file that did not come to be is taken back as soon as the disk lets it, and nothing of a file that is there or comes after all.
- * Method: commits that the test carries out, or refuses as a full disk does.
+ * Goal: the remains of a file that was not created are removed as soon as the disk permits, and nothing is removed of a
+ * file that exists or is created after all.
+ * Method: commits that the test executes, or refuses as a full disk does.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -6,7 +6,7 @@ import { BALLAST, ballastKeep, ballastRelease } from '../../server/storage/balla
 import { temporaryFolder } from './stores.ts';
 
 const MIB = 2 ** 20;
-/** What stat(2) counts blocks in. */
+/** The unit in which stat(2) counts blocks. */
 const BLOCK_BYTES = 512;
 
 function folderOf(t: { after(work: () => void): void }): string {

@@ -6,11 +6,11 @@ import { systemWorld } from '../../world/system-world.ts';
 
 const change = (name: string): NameChange => ({ kind: 'created', parent: 1, name, inode: 2 });
 
-test('what came behind an operation is told, and what is not known is not guessed', () => {
+test('changes after an operation are returned, and unknown ones are reported as unknown', () => {
   const changes = new CatalogChanges(systemWorld, 10);
   assert.deepEqual(changes.since(10), []);
   assert.equal(changes.since(9), null, 'Before this server had the catalog');
-  assert.equal(changes.since(11), null, 'Nobody has that yet');
+  assert.equal(changes.since(11), null, 'No server has that yet');
   changes.append(11, [change('a')]);
   changes.append(12, []);
   changes.append(13, [change('b'), change('c')]);
@@ -22,7 +22,7 @@ test('what came behind an operation is told, and what is not known is not guesse
   assert.deepEqual(changes.since(20), []);
 });
 
-test('the oldest are forgotten, and asking for them says so', () => {
+test('the oldest are forgotten, and a query for them says so', () => {
   const changes = new CatalogChanges(systemWorld, 0);
   const many = Array.from({ length: 5_000 }, (_, index) => change(`${index}`));
   for (let seq = 1; seq <= 6; seq++) changes.append(seq, many);
@@ -31,7 +31,7 @@ test('the oldest are forgotten, and asking for them says so', () => {
   assert.equal(changes.since(2)?.length, 20_000);
 });
 
-test('who waits is woken by the next operation, or when the time is up', async () => {
+test('a waiting query is woken by the next operation, or at its time limit', async () => {
   const changes = new CatalogChanges(systemWorld, 0);
   const woken = changes.whenChanged(60_000);
   changes.append(1, [change('a')]);

@@ -6,12 +6,12 @@ import { crc32, trustedCrc32 } from '../../platform/crc32.ts';
 import { crc32Joined, crc32Of, crc32Replaced } from '../../server/storage/checksum.ts';
 
 /**
- * Goal: what is stored by one release, on one system, is sound for every other.
- * Method: the checksum, by whatever it is computed here, is compared with zlib's.
+ * Goal: what one release stores on one system is valid for every other.
+ * Method: the checksum, by whichever code computes it here, is compared with zlib's.
  */
 const BYTES = randomFillSync(Buffer.alloc(300_000));
 
-test('a checksum is that of zlib, wherever in memory the bytes begin and end', () => {
+test("a checksum equals zlib's, wherever in memory the bytes begin and end", () => {
   for (let length = 0; length <= 600; length++) {
     for (const at of [0, 1, 7, 16]) {
       const bytes = BYTES.subarray(at, at + length);
@@ -19,7 +19,7 @@ test('a checksum is that of zlib, wherever in memory the bytes begin and end', (
       assert.equal(
         crc32(bytes, 0xffff_ffff),
         crc32OfZlib(bytes, 0xffff_ffff),
-        `${length} bytes behind others`,
+        `${length} bytes after others`,
       );
     }
   }
@@ -29,7 +29,7 @@ test('a checksum is that of zlib, wherever in memory the bytes begin and end', (
   }
 });
 
-test('pieces have the checksum of the whole, and so have bytes of which some were replaced', () => {
+test("the pieces' checksums combine to that of the whole, and so do those of bytes that were partly replaced", () => {
   const pieces = [BYTES.subarray(0, 17), BYTES.subarray(17, 17), BYTES.subarray(17, 9_000)];
   assert.equal(crc32Of(pieces), crc32OfZlib(BYTES.subarray(0, 9_000)));
   const after = randomFillSync(Buffer.alloc(512));
@@ -51,13 +51,13 @@ test('the checksum of two parts follows from those of both', () => {
   }
 });
 
-test('what computes another checksum is not used', () => {
+test('code that computes another checksum is not used', () => {
   assert.equal(trustedCrc32(crc32OfZlib), crc32OfZlib);
   assert.equal(trustedCrc32(null), null);
   assert.equal(
     trustedCrc32((bytes) => crc32OfZlib(bytes)),
     null,
-    'one that forgets what is before the bytes',
+    'one that ignores the earlier bytes',
   );
   const wrongWhenLong = (bytes: Uint8Array, crc?: number): number =>
     crc32OfZlib(bytes.subarray(0, 4_096), crc);

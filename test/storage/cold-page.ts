@@ -7,7 +7,7 @@ const PAGE_BYTES = 4096;
 /**
  * Overwrites a page of a closed database that nothing reads when it is opened.
  *
- * @param table whose last leaf it is: by itself one of the catalog
+ * @param table whose last leaf it is: by default one of the catalog's
  */
 export function damageColdPage(file: string, table: 'inodes' | 'objects' = 'inodes'): void {
   const database = new Database(file, { readonly: true });

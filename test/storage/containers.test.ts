@@ -12,8 +12,8 @@ import { temporaryFolder } from './stores.ts';
 const FILES = 400;
 
 /**
- * Goal: whoever needs a container that is being closed waits for that one alone, however many others are being closed, and
- * however long their disk takes.
+ * Goal: a caller that needs a container that is being closed waits for that one alone, however many others are being
+ * closed, and however long their disk takes.
  */
 test('a container that is being closed is waited for by itself', async () => {
   const folder = temporaryFolder();
@@ -41,7 +41,7 @@ test('a container that is being closed is waited for by itself', async () => {
       container.write([{ position: 0, buffers: [Buffer.from('contents')], byteCount: 8 }]),
     );
   for (let file = 1; file <= FILES; file++) await write(file);
-  assert.equal(stuck.length, disks.length, 'Some were closed to make room');
+  assert.equal(stuck.length, disks.length, 'Some were closed to stay within the limit');
   const waiting = write(2);
   disks[1]?.resolve();
   await waiting;

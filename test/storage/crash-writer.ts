@@ -9,14 +9,14 @@ import { begin, epoch, fileId, NO_SESSIONS, pattern, VIEW } from '../conformance
 import { DiskFixture } from './stores.ts';
 
 /**
- * Writes to the stores of a folder until it is killed, and says on standard output which operations were applied:
- * lines of `file seq`, of `file seq synced` after a flush, and of `file epoch promised`. What an operation
- * is, `operationOf` knows; the catalog, under the number 0, makes the directory `d7` with operation 7.
+ * Writes to the stores of a folder until it is killed, and prints which operations were applied: lines of `file seq`,
+ * of `file seq synced` after a flush, and of `file epoch promised`. `operationOf` defines each operation; the catalog,
+ * under the number 0, makes the directory `d7` with operation 7.
  */
 export const OBJECT_BYTES = 512;
 export const FILE_IDS = [1, 2, 3];
 export const CATALOG = 0;
-/** Operations of a file that go to the store at once, between two flushes, and between two promises. */
+/** Operations of a file that are submitted to the store at once, between two flushes, and between two promises. */
 const DEPTH = 8;
 const FLUSH_EVERY = 48;
 const PROMISE_EVERY = 112;
@@ -33,7 +33,7 @@ export function operationOf(file: number, seq: number) {
   return { kind: 'write' as const, offset, bytes: pattern(1 + (turn % 1500), seq), modifiedNs: BigInt(seq) };
 }
 
-/** What was asked for last of each file: rounds go on from there, as the writers do. */
+/** The last requested operation of each file: rounds continue from there, as the writers do. */
 const modelled = new Map<number, { readonly seq: number; readonly model: Buffer }>();
 
 /** @returns the contents after the first `seq` operations of the file; not to be changed */
@@ -55,7 +55,7 @@ export function modelOf(file: number, seq: number): Buffer {
   return model;
 }
 
-/** What a writer said before it was killed. */
+/** What a writer printed before it was killed. */
 export interface Said {
   readonly lines: number;
   /** By file, the last operation that was applied, and that was synced. */
@@ -66,7 +66,7 @@ export interface Said {
 }
 
 /**
- * Runs a writer on the folder until `stop` ends it, one way or another.
+ * Runs a writer on the folder until `stop` ends it in some way.
  * @param stop is called once, after so many lines
  */
 export async function writeUntil(
@@ -75,7 +75,7 @@ export async function writeUntil(
   stop: (child: ChildProcess) => void,
 ): Promise<Said> {
   const child = spawn(process.execPath, [import.meta.filename, folder], {
-    // A writer whose disk fails under it dies of that, and says so.
+    // A writer whose disk fails ends by that, and says so.
     stdio: ['ignore', 'pipe', process.env.DEBUG === '1' ? 'inherit' : 'ignore'],
   });
   const applied = new Map<number, number>();
@@ -102,7 +102,7 @@ export function writeUntilKilled(folder: string, lineCount: number): Promise<Sai
   return writeUntil(folder, lineCount, (child) => child.kill('SIGKILL'));
 }
 
-/** So that it begins anew many times before the power is cut. */
+/** So that the log restarts many times before the power is cut. */
 const LOG_FILE_BYTES_MAX = 256 * 1024;
 
 /** Opens the catalog of a folder whose data folder is open. */

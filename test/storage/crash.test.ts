@@ -9,11 +9,11 @@ import { DiskFixture, temporaryFolder } from './stores.ts';
 const ROUNDS = isLong ? 5 : 2;
 
 /**
- * Goal: what was applied is there after kill -9 at any moment, and the state is one that was.
- * Method: a process writes and is killed, several times over the same folder; each time the folder is
- * opened and every file compared with the model at the sequence number that it claims.
+ * Goal: applied operations survive kill -9 at any moment, and the state is one that existed.
+ * Method: a process writes and is killed, several times over the same folder; each time the folder is opened and every
+ * file compared with the model at the sequence number that it reports.
  */
-test('kill -9 in the middle of applies loses nothing that was applied', { timeout: 60_000 }, async () => {
+test('kill -9 in the middle of applies loses no applied operation', { timeout: 60_000 }, async () => {
   const folder = temporaryFolder();
   try {
     for (let round = 1; round <= ROUNDS; round++) {

@@ -41,7 +41,7 @@ const DAMAGES_KILLED: Readonly<Record<string, (folder: string) => void>> = {
   "the catalog's log is gone": (folder) => fs.rmSync(path.join(folder, 'catalog.db-wal')),
 };
 
-/** And one that was closed in order: a log would have newer pages than those that are damaged. */
+/** And one that was closed in order: a log would have newer pages than the damaged ones. */
 const DAMAGES_CLOSED: Readonly<Record<string, (folder: string) => void>> = {
   'the closed index is gone': (folder) => fs.rmSync(path.join(folder, 'index.db')),
   'the index is garbage': (folder) => garbage(path.join(folder, 'index.db'), 0, 4096),
@@ -56,7 +56,7 @@ const DAMAGES_CLOSED: Readonly<Record<string, (folder: string) => void>> = {
 
 /**
  * Goal: a folder that lacks something it had is never taken for an empty one, nor for an older one: it is refused, with
- * what to do. Put aside, it leaves an empty folder that is another one.
+ * a remedy. Put aside, it leaves an empty folder with another identity.
  */
 describe('a damaged data folder', () => {
   let parent: string;
@@ -100,7 +100,7 @@ describe('a damaged data folder', () => {
   before(async () => {
     parent = temporaryFolder();
     killed = path.join(parent, 'killed');
-    // Once in order, so that there is something in the databases, and not in their logs alone.
+    // Once in order, so that the databases themselves have rows, and not only their logs.
     said = await writeUntilKilled(killed, 600);
     await use(killed);
     said = await writeUntilKilled(killed, 900);
@@ -127,19 +127,19 @@ describe('a damaged data folder', () => {
       if (name === 'META is gone') return;
       const aside = setAside(folder);
       const kept = fs.readdirSync(aside);
-      // Files that SQLite makes and takes away at its own discretion.
+      // Files that SQLite creates and removes at its own discretion.
       const lasting = before.filter((file) => !/^lock\.|-(?:wal|shm|journal)$/.test(file));
       for (const file of lasting) assert.ok(kept.includes(file), file);
       said = { ...said, applied: new Map() };
       const fresh = await use(folder);
       assert.notEqual(fresh, JSON.parse(fs.readFileSync(path.join(killed, 'META'), 'utf8')).storageId);
-      // It happens again: nothing that was put aside is touched.
+      // A second damage: nothing that was put aside is touched.
       assert.match(setAside(folder), /damaged-2$/);
       await use(folder);
     });
   }
 
-  test('opens where nothing is damaged: after a kill, in order, and after a process that ended by itself', async () => {
+  test('opens without damage: after a kill, in order, and after a process that ended by itself', async () => {
     const folder = copy();
     await use(folder);
     assert.equal(fs.existsSync(path.join(folder, 'index.db-wal')), false, 'closed, so without a log');
@@ -229,7 +229,7 @@ describe('a damaged data folder', () => {
     await use(folder, { rebuild: true });
   });
 
-  test('is read as a whole, its catalog too, after a loss of power, until that has found it sound', async () => {
+  test('is read as a whole, its catalog too, after a loss of power, until that has found it intact', async () => {
     const folder = copy();
     await use(folder);
     damageColdPage(path.join(folder, 'catalog.db'));
@@ -241,7 +241,7 @@ describe('a damaged data folder', () => {
   });
 });
 
-test('a damaged page of the index that nothing reads is found by a start that is to find damage', async () => {
+test('a start that is to find damage finds a damaged page of the index that nothing reads', async () => {
   const fixture = await DiskFixture.make();
   const file = fileId(1);
   await begin(fixture.store, file, OBJECT_BYTES);

@@ -23,11 +23,11 @@ describe('data folder', () => {
     assert.ok(error instanceof FolderError, String(error));
     assert.equal(error.code, code);
     assert.match(error.message, wanted);
-    assert.match(error.message, /Cannot use .+: .+\. \w/s, 'what, why, and what next');
+    assert.match(error.message, /Cannot use .+: .+\. \w/s, 'fault, reason and remedy');
     return true;
   };
 
-  test('is made on first use and keeps its identity', () => {
+  test('is created on first use and keeps its identity', () => {
     const first = DataFolder.open(folder, FOLDER);
     assert.equal(first.startCounter, 1);
     assert.equal(first.lostPower, false);
@@ -39,7 +39,7 @@ describe('data folder', () => {
     second.close();
   });
 
-  test('says the same of the disk as another one on it, within one start of the machine', () => {
+  test('reports the same about the disk as another folder on it, within one start of the machine', () => {
     const diskOf = (name: string, bootId: string): string | null => {
       const opened = DataFolder.open(path.join(parent, name), { ...FOLDER, bootId });
       opened.close();
@@ -51,7 +51,7 @@ describe('data folder', () => {
     assert.notEqual(diskOf('c', 'two'), disk, 'It may be a disk of another machine');
   });
 
-  test('remembers the longest silence until nothing of it is left', () => {
+  test('remembers the longest silence until it has passed', () => {
     const open = (filesMs: number, namesMs: number) =>
       DataFolder.open(folder, { ...FOLDER, silences: { filesMs, namesMs } });
     open(5000, 60_000).close();
@@ -75,7 +75,7 @@ describe('data folder', () => {
     const untilMs = first.coverNamedClock(nowMs);
     assert.ok(untilMs > nowMs);
     assert.equal(first.coverNamedClock(nowMs + 1), untilMs, 'One sync for many votes');
-    // As if it was killed: the lock goes, and nothing is written down.
+    // As if it was killed: the lock is released, and nothing is stored.
     const killed = fs.readFileSync(path.join(folder, 'META'));
     first.close();
     fs.writeFileSync(path.join(folder, 'META'), killed);
@@ -86,7 +86,11 @@ describe('data folder', () => {
     sameBoot.close();
     fs.writeFileSync(path.join(folder, 'META'), killed);
     const nextBoot = open('two');
-    assert.equal(nextBoot.earlierNamedClockMs, untilMs, 'The monotonic clock began anew, and tells nothing');
+    assert.equal(
+      nextBoot.earlierNamedClockMs,
+      untilMs,
+      'The monotonic clock started again, and proves nothing',
+    );
     assert.equal(nextBoot.coverNamedClock(nowMs), untilMs, 'Never less than before');
     nextBoot.markClean();
     nextBoot.close();
@@ -95,11 +99,11 @@ describe('data folder', () => {
     third.close();
   });
 
-  test('remembers by which view its server votes on names, and the clocks of voters before', () => {
+  test('remembers by which view its server votes on names, and the clocks of earlier voters', () => {
     const open = (bootId: string) => DataFolder.open(folder, { ...FOLDER, bootId });
     const meta = () => JSON.parse(fs.readFileSync(path.join(folder, 'META'), 'utf8'));
     const made = open('one');
-    assert.equal(made.voters, null, 'What came before a new folder is not known');
+    assert.equal(made.voters, null, 'What preceded a new folder is unknown');
     made.setVoters('first', 1_000_000);
     assert.deepEqual([made.voters, meta().format], ['first', 1]);
     const view = { number: 2, members: { servers: ['s1' as ServerId], perCell: 5 }, clockMs: 5_000_000 };
@@ -121,9 +125,9 @@ describe('data folder', () => {
     earlier.close();
   });
 
-  test('remembers from which file on it was there', () => {
+  test('remembers from which file on it has had its replicas', () => {
     const made = DataFolder.open(folder, FOLDER);
-    assert.equal(made.firstFileId, null, 'Nobody has told it yet');
+    assert.equal(made.firstFileId, null, 'It has not been notified yet');
     made.setFirstFileId(17 as FileId);
     made.close();
     const again = DataFolder.open(folder, FOLDER);
@@ -132,18 +136,18 @@ describe('data folder', () => {
     again.close();
   });
 
-  test('remembers which replicas may be gone with the power', () => {
+  test('remembers which replicas a loss of power may have taken', () => {
     const open = (bootId: string) => DataFolder.open(folder, { ...FOLDER, bootId });
     const [held, next] = [20 as FileId, (20 + 4_096) as FileId];
     const first = open('one');
-    assert.equal(first.trustOfNew(held), null, 'Nobody has told what the folder can be believed');
+    assert.equal(first.trustOfNew(held), null, 'How far the folder can be trusted is not known yet');
     first.setFirstFileId(17 as FileId);
     first.recordReplica(held);
     assert.equal(first.trustOfNew(16 as FileId), 'lost');
     assert.equal(first.trustOfNew(held), 'intact', 'It would be here');
     first.close();
     const killed = open('one');
-    assert.equal(killed.trustOfNew(held), 'intact', 'A process that ends takes nothing with it');
+    assert.equal(killed.trustOfNew(held), 'intact', 'A process that ends loses nothing');
     killed.close();
     const dark = open('two');
     assert.deepEqual(
@@ -175,7 +179,7 @@ describe('data folder', () => {
     after.close();
     const again = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
     assert.equal(again.lostPower, false);
-    assert.equal(again.powerLossStart, 2, 'what the loss left behind is remembered');
+    assert.equal(again.powerLossStart, 2, 'the state after the loss is remembered');
     again.markClean();
     again.close();
     const clean = DataFolder.open(folder, { ...FOLDER, bootId: 'three' });
@@ -183,7 +187,7 @@ describe('data folder', () => {
     clean.close();
   });
 
-  test('a disk that failed counts as a loss of power, whether or not it could be written down', () => {
+  test('a disk that failed counts as a loss of power, whether or not the failure could be recorded', () => {
     const first = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
     first.markFailed();
     first.close();
@@ -191,7 +195,7 @@ describe('data folder', () => {
     assert.equal(second.lostPower, true);
     assert.equal(second.powerLossStart, 2);
     second.markRecovered();
-    // META cannot be replaced: something that is no file stands in its way.
+    // META cannot be replaced: something that is no file has its name.
     fs.mkdirSync(path.join(folder, 'META.new'));
     second.markFailed();
     second.close();
@@ -205,7 +209,7 @@ describe('data folder', () => {
     fourth.close();
   });
 
-  test('a start after a loss of power that is killed before it has looked leaves that to the next', () => {
+  test('a start after a loss of power that is killed before its check leaves the check to the next', () => {
     DataFolder.open(folder, { ...FOLDER, bootId: 'one' }).close();
     DataFolder.open(folder, { ...FOLDER, bootId: 'two' }).close();
     const looking = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
@@ -217,7 +221,7 @@ describe('data folder', () => {
     after.close();
   });
 
-  test('a boot that cannot be told counts as another one', () => {
+  test('an unknown boot counts as another one', () => {
     DataFolder.open(folder, { ...FOLDER, bootId: null }).close();
     const after = DataFolder.open(folder, { ...FOLDER, bootId: null });
     assert.equal(after.lostPower, true);
@@ -233,11 +237,11 @@ describe('data folder', () => {
     assert.equal(held.startCounter, 1);
     held.close();
     const next = DataFolder.open(folder, FOLDER);
-    assert.equal(next.startCounter, 2, 'the refused start was none');
+    assert.equal(next.startCounter, 2, 'the refused start does not count');
     next.close();
   });
 
-  test('the lock goes with its process, even by kill -9', async () => {
+  test('the lock ends with its process, even by kill -9', async () => {
     const script = `
       import { systemWorld } from ${JSON.stringify(path.resolve('world/system-world.ts'))};
       import { DataFolder } from ${JSON.stringify(path.resolve('server/storage/data-folder.ts'))};
@@ -271,7 +275,7 @@ describe('data folder', () => {
     );
   });
 
-  test('refuses a folder with other things in it, and leaves them alone', () => {
+  test('refuses a folder with other files in it, and leaves them alone', () => {
     fs.mkdirSync(folder);
     fs.writeFileSync(path.join(folder, 'thesis.tex'), 'x');
     assert.throws(() => DataFolder.open(folder, FOLDER), refused('foreign', /thesis\.tex/));

@@ -19,14 +19,14 @@ const { O_DIRECT } = fs.constants;
 const coded = (code: string): Error => Object.assign(new Error(`${code}: injected`), { code });
 
 /**
- * A disk that refuses direct writes that are not aligned, as all do, whatever the file system of the test: it makes them
- * through the page cache.
+ * A disk that refuses direct writes that are not aligned, as all do, whatever the file system of the test: it makes
+ * them through the page cache.
  */
 class AlignedDisk implements FileOps {
   readonly #direct = new Set<number>();
   /** Direct writes, by position and length, and descriptors for them. */
   readonly writes: (readonly [position: number, length: number])[] = [];
-  /** In which memory the bytes of the last one were. */
+  /** The memory that contained the bytes of the last one. */
   memory: ArrayBufferLike | null = null;
   opened = 0;
   /** What a direct write does before the disk has it: throws, or says how many bytes it takes. */
@@ -66,7 +66,7 @@ class AlignedDisk implements FileOps {
   flushDirectory = diskFileOps.flushDirectory;
 }
 
-describe('a container whose large contents go past the page cache', () => {
+describe('a container whose large contents bypass the page cache', () => {
   let folder: string;
   let disk: AlignedDisk;
   let refusals: string[];
@@ -110,7 +110,7 @@ describe('a container whose large contents go past the page cache', () => {
     return bytes;
   };
 
-  test('writes whole pages directly, and what is left at both ends through it', async () => {
+  test('writes whole pages directly, and the rest at both ends through it', async () => {
     const [containers, direct] = containersOf(ALL_DIRECT);
     const bytes = Buffer.from(pattern(5 * PAGE_BYTES, 3));
     for (const [position, length, from, to] of [
@@ -133,7 +133,7 @@ describe('a container whose large contents go past the page cache', () => {
     assert.equal(direct.bytes, 7 * PAGE_BYTES);
   });
 
-  test('writes from where the bytes are, if they begin at a page and lie side by side', async () => {
+  test("writes from the bytes' own memory, if they begin at a page and are adjacent", async () => {
     const [containers] = containersOf(ALL_DIRECT);
     const bytes = pageMemory(3 * PAGE_BYTES);
     bytes.set(pattern(bytes.length, 5));
@@ -158,11 +158,11 @@ describe('a container whose large contents go past the page cache', () => {
       const whole = Buffer.concat(pieces);
       assert.ok(there(0, whole.length).equals(whole));
     }
-    assert.ok(bytes.equals(expected), 'it is not the container that gives them back');
+    assert.ok(bytes.equals(expected), 'the container does not release them');
     releasePages(bytes);
   });
 
-  test('keeps small files and small writes in it, and all if it is told to', async () => {
+  test('uses it for small files and small writes, and for all if an option says so', async () => {
     const bytes = pattern(MIB, 1);
     const [containers] = containersOf();
     await writing(containers, 15 * MIB, [bytes]);
@@ -177,7 +177,7 @@ describe('a container whose large contents go past the page cache', () => {
   });
 
   for (const where of ['open', 'write'] as const) {
-    test(`asks a file system once that does not know it (${where})`, async () => {
+    test(`tries a file system that does not support it once (${where})`, async () => {
       const refusing = async () => Promise.reject(coded('EINVAL'));
       if (where === 'write') disk.meets = refusing;
       else {
@@ -195,7 +195,7 @@ describe('a container whose large contents go past the page cache', () => {
     });
   }
 
-  test('goes on where the disk stops short', async () => {
+  test('continues where the disk stopped short', async () => {
     const [containers, direct] = containersOf(ALL_DIRECT);
     for (const count of [0, 2 * PAGE_BYTES, 1000]) {
       const bytes = pattern(4 * PAGE_BYTES, count);
@@ -222,7 +222,7 @@ describe('a container whose large contents go past the page cache', () => {
       assert.ok(there(at * PAGE_BYTES, PAGE_BYTES).equals(pattern(PAGE_BYTES, at)));
   });
 
-  test('spares a slow disk for a minute', async () => {
+  test('makes no direct writes to a slow disk for a minute', async () => {
     let nowMs = 0;
     const [containers] = containersOf(ALL_DIRECT, () => nowMs);
     const bytes = pattern(4 * MIB, 1);
@@ -252,7 +252,7 @@ test('the pace of a disk is that of its fastest write, and of all at the same ti
     return pace.isSlow;
   };
   for (let turn = 0; turn < 7; turn++) assert.equal(write(1, 500), false);
-  assert.equal(write(1, 20), false, 'one had not to wait for the processor');
+  assert.equal(write(1, 20), false, 'one did not have to wait for the processor');
   for (let turn = 0; turn < 8; turn++) assert.equal(write(2, 40), false);
   for (let turn = 0; turn < 7; turn++) assert.equal(write(1, 40), false);
   assert.equal(write(1, 40), true);
@@ -318,9 +318,9 @@ describe('a disk store that writes directly', () => {
 });
 
 /**
- * Goal: whoever reads a container finds what was written last, whichever way it came, and so does the disk after a sync.
- * Method: a real file system; writes of all sizes at random places of one file, some of whole pages and some not, several at a time, while it
- * is read; then the file is compared by another descriptor, and past the page cache.
+ * Goal: a reader of a container finds the last write, whichever way it was written, and so does the disk after a sync.
+ * Method: a real file system; writes of all sizes at random places of one file, some of whole pages and some not,
+ * several at a time, while it is read; then the file is compared by another descriptor, and past the page cache.
  */
 test('both ways agree on one file', {
   skip: !knowsDirectWrites() && 'the file system has no direct writes',

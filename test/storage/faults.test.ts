@@ -14,9 +14,9 @@ import { DiskFixture, temporaryFolder } from './stores.ts';
 const OBJECT_BYTES = 256;
 const file = fileId(1);
 
-/** A disk that does what it is told to do wrong. */
+/** A disk that fails as the test says. */
 class FaultyDisk implements FileOps {
-  /** Fails the next call of the kind, on a path that ends so, with the code. */
+  /** Fails the next call of the kind, on a path with this end, with the code. */
   fault: {
     readonly call: keyof FileOps;
     readonly suffix: string;
@@ -26,7 +26,7 @@ class FaultyDisk implements FileOps {
   } | null = null;
   /** Writes and reads stop short after this many bytes. */
   shortBytes = Number.POSITIVE_INFINITY;
-  /** Reads wait for this before they look. */
+  /** Reads wait for this before they begin. */
   readGate: Promise<void> | null = null;
   readonly #paths = new Map<number, string>();
 
@@ -118,7 +118,7 @@ describe('disk store with a failing disk', () => {
     fixture.store.apply(file, epoch(1), seq, { kind: 'write', offset, bytes, modifiedNs: 1n }, NO_SESSIONS);
   const container = () => path.join(fixture.path, 'objects', '01', '1.dat');
 
-  test('a file of which the disk does not take the contents is not borne, nothing of it is left, and it can be borne later', async () => {
+  test('a file whose contents the disk refuses is not created, leaves nothing, and can be created with contents later', async () => {
     const other = fileId(2);
     const operations = [
       { kind: 'write', offset: 0, bytes: pattern(40, 1), modifiedNs: 1n },
@@ -148,13 +148,13 @@ describe('disk store with a failing disk', () => {
     }
     assert.equal(fixture.store.record(file)?.seq, 1);
     assert.deepEqual(Buffer.from(await fixture.store.read(file, 0, 2000)), Buffer.from(pattern(1000, 1)));
-    // With room again, it goes on.
+    // With free space again, it continues.
     await write(2, 0, pattern(500, 4));
     await fixture.reopen();
     assert.deepEqual(Buffer.from(await fixture.store.read(file, 0, 500)), Buffer.from(pattern(500, 4)));
   });
 
-  test('what follows a write for which no room is left is refused with it', async (context) => {
+  test('what follows a write without enough free space is refused with it', async (context) => {
     await write(1, 0, pattern(1000, 1));
     const refused = context.mock.method(fixture.store.reserve, 'assertFor', () => {
       throw new ServiceError(
@@ -192,11 +192,11 @@ describe('disk store with a failing disk', () => {
     );
   });
 
-  test('a read error is told and not believed to be data', async () => {
+  test('a read error is reported and not taken for data', async () => {
     await write(1, 0, pattern(100, 1));
     disk.fault = { call: 'read', suffix: '.dat', code: 'EIO', lasting: true };
     await assert.rejects(fixture.store.read(file, 0, 100), withCode('storage'));
-    // Another replica has what the disk cannot give any more.
+    // Another replica has what the disk cannot read any more.
     fixture.mender = async () => pattern(100, 1);
     assert.equal((await fixture.store.read(file, 0, 100)).length, 100);
     disk.fault = null;
@@ -208,7 +208,7 @@ describe('disk store with a failing disk', () => {
     ['contents', '.dat'],
     ['index', '-wal'],
   ] as const) {
-    test(`a failed sync of the ${what} is never retried: the store is over until a restart`, async () => {
+    test(`a failed sync of the ${what} is never retried: the store has failed until a restart`, async () => {
       await write(1, 0, pattern(100, 1));
       disk.fault = { call: 'datasync', suffix, code: 'EIO' };
       await assert.rejects(fixture.store.flush(file), withCode('storage'));
@@ -239,7 +239,7 @@ describe('disk store with a failing disk', () => {
       Buffer.from(await fixture.store.read(file, 0, 512)),
       Buffer.from(pattern(1000, 1).subarray(0, 512)),
     );
-    // A part of it cannot be overwritten either: the rest would get a checksum that it does not deserve.
+    // A part of it cannot be overwritten either: the damaged rest would get a valid checksum.
     await assert.rejects(write(2, 530, pattern(4, 2)), withCode('integrity', /object 2/));
     assert.equal(fixture.store.record(file)?.seq, 1, 'the position stays');
     // As a whole it can.
@@ -247,7 +247,7 @@ describe('disk store with a failing disk', () => {
     assert.deepEqual(Buffer.from(await fixture.store.read(file, 512, 256)), Buffer.from(pattern(256, 3)));
   });
 
-  test('a container that is cut short or gone is an integrity error', async () => {
+  test('a container that is truncated or missing is an integrity error', async () => {
     await write(1, 0, pattern(1000, 1));
     await fixture.store.flush(file);
     fs.truncateSync(container(), 700);
@@ -259,7 +259,7 @@ describe('disk store with a failing disk', () => {
     await assert.rejects(fixture.store.readObject(file, 0, 1, 1), withCode('integrity', /missing/));
   });
 
-  test('a slow read sees what it pinned, while its slots are overwritten and given up', async () => {
+  test('a slow read sees what it pinned, while its slots are overwritten and released', async () => {
     await write(1, 0, pattern(4 * OBJECT_BYTES, 1));
     const gate = Promise.withResolvers<void>();
     disk.readGate = gate.promise;
@@ -290,7 +290,7 @@ describe('disk store with a failing disk', () => {
     assert.deepEqual(Buffer.from(await fixture.store.read(file, 0, 1000)), Buffer.from(pattern(1000, 1)));
   });
 
-  test('a removed or shrunken file gives its room back', async () => {
+  test('a removed or shortened file frees its space', async () => {
     await write(1, 0, pattern(200 * OBJECT_BYTES, 1));
     assert.equal(fs.statSync(container()).size, 200 * OBJECT_BYTES);
     await fixture.store.apply(
@@ -321,7 +321,7 @@ describe('disk store with a failing disk', () => {
 /** Pages of a log that the first block of its index names, by the format of SQLite. */
 const INDEX_PAGES = 4_062;
 
-test('a full disk on which only the index of a log has no room is no broken one', async (t) => {
+test('a full disk on which only the index of a log has no space is not a failed one', async (t) => {
   const folder = temporaryFolder();
   const mount = process.getuid?.() === 0 ? mounted(folder, ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs']) : null;
   if (mount === null) {
@@ -344,7 +344,8 @@ test('a full disk on which only the index of a log has no room is no broken one'
     const before = opened('before');
     before.exec('CREATE TABLE rows (id INTEGER PRIMARY KEY, bytes BLOB)');
     put(before, INDEX_PAGES + 100);
-    // From here on the log is written over. A process that is killed leaves it as long as it was, and the next one makes another index.
+    // From here on the log is written over. A process that is killed leaves it as long as it was, and the next one
+    // makes another index.
     before.pragma('wal_checkpoint(RESTART)');
     put(before, 1);
     for (const end of ['', '-wal'])

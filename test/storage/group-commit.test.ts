@@ -7,7 +7,7 @@ import { systemWorld } from '../../world/system-world.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern, VIEW } from '../conformance/store.ts';
 import { DiskFixture, temporaryFolder } from './stores.ts';
 
-/** Counts the syncs of contents and of the index, and lets them wait for each other to show. */
+/** Counts the syncs of contents and of the index, and makes them overlap. */
 class CountingDisk implements FileOps {
   contents = 0;
   index = 0;
@@ -38,8 +38,8 @@ class CountingDisk implements FileOps {
 }
 
 /**
- * Goal: many who want something synced at the same time share one sync, of the contents of a file and of the index
- * of all files; whoever comes while one is under way is served by the next, never by the one before.
+ * Goal: callers that want something synced at the same time share one sync, of the contents of a file and of the index
+ * of all files; a caller during a sync is served by the next one, never by the one under way.
  */
 describe('group commit', () => {
   const WAITERS = 64;
@@ -61,7 +61,7 @@ describe('group commit', () => {
       NO_SESSIONS,
     );
 
-  test(`${WAITERS} flushes of one file, each of a write of its own, share syncs`, async (t) => {
+  test(`${WAITERS} flushes of one file, each after its own write, share syncs`, async (t) => {
     await begin(fixture.store, fileId(1), 4096);
     disk.contents = 0;
     disk.index = 0;
@@ -71,20 +71,20 @@ describe('group commit', () => {
     t.diagnostic(
       `${WAITERS} writes and flushes: ${disk.contents} syncs of contents, ${disk.index} of the index`,
     );
-    // Every flush here follows a write of its own, so each may find another state; they still share.
+    // Every flush here follows its own write, so each may find another state; they still share.
     assert.ok(disk.contents >= 1 && disk.contents < WAITERS, `${disk.contents}`);
     assert.ok(disk.index >= 1 && disk.index < WAITERS, `${disk.index}`);
   });
 
-  test(`${WAITERS} flushes of one file at once are two syncs of it, and three of the index, at the most`, async () => {
+  test(`${WAITERS} flushes of one file at once are at most two syncs of it, and three of the index`, async () => {
     await begin(fixture.store, fileId(1), 4096);
     // One write: the store syncs by itself before it uses the place of what was overwritten.
     await apply(1, 1);
     disk.contents = 0;
     disk.index = 0;
     await Promise.all(Array.from({ length: WAITERS }, () => fixture.store.flush(fileId(1))));
-    // Those who shared the second sync of the contents come to the index one after another. Where that of the first has
-    // ended already, the foremost of them begins one, and the others share the next.
+    // Those that shared the second sync of the contents reach the index one after another. If that of the first has
+    // already ended, the next of them begins one, and the others share the one after it.
     assert.ok(disk.contents <= 2 && disk.index <= 3, `${disk.contents} and ${disk.index}`);
   });
 
@@ -95,11 +95,11 @@ describe('group commit', () => {
     await Promise.all(Array.from({ length: WAITERS }, (_, at) => apply(at + 1, 1)));
     await Promise.all(Array.from({ length: WAITERS }, (_, at) => fixture.store.flush(fileId(at + 1))));
     t.diagnostic(`${WAITERS} files: ${disk.contents} syncs of contents, ${disk.index} of the index`);
-    assert.equal(disk.contents, WAITERS, 'each file has contents of its own');
+    assert.equal(disk.contents, WAITERS, 'each file has its own contents');
     assert.ok(disk.index < WAITERS / 2, `${disk.index}`);
   });
 
-  test('whoever comes while a sync is under way waits for the next one', async () => {
+  test('a caller during a sync waits for the next one', async () => {
     await begin(fixture.store, fileId(1), 4096);
     await apply(1, 1);
     disk.contents = 0;

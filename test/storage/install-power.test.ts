@@ -1,8 +1,8 @@
 /**
- * Goal: another replica's state is installed all or not at all, and for good once that was told, also where power is
+ * Goal: another replica's state is installed all or not at all, and durably once that was reported, also if power is
  * lost at that very moment.
- * Method: a disk that knows what was synced. The folder is copied as it may look after a loss of power, once while
- * the installation is under way and once when it has been told, and the copies are opened.
+ * Method: a disk that knows what was synced. The folder is copied as it may be after a loss of power, once while the
+ * installation is under way and once after its report, and the copies are opened.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -18,7 +18,7 @@ const OLD = Buffer.from(pattern(200, 1));
 const NEW = Buffer.from(pattern(300, 2));
 const SEEDS = 4;
 
-test('another state is installed as a whole or not at all, wherever power is lost', async () => {
+test('another state is installed as a whole or not at all, whenever power is lost', async () => {
   for (let seed = 1; seed <= SEEDS; seed++) {
     const prng = new Prng(seed);
     await withLossyStore(async ({ store, copyAfterLoss }) => {
@@ -33,7 +33,7 @@ test('another state is installed as a whole or not at all, wherever power is los
       }
       await store.promise(FILE, epoch(3));
       const installing = store.install(FILE, epoch(3), 1, NO_SESSIONS, base);
-      // Somewhere in between: after as many turns of the event loop as the seed says.
+      // Somewhere in between: after as many ticks of the event loop as the seed says.
       for (let turn = 0; turn < seed; turn++) await new Promise((resolve) => setImmediate(resolve));
       await check(copyAfterLoss(prng), `SEED=${seed}, during`, [
         { counter: 1, seq: 3, contents: OLD },
@@ -66,7 +66,7 @@ interface Whole {
   readonly contents: Buffer;
 }
 
-/** What is found is one of these states, as a whole. */
+/** The state found is one of these, as a whole. */
 async function check(folderPath: string, when: string, states: readonly Whole[]): Promise<void> {
   await lookInto(folderPath, 'two', async (store) => {
     const record = store.record(FILE);

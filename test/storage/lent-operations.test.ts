@@ -9,8 +9,9 @@ const FILE = fileId(1);
 const SIZE_BYTES = 300_000;
 
 /**
- * Goal: bytes that were lent to the store end once they are stored, and not before the system has read the last of them.
- * Method: the disk holds every write until the test lets it go, and can fail it.
+ * Goal: bytes that were lent to the store end once they are stored, and not before the system has read the last of
+ * them.
+ * Method: the disk delays every write until the test releases it, and can fail it.
  */
 describe('operations in lent memory', () => {
   let gate: PromiseWithResolvers<void>;
@@ -55,7 +56,7 @@ describe('operations in lent memory', () => {
     assert.ok(expected.equals(await fixture.store.read(FILE, 0, SIZE_BYTES)));
   });
 
-  test('stay where they could not be stored, and where they were not lent', async () => {
+  test('stay if they could not be stored, and if they were not lent', async () => {
     gate.resolve();
     const own = pattern(SIZE_BYTES, 2);
     await apply(1, own);

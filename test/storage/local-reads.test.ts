@@ -1,6 +1,8 @@
 /**
- * Goal: whoever reads a store's disk by what the store told gets the bytes that the store would have read in that moment, or none.
- * Method: real folders and the client's own reader; the disk with many small objects, so that slots are used again all the time.
+ * Goal: a client that reads a store's disk at the locations that the store returned gets the bytes that the store would
+ * have read at that moment, or none.
+ * Method: real folders and the client's own reader; the disk with many small objects, so that slots are used again all
+ * the time.
  */
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -58,7 +60,7 @@ function drawn(random: Prng, seed: number): FileOperation {
   }
 }
 
-test('what lies where it was told is what a read would have had, for as long as it is held', async (t) => {
+test('the bytes at a returned location are those of a read, for as long as the location is valid', async (t) => {
   const { store, disk, apply } = await setUp(t);
   const random = new Prng(Number(process.env.SEED ?? 1));
   const told: { locations: FileLocations; offset: number; bytes: Uint8Array }[] = [];
@@ -69,7 +71,7 @@ test('what lies where it was told is what a read would have had, for as long as 
     if (step % 4 !== 0) continue;
     const offset = random.integer(0, LARGEST - 1);
     const length = 1 + random.integer(0, LARGEST);
-    // In one turn, and so of one state.
+    // In one tick, and so of one state.
     const locations = store.locate(FILE, offset, length, LONG_MS);
     const bytes = await store.read(FILE, offset, length);
     assert.equal(Math.max(0, locations.end - offset), bytes.length);
@@ -78,7 +80,7 @@ test('what lies where it was told is what a read would have had, for as long as 
     for (const one of told) {
       if (one.bytes.length === 0) continue;
       const read = await disk.read(one.locations, one.offset, one.locations.end);
-      assert.ok(read !== null, `Told at step ${step} or before, it is still there`);
+      assert.ok(read !== null, `Returned at step ${step} or before, it is still there`);
       assert.deepEqual(Buffer.from(read), Buffer.from(one.bytes));
       // A piece of it, which cuts objects.
       const from = random.integer(one.offset, one.locations.end - 1);
@@ -93,7 +95,7 @@ test('what lies where it was told is what a read would have had, for as long as 
   assert.ok(holes > 0 && parts > 50, 'There were holes, and parts of objects');
 });
 
-test('what is held no more may be gone, and is never something else', async (t) => {
+test('bytes at an expired location may be gone, and are never others', async (t) => {
   const { store, disk, write } = await setUp(t);
   await write(0, pattern(4 * OBJECT_BYTES, 1));
   await store.flush(FILE);
@@ -110,7 +112,7 @@ test('what is held no more may be gone, and is never something else', async (t) 
   }
 });
 
-test('objects side by side are told as one, within each mebibyte', async (t) => {
+test('adjacent objects are returned as one location, within each mebibyte', async (t) => {
   const { store, disk, write } = await setUp(t);
   const bytes = pattern(EXTENT_BYTES + 3 * OBJECT_BYTES, 5);
   await write(0, bytes);
@@ -123,14 +125,14 @@ test('objects side by side are told as one, within each mebibyte', async (t) => 
     ],
   );
   assert.equal(end, bytes.length);
-  // Told of no more than so many objects at a time.
+  // Locations of no more than so many objects at a time.
   await write(4 * EXTENT_BYTES, bytes);
   const many = store.locate(FILE, 0, 5 * EXTENT_BYTES, LONG_MS);
   assert.equal(many.end, 512 * OBJECT_BYTES);
   assert.ok((await disk.read(many, 0, many.end)) !== null);
 });
 
-test('a container that was cut, damaged, replaced or is gone has nothing', async (t) => {
+test('a container that was truncated, damaged, replaced or removed has no bytes', async (t) => {
   const { store, disk, write, container } = await setUp(t);
   const bytes = pattern(3 * OBJECT_BYTES, 9);
   await write(0, bytes);
@@ -146,7 +148,7 @@ test('a container that was cut, damaged, replaced or is gone has nothing', async
   assert.equal(await read(), null);
   fs.rmSync(container);
   assert.equal(await read(), null);
-  // Another one of the name is looked for, and only what is right in it is taken.
+  // Another one of the name is opened, and only what is right in it is used.
   fs.writeFileSync(container, whole);
   assert.deepEqual(await read(), Buffer.from(bytes));
   fs.rmSync(container);
@@ -158,7 +160,7 @@ test('a container that was cut, damaged, replaced or is gone has nothing', async
   fs.writeFileSync(container, whole);
 });
 
-test('a store that is closed waits for nobody who reads its disk, nor does a replica that goes for long', async (t) => {
+test("closing a store waits for no reader of its disk; a removed replica's readers do not delay it either", async (t) => {
   const { fixture, store, write } = await setUp(t);
   await write(0, pattern(OBJECT_BYTES, 1));
   store.locate(FILE, 0, OBJECT_BYTES, 20);
@@ -173,7 +175,7 @@ test('a store that is closed waits for nobody who reads its disk, nor does a rep
   assert.equal((await fixture.store.read(other, 0, 10)).length, 10);
 });
 
-test('only who can read the secret of this start shows it', async (t) => {
+test('only a process that can read the secret of this start can prove it', async (t) => {
   const folder = temporaryFolder();
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const name = path.join(folder, LOCAL_PROOF_FILE);
@@ -182,13 +184,13 @@ test('only who can read the secret of this start shows it', async (t) => {
   assert.equal(fs.statSync(name).mode & 0o777, 0o600);
   const disk = await LocalDisk.open(systemWorld, folder);
   assert.ok(disk !== null && first.isValid(disk.proof));
-  assert.ok(!disk.proof.includes(fs.readFileSync(name, 'latin1')), 'the secret itself is told to nobody');
+  assert.ok(!disk.proof.includes(fs.readFileSync(name, 'latin1')), 'the secret itself is sent to no client');
   const second = LocalProof.create(systemWorld, folder);
   assert.ok(!second.isValid(disk.proof), 'another start has another');
   for (const shown of [undefined, '', 'x', ['a'], '0'.repeat(64), disk.proof.slice(1)])
     assert.ok(!second.isValid(shown));
   disk.close();
-  // What is no secret of a server is made known to none, whatever folder it names.
+  // A file that is no secret of a server is revealed to none, whichever folder it names.
   for (const contents of ['root:x:0:0\n', 'a'.repeat(63), 'g'.repeat(64), 'a'.repeat(65)]) {
     fs.writeFileSync(name, contents);
     assert.equal(await LocalDisk.open(systemWorld, folder), null);
@@ -200,7 +202,7 @@ test('only who can read the secret of this start shows it', async (t) => {
   assert.equal(await LocalDisk.open(systemWorld, folder), null, 'a link is not followed');
 });
 
-test('containers of others are none', { skip: process.getuid?.() !== 0 }, async (t) => {
+test('containers of others are refused', { skip: process.getuid?.() !== 0 }, async (t) => {
   const { store, disk, write, container } = await setUp(t);
   await write(0, pattern(OBJECT_BYTES, 1));
   const locations = store.locate(FILE, 0, OBJECT_BYTES, LONG_MS);

@@ -20,7 +20,10 @@ export type FileSystemKind = keyof typeof MAKERS;
 const BLOCK_BYTES = 512;
 const MEMORY = '/dev/shm';
 
-/** A folder for a copy that is read once. In memory, where there is room, recovering and unmounting it takes no disk's time. */
+/**
+ * A folder for a copy that is read once. In memory, if there is enough free space, recovering and unmounting it takes
+ * no disk's time.
+ */
 function copyFolder(bytes: number): string {
   if (!fs.existsSync(MEMORY)) return temporaryFolder();
   const { bavail, bsize } = fs.statfsSync(MEMORY);
@@ -30,8 +33,8 @@ function copyFolder(bytes: number): string {
 }
 
 /**
- * A real file system of its own, in an image behind a loop device, that a test may treat as badly as it likes:
- * cut its power, fill it, make it read-only, take the bytes from under it. Nothing simulated lies in between.
+ * A real, separate file system, in an image behind a loop device, to which a test may do any harm: cut its power, fill
+ * it, make it read-only, remove the bytes below it. No layer in between is simulated.
  */
 export class LoopDisk {
   /** Where it is mounted. */
@@ -48,8 +51,8 @@ export class LoopDisk {
   }
 
   /**
-   * @param folder where to mount it; null for a folder of its own
-   * @returns null, and why, where this machine does not let it be made: no root, no loop devices, no mkfs
+   * @param folder where to mount it; null for a new folder
+   * @returns null, and why, if this machine does not permit it: no root, no loop devices, no mkfs
    */
   static make(
     kind: FileSystemKind,
@@ -68,16 +71,16 @@ export class LoopDisk {
   }
 
   /**
-   * What was not synced is gone, contents and names alike; every call fails from now on, until `repower`.
-   * @returns false where the kernel or this machine's tools do not know how
+   * What was not synced is lost, contents and names alike; every call fails from now on, until `repower`.
+   * @returns false if the kernel or this machine's tools do not know how
    */
   cutPower(): boolean {
     return spawnSync('python3', ['-c', CUT, this.folder]).status === 0;
   }
 
   /**
-   * @returns another disk that holds what this one would hold if its power failed now: what was submitted to the device. This one
-   *   stays in use. Nothing may be writing to it
+   * @returns another disk with what this one would have if its power failed now: what was submitted to the device. This
+   * one stays in use. Nothing may be writing to it
    */
   ifPowerFailed(): LoopDisk {
     const copy = new LoopDisk(copyFolder(fs.statSync(this.#image).blocks * BLOCK_BYTES), null, 'ext4');
@@ -87,7 +90,7 @@ export class LoopDisk {
     return copy;
   }
 
-  /** Mounts it again as the next boot of the machine would. Nobody has anything open on it. */
+  /** Mounts it again as the next boot of the machine would. No process has anything open on it. */
   repower(): void {
     this.#unmount();
     renewImage(this.#image);
@@ -96,7 +99,7 @@ export class LoopDisk {
 
   /**
    * What ext4 does when it meets an error on its disk: from now on it is read-only, with files open or not.
-   * @returns false where the kernel does not let it be triggered
+   * @returns false if the kernel does not permit to trigger it
    */
   failReadOnly(): boolean {
     const found = spawnSync('findmnt', ['-no', 'SOURCE', this.folder], { encoding: 'utf8' });
@@ -106,13 +109,16 @@ export class LoopDisk {
     return true;
   }
 
-  /** Its end; what was on it is gone. */
+  /** Removes it with all its files. */
   remove(): void {
     this.#unmount();
     fs.rmSync(this.#parent, { recursive: true });
   }
 
-  /** The same where something went wrong, and files are open on it: what that was is to be heard, and not that the disk is in use. */
+  /**
+   * The same after an error, while files are open on it: the test should report that error, and not that the disk is in
+   * use.
+   */
   abandon(): void {
     spawnSync('umount', ['-l', this.folder]);
     fs.rmSync(this.#parent, { recursive: true });

@@ -14,9 +14,9 @@ interface Contents {
 }
 
 /**
- * A disk that can lose power: it knows what of every file was synced, and makes a copy of a folder
- * as it may look afterwards, in which of the unsynced writes any part is missing. The log of the index is
- * cut anywhere behind its last sync. Names are not lost: the store syncs directories by other means.
+ * A disk that can lose power: it knows what of every file was synced, and makes a copy of a folder as it may be
+ * afterwards, in which any part of the unsynced writes is missing. The log of the index is cut anywhere after its last
+ * sync. Names are not lost: the store syncs directories by other means.
  */
 export class LossyDisk implements FileOps {
   readonly #paths = new Map<number, string>();
@@ -88,7 +88,7 @@ export class LossyDisk implements FileOps {
 
   /** Copies `from` to `to` as it may be found after a loss of power right now. */
   copyAfterLoss(from: string, to: string, prng: Prng): void {
-    // By another process: this one would let go of SQLite's locks.
+    // By another process: this one would release SQLite's locks.
     execFileSync('cp', ['-r', from, to]);
     for (const [file, contents] of this.#files) {
       let bytes = contents.synced;

@@ -6,7 +6,7 @@ import { DiskStore } from '../../server/storage/disk-store.ts';
 import { LossyDisk } from './lossy-disk.ts';
 import { FOLDER, temporaryFolder } from './stores.ts';
 
-/** A disk store on a disk that knows what was synced. Copies of its folder are made while it goes on. */
+/** A disk store on a disk that knows what was synced. Copies of its folder are made while it continues to run. */
 export interface LossyStore {
   readonly disk: LossyDisk;
   readonly folder: DataFolder;
@@ -17,7 +17,7 @@ export interface LossyStore {
   copyAfterKill(): string;
 }
 
-/** Lends such a store, in a folder of its own, to `work`. */
+/** Passes such a store, in a new folder, to `work`. */
 export async function withLossyStore(work: (lossy: LossyStore) => Promise<void>): Promise<void> {
   const parent = temporaryFolder();
   const folderPath = path.join(parent, 'data');
@@ -49,7 +49,7 @@ export async function withLossyStore(work: (lossy: LossyStore) => Promise<void>)
 
 /**
  * Opens the store of a folder, and closes it again.
- * @param bootId `two` where the machine has lost its power since the first
+ * @param bootId `two` if the machine has lost its power since the first
  */
 export async function lookInto(
   folderPath: string,

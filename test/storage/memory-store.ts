@@ -37,7 +37,7 @@ import type {
 } from '../../server/storage/store.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 
-/** An object is never changed, only replaced: so a reader has what it saw, for as long as it likes. */
+/** An object is never changed, only replaced: so a reader keeps what it saw, for as long as it likes. */
 interface MemoryObject {
   readonly entry: ObjectEntry;
   readonly bytes: Uint8Array;
@@ -46,7 +46,7 @@ interface MemoryObject {
 interface MemoryFile {
   state: FileState;
   objects: Map<number, MemoryObject>;
-  /** Indices in ascending order; null while nobody knows. */
+  /** Indices in ascending order; null while they are unknown. */
   ordered: readonly number[] | null;
   digests: ObjectDigests;
   readonly staged: Map<number, MemoryObject>;
@@ -54,7 +54,7 @@ interface MemoryFile {
   tail: Promise<void>;
 }
 
-/** A store without a disk, for tests: same face, same order of effects, nothing survives. */
+/** A store without a disk, for tests: the same interface, the same order of effects, nothing survives. */
 export class MemoryStore implements FileStore {
   readonly failure = null;
   readonly #files = new Map<FileId, MemoryFile>();
@@ -356,7 +356,7 @@ export class MemoryStore implements FileStore {
     });
   }
 
-  /** Effects come after the call returns, one after the other, as those of a disk do. */
+  /** Effects follow the call's return, one after the other, as those of a disk do. */
   async #change(file: FileId, effect: (held: MemoryFile) => void): Promise<void> {
     const held = this.#need(file);
     const done = held.tail.then(() => {
@@ -407,7 +407,7 @@ function setObject(held: MemoryFile, index: number, object: MemoryObject | null)
   else held.objects.set(index, object);
 }
 
-/** @returns where in the ascending numbers the first is that is not below `wanted` */
+/** @returns the index of the first of the ascending numbers that is not below `wanted` */
 function placeOf(ascending: readonly number[], wanted: number): number {
   let low = 0;
   let high = ascending.length;
@@ -438,7 +438,7 @@ function objectOf(held: MemoryFile, entry: ObjectEntry): MemoryObject {
       return object;
     }
   }
-  assert(false, `Object ${entry.index} of the base is staged, or here already`);
+  assert(false, `Object ${entry.index} of the base is staged, or already here`);
 }
 
 function checked(file: FileId, object: MemoryObject): Uint8Array {

@@ -6,8 +6,9 @@ export interface Mount {
 }
 
 /**
- * Gives an image that was unmounted to another loop device with the next mount. The one before lives on, with what was done to
- * its file system, for as long as any other mount namespace holds it: that of a test that runs at the same time.
+ * Attaches an unmounted image to another loop device with the next mount. The earlier device continues to exist, with
+ * the changes of its file system, for as long as any other mount namespace uses it: that of a test that runs at the
+ * same time.
  */
 export function renewImage(image: string): void {
   const copy = `${image}.copy`;
@@ -16,7 +17,10 @@ export function renewImage(image: string): void {
   fs.renameSync(copy, image);
 }
 
-/** Mounts something on `folder`. @returns null where this process is not allowed to */
+/**
+ * Mounts something on `folder`.
+ * @returns null if this process is not allowed to
+ */
 export function mounted(folder: string, options: readonly string[]): Mount | null {
   fs.mkdirSync(folder, { recursive: true });
   const done = spawnSync('mount', [...options, folder], { encoding: 'utf8' });

@@ -21,7 +21,7 @@ const entry: fc.Arbitrary<ObjectEntry> = fc.record({
   crc32: fc.nat(0xffff_ffff),
 });
 
-test('a digest of any range is that of its entries, in whatever order they came and went', () => {
+test('a digest of any range depends on its entries only, in whatever order they were added and removed', () => {
   fc.assert(
     fc.property(
       fc.array(entry, { maxLength: 60 }),

@@ -41,7 +41,7 @@ describe('object draft', () => {
         assert.deepEqual(Buffer.concat([begun, ...buffers]), expected);
         assert.equal(length, expected.length);
         assert.equal(draft.checksum(), crc32(expected));
-        // They may be on their way to another replica, or to whoever reads.
+        // They may be on their way to another replica, or to a reader.
         if (before !== null) assert.deepEqual(Buffer.from(before), kept, 'the bytes of the base stay');
       }),
     );
@@ -61,8 +61,8 @@ describe('object draft', () => {
   });
 });
 
-describe('checksum of what was replaced in part', () => {
-  test('is that of the whole, however much stays behind it', () => {
+describe('checksum of a partly replaced object', () => {
+  test('is that of the whole, however much follows the replaced part', () => {
     const sizes = fc.oneof(fc.nat(20), fc.nat(300_000));
     fc.assert(
       fc.property(sizes, fc.uint8Array({ minLength: 1, maxLength: 64 }), sizes, (ahead, after, behind) => {

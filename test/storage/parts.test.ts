@@ -5,7 +5,7 @@ import { bytesWithout } from '../../server/storage/contents.ts';
 import { SharedFlush } from '../../server/storage/shared-flush.ts';
 import { SlotMap } from '../../server/storage/slot-map.ts';
 
-test('what is left of an object shares no memory with it, not even of a Buffer', () => {
+test('the remains of an object share no memory with it, not even of a Buffer', () => {
   const bytes = Buffer.from('abcdefgh');
   for (const removed of [
     { from: 0, to: 4 },
@@ -28,7 +28,7 @@ describe('slot map', () => {
     assert.equal(slots.end, 9);
   });
 
-  test('never gives a slot twice, and ends behind the last', () => {
+  test('never allocates a slot twice, and ends after the last', () => {
     const step = fc.oneof(
       fc.record({ take: fc.integer({ min: 1, max: 9 }), near: fc.integer({ min: -1, max: 400 }) }),
       fc.record({ free: fc.nat(1000) }),
@@ -58,7 +58,7 @@ describe('slot map', () => {
 });
 
 describe('shared flush', () => {
-  test('whoever comes during a flush shares the next one', async () => {
+  test('a caller during a flush shares the next one', async () => {
     const ends: (() => void)[] = [];
     const flush = new SharedFlush(() => new Promise((resolve) => ends.push(resolve)));
     const first = flush.request();
@@ -69,12 +69,12 @@ describe('shared flush', () => {
     ends[0]?.();
     await first;
     await new Promise((resolve) => setImmediate(resolve));
-    assert.equal(ends.length, 2, 'the second begins after those who share it asked');
+    assert.equal(ends.length, 2, 'the second begins after the requests of those that share it');
     ends[1]?.();
     await second;
   });
 
-  test('whoever comes in the moment between two shares the second', async () => {
+  test('a caller in the moment between two shares the second', async () => {
     const ends: (() => void)[] = [];
     const flush = new SharedFlush(() => new Promise((resolve) => ends.push(resolve)));
     const first = flush.request();
@@ -88,7 +88,7 @@ describe('shared flush', () => {
     await Promise.all([second, between]);
   });
 
-  test('a failure is for good', async () => {
+  test('a failure is permanent', async () => {
     let count = 0;
     const flush = new SharedFlush(async () => {
       count++;

@@ -15,11 +15,11 @@ const ROUNDS = Number(process.env.ROUNDS ?? (isLong ? 16 : 4));
 const SEED = Number(process.env.SEED ?? 1);
 
 /**
- * Goal: what was synced outlives a loss of power, index, contents and catalog alike, on a real file system; what
- * was not is whole or gone. Nothing torn is ever read, and overwriting never endangers what was synced.
- * Method: a writer on a loop-mounted file system says what was applied, synced and promised. Its power is cut
- * without writing back what the kernel holds in memory: after the writer was killed, or under its feet, so
- * that it meets a disk that fails. Then the file system is mounted again, and all is compared with a model.
+ * Goal: what was synced survives a loss of power, index, contents and catalog alike, on a real file system; what was
+ * not is whole or lost. Nothing torn is ever read, and overwriting never endangers what was synced.
+ * Method: a writer on a loop-mounted file system prints what was applied, synced and promised. Its power is cut without
+ * writing back what the kernel has in memory: after the writer was killed, or while it runs, so that it meets a disk
+ * that fails. Then the file system is mounted again, and all is compared with a model.
  */
 for (const kind of ['ext4', 'xfs'] as const) {
   test(`power is cut under ${kind}`, { timeout: 600_000 }, async (t) => {
@@ -47,7 +47,7 @@ for (const kind of ['ext4', 'xfs'] as const) {
           if (!underFeet) child.kill('SIGKILL');
           else assert.ok(disk.cutPower());
         });
-        assert.ok(said.lines >= lines, 'The writer wrote until its end came from outside');
+        assert.ok(said.lines >= lines, 'The writer wrote until it was ended from outside');
         if (underFeet) seen.underFeet++;
         else assert.ok(disk.cutPower());
         disk.repower();
@@ -57,7 +57,7 @@ for (const kind of ['ext4', 'xfs'] as const) {
         `${kind}, ${ROUNDS} cuts (${seen.underFeet} under a running writer): in ${seen.synced} cases a file had been synced and kept that, ` +
           `${seen.kept} unsynced operations too, ${seen.gone} were gone, ${seen.rolledBack} files went back a generation`,
       );
-      assert.ok(seen.synced > 0 && seen.gone > 0, 'The cuts bit');
+      assert.ok(seen.synced > 0 && seen.gone > 0, 'The cuts lost something');
     } catch (error) {
       disk.abandon();
       throw error;
@@ -112,7 +112,7 @@ async function check(
 }
 
 interface Seen {
-  /** Files that had a sync since the cut before, unsynced operations that were kept, and that were gone. */
+  /** Files that had a sync since the cut before, unsynced operations that were kept, and that were lost. */
   synced: number;
   kept: number;
   gone: number;
@@ -140,7 +140,7 @@ function namesOf(catalog: Awaited<ReturnType<typeof openCatalog>>): string[] {
   }
 }
 
-test('a disk has its power again while another mount namespace holds the file system from before', async (t) => {
+test('a disk has its power again while another mount namespace uses the file system from before', async (t) => {
   const made = LoopDisk.make('ext4', 64);
   if (made.disk === null) return t.skip(made.why);
   const { disk } = made;

@@ -31,15 +31,15 @@ interface Model {
 }
 
 /**
- * Goal: after a loss of power every replica is in a state that it once was in, no earlier than what
- * was synced; promises are kept; no damaged byte is read. Nothing may get worse by overwriting.
- * Method: two files are written at random on a disk that knows what was synced. Now and then the folder
- * is copied as it may look after a loss of power, and the copy is opened and compared. Each of three
- * lives ends with a loss of power or with kill -9, so that generations of earlier processes are met.
+ * Goal: after a loss of power every replica is in a state that it once was in, no earlier than what was synced;
+ * promises are kept; no damaged byte is read. Overwriting makes nothing worse.
+ * Method: two files are written at random on a disk that knows what was synced. Now and then the folder is copied as it
+ * may be after a loss of power, and the copy is opened and compared. Each of three processes ends with a loss of power
+ * or with kill -9, so that generations of earlier processes occur.
  */
 describe('loss of power', () => {
   for (const seed of seeds) {
-    test(`leaves a state that was (SEED=${seed})`, async () => {
+    test(`leaves a state that existed (SEED=${seed})`, async () => {
       const prng = new Prng(seed);
       const times = seed % 2 === 0 ? DIRECT_TIMES : 1;
       const parent = temporaryFolder();
@@ -120,7 +120,7 @@ describe('loss of power', () => {
     }
   });
 
-  test('of what was borne nothing is torn, and where nothing is left that is known', async () => {
+  test('a file created with contents is never torn, and if all of it is lost that is known', async () => {
     const whole = Buffer.from(pattern(3 * OBJECT_BYTES, 1));
     const seen = new Set<number | 'missed'>();
     for (let seed = 1; seed <= 12; seed++) {
@@ -150,7 +150,7 @@ describe('loss of power', () => {
     assert.deepEqual([...seen].sort(), [0, 2, 'missed']);
   });
 
-  test('what is written behind a birth is there once it is synced, also where the server was killed in between', async () => {
+  test('a write after a creation with contents is there once it is synced, also if the server was killed in between', async () => {
     const whole = Buffer.from(pattern(3 * OBJECT_BYTES, 1));
     const behind = Buffer.from(pattern(OBJECT_BYTES + 10, 2));
     const changed = Buffer.concat([behind, whole.subarray(behind.length)]);
@@ -203,7 +203,7 @@ describe('loss of power', () => {
     assert.ok(seen.size > 1, 'Not all of it survives each time');
   });
 
-  test('what a punch took away is there again where the state before it is', async () => {
+  test('data that a punch removed exists again if the state before it does', async () => {
     const file = fileId(1);
     const { promise: held, resolve: release } = Promise.withResolvers<void>();
     const before = pattern(3 * OBJECT_BYTES, 1);
@@ -231,14 +231,14 @@ describe('loss of power', () => {
             assert.deepEqual(contents, Buffer.from(at === 1 ? before : after), `SEED=${seed}, at ${at}`);
           });
         }
-        assert.ok(positions.has(1), 'The state before came back');
+        assert.ok(positions.has(1), 'The state before was restored');
       } finally {
         release();
       }
     });
   });
 
-  test('a process after kill -9 spares what the one before it had synced', async () => {
+  test('a process after kill -9 does not overwrite what the one before it had synced', async () => {
     const file = fileId(1);
     const write = (store: DiskStore, seq: number) =>
       store.apply(
@@ -283,14 +283,14 @@ describe('loss of power', () => {
     }
   });
 
-  test('the seeds went where it hurts', { skip: given !== undefined }, () => {
+  test('the seeds produced the critical cases', { skip: given !== undefined }, () => {
     const marks = ['rolled-back', 'tail-kept', 'checked', 'killed'];
     for (const mark of knowsDirectWrites() ? [...marks, 'direct'] : marks) assert.ok(reached.has(mark), mark);
   });
 });
 
 /** A new base, as after a replica reset: ends what was uncertain. */
-/** Bears all files with these contents, and syncs nothing. */
+/** Creates all files with these contents, and syncs nothing. */
 async function bear(store: DiskStore, folder: DataFolder, contents: Uint8Array): Promise<void> {
   const operations = [
     { kind: 'write', offset: 0, bytes: contents, modifiedNs: 1n },
@@ -423,19 +423,19 @@ async function checkFile(store: DiskStore, file: ReturnType<typeof fileId>, mode
   const record = store.record(file);
   assert.ok(record);
   assert.ok(record.promised.counter >= model.promised, 'A promise is kept');
-  assert.ok(record.seq >= model.syncedSeq, `At ${record.seq}, where ${model.syncedSeq} was synced`);
+  assert.ok(record.seq >= model.syncedSeq, `At ${record.seq}, while ${model.syncedSeq} was synced`);
   assert.ok(record.seq < model.states.length);
   if (record.seq > model.syncedSeq) reached.add('tail-kept');
   const contents = await store.read(file, 0, 1_000_000);
   assert.deepEqual(Buffer.from(contents), model.states[record.seq], `File ${file} at ${record.seq}`);
-  assert.equal(store.trust(file), 'suspect', 'What it acknowledged may be gone');
+  assert.equal(store.trust(file), 'suspect', 'Acknowledged operations may be lost');
   for (const { index, versionEpoch, versionSeq, length } of store.describe(file).objects) {
     const bytes = await store.readObject(file, index, versionEpoch, versionSeq);
     assert.equal(bytes?.length, length);
   }
 }
 
-/** Opens what the loss of power left, so that the models know where the next life begins. */
+/** Opens the folder after the loss of power, so that the models know where the next process begins. */
 async function settle(folderPath: string, boot: string, models: readonly Model[]): Promise<void> {
   const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: boot });
   const store = await DiskStore.open(folder);

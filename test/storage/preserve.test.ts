@@ -1,8 +1,8 @@
 /**
- * Goal: contents that a replica preserves as another file's stay as they were, whatever becomes of the file, of other preserved
- * contents, and of the process or the machine.
- * Method: operations, preservations and removals in a drawn order, against a model of bytes; the disk with many small objects, so that
- * slots are used again all the time.
+ * Goal: contents that a replica preserves as another file's never change, whatever happens to the file, to other
+ * preserved contents, and to the process or the machine.
+ * Method: operations, preservations and removals in a random order, against a model of bytes; the disk with many small
+ * objects, so that slots are used again all the time.
  */
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -23,7 +23,7 @@ import { DiskFixture, temporaryFolder } from './stores.ts';
 const FILE = fileId(1);
 const OBJECT_BYTES = 16;
 const LARGEST = 12 * OBJECT_BYTES;
-/** What telling of thousands of lent objects does not fit into. */
+/** Less space than the rows of thousands of lent objects need. */
 const LENT_ROOM_BYTES = 128 * 1024;
 
 class Model {
@@ -121,7 +121,7 @@ async function play(
 async function check(store: FileStore, wanted: Iterable<[FileId, Buffer]>, where: string): Promise<void> {
   for (const [file, bytes] of wanted) {
     const read = Buffer.from(await store.read(file, 0, 10_000));
-    assert.ok(bytes.equals(read), `${where}: file ${file} is what it was`);
+    assert.ok(bytes.equals(read), `${where}: file ${file} is unchanged`);
     const half = Buffer.from(await store.read(file, 7, 40));
     assert.ok(bytes.subarray(7, 47).equals(half), `${where}: a part of file ${file}`);
     for (const entry of store.entries(file, 0, 100, 100)) {
@@ -130,7 +130,7 @@ async function check(store: FileStore, wanted: Iterable<[FileId, Buffer]>, where
   }
 }
 
-test('what is preserved stays as it was, on the disk', async () => {
+test('preserved contents do not change, on the disk', async () => {
   let [preserved, removed] = [0, 0];
   for (let seed = 1; seed <= 5; seed++) {
     const fixture = await DiskFixture.make();
@@ -141,7 +141,7 @@ test('what is preserved stays as it was, on the disk', async () => {
       const left = fs
         .readdirSync(path.join(fixture.path, 'objects'), { recursive: true })
         .filter((name) => String(name).endsWith('.dat'));
-      assert.deepEqual(left, [], `SEED=${seed}: no container is left behind`);
+      assert.deepEqual(left, [], `SEED=${seed}: no container is left`);
     } finally {
       await fixture.dispose();
     }
@@ -149,11 +149,11 @@ test('what is preserved stays as it was, on the disk', async () => {
   assert.ok(preserved > 20 && removed > 3);
 });
 
-test('what is preserved stays as it was, in memory', async () => {
+test('preserved contents do not change, in memory', async () => {
   for (let seed = 1; seed <= 4; seed++) await play(seed, { store: new MemoryStore(), reopen: null });
 });
 
-test('a file and those that borrow of it are removed at the same time', async () => {
+test('a file and those that borrow from it are removed at the same time', async () => {
   const fixture = await DiskFixture.make();
   try {
     for (let round = 0; round < 20; round++) {
@@ -221,7 +221,7 @@ test('only the contents that are meant are preserved, and only once', async () =
   }
 });
 
-test('what is preserved is whole after a loss of power, whatever of the file is lost', async () => {
+test('preserved contents are whole after a loss of power, whatever of the file is lost', async () => {
   let rolledBack = 0;
   for (let seed = 1; seed <= 10; seed++) {
     await withLossyStore(async ({ store, copyAfterLoss }) => {
@@ -249,7 +249,10 @@ test('what is preserved is whole after a loss of power, whatever of the file is 
       if (seed % 3 === 0) await begin(store, fileId(2), OBJECT_BYTES);
       await lookInto(copyAfterLoss(new Prng(seed)), 'two', async (left) => {
         if ((left.record(FILE)?.seq ?? 0) < 4) rolledBack++;
-        assert.ok(left.record(fileId(9)) !== null, `SEED=${seed}: whoever said that it is there has it`);
+        assert.ok(
+          left.record(fileId(9)) !== null,
+          `SEED=${seed}: a replica that reported the contents has them`,
+        );
         assert.ok(Buffer.from(pattern(100, 1)).equals(await left.read(fileId(9), 0, 200)), `SEED=${seed}`);
       });
     });
@@ -257,7 +260,7 @@ test('what is preserved is whole after a loss of power, whatever of the file is 
   assert.ok(rolledBack > 0, 'some of the file was lost');
 });
 
-test('a start after an end in the midst of preserving many objects finds all of them, or nothing', async () => {
+test('a start after an end in the middle of preserving many objects finds all of them, or nothing', async () => {
   const COUNT = 5_000;
   const found = { whole: 0, nothing: 0 };
   await withLossyStore(async ({ store, copyAfterKill }) => {
@@ -292,7 +295,7 @@ test('a start after an end in the midst of preserving many objects finds all of 
   assert.ok(found.whole > 0 && found.nothing > 1, JSON.stringify(found));
 });
 
-/** A store on a disk of 8 MiB, until the test ends; the test is skipped where that cannot be mounted. */
+/** A store on a disk of 8 MiB, until the test ends; the test is skipped if that cannot be mounted. */
 async function onSmallDisk(t: TestContext): Promise<DiskFixture | null> {
   const folder = temporaryFolder();
   const mount = process.getuid?.() === 0 ? mounted(folder, ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs']) : null;
@@ -310,7 +313,7 @@ async function onSmallDisk(t: TestContext): Promise<DiskFixture | null> {
   return fixture;
 }
 
-test('what is not preserved for want of room takes no room: its slots are used again', async (t) => {
+test('contents that are not preserved for lack of free space use no space: their slots are used again', async (t) => {
   const COUNT = 8_000;
   const small = await onSmallDisk(t);
   if (small === null) return;
@@ -326,7 +329,7 @@ test('what is not preserved for want of room takes no room: its slots are used a
   };
   await begin(store, FILE, OBJECT_BYTES);
   await write();
-  // Room for a part of what tells of the objects that are lent, and not for all.
+  // Free space for a part of the rows of lent objects, and not for all.
   const ballast = path.join(folder, 'ballast');
   const { bavail, bsize } = fs.statfsSync(folder);
   fs.writeFileSync(ballast, Buffer.alloc(bavail * bsize - LENT_ROOM_BYTES));
@@ -338,7 +341,7 @@ test('what is not preserved for want of room takes no room: its slots are used a
   assert.equal(await write(), sizeBytes, 'The slots of the first contents were free');
 });
 
-test('what was not preserved for want of room, and could not be taken back, is made anew when there is room', async (t) => {
+test('contents that were not preserved for lack of free space, and could not be taken back, are preserved again with free space', async (t) => {
   const small = await onSmallDisk(t);
   if (small === null) return;
   const { store, path: folder } = small;
@@ -351,7 +354,7 @@ test('what was not preserved for want of room, and could not be taken back, is m
   const as = fileId(9);
   const { bavail: freeBefore } = fs.statfsSync(folder);
   const preserved = assert.rejects(preserve(as), { code: 'no-space' });
-  // The disk is full from when the index tells of the first objects that are lent.
+  // The disk is full from the moment when the index lists the first lent objects.
   for (;;) {
     const { bavail, bsize } = fs.statfsSync(folder);
     if (bavail < freeBefore) {
@@ -363,15 +366,15 @@ test('what was not preserved for want of room, and could not be taken back, is m
   await preserved;
   const { view } = store.record(FILE) ?? assert.fail('The file is here');
   const create = (): void => store.create(as, view, OBJECT_BYTES);
-  assert.throws(create, { code: 'busy' }, 'What tells of its objects is in the index still');
+  assert.throws(create, { code: 'busy' }, 'The rows of its objects are still in the index');
   fs.rmSync(ballast);
   assert.throws(create, { code: 'busy' });
-  // Of the event loop; one commit is all that has to be waited for.
+  // Ticks of the event loop; one commit is all that has to be waited for.
   for (let turns = 0; turns < 100; turns++) await turn();
   create();
   await store.promise(as, epoch(1));
   assert.equal(store.attributes(as).sizeBytes, 0);
-  // The operation is given again, for it and for another file.
+  // The operation is applied again, for it and for another file.
   await preserve(fileId(10));
   assert.deepEqual(Buffer.from(await store.read(fileId(10), 0, bytes.length)), Buffer.from(bytes));
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SynchronousWrites } from '../../server/storage/synchronous-writes.ts';
 
-/** A disk that takes `takesMs` for each write, and the clock by which that is seen. */
+/** A disk that takes `takesMs` for each write, and the clock by which that is measured. */
 class Disk {
   nowMs = 0;
   takesMs = 0;
@@ -18,7 +18,7 @@ class Disk {
 
 const run = (byteCount: number) => ({ position: 0, buffers: [new Uint8Array(byteCount)], byteCount });
 
-test('what is small is written in the turn, what is large is left to the thread pool', () => {
+test('small writes run in the same tick of the event loop, large ones in the thread pool', () => {
   const disk = new Disk();
   const prompt = new SynchronousWrites(disk, () => disk.nowMs);
   assert.equal(prompt.tryWrite('small', [run(4096)]), true);
@@ -26,7 +26,7 @@ test('what is small is written in the turn, what is large is left to the thread 
   assert.deepEqual(disk.written, ['small']);
 });
 
-test('a disk that keeps the event loop waiting is left to the thread pool for a while, also where it fails', () => {
+test('a disk that blocks the event loop is used from the thread pool for a while, also if it fails', () => {
   for (const fails of [false, true]) {
     const disk = new Disk();
     const prompt = new SynchronousWrites(disk, () => disk.nowMs);

@@ -22,8 +22,8 @@ const operation = (offset: number, bytes: Uint8Array) =>
   ({ kind: 'write', offset, bytes, modifiedNs: 1n }) as const;
 
 /**
- * Goal: what is damaged on this disk is read from another replica that has the same version, and put right here;
- * where nobody has it, nothing is read at all.
+ * Goal: damaged bytes on this disk are read from another replica that has the same version, and repaired here; if no
+ * replica has them, nothing is read at all.
  */
 describe('a damaged object', () => {
   let fixture: DiskFixture;
@@ -47,7 +47,7 @@ describe('a damaged object', () => {
   });
   afterEach(() => fixture.dispose());
 
-  test('is read from another replica, and is whole afterwards', async () => {
+  test('is read from another replica, and is intact afterwards', async () => {
     another(whole);
     flipByte(container(), 2 * OBJECT_BYTES + 7);
     assert.deepEqual(await read(), Buffer.from(whole));
@@ -59,7 +59,7 @@ describe('a damaged object', () => {
     assert.deepEqual(await read(), Buffer.from(whole), 'from this disk alone');
   });
 
-  test('is repaired where the container was cut short, or is gone', async () => {
+  test('is repaired if the container was truncated, or is missing', async () => {
     another(whole);
     fs.truncateSync(container(), 300);
     assert.deepEqual(await read(), Buffer.from(whole));
@@ -79,15 +79,19 @@ describe('a damaged object', () => {
 
   test('is never replaced by other bytes', async () => {
     flipByte(container(), 3);
-    await assert.rejects(read(), isIntegrity, 'nobody has it');
+    await assert.rejects(read(), isIntegrity, 'no replica has it');
     another(pattern(1000, 2));
-    await assert.rejects(read(), isIntegrity, 'what another sends is not what was written');
+    await assert.rejects(
+      read(),
+      isIntegrity,
+      'the bytes that another replica sends are not those that were written',
+    );
     const entry = fixture.store.describe(file).objects[0] as ObjectEntry;
     const bytes = pieceOf(pattern(1000, 2), entry);
     await assert.rejects(fixture.store.repair(file, { entry, bytes }), isIntegrity);
   });
 
-  test('can be written in part: the rest comes from another replica', async () => {
+  test('can be written in part: the rest is fetched from another replica', async () => {
     another(whole);
     flipByte(container(), OBJECT_BYTES + 200);
     await fixture.store.apply(file, e1, 2, operation(OBJECT_BYTES + 4, pattern(9, 7)), NO_SESSIONS);
@@ -99,7 +103,7 @@ describe('a damaged object', () => {
     assert.deepEqual(await read(), wanted);
   });
 
-  test('that has moved on meanwhile is left alone', async () => {
+  test('is not repaired if it has changed meanwhile', async () => {
     const entry = fixture.store.describe(file).objects[0] as ObjectEntry;
     await fixture.store.apply(file, e1, 2, operation(0, pattern(1000, 2)), NO_SESSIONS);
     await fixture.store.repair(file, { entry, bytes: pieceOf(whole, entry) });
@@ -107,7 +111,7 @@ describe('a damaged object', () => {
     assert.equal(await fixture.store.inspect(file, entry), 'gone');
   });
 
-  test('is inspected without asking anybody', async () => {
+  test('is inspected without asking another replica', async () => {
     another(whole);
     const [first, second] = fixture.store.describe(file).objects as [ObjectEntry, ObjectEntry];
     flipByte(container(), 5);
@@ -120,8 +124,8 @@ describe('a damaged object', () => {
 
 /**
  * Goal: a repair survives loss of power once it is done, and endangers nothing before.
- * Method: a lossy disk loses what was not synced; the object was synced, or appended to in place since, and replaced
- * or not after the repair.
+ * Method: a lossy disk loses what was not synced; the object was synced, or appended to in place since, and replaced or
+ * not after the repair.
  */
 test('a repair survives loss of power', async () => {
   for (let seed = 1; seed <= 12; seed++) {

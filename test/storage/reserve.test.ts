@@ -16,7 +16,7 @@ function reserveOf(freeBytes: number) {
   return { disk, reserve, said };
 }
 
-test('contents may use the first half of the reserve, which is told, and never the second', () => {
+test('contents may use the first half of the reserve, which is reported, and never the second', () => {
   const { disk, reserve, said } = reserveOf(65 * MIB);
   reserve.assertFor(4_096);
   assert.deepEqual(said, []);
@@ -24,7 +24,7 @@ test('contents may use the first half of the reserve, which is told, and never t
   disk.nowMs += 1_000;
   reserve.assertFor(4_096);
   reserve.assertFor(4_096);
-  assert.deepEqual([reserve.isLow, said], [true, [true]], 'Told once');
+  assert.deepEqual([reserve.isLow, said], [true, [true]], 'Reported once');
   disk.freeBytes = 31 * MIB;
   assert.throws(() => reserve.assertFor(1), { code: 'no-space' });
   disk.freeBytes = 200 * MIB;
@@ -32,7 +32,7 @@ test('contents may use the first half of the reserve, which is told, and never t
   assert.deepEqual([reserve.isLow, said], [false, [true, false]]);
 });
 
-test('a lot of contents is looked at closely, also where the last look was a moment ago', () => {
+test('a large write measures the disk exactly, also if it was measured a moment ago', () => {
   const { disk, reserve } = reserveOf(128 * MIB);
   reserve.assertFor(1);
   disk.freeBytes = 0;

@@ -20,7 +20,7 @@ function write(store: DiskStore, seq: number, length: number): Promise<void> {
   return apply(store, seq, { kind: 'write', offset: 0, bytes: pattern(length, seq), modifiedNs: 1n });
 }
 
-test('an index of before there were seals is read on, and its files are open', async () => {
+test('an index from before there were seals is read, and its files are not sealed', async () => {
   const fixture = await DiskFixture.make();
   try {
     await begin(fixture.store, file, OBJECT_BYTES);
@@ -44,7 +44,7 @@ test('an index of before there were seals is read on, and its files are open', a
   }
 });
 
-test('a loss of power takes a seal back where it takes contents of before it, and never a synced one', async () => {
+test('a loss of power takes a seal back if it takes earlier contents, and never a synced one', async () => {
   const seen = new Set<string>();
   for (let seed = 1; seed <= 6; seed++) {
     const isSynced = seed % 3 === 0;
@@ -71,5 +71,5 @@ test('a loss of power takes a seal back where it takes contents of before it, an
       });
     });
   }
-  assert.deepEqual([...seen].sort(), ['1 open', '3 sealed'], 'Both happened');
+  assert.deepEqual([...seen].sort(), ['1 open', '3 sealed'], 'Both occurred');
 });

@@ -6,7 +6,7 @@ import { DataFolder } from '../../server/storage/data-folder.ts';
 import { SERVERS_FILE, setAside } from '../../server/storage/set-aside.ts';
 import { FOLDER, temporaryFolder } from './stores.ts';
 
-test('what is put aside leaves the addresses of the other servers to the empty folder', (t) => {
+test('a folder that is put aside leaves the addresses of the other servers to the empty folder', (t) => {
   const folder = temporaryFolder();
   t.after(() => fs.rmSync(folder, { recursive: true }));
   const before = DataFolder.open(folder, FOLDER);

@@ -11,7 +11,7 @@ function rowOf(index: number, length: number): ObjectRow {
   return { index, length, versionEpoch: 1, versionSeq: 1, crc32: 0, slot: index };
 }
 
-test('bytes are counted once, whatever changes beside the count', async () => {
+test('bytes are counted once, whatever changes during the count', async () => {
   const lengths = new Array<number>(COUNT).fill(10);
   let pages = 0;
   const stored: StoredBytes = new StoredBytes({
@@ -35,7 +35,7 @@ test('bytes are counted once, whatever changes beside the count', async () => {
       lengths[index] = 3;
     }
   };
-  assert.equal(stored.get(), null, 'There are too many for one turn');
+  assert.equal(stored.get(), null, 'There are too many for one tick');
   await Promise.all([stored.whenCounted(), stored.whenCounted()]);
   assert.equal(stored.get(), COUNT * 10 - 14);
   stored.update([[rowOf(5, 10), null]]);

@@ -17,10 +17,13 @@ export function temporaryFolder(): string {
   return fs.mkdtempSync(path.join(os.tmpdir(), 'leasehold-store-'));
 }
 
-/** All that has a whole page in it is written past the page cache. */
+/** Every write with a whole page in it is written past the page cache. */
 export const ALL_DIRECT = { cachedBytes: 0, bytesMin: 1 } as const satisfies DirectWritesOptions;
 
-/** Whether the file system of temporary folders can be written past the page cache: those in memory, for example, cannot. */
+/**
+ * Whether the file system of temporary folders can be written past the page cache: those in memory, for example,
+ * cannot.
+ */
 export function knowsDirectWrites(): boolean {
   const folder = temporaryFolder();
   try {
@@ -37,7 +40,7 @@ export function knowsDirectWrites(): boolean {
   }
 }
 
-/** A disk store in a folder of its own, with what a test needs to close it, look at it and open it again. */
+/** A disk store in a new folder, with what a test needs to close it, inspect it and open it again. */
 export class DiskFixture implements StoreFixture {
   readonly path: string;
   readonly #options: DiskStoreOptions;

@@ -10,8 +10,10 @@ import { FrameIntake } from '../../server/transport/frame-intake.ts';
 import { decodeFileOperation, encodeFileOperation } from '../../wire/file-operation.ts';
 
 /**
- * Goal: large messages are taken out of a connection whole, in their place among the others, and all else passes untouched.
- * Method: streams of frames that are drawn, cut anywhere, over a real connection; what passes and what is delivered is compared with what was sent.
+ * Goal: large messages are taken out of a connection whole, in their place among the others, and all else passes
+ * unchanged.
+ * Method: random streams of frames, cut anywhere, over a real connection; what passes and what is delivered is compared
+ * with what was sent.
  */
 const HANDSHAKE = Buffer.from('HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n');
 
@@ -42,7 +44,7 @@ function drawn(prng: Prng): Sent {
       return { kind: 'passes', bytes: frame(0x8a, bytes(3)) };
     case 2:
       return { kind: 'passes', bytes: frame(0x82, large) };
-    // Begins as a large message, and goes on in another way: it is small, has a third part, or begins anew.
+    // Begins as a large message, and continues in another way: it is small, has a third part, or begins again.
     case 3:
       return { kind: 'passes', bytes: Buffer.concat([begins, frame(0x80, bytes(200))]) };
     case 4:
@@ -58,7 +60,7 @@ function drawn(prng: Prng): Sent {
   }
 }
 
-/** What comes out at the other end, in its order. */
+/** What arrives at the other end, in its order. */
 async function received(sent: Buffer, cut: () => number): Promise<(Buffer | readonly Uint8Array[])[]> {
   const server = createServer(async (socket) => {
     socket.setNoDelay(true);
@@ -118,7 +120,7 @@ for (const seed of given === undefined ? [1, 2, 3, 4, 5, 6, 7, 8] : [Number(give
   });
 }
 
-test('frames come one byte at a time', async () => {
+test('frames may arrive one byte at a time', async () => {
   const large = Buffer.alloc(PAYLOAD_LARGE_BYTES, 9);
   const pong = frame(0x8a, Buffer.alloc(0));
   const sent = Buffer.concat([
@@ -132,7 +134,7 @@ test('frames come one byte at a time', async () => {
   const slowUntil = sent.length - large.length - pong.length;
   let at = 0;
   const out = await received(sent, () => (++at < slowUntil ? 1 : 2 ** 30));
-  // What controls the connection may come between the frames of a message.
+  // Control frames may arrive between the frames of a message.
   assert.deepEqual(
     out.map((one) => one.length),
     [HANDSHAKE.length + 2 * pong.length, 2, pong.length],

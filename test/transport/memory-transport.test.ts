@@ -24,7 +24,7 @@ transportConformance('memory', () => {
   };
 });
 
-test('memory: a cut pair hears nothing of each other until healed', async () => {
+test('memory: servers of a cut pair receive nothing from each other until it is healed', async () => {
   const [A, B] = ['s1' as ServerId, 's2' as ServerId];
   const network = new MemoryNetwork(systemWorld);
   const heard = new Recorder();

@@ -22,7 +22,7 @@ export interface MemoryTransportOptions {
   readonly limits?: Partial<TransportLimits>;
 }
 
-/** One direction between two servers: frames arrive in order, in later turns of the event loop. */
+/** One direction between two servers: frames arrive in order, in later ticks of the event loop. */
 class Pipe implements FrameSink {
   readonly #world: World;
   readonly #deliver: (fragments: readonly Uint8Array[]) => void;
@@ -64,7 +64,7 @@ export class MemoryNetwork {
     this.#world = world;
   }
 
-  /** Adds a server; a running one of the same id is thrown out, like a process whose successor was started. */
+  /** Adds a server; a running one of the same id is removed, like a process whose successor was started. */
   join(options: MemoryTransportOptions): MemoryTransport {
     const member = new MemoryTransport(this.#world, options, () => this.#leave(member));
     const before = this.#members.get(options.server);
@@ -171,14 +171,17 @@ export class MemoryTransport implements Transport {
     this.#leave();
   }
 
-  /** For the network: there is a way to the peer now. */
+  /** Called by the network: the peer is connected now. */
   attach(peer: ServerId, pipe: Pipe): void {
     assert(!this.#routes.has(peer), 'One connection to a peer at a time');
     this.#routes.set(peer, { pipe, outbox: new Outbox(this.#world, pipe, this.#limits.queueBytesMax) });
     this.#exchange.peerConnected(peer);
   }
 
-  /** For the network: the way to the peer is gone. @returns whether there was one */
+  /**
+   * Called by the network: the peer is disconnected.
+   * @returns whether it was connected
+   */
   detach(peer: ServerId): boolean {
     const route = this.#routes.get(peer);
     if (route === undefined) return false;
@@ -189,7 +192,7 @@ export class MemoryTransport implements Transport {
     return true;
   }
 
-  /** For the network: a frame arrives. */
+  /** Called by the network: a frame arrives. */
   receive(from: ServerId, fragments: readonly Uint8Array[]): void {
     const asked = this.#routes.get(from);
     this.#exchange.receive(from, fragments, () =>

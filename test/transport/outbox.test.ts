@@ -5,7 +5,7 @@ import { DEFERRED_MS_MAX, Outbox } from '../../server/transport/outbox.ts';
 import { CHANNEL_REPLICA } from '../../server/transport/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
-/** An outbox whose time stands still, and the frames that have left it, as the first bytes of their messages. */
+/** An outbox whose time does not pass, and the frames that have left it, as the first bytes of their messages. */
 function stilled(context: TestContext): {
   outbox: Outbox;
   frames: number[][];
@@ -30,7 +30,7 @@ function stilled(context: TestContext): {
   };
 }
 
-test('what can be deferred leaves with the next that cannot, and keeps its place', (context) => {
+test('a message that can be delayed leaves with the next that cannot, and keeps its place', (context) => {
   const { frames, push } = stilled(context);
   push(1, true);
   context.mock.timers.tick(DEFERRED_MS_MAX - 1);
@@ -40,12 +40,12 @@ test('what can be deferred leaves with the next that cannot, and keeps its place
   assert.deepEqual(frames, []);
   context.mock.timers.tick(0);
   assert.deepEqual(frames, [[1, 2, 3, 4]]);
-  // Nothing is left that would come due.
+  // Nothing is left that would become due.
   context.mock.timers.tick(DEFERRED_MS_MAX);
   assert.deepEqual(frames, [[1, 2, 3, 4]]);
 });
 
-test('what meets no other leaves after its time, counted from the first that waits', (context) => {
+test('a delayed message alone leaves after its time, counted from the first that waits', (context) => {
   const { frames, push } = stilled(context);
   push(1, true);
   context.mock.timers.tick(DEFERRED_MS_MAX - 1);

@@ -11,7 +11,7 @@ import type { PeerAddress, TransportHandlers, TransportLimits } from '../../serv
 import { systemWorld } from '../../world/system-world.ts';
 import type { TransportCluster } from '../conformance/transport.ts';
 
-/** Fast enough for tests, slow enough for a loaded machine. */
+/** Fast enough for tests, slow enough for a busy machine. */
 export const TEST_TIMING: PeerTiming = {
   pingMs: 100,
   silentIntervalsMax: 10,
@@ -35,7 +35,7 @@ export function recordingLog(): { log: Logger; lines: LogLine[] } {
   return { log, lines };
 }
 
-/** @returns addresses on this machine that nobody uses just now, no two of them the same */
+/** @returns different addresses on this machine that no process uses now */
 export async function freeAddresses<Id extends string>(...ids: Id[]): Promise<Map<Id, PeerAddress>> {
   const ports = await freePorts(ids.length);
   return new Map(ids.map((id, place) => [id, { host: '127.0.0.1', port: ports[place] as number }]));

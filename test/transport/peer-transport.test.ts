@@ -23,7 +23,7 @@ const NOTHING = new Uint8Array(0);
 
 transportConformance('sockets', () => new PeerCluster());
 
-/** Polls what has no event of its own: the other side's log. */
+/** Polls a condition that has no event: the other side's log. */
 async function eventually(condition: () => boolean, claim: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const limit = setTimeout(() => reject(new Error(`${claim}: not within 5 s`)), 5_000);
@@ -49,7 +49,10 @@ const HELLO = {
   'leasehold-peer': 's1',
 };
 
-/** Dials `s1` as somebody else would and tells how it was refused, or `welcome`. */
+/**
+ * Connects to `s1` as another process would.
+ * @returns how it was refused, or `welcome`
+ */
 async function knock(port: number, headers: Record<string, string>, path = '/v1/peer'): Promise<string> {
   const ws = new WebSocket(`ws://127.0.0.1:${port}${path}`, { headers });
   const { promise, resolve } = Promise.withResolvers<string>();
@@ -65,7 +68,10 @@ async function knock(port: number, headers: Record<string, string>, path = '/v1/
   return answer;
 }
 
-/** Runs `s1` alone and gives its log. */
+/**
+ * Runs `s1` alone.
+ * @returns its log
+ */
 async function alone(
   body: (peer: PeerProcess, port: number, lines: LogLine[], heard: Recorder) => Promise<void>,
 ): Promise<void> {
@@ -80,7 +86,7 @@ async function alone(
   }
 }
 
-test('who does not belong is refused with status and reason, and logged once', {
+test('a process that does not belong to the cluster is refused with status and reason, and logged once', {
   timeout: 20_000,
 }, async () => {
   await alone(async (_peer, port, lines) => {
@@ -115,7 +121,7 @@ test('who does not belong is refused with status and reason, and logged once', {
       assert.match(await knock(port, { ...HELLO, ...change }), expected);
       assert.ok(count(lines, 'peer refused') - before <= 1, 'A repeated refusal is logged once');
     }
-    // The two malformed incarnations in a row are one and the same refusal.
+    // The two malformed incarnations in succession are the same refusal.
     assert.equal(count(lines, 'peer refused'), cases.length - 1);
     assert.match(await knock(port, HELLO, '/v1/other'), /^404 /);
     assert.equal(await knock(port, HELLO), 'welcome');
@@ -138,7 +144,7 @@ for (const [what, change, reason] of [
   ],
   ['other parameters', { paramsHash: 'q' }, /refused with 409: The parameters of s1 and s2 differ/],
 ] as const satisfies [string, Partial<PeerTransportOptions>, RegExp][]) {
-  test(`both sides say why they do not meet: ${what}`, { timeout: 20_000 }, async () => {
+  test(`both sides log why they do not connect: ${what}`, { timeout: 20_000 }, async () => {
     const peers = await freeAddresses(A, B);
     const [ours, theirs] = [recordingLog(), recordingLog()];
     const a = await startPeer({ server: A, peers, handlers: new Recorder(), log: ours.log });
@@ -148,7 +154,7 @@ for (const [what, change, reason] of [
       await eventually(() => refused(ours.lines).length > 0, 's1 says why');
       await eventually(() => count(ours.lines, 'peer refused') > 0, 's1 refuses');
       await eventually(() => count(theirs.lines, 'peer refused') > 0, 's2 refuses');
-      // Retries go on, many by now; each reason was logged once.
+      // Retries continue, many by now; each reason was logged once.
       assert.equal(refused(ours.lines).length, 1);
       assert.equal(a.transport.isConnected(B), false);
     } finally {
@@ -158,7 +164,7 @@ for (const [what, change, reason] of [
   });
 }
 
-test('an address that leads to another server is told apart', { timeout: 20_000 }, async () => {
+test('an address that leads to another server is reported as such', { timeout: 20_000 }, async () => {
   const peers = await freeAddresses(A, B);
   const wrong = new Map([...peers, ['s3' as ServerId, peers.get(A) as { host: string; port: number }]]);
   const { log, lines } = recordingLog();
@@ -167,7 +173,7 @@ test('an address that leads to another server is told apart', { timeout: 20_000 
   try {
     await eventually(
       () => lines.some(({ peer, reason }) => peer === 's3' && reason?.includes('reached s1') === true),
-      's2 says that the address of s3 leads to s1',
+      's2 reports that the address of s3 leads to s1',
     );
   } finally {
     await a.kill();
@@ -175,7 +181,10 @@ test('an address that leads to another server is told apart', { timeout: 20_000 
   }
 });
 
-/** Poses as `s2` towards `s1`: welcomes whoever dials and gives the raw socket behind the handshake. */
+/**
+ * Poses as `s2` towards `s1`: accepts its connection.
+ * @returns the raw socket after the handshake
+ */
 async function impostor(
   port: number,
   body: (socket: Socket) => void,
@@ -196,7 +205,7 @@ async function impostor(
         'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n' +
           `Sec-WebSocket-Accept: ${accept}\r\n${hello.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`,
       );
-      // An empty pong, as a sign of life.
+      // An empty pong, as a keepalive.
       socket.write(Uint8Array.of(0x8a, 0x00));
       body(socket);
     });
@@ -232,7 +241,7 @@ for (const [what, bytes, reason] of [
   ['noise', Buffer.from('GET / HTTP/1.1\r\n\r\n'), /.+/],
   ['text', Uint8Array.of(0x81, 2, 0x68, 0x69), /sent a text frame/],
 ] as const) {
-  test(`a malformed frame costs its connection, not the server: ${what}`, { timeout: 20_000 }, async () => {
+  test(`a malformed frame ends its connection, not the server: ${what}`, { timeout: 20_000 }, async () => {
     const peers = await freeAddresses(A, B);
     const { log, lines } = recordingLog();
     const heard = new Recorder();
@@ -255,7 +264,7 @@ for (const [what, bytes, reason] of [
   });
 }
 
-test('a frame cut off in the middle is nothing but a lost connection', { timeout: 20_000 }, async () => {
+test('a frame cut off in the middle is only a lost connection', { timeout: 20_000 }, async () => {
   const peers = await freeAddresses(A, B);
   const heard = new Recorder();
   const a = await startPeer({ server: A, peers, handlers: heard });
@@ -290,7 +299,7 @@ test('frames against the direction of a connection are refused', { timeout: 20_0
   });
 });
 
-test('noise on the port hurts nobody', { timeout: 20_000 }, async () => {
+test('noise on the port does no harm', { timeout: 20_000 }, async () => {
   await alone(async (_peer, port) => {
     const socket = connect(port, '127.0.0.1');
     await once(socket, 'connect');
@@ -302,7 +311,7 @@ test('noise on the port hurts nobody', { timeout: 20_000 }, async () => {
   });
 });
 
-test('a handler that finds a message malformed costs the connection', { timeout: 20_000 }, async () => {
+test('a handler that finds a message malformed ends the connection', { timeout: 20_000 }, async () => {
   const peers = await freeAddresses(A, B);
   const { MalformedError } = await import('../../wire/bytes.ts');
   const { log, lines } = recordingLog();
@@ -326,7 +335,7 @@ test('a handler that finds a message malformed costs the connection', { timeout:
   }
 });
 
-test('a newer process takes over; the older one is not heard any more', { timeout: 20_000 }, async () => {
+test('a newer process takes over; messages of the older one are ignored', { timeout: 20_000 }, async () => {
   const peers = await freeAddresses(A, B);
   const theirs = recordingLog();
   const [heard, older, newer] = [new Recorder(), new Recorder(), new Recorder()];
@@ -336,7 +345,7 @@ test('a newer process takes over; the older one is not heard any more', { timeou
   assert.equal(a.transport.incarnationOf(B), 1_000);
   await older.until(() => first.transport.isConnected(A), 'and sees it');
 
-  // The successor cannot have the same port while the older one lives: a proxy's address changes hands.
+  // The successor cannot have the same port while the older one runs: a proxy's address changes its target.
   const moved = new Map([...peers, ...(await freeAddresses(B))]);
   first.http.close();
   const second = await startPeer({ server: B, peers: moved, handlers: newer, incarnation: 10 });
@@ -354,11 +363,11 @@ test('a newer process takes over; the older one is not heard any more', { timeou
     assert.deepEqual(heard.changes, ['+s2', '-s2', '+s2']);
     await eventually(
       () => theirs.lines.some(({ reason }) => /A newer process of s2 has connected/.test(reason ?? '')),
-      'the older one is told',
+      'the older one is notified',
     );
     first.transport.send(A, CHANNEL_LEASE, Uint8Array.of(1));
     second.transport.send(A, CHANNEL_LEASE, Uint8Array.of(2));
-    await heard.until(() => heard.heard.length === 1, 'the newer one is heard');
+    await heard.until(() => heard.heard.length === 1, 'messages of the newer one arrive');
     assert.deepEqual([...(heard.heard[0]?.payload ?? [])], [2]);
   } finally {
     await first.kill();
@@ -368,7 +377,9 @@ test('a newer process takes over; the older one is not heard any more', { timeou
   }
 });
 
-test('a peer that falls silent without a word is noticed, and found again', { timeout: 30_000 }, async () => {
+test('a peer that falls silent without a close is noticed, and found again', {
+  timeout: 30_000,
+}, async () => {
   const peers = await freeAddresses(A, B);
   const proxies: { hole: (on: boolean) => void; close: () => void; port: number }[] = [];
   const proxied = async (target: number): Promise<number> => {

@@ -7,7 +7,7 @@ import {
   type Page,
 } from 'playwright-core';
 
-/** As Debian installs it; another one is named by `CHROMIUM`. */
+/** As Debian installs it; `CHROMIUM` names another one. */
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const FLAGS = [
   '--headless',
@@ -24,7 +24,7 @@ const FLAGS = [
   '--disable-features=SpareRendererForSitePerProcess',
 ];
 
-/** Why no browser can be started here; false where one can. */
+/** Why no browser can be started here; false if one can. */
 export const NO_BROWSER: string | false = existsSync(CHROMIUM)
   ? false
   : `there is no ${CHROMIUM}: apt-get install --no-install-recommends chromium, or name another in CHROMIUM`;
@@ -35,19 +35,19 @@ export function startBrowser(): Promise<Browser> {
 
 export interface OpenPage {
   readonly page: Page;
-  /** Every error that the browser tells of it. */
+  /** Every error of the page that the browser reports. */
   readonly errors: string[];
 }
 
 /**
- * Where `options` do not say otherwise, what moves on a page moves only when a server says something new: without a graphics card, each
- * picture costs the processor more than the servers do.
+ * Unless `options` say otherwise, what moves on a page moves only when a server sends a new state: without a graphics
+ * card, each picture costs the processor more than the servers do.
  */
 export function newContext(browser: Browser, options: BrowserContextOptions): Promise<BrowserContext> {
   return browser.newContext({ reducedMotion: 'reduce', ...options });
 }
 
-/** Opens a page in a context of its own. */
+/** Opens a page in a new context. */
 export async function openPage(browser: Browser, options: BrowserContextOptions): Promise<OpenPage> {
   return openPageIn(await newContext(browser, options));
 }

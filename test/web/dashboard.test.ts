@@ -12,7 +12,7 @@ const PHONE = { width: 360, height: 780 };
 const DESK = { width: 1280, height: 900 };
 const WAIT = { timeout: 120_000 };
 const SENTENCE = '#file-sentence';
-/** What happened a while ago says something alike. */
+/** An event of some time ago has a similar text. */
 const IS_LED = { hasText: 'is the primary of main:/slots' };
 
 describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
@@ -91,11 +91,11 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
   test('it draws when something has changed, and not with every frame', async () => {
     await page.locator(SENTENCE, IS_LED).waitFor(WAIT);
     const frames = (await page.evaluate(FRAMES)) as number;
-    // States come four times a second. A page that draws with every frame asks for 120.
+    // States arrive four times per second. A page that draws with every frame requests 120.
     assert.ok(frames >= 1 && frames <= 30, `${frames} frames in two seconds`);
   });
 
-  test('a file is uploaded, listed, and comes back byte for byte', async () => {
+  test('a file is uploaded, listed, and downloaded byte for byte', async () => {
     const buffer = Buffer.from('from a browser\n'.repeat(1_000));
     await page
       .getByLabel('Upload files here')
@@ -108,7 +108,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     assert.deepEqual(Buffer.concat(chunks), buffer);
   });
 
-  test('a replica is taken away and added', async () => {
+  test('a replica is removed and added', async () => {
     const replicas = page.getByRole('list', { name: 'Replicas' }).getByRole('listitem');
     const backup =
       ((await replicas.filter({ hasText: 'backup' }).first().textContent()) ?? '').match(/s[123]/)?.[0] ?? '';
@@ -120,7 +120,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     await replicas.filter({ hasText: new RegExp(`${backup}.*(current|primary)`) }).waitFor(WAIT);
   });
 
-  test('by keyboard alone everything is reached, and seen to be', async () => {
+  test('every element is reached by keyboard alone, with a visible focus', async () => {
     await page.reload();
     await page.locator(SENTENCE, IS_LED).waitFor(WAIT);
     await page.getByRole('button', { name: 'Watch greeting' }).waitFor(WAIT);
@@ -160,7 +160,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     await page.locator(SENTENCE, IS_LED).waitFor(WAIT);
   });
 
-  test('it fits a telephone, in both colour schemes, with letters that can be read', async () => {
+  test('it fits a telephone, in both colour schemes, with readable letters', async () => {
     for (const colorScheme of ['light', 'dark'] as const) {
       const phone = await openPage(browser, {
         viewport: PHONE,
@@ -195,16 +195,16 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
   test('it survives the kill of its own server, and shows how long writes waited', async () => {
     const told = page.locator('.server:has(.told:not([hidden]))').getByRole('heading');
     const teller = (await told.textContent()) ?? '';
-    // The death of the primary is what is to be seen: the page is told by it.
+    // The test is about the primary's death: its event reaches the page.
     await page.goto(`${await leadingUrl()}/#${encodeURIComponent('main:/slots')}`);
     await page.locator(SENTENCE, IS_LED).waitFor(WAIT);
     const killed = ((await page.locator(SENTENCE).textContent()) ?? teller).slice(0, 2);
-    await page.waitForTimeout(2_500); // a load is steady when it was so for two seconds
+    await page.waitForTimeout(2_500); // a load is steady after two seconds
     const colour = await page.evaluate('getComputedStyle(document.body).borderTopColor');
     await page.getByRole('button', { name: `Kill ${killed}` }).click();
     await page.getByText(/2 of 3 servers serve, which is a majority/).waitFor(WAIT);
     await page.locator('#teller').getByText('connected to').waitFor(WAIT);
-    assert.notEqual(await told.textContent(), killed, 'Another server tells');
+    assert.notEqual(await told.textContent(), killed, 'Another server reports it');
     const log = page.getByRole('log');
     await log
       .getByText(new RegExp(`^s[123] lost its connection to ${killed}`))
@@ -234,7 +234,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     await page.getByText('All 3 servers serve.').waitFor(WAIT);
   });
 
-  test('a server is paused and cut off, and says afterwards what it missed', async () => {
+  test('a server is paused and disconnected, and afterwards reports what it missed', async () => {
     for (const [act, undo, word] of [
       ['Cut off', 'Reconnect', 'cut off'],
       ['Pause', 'Resume', 'paused'],
@@ -244,7 +244,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
       await page.getByRole('button', { name: `${act} ${id}` }).click();
       await page.locator('.server .state', { hasText: word }).waitFor(WAIT);
       await page.getByText(/2 of 3 servers serve/).waitFor(WAIT);
-      // Who stands still for less than a second says nothing of it.
+      // A pause of less than a second is not reported.
       if (act === 'Pause') await page.waitForTimeout(1_500);
       await page.getByRole('button', { name: `${undo} ${id}` }).click();
       await page.getByText('All 3 servers serve.').waitFor(WAIT);
@@ -256,7 +256,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
       .waitFor(WAIT);
   });
 
-  test('and the browser had nothing to complain of', () => {
+  test('and the browser reported no error', () => {
     assert.deepEqual(errors, []);
   });
 
@@ -266,7 +266,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
   }
 });
 
-/** Runs in the page: how many frames it asks for in two seconds. */
+/** Runs in the page: how many frames it requests in two seconds. */
 const FRAMES = `(async () => {
   const original = window.requestAnimationFrame;
   let frames = 0;
@@ -279,7 +279,7 @@ const FRAMES = `(async () => {
   return frames;
 })()`;
 
-/** Runs in the page: contrast of an element's text with what is behind it, as WCAG 2 counts it. */
+/** Runs in the page: contrast of an element's text with its background, as WCAG 2 counts it. */
 const CONTRAST = `(selector) => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
   const pixel = (colour) => {

@@ -10,8 +10,8 @@ import { uploadFile } from '../../client/transfer/upload.ts';
 import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 
 /**
- * Plays the demo and takes the pictures of docs/demo.md while it goes on, and those of docs/dashboard.md of a cluster with a trash:
- * `npm run figures`, or `npm run figures kept` for the latter alone. What is to be seen in them happened.
+ * Plays the demo and takes the pictures of docs/demo.md meanwhile, and those of docs/dashboard.md of a cluster with a
+ * trash: `npm run figures`, or `npm run figures kept` for the latter alone. All that they show really occurred.
  */
 const FOLDER = join(import.meta.dirname, '../../docs/figures');
 const DESK = { width: 1180, height: 860 };
@@ -30,7 +30,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** A volume of which things were removed, and that has snapshots. */
+/** A volume with removed files, and with snapshots. */
 async function drawKept(browser: Browser): Promise<void> {
   const cluster = await DevCluster.start({
     ports: await freePorts(3),
@@ -83,7 +83,7 @@ async function drawDemo(browser: Browser): Promise<void> {
     directory: null,
     say: (text) => process.stderr.write(`${text}\n`),
     opened: (stage) => {
-      // Where they fail, the demo need not be played to its end.
+      // If they fail, the demo need not be played to its end.
       const taken = takePictures(stage.cluster.urls[0] as string).finally(() => {
         for (const gate of gates.values()) gate.resolve();
       });
@@ -96,7 +96,7 @@ async function drawDemo(browser: Browser): Promise<void> {
   await Promise.all(pictures);
   if (!result.ok) throw new Error('The demo failed: its pictures prove nothing');
 
-  /** Loads are to be seen for a while before a primary dies, and the end of an act before the next. */
+  /** Loads are shown for a while before a primary dies, and the end of an act before the next. */
   async function before(title: string): Promise<void> {
     await gates.get(title)?.promise;
     await delay(title === 'Kill the primary' ? 9_000 : 1_500);

@@ -27,7 +27,7 @@ describe('the page of a directory in a real browser', { skip: NO_BROWSER }, () =
   const contentsOf = async (name: string): Promise<string> =>
     (await ask(base, 'GET', `/v1/files/main/docs/${encodeURIComponent(name)}`)).text;
 
-  test('names are text, and lead to what they name, on a phone as well', async () => {
+  test('names are text, and link to what they name, on a phone as well', async () => {
     const { page, errors } = await openPage(browser, { viewport: PHONE });
     await page.goto(`${base}/v1/files/main/docs/`);
     assert.equal(await page.title(), 'main/docs/');

@@ -30,7 +30,7 @@ const { Pauses, pauseText } = (await import(new URL('../../web/pauses.js', impor
 
 const TICK_MS = 250;
 
-/** A page that is told of one file, four times a second unless the server or the page is busy. */
+/** A page that receives states of one file, four times per second unless the server or the page is busy. */
 function page(tickMs = TICK_MS) {
   const pauses = new Pauses();
   const time = { ms: 100_000 };
@@ -46,7 +46,7 @@ function page(tickMs = TICK_MS) {
   return { pauses, tell, load, time };
 }
 
-test('a steady load that stands still for two seconds', () => {
+test('a steady load that pauses for two seconds', () => {
   const { pauses, tell, load } = page();
   const version = load(1, 4);
   for (let tick = 0; tick < 7; tick++) tell(version);
@@ -54,12 +54,12 @@ test('a steady load that stands still for two seconds', () => {
   tell(version + 1);
   assert.equal(pauseText(pauses.all[0] as Pause), '2.0 s without writes of main:/a');
   tell(version + 2, 's1', 'until the lease of s1 had ended');
-  assert.equal(pauses.all[0]?.reason, 'until the lease of s1 had ended', 'Told a moment later');
+  assert.equal(pauses.all[0]?.reason, 'until the lease of s1 had ended', 'Reported a moment later');
   load(version + 3, 4);
   assert.equal(pauses.all.length, 1);
 });
 
-test('another server that knows of newer writes has not heard a new one', () => {
+test('a report of another server about newer writes does not end a pause that it has not seen end', () => {
   const { pauses, tell, load } = page();
   const version = load(1, 4);
   tell(null, 's2');
@@ -68,7 +68,7 @@ test('another server that knows of newer writes has not heard a new one', () => 
   assert.equal(pauseText(pauses.all[0] as Pause), '2.0 s without writes of main:/a');
 });
 
-test('a load of which states come seldom is steady, too', () => {
+test('a load with rare states is steady, too', () => {
   for (const tickMs of [400, 1_000]) {
     const { pauses, tell, load } = page(tickMs);
     const version = load(1, 4);

@@ -1,7 +1,7 @@
 /**
- * Goal: over TLS and with tokens every element of the dashboard that acts does what it says, for those who may, and says why it does not for the
- * others, while servers die and tokens change.
- * Method: real servers, a real browser; `SHOTS=FOLDER` keeps pictures of what there was to see.
+ * Goal: over TLS and with tokens every element of the dashboard that acts does what it says, for users with the right,
+ * and explains the refusal to others, while servers die and tokens change.
+ * Method: real servers, a real browser; `SHOTS=FOLDER` keeps screenshots.
  */
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -22,9 +22,9 @@ const PHONE = { width: 360, height: 780 };
 const DESK = { width: 1280, height: 900 };
 const WAIT = { timeout: 120_000 };
 const SERVERS = ['s1', 's2', 's3', 's4'];
-/** What a browser itself says of an answer that refuses: the page shows why. */
+/** The browser's own message about an answer that refuses: the page shows why. */
 const REFUSAL = /Failed to load resource: the server responded with a status of 40[139]/;
-/** Of a server that was killed, paused or cut off. */
+/** Of a server that was killed, paused or disconnected. */
 const SILENCE = /net::ERR_(?:CONNECTION_|INCOMPLETE_|EMPTY_|SOCKET_|FAILED)/;
 
 describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
@@ -63,7 +63,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
   const folder = (): string => cluster.credentials ?? assert.fail('It has no credentials');
   const tokenOf = (name: string): string => readFileSync(join(folder(), name, 'token'), 'utf8').trim();
 
-  /** Changes what servers know, and has them read it. */
+  /** Changes the file of tokens, and makes servers read it. */
   function tokensBecome(change: (tokens: readonly KnownToken[]) => readonly KnownToken[]): void {
     for (const { plan, pid } of cluster.servers) {
       const path = join(folder(), plan.id, 'tokens.json');
@@ -125,7 +125,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
 
   const notice = (page: Page, text: string | RegExp) => page.locator('#notice').getByText(text).waitFor(WAIT);
 
-  test('without a token nothing is shown, and the dialog says so; a wrong one is told from none', async () => {
+  test('without a token nothing is shown, and the dialog says so; a wrong one is distinguished from none', async () => {
     const page = await open();
     const dialog = page.getByRole('dialog', { name: 'Token' });
     await dialog.getByText('This cluster requires a token.').waitFor(WAIT);
@@ -142,7 +142,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.getByRole('button', { name: 'Token' }).click();
     await enter(page, tokenOf('reader'));
     await page.getByText('All 4 servers serve.').waitFor(WAIT);
-    // It stays for as long as the tab does, and can be forgotten.
+    // It stays as long as the tab does, and can be forgotten.
     await page.reload();
     await page.getByText('All 4 servers serve.').waitFor(WAIT);
     await page.getByRole('button', { name: 'Token' }).click();
@@ -151,7 +151,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('who may only look is shown nothing that would be refused', async () => {
+  test('a reader is shown no element whose action would be refused', async () => {
     const page = await as('reader');
     await page.getByText('as reader, role read').waitFor(WAIT);
     await shot(page, 'reader');
@@ -175,7 +175,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('what was removed is found in the trash, given back under its name or another, and thrown away', async () => {
+  test('a removed file is found in the trash, restored under its name or another, and deleted', async () => {
     for (const text of ['first', 'second']) {
       await store('/plan.txt', text);
       await remove('/plan.txt');
@@ -199,7 +199,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       /plan\.txt from main:\/5 bytes, removed .* by admin, kept until /,
     );
     await shot(page, 'trash');
-    // By keyboard alone; what has the focus goes, and something near it gets it.
+    // By keyboard alone; the element with the focus is removed, and one near it gets the focus.
     await plan.filter({ hasText: '6 bytes' }).getByRole('button', { name: 'Restore /plan.txt' }).focus();
     await page.keyboard.press('Enter');
     await notice(page, 'Restored main:/plan.txt.');
@@ -243,7 +243,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('a snapshot is made, looked at while files change, and removed', async () => {
+  test('a snapshot is made, browsed while files change, and removed', async () => {
     const page = await as('admin');
     const snapshots = page.getByRole('region', { name: 'Snapshots' });
     const files = page.getByRole('region', { name: 'Files' });
@@ -272,13 +272,13 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       .getByRole('button', { name: 'Delete it permanently' })
       .click();
     await notice(page, 'main@monday is removed.');
-    // Whoever looked at it sees the volume.
+    // A user who browsed it sees the volume.
     await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
     await snapshots.getByText('There is no snapshot of main.').waitFor(WAIT);
     await page.close();
   });
 
-  test('what others do to trash and snapshots is there by itself, and takes nobody away from where he is', async () => {
+  test('changes of trash and snapshots by others appear by themselves, and move no user away from the present place', async () => {
     const page = await as('admin');
     const trash = page.getByRole('region', { name: 'Trash' });
     const snapshots = page.getByRole('region', { name: 'Snapshots' });
@@ -292,7 +292,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await news(/1 file is new in the trash of main\./);
     await restore.focus();
     const topOf = async () => Math.round((await restore.boundingBox())?.y ?? -1);
-    // What is new comes above it: first in sight, then further up than that.
+    // New rows are added above it: first in sight, then further up than that.
     for (const [block, path] of [
       ['center', '/shared-1'],
       ['start', '/shared-0'],
@@ -303,7 +303,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       await remove(path);
       await trash.getByRole('button', { name: `Restore ${path}` }).waitFor(WAIT);
       assert.equal(await focused(), 'Restore /shared-2');
-      assert.ok(Math.abs((await topOf()) - topPx) <= 2, 'it stands where it stood');
+      assert.ok(Math.abs((await topOf()) - topPx) <= 2, 'it is where it was');
     }
     await cluster.client.command({ kind: 'snapshot-create', volume, name: 'shared' });
     await snapshots.getByRole('button', { name: 'Browse main@shared' }).waitFor(WAIT);
@@ -315,7 +315,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await snapshots.getByRole('button', { name: 'Browse main@shared' }).click();
     await page.getByRole('table', { name: 'Files in main@shared:/' }).waitFor(WAIT);
     await cluster.client.command({ kind: 'snapshot-remove', volume, name: 'shared' });
-    // Whoever looked at it sees the volume.
+    // A user who browsed it sees the volume.
     await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
     await news(/Snapshot main@shared is gone\./);
     await restore.focus();
@@ -330,7 +330,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('who may change files browses, drops and picks files, and watches them', async () => {
+  test('a user who may change files browses, drops and picks files, and watches them', async () => {
     const page = await as('writer');
     await page.getByText('as writer, role write').waitFor(WAIT);
     assert.equal(await page.getByRole('button', { name: /^Drain/ }).count(), 0);
@@ -360,7 +360,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('an administrator drains, takes in, scrubs, and moves replicas', async () => {
+  test('an administrator drains, adds, scrubs, and moves replicas', async () => {
     const page = await as('admin');
     await page.getByText('as admin, role admin').waitFor(WAIT);
     const replicas = page.getByRole('list', { name: 'Replicas' }).getByRole('listitem');
@@ -385,7 +385,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('a right that was taken away is refused with the reason, and the page shows what is left', async () => {
+  test('a revoked right is refused with the reason, and the page shows what is left', async () => {
     const token = makeToken('deputy', 'admin');
     const page = await open();
     await enter(page, token);
@@ -405,13 +405,13 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('a token that ends, or is revoked, while the page is open ends what it shows, and another goes on', async () => {
+  test('a token that ends, or is revoked, while the page is open ends what it shows, and another continues', async () => {
     const hasEnded = (of: Page) =>
       of
         .getByRole('dialog', { name: 'Token' })
         .getByText('The token is unknown, revoked or expired: use another one.');
     let page = await open();
-    // A token may end before a slow machine shows what it lets in: then another page gets one that lives for longer.
+    // A token may end before a slow machine shows what it lets in: then another page gets one that is valid for longer.
     for (let lifeMs = 3_000; ; lifeMs *= 2) {
       const { text, known } = issueToken({ name: 'visitor', role: 'read', volumes: null }, lifeMs);
       tokensBecome((tokens) => [...tokens.filter(({ name }) => name !== known.name), known]);
@@ -431,7 +431,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('a token for one volume is told why it sees nothing', async () => {
+  test('a token for one volume gets an explanation why it sees nothing', async () => {
     const page = await open();
     await enter(page, makeToken('scoped', 'write', ['main']));
     await page
@@ -441,7 +441,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('it goes on with another server over TLS, through kill, pause and a pulled cable', async () => {
+  test('it continues with another server over TLS, through kill, pause and disconnection', async () => {
     const page = await as('admin');
     await store('/hopped', 'on');
     await remove('/hopped');
@@ -470,7 +470,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.close();
   });
 
-  test('by keyboard alone a token is given, and it all fits a telephone', async () => {
+  test('by keyboard alone a token is entered, and it all fits a telephone', async () => {
     const long = `/a-name-that-${'is-long-'.repeat(20)}`;
     await store(long, 'long');
     await remove(long);
@@ -491,16 +491,16 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await dialog.waitFor(WAIT);
     await page.keyboard.press('Escape');
     await dialog.waitFor({ ...WAIT, state: 'hidden' });
-    assert.equal(await page.evaluate('document.activeElement.id'), 'open-token', 'focus comes back');
+    assert.equal(await page.evaluate('document.activeElement.id'), 'open-token', 'focus returns');
     await page.close();
   });
 
-  test('the browser had nothing to complain of but refusals and servers that were silent', () => {
+  test('the browser reported no errors but refusals and servers that were silent', () => {
     const errors = opened.flatMap((one) => one.errors);
     assert.deepEqual(
       [...new Set(errors.filter((error) => !REFUSAL.test(error) && !SILENCE.test(error)))],
       [],
     );
-    assert.ok(errors.filter((error) => REFUSAL.test(error)).length < 40, 'who is refused asks seldom');
+    assert.ok(errors.filter((error) => REFUSAL.test(error)).length < 40, 'a refused page asks rarely');
   });
 });

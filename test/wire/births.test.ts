@@ -1,4 +1,7 @@
-/** Goal: new files travel with what their client says of its session, and as servers of earlier releases read them where it says nothing. */
+/**
+ * Goal: new files are encoded with what their client says of its session, and as servers of earlier releases read them
+ * if it says nothing.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
@@ -26,7 +29,7 @@ const REQUEST: NewFilesRequest = {
   ],
 };
 
-test('a session and a fence stand at the end, where there are any', () => {
+test('a session and a fence follow at the end, if there are any', () => {
   const owner = { client: 7, forgets: [5] };
   const fenced = { ...owner, under: 9, fence: [{ inode: 5, generation: 4 }] };
   for (const cache of [owner, { ...owner, under: 9 }, fenced])
@@ -38,7 +41,7 @@ test('a session and a fence stand at the end, where there are any', () => {
     assert.throws(() => decodeNewFiles(with_.subarray(0, cut)), { name: 'MalformedError' });
 });
 
-test('files that have their names travel with those that do not, and a mode that no file has is refused', () => {
+test('empty named files are encoded together with new ones, and an invalid mode is refused', () => {
   const [plain] = REQUEST.newFiles as [FileWithContents];
   const named: FileWithContents = { ...plain, inode: 78, hasEntry: true, mode: 0o7777 };
   assert.deepEqual(decodeNewFiles(encodeNewFiles({ ...REQUEST, newFiles: [plain, named] })).newFiles, [

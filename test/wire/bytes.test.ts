@@ -27,7 +27,7 @@ const field: fc.Arbitrary<Field> = fc.oneof(
   fc.uint8Array().map((value): Field => ({ kind: 'bytes', value })),
 );
 
-test('fields arrive as they were written, from whatever capacity the buffer grew', () => {
+test('decoding fields returns what was written, from whatever capacity the buffer grew', () => {
   fc.assert(
     fc.property(fc.array(field), fc.integer({ min: 1, max: 8 }), (fields, capacityBytes) => {
       const writer = new ByteWriter(capacityBytes);
@@ -39,7 +39,7 @@ test('fields arrive as they were written, from whatever capacity the buffer grew
   );
 });
 
-test('texts of any length are read as they were written, whatever signs they have and where', () => {
+test('texts of any length are read as they were written, with any characters at any place', () => {
   for (const sign of ['a', '\0', '\x7f', 'é', '€', '😀']) {
     for (let length = 0; length <= 40; length++) {
       for (const text of [
@@ -57,7 +57,7 @@ test('texts of any length are read as they were written, whatever signs they hav
   }
 });
 
-test('bytes that run out, lie about a length, or are left over are refused', () => {
+test('missing bytes, a wrong length and extra bytes are refused', () => {
   assert.throws(() => new ByteReader(Uint8Array.of(1)).uint16(), MalformedError);
   assert.throws(() => new ByteReader(Uint8Array.of(0xff, 0xff, 0xff, 0xff, 1)).bytes(), MalformedError);
   assert.throws(() => new ByteReader(Uint8Array.of(2, 0, 0xc3, 0x28)).text(), MalformedError);
@@ -68,7 +68,7 @@ test('bytes that run out, lie about a length, or are left over are refused', () 
 
 const servers = fc.array(fc.constantFrom('s1', 's2', 's3') as fc.Arbitrary<ServerId>);
 
-test('file operations arrive as they were sent', () => {
+test('decoding file operations returns what was encoded', () => {
   const modifiedNs = fc.bigInt({ min: 0n, max: 4_000_000_000n * 1_000_000_000n });
   const part = fc.record(
     { offset: fc.nat(), bytes: fc.uint8Array({ minLength: 1 }) },
@@ -104,7 +104,7 @@ test('file operations arrive as they were sent', () => {
   );
 });
 
-test('file operations out of bounds, and bytes that are none, are refused', () => {
+test('file operations out of bounds, and invalid bytes, are refused', () => {
   const empty = { kind: 'write', offset: 0, bytes: new Uint8Array(0), modifiedNs: 0n } as const;
   assert.throws(() => decodeFileOperation(encodeFileOperation(empty)), MalformedError);
   const large = { ...empty, bytes: new Uint8Array(WRITE_BYTES_MAX + 1) };
@@ -140,7 +140,7 @@ test('file operations out of bounds, and bytes that are none, are refused', () =
   );
 });
 
-test('a write whose bytes have room before them becomes an operation where they are, once', () => {
+test('a write whose bytes have free space before them becomes an operation in place, once', () => {
   const bytes = allocateWriteBuffer(5_000);
   for (let at = 0; at < bytes.length; at++) bytes[at] = (at * 167) & 0xff;
   const write = {

@@ -12,13 +12,13 @@ const LOCATIONS: FileLocations = {
   ],
 };
 
-test('where bytes lie is read as it was written', () => {
+test('decoding locations returns what was encoded', () => {
   assert.deepEqual(decodeLocations(encodeLocations(LOCATIONS)), LOCATIONS);
   const none = { sizeBytes: 0, end: 0, extents: [] };
   assert.deepEqual(decodeLocations(encodeLocations(none)), none);
 });
 
-test('what cannot be where bytes lie is refused', () => {
+test('impossible locations are refused', () => {
   const [first, second] = LOCATIONS.extents;
   assert.ok(first !== undefined && second !== undefined);
   const wrong: FileLocations[] = [
@@ -37,7 +37,7 @@ test('what cannot be where bytes lie is refused', () => {
   assert.throws(() => decodeLocations(Buffer.concat([encoded, Buffer.alloc(1)])), MalformedError);
 });
 
-test('containers fan out by the last byte of their number', () => {
+test('containers are spread over folders by the last byte of their number', () => {
   assert.equal(containerName(1_234), 'd2/1234.dat');
   assert.equal(containerName(2 ** 40 + 3), '03/1099511627779.dat');
 });

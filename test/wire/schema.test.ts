@@ -4,7 +4,7 @@ import { inspect } from 'node:util';
 import { matching } from '../../server/http/matching.ts';
 import { type Schema, type Static, Type } from '../../wire/schema.ts';
 
-/** Compiles only where the two are one type. */
+/** Compiles only if the two are one type. */
 type Same<A, B> =
   (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : ['not the same', A, B];
 

@@ -37,7 +37,6 @@ export async function uploadOutlivesServers(cluster: RealCluster): Promise<void>
 /**
  * Each time a new client, as after a crash.
  *
- *
  * @param base where to begin, or where to continue with `upload`
  * @param count of chunks after which the client disconnects
  * @returns the path of the upload's URL
