@@ -197,7 +197,7 @@ export class MetadataCache {
     this.directoryChanged(parent, laterNs(String(nextNs), atNs));
   }
 
-  /** As `removed`, for an empty directory, which its parent counts. @param since as of `made` */
+  /** As `removed`, for an empty directory, which its parent counts. @param since as of `nameAdded` */
   removedDirectory(parent: number, name: string, inode: number, atNs: string, since: number): void {
     this.#dropName(parent, name, inode);
     this.attributes.namesChanged(parent, atNs, -1, since);

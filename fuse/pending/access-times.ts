@@ -77,7 +77,7 @@ export class AccessTimes implements PendingKind {
     return this.#pending.size + this.#sending.size;
   }
 
-  /** Records a read. @param attributes as known here, without `shown`. @returns whether the access time changes */
+  /** Records a read. @param attributes as known here, without `withReads`. @returns whether the access time changes */
   recordRead(attributes: Attributes): boolean {
     const { inode, changedNs, kind } = attributes;
     const isKept = this.#rule.times !== 'noatime' && (kind !== 'directory' || this.#rule.directories);
