@@ -70,7 +70,9 @@ async function start(parts: Parts): Promise<void> {
   const { self, config, security, machine, events, lease, catalogMember, app, transport } = parts;
   await catalogMember.start();
   events.add(EVENT_TEXTS.started(self, lease.recoveringMs()));
-  security.watchExpiry(({ whose }, leftMs) => events.add(EVENT_TEXTS.certificateEnds(self, whose, leftMs)));
+  security.watchExpiry(({ whose }, remainingMs) =>
+    events.add(EVENT_TEXTS.certificateEnds(self, whose, remainingMs)),
+  );
   await machine.listen(app, {
     ...{ host: config.listen.host, port: config.listen.port },
     // Fastify does not know that the server it was given uses TLS.

@@ -56,7 +56,7 @@ async function removeInside(
     throw new ServiceError('bad-request', `Directories are nested deeper than ${DEPTH_MAX}`);
   const parent = directory.inode;
   for (;;) {
-    // Always from the start: the entries listed before are gone.
+    // Always from the start: the entries listed before were removed.
     const countMax = Math.min(PAGE_COUNT, budget.remaining);
     if (countMax === 0) return;
     const { entries } = await gateway.queryCatalog({ kind: 'list', inode: parent, after: '', countMax });

@@ -62,14 +62,14 @@ export const EVENT_TEXTS = {
     file,
     text: `${self} refused a message of an earlier primary of {file} (${what}): it has promised a newer epoch.`,
   }),
-  certificateEnds: (self: ServerId, whose: 'server' | 'authority', leftMs: number): NewServerEvent => ({
+  certificateEnds: (self: ServerId, whose: 'server' | 'authority', remainingMs: number): NewServerEvent => ({
     kind: 'certificate-ends',
     mood: 'bad',
     text:
       whose === 'server'
-        ? `The certificate of ${self} expires in ${daysText(leftMs)}: then no client or server can connect ` +
+        ? `The certificate of ${self} expires in ${daysText(remainingMs)}: then no client or server can connect ` +
           'to it; create a new one, and send SIGHUP.'
-        : `The certificate authority of ${self} expires in ${daysText(leftMs)}: then no connection succeeds; ` +
+        : `The certificate authority of ${self} expires in ${daysText(remainingMs)}: then no connection succeeds; ` +
           'create a new one and new certificates.',
   }),
   behind: (self: ServerId, file: number, what: string): NewServerEvent => ({
@@ -223,7 +223,7 @@ function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`;
 }
 
-function daysText(leftMs: number): string {
-  const days = Math.max(0, Math.floor(leftMs / 86_400_000));
+function daysText(remainingMs: number): string {
+  const days = Math.max(0, Math.floor(remainingMs / 86_400_000));
   return days === 1 ? '1 day' : `${days} days`;
 }

@@ -138,7 +138,7 @@ export class LiveHub {
     }
   }
 
-  /** Adds a server's new events. A restarted one counts from 1: its first answer is dropped, and it is queried again. */
+  /** Adds a server's new events. A restarted one counts from 1: its first answer is dropped. */
   #takeEvents(peer: Peer, part: LivePart): void {
     const isSameProcess = peer.life === part.life;
     if (!isSameProcess && peer.after > 0) {

@@ -76,14 +76,14 @@ export class ServerEvents {
     }
   }
 
-  #keep(news: NewServerEvent): void {
+  #keep(event: NewServerEvent): void {
     const { self, life } = this.#parts;
     this.#last++;
     const kept = {
       id: `${self}.${life}.${this.#last}`,
       server: self,
       atMs: this.#parts.wallMs(),
-      ...news,
+      ...event,
     };
     this.#kept = [...this.#kept.slice(1 - KEPT_MAX), kept];
   }

@@ -84,7 +84,7 @@ export class Repairer {
   async serve(payload: Uint8Array): Promise<Uint8Array> {
     const { file, entry } = decodeRepairRequest(payload);
     const found = await this.#parts.store.inspect(file, entry);
-    return found === 'damaged' || found === 'gone' ? new Uint8Array(0) : found;
+    return found === 'damaged' || found === 'absent' ? new Uint8Array(0) : found;
   }
 
   async #fetchFrom(

@@ -223,8 +223,8 @@ export class Scrubber {
         'an object is damaged, and no other server has an intact copy',
       );
     }
-    const bytes = found === 'gone' ? 0 : entry.length;
-    const objects = found === 'gone' ? 0 : 1;
+    const bytes = found === 'absent' ? 0 : entry.length;
+    const objects = found === 'absent' ? 0 : 1;
     this.#total.bytes += bytes;
     this.#total.objects += objects;
     if (isDamaged) this.#total.damaged++;

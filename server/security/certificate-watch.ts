@@ -24,11 +24,15 @@ export function ownCertificates(tls: TlsMaterial): OwnCertificate[] {
 /** Reports certificates that end soon, until they are replaced. */
 export class CertificateWatch {
   readonly #tls: TlsMaterial;
-  readonly #report: (certificate: OwnCertificate, validMs: number) => void;
+  readonly #report: (certificate: OwnCertificate, remainingMs: number) => void;
   readonly #world: World;
   readonly #timer: Timer;
 
-  constructor(world: World, tls: TlsMaterial, report: (certificate: OwnCertificate, leftMs: number) => void) {
+  constructor(
+    world: World,
+    tls: TlsMaterial,
+    report: (certificate: OwnCertificate, remainingMs: number) => void,
+  ) {
     this.#tls = tls;
     this.#report = report;
     this.#world = world;
@@ -39,8 +43,8 @@ export class CertificateWatch {
 
   check(): void {
     for (const certificate of ownCertificates(this.#tls)) {
-      const leftMs = certificate.untilMs - this.#world.wallMs();
-      if (leftMs <= EXPIRY_WARNING_MS) this.#report(certificate, leftMs);
+      const remainingMs = certificate.untilMs - this.#world.wallMs();
+      if (remainingMs <= EXPIRY_WARNING_MS) this.#report(certificate, remainingMs);
     }
   }
 

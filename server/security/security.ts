@@ -90,13 +90,13 @@ export class Security {
     }
   }
 
-  watchExpiry(report: (certificate: OwnCertificate, leftMs: number) => void): void {
+  watchExpiry(report: (certificate: OwnCertificate, remainingMs: number) => void): void {
     if (this.tls === null || this.#watch !== null) return;
-    this.#watch = new CertificateWatch(this.#world, this.tls, (certificate, leftMs) => {
+    this.#watch = new CertificateWatch(this.#world, this.tls, (certificate, remainingMs) => {
       const until = new Date(certificate.untilMs).toISOString();
       const whose = certificate.whose === 'server' ? 'of this server' : 'of the authority';
       this.#log.warn({ until }, `the certificate ${whose} expires soon: create a new one, and send SIGHUP`);
-      report(certificate, leftMs);
+      report(certificate, remainingMs);
     });
   }
 

@@ -375,11 +375,11 @@ export class DiskStore implements FileStore {
     }
   }
 
-  /** Checks an object on this disk only. @returns its bytes, `damaged`, or `gone` if it has another version, or none */
-  async inspect(file: FileId, entry: ObjectEntry): Promise<Uint8Array | 'damaged' | 'gone'> {
+  /** Checks an object on this disk only. @returns its bytes, `damaged`, or `absent` if this version is not here */
+  async inspect(file: FileId, entry: ObjectEntry): Promise<Uint8Array | 'damaged' | 'absent'> {
     const replica = this.#find(file);
     const row = replica === null ? null : this.#index.object(file, entry.index);
-    if (replica === null || row === null || !sameObject(row, entry)) return 'gone';
+    if (replica === null || row === null || !sameObject(row, entry)) return 'absent';
     replica.pin([row]);
     try {
       return (await this.#reader.objectHere(replica, row)) ?? 'damaged';

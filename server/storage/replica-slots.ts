@@ -20,7 +20,7 @@ export class ReplicaSlots {
   readonly #world: World;
   readonly #file: FileId;
   readonly #index: SlotIndex;
-  /** The slots in use; null until `load` or `begin`. */
+  /** The slots in use; null until `load` or `createEmpty`. */
   #map: SlotMap | null = null;
   #lastPlaced = NOWHERE;
   /** End of the slots that were in use since the container was last truncated. */
@@ -144,7 +144,7 @@ export class ReplicaSlots {
     this.#inOlderState.set(slot, generation);
   }
 
-  /** The committed state no longer needs the slot. Older ones may: of `generation`, or else of that given to `hold`. */
+  /** The committed state no longer needs the slot. Older ones may: of `generation`, else of that of `keepForOlder`. */
   retire(slot: number, generation: number | null): void {
     const needed = generation ?? this.#inOlderState.get(slot);
     this.#inOlderState.delete(slot);

@@ -62,7 +62,7 @@ export class PeerLink {
       : 'disconnected';
   }
 
-  /** A connection whose peer has not answered on it yet: `prove` or `end` follows. */
+  /** A connection whose peer has not answered on it yet: `connectionProven` or `connectionEnded` follows. */
   connectionOpened(connection: PeerConnection): void {
     this.#unproven.add(connection);
   }

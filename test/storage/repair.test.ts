@@ -108,7 +108,7 @@ describe('a damaged object', () => {
     await fixture.store.apply(file, e1, 2, operation(0, pattern(1000, 2)), NO_SESSIONS);
     await fixture.store.repair(file, { entry, bytes: pieceOf(whole, entry) });
     assert.deepEqual(await read(), Buffer.from(pattern(1000, 2)));
-    assert.equal(await fixture.store.inspect(file, entry), 'gone');
+    assert.equal(await fixture.store.inspect(file, entry), 'absent');
   });
 
   test('is inspected without asking another replica', async () => {
@@ -117,7 +117,7 @@ describe('a damaged object', () => {
     flipByte(container(), 5);
     assert.equal(await fixture.store.inspect(file, first), 'damaged');
     assert.deepEqual(await fixture.store.inspect(file, second), Buffer.from(pieceOf(whole, second)));
-    assert.equal(await fixture.store.inspect(fileId(9), first), 'gone');
+    assert.equal(await fixture.store.inspect(fileId(9), first), 'absent');
     assert.deepEqual(asked, []);
   });
 });
