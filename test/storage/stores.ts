@@ -74,7 +74,10 @@ export class DiskFixture implements StoreFixture {
   ): Promise<DiskFixture> {
     const folder = DataFolder.open(folderPath, folderOptions);
     const others: { mender: ObjectRepair } = { mender: async () => null };
-    const mended = { ...options, mender: (file: FileId, entry: ObjectEntry) => others.mender(file, entry) };
+    const mended = {
+      ...options,
+      objectRepair: (file: FileId, entry: ObjectEntry) => others.mender(file, entry),
+    };
     return new DiskFixture(folderPath, folder, await DiskStore.open(folder, mended), mended, others);
   }
 
