@@ -13,7 +13,7 @@ const REGISTERS = 3;
 export class ReplicaClient {
   readonly #group: ReplicaGroup;
   readonly #prng: Prng;
-  /** The share of reads in its operations, in percent. */
+  /** The share of reads in its operations, from 0 to 1. */
   readonly #reads: number;
   /** Some clients confirm received answers. */
   readonly #namesAnswered: boolean;

@@ -8,7 +8,7 @@ import { isCapable, isInGroup, isOwner } from './permissions.ts';
 
 const LOCK_OWNER_FLAG = 1 << 9;
 
-/** What a call changes of an inode: `struct iattr`. */
+/** The changes of an inode that a call makes: `struct iattr`. */
 export interface AttributeChange {
   readonly mode?: number;
   readonly uid?: number;
@@ -16,7 +16,7 @@ export interface AttributeChange {
   readonly sizeBytes?: number;
   readonly accessed?: bigint | 'now';
   readonly modified?: bigint | 'now';
-  /** Of a file that is open for writing, for ftruncate. */
+  /** The handle of a file that is open for writing, for ftruncate. */
   readonly handle?: number;
 }
 
@@ -39,7 +39,7 @@ function prepared({ task }: Call, inode: Inode, change: AttributeChange): Attrib
   return isInGroup(task, group) || isCapable(task) ? change : { ...change, mode: mode & ~0o2000 };
 }
 
-/** fuse_setattr and fuse_do_setattr; the inode is locked here. @param dentry by which it was found or opened */
+/** fuse_setattr and fuse_do_setattr; locks the inode. @param dentry by which it was found or opened */
 export async function setAttributes(
   client: FuseClient,
   call: Call,
@@ -48,12 +48,12 @@ export async function setAttributes(
   dentry?: Dentry,
 ): Promise<void> {
   await inode.lock.exclusive(() => setLocked(client, call, inode, change));
-  // fuse_invalidate_entry_cache: the rights to search the directory may have changed.
+  // fuse_invalidate_entry_cache: the right to search the directory may have changed.
   if (dentry !== undefined && inode.isDirectory && change.mode !== undefined)
     dentry.validUntilMs = Number.NEGATIVE_INFINITY;
 }
 
-/** As `setAttributes`, where the caller has locked the inode. @param isForced without the checks of the caller's rights */
+/** As `setAttributes`, if the caller has locked the inode. @param isForced skips the checks of the caller's rights */
 export async function setLocked(
   client: FuseClient,
   call: Call,
@@ -94,7 +94,7 @@ export async function setLocked(
     const reply = readAttributesReply(
       await client.queue.request(call.task, OPCODE.setattr, inode.node, body),
     );
-    // What was asked for meanwhile may be newer: these attributes hold for this call only.
+    // Answers meanwhile may be newer: these attributes are valid for this call only.
     const validMs = inode.version > version ? 0 : reply.attributesMs;
     client.takeAttributes(inode, reply.attributes, validMs);
     const { sizeBytes: sizeBefore } = inode;

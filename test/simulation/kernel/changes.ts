@@ -36,7 +36,7 @@ export class NameChanges {
     this.#files = files;
   }
 
-  /** filename_create, then what makes it: mkdir, mknod or symlink. */
+  /** filename_create, then the creating call: mkdir, mknod or symlink. */
   make(call: Call, { parent, name, kind, hasSlash }: LastName, what: NewName): Promise<void> {
     return parent.inode.lock.exclusive(async () => {
       const isDirectory = (what.mode & constants.S_IFMT) === constants.S_IFDIR;
@@ -82,7 +82,7 @@ export class NameChanges {
     });
   }
 
-  /** may_linkat, with /proc/sys/fs/protected_hardlinks: the rights are asked for first. */
+  /** may_linkat, with /proc/sys/fs/protected_hardlinks: the rights are checked first. */
   async #mayLink(call: Call, inode: Inode): Promise<void> {
     if ((await this.#isSafeToLink(call, inode)) || isOwner(call.task, inode)) return;
     throw new KernelError('EPERM');
@@ -146,7 +146,7 @@ export class NameChanges {
     const [a, b] = [from.parent, to.parent];
     if (a.inode === b.inode) return a.inode.lock.exclusive(run);
     await this.#renames.hold(() => {
-      // Those above before those below.
+      // Parents before children.
       const [first, second] = isBelow(a.dentry, b.dentry) ? [b.inode, a.inode] : [a.inode, b.inode];
       return first.lock.exclusive(() => second.lock.exclusive(run));
     });
@@ -210,7 +210,7 @@ export class NameChanges {
     else dentries.move(old, target);
   }
 
-  /** lookup_open with fuse_atomic_open: what the name leads to, or a file that was created and is open. */
+  /** lookup_open with fuse_atomic_open: the existing inode, or a created file that is open. */
   openName(
     call: Call,
     { parent, name }: LastName,
@@ -233,7 +233,7 @@ export class NameChanges {
     return creates ? parent.inode.lock.exclusive(run) : parent.inode.lock.shared(run);
   }
 
-  /** may_o_create: why not, or null */
+  /** may_o_create: the error, or null */
   async #mayCreate(call: Call, directory: Inode): Promise<KernelError | null> {
     try {
       await this.#mayWrite(call, directory);
@@ -305,7 +305,7 @@ export class NameChanges {
     if (dentry !== undefined) this.#client.dentries.invalidate(dentry);
   }
 
-  /** filename_create: the name is not there. */
+  /** filename_create: asserts that the name does not exist. */
   async #checkNew(call: Call, { parent, name, kind, hasSlash }: LastName): Promise<void> {
     if (kind !== 'name') throw new KernelError('EEXIST');
     const dentry = await this.#names.lookupLocked(call, parent, name, true);
@@ -329,7 +329,7 @@ export class NameChanges {
     if (directory.isDead) throw new KernelError('ENOENT');
   }
 
-  /** vfs_prepare_mode, and the mask that FUSE leaves to the file system with FUSE_DONT_MASK. */
+  /** vfs_prepare_mode, and the umask that FUSE leaves to the file system with FUSE_DONT_MASK. */
   #mode({ task, umask }: Call, directory: Inode, mode: number): number {
     const strips =
       (directory.attributes.mode & 0o2000) !== 0 &&
@@ -343,7 +343,7 @@ export class NameChanges {
 }
 
 export interface NewName {
-  /** With the file type. */
+  /** Includes the file type. */
   readonly mode: number;
   readonly device?: number;
   readonly target?: string;
@@ -351,18 +351,18 @@ export interface NewName {
 
 const REMOVED_DIRECTORY = { dot: 'EINVAL', dotdot: 'ENOTEMPTY', root: 'EBUSY' } as const;
 
-/** Whether `dentry` is `above`, or below it. */
+/** @returns whether `dentry` is `above`, or below it */
 function isBelow(dentry: Dentry, above: Dentry): boolean {
   for (let at: Dentry | null = dentry; at !== null; at = at.parent) if (at === above) return true;
   return false;
 }
 
-/** Whether it happened is unknown. */
+/** @returns whether the outcome is unknown */
 function isUncertain(error: unknown): boolean {
   return error instanceof KernelError && (error.errno === 'EINTR' || error.errno === 'ENOENT');
 }
 
-/** With all locked, in the order of their numbers. */
+/** Runs with all inodes locked, in the order of their numbers. */
 function inOrder(inodes: readonly Inode[], run: () => Promise<void>): Promise<void> {
   const sorted = inodes.toSorted((a, b) => a.node - b.node);
   const locked = (index: number): Promise<void> => {

@@ -1,5 +1,5 @@
 /**
- * Goal: the model of the kernel answers programs as Linux does, and asks the mount for the same.
+ * Goal: the model of the kernel answers programs as Linux does, and sends the mount the same requests.
  * Method: a short form of `npm run simulate:kernel`: calls drawn from a seed, made on both.
  */
 import assert from 'node:assert/strict';
@@ -11,11 +11,11 @@ import { differenceOf } from './comparison.ts';
 
 const STEPS = 150;
 const FOR_EVER_MS = 3_600_000;
-/** Of names and attributes: all is asked for, or nothing twice. What lies between is a matter of time. */
+/** Names and attributes are never cached, or always: anything between depends on time. */
 const FORMS = [
   { over: 'kernel', ageMaxMs: FOR_EVER_MS, seeds: [1, 2] },
   { over: 'kernel', ageMaxMs: 0, seeds: [3, 4] },
-  // What a library of paths asks for is its own affair.
+  // The requests of a path-based library are not compared.
   { over: 'native', ageMaxMs: 0, seeds: [5] },
 ] as const;
 

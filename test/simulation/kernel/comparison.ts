@@ -14,8 +14,8 @@ import { ModelKernel } from './model-kernel.ts';
 import { ModelProgram } from './model-program.ts';
 
 /**
- * The same calls of several processes on the model of the kernel and on Linux, above the same mount and the same volume in memory:
- * what the programs are answered is compared, and what the file system is asked for.
+ * The same calls of several processes on the model of the kernel and on Linux, above the same mount and the same
+ * volume in memory: compares the programs' answers and the requests to the file system.
  */
 interface Step {
   readonly process: ProcessName;
@@ -26,9 +26,9 @@ interface Step {
 const PROCESSES = ['root', 'alice', 'bob', 'alice-2'] as const;
 type ProcessName = (typeof PROCESSES)[number];
 
-/** What a step came to. */
+/** The result of a step. */
 interface Observed extends Outcome {
-  /** What the file system was asked for meanwhile, in its order; reads may come in any. */
+  /** The requests to the file system meanwhile, in order; background reads are sorted. */
   readonly asked: readonly string[];
 }
 
@@ -43,12 +43,12 @@ type Maker = Pick<Program, 'call' | 'stop'>;
 /** No program waits for them. */
 const ASYNCHRONOUS = /^release/;
 const BACKGROUND = /^read /;
-/** Whether the thread that reads requests knows the answer already is a matter of time. */
+/** Whether the thread that reads requests knows the answer already depends on time. */
 const TIMELY = /^xattr \d+ (system\.posix_acl_|security\.capability)/;
 /** Long enough for a request for which no program waits. */
 const LIMIT_MS = 60_000;
 
-/** The calls of a file system, written down as they come. */
+/** Records the calls of a file system. */
 function traced(calls: FileSystemCalls, seen: (text: string) => void): FileSystemCalls {
   const silent = new Set<PropertyKey>(['root', 'inodeOf', 'listed', 'taken', 'keptPages', 'space']);
   return new Proxy(calls, {
@@ -66,7 +66,7 @@ function traced(calls: FileSystemCalls, seen: (text: string) => void): FileSyste
 }
 
 function described(call: string, all: readonly unknown[]): string {
-  // What a reader has room for is its own affair, and who waits by which number, too.
+  // Buffer sizes and thread numbers may differ, and are not compared.
   const counts = { readDirectory: 2, lookup: 2, link: 3, xattrs: 1, lock: 3 }[call] ?? all.length;
   return [call, ...all.slice(0, counts).map(textOf)].join(' ');
 }
@@ -79,7 +79,7 @@ function textOf(value: unknown): string {
   return JSON.stringify(rest, (_key, each: unknown) => (typeof each === 'bigint' ? String(each) : each));
 }
 
-/** What Python refuses by itself. */
+/** Errors that Python raises by itself. */
 function plain(errno: string): string {
   if (errno.startsWith('KeyError')) return 'EBADF';
   return /^(Value|Index|Type)Error/.test(errno) ? 'EINVAL' : errno;
@@ -130,8 +130,8 @@ interface SubjectOptions {
 }
 
 /**
- * No time passes for the mount: where its thread waits for a processor for 20 ms while it answers, it takes back what the
- * kernel may cache (`KernelBelief`), and the kernel asks once more.
+ * The mount's clock stands still: if its thread waits for a processor for 20 ms while it answers, it drops what the
+ * kernel may cache (`InodeView`), and the kernel asks once more.
  */
 const world: World = { ...systemWorld, nowMs: () => 0 };
 
@@ -184,7 +184,7 @@ async function linuxSubject(
   return subject;
 }
 
-/** A program for which the directory is `/`. */
+/** A program whose root directory is the directory. */
 class RootedProgram implements Maker {
   readonly #directory: string;
   readonly #program: Program;
@@ -222,7 +222,7 @@ const FLAGS = [
 ] as const;
 const LOCKS = ['shared', 'exclusive', 'unlock'] as const;
 
-/** Each draws one call. */
+/** Draws one call. */
 type Draw = (random: Draws) => Omit<Step, 'process'>;
 
 class Draws extends Prng {
@@ -230,13 +230,13 @@ class Draws extends Prng {
     return this.integer(0, limit - 1);
   }
 
-  /** Of a file, a directory, or nothing. */
+  /** The path of a file, a directory, or nothing. */
   path(): string {
     const folder = this.below(12) === 0 ? this.folder() : '';
     return folder === '' ? `${this.folder()}/${this.pick(NAMES)}` : folder;
   }
 
-  /** As well the root, which is no name of the mount. */
+  /** Also the root, which has no name in the mount. */
   anyPath(): string {
     return this.below(12) === 0 ? '/' : this.path();
   }
@@ -329,7 +329,7 @@ const DRAWS: readonly (readonly [number, Draw])[] = [
   [2, (d) => made('flock', d.handle(), d.pick(LOCKS), 'no')],
 ];
 
-/** The library has no flags. */
+/** libfuse has no flags. */
 const KERNEL_DRAWS: typeof DRAWS = [
   ...DRAWS,
   [1, (d) => made('chattr', d.path(), d.pick(['immutable', 'append-only']))],
@@ -337,7 +337,7 @@ const KERNEL_DRAWS: typeof DRAWS = [
   [1, (d) => made('lsattr', d.path())],
 ];
 
-/** Calls that are no program of their own: each process begins where it may write. */
+/** Calls of each process at the begin: it changes to a directory where it may write. */
 const OPENING: readonly Step[] = [
   { process: 'root', call: 'chmod', values: ['/', '0777'] },
   { process: 'root', call: 'mkdir', values: ['/d', '0777'] },
@@ -369,11 +369,11 @@ export interface Form {
   readonly seed: number;
   readonly steps: number;
   readonly over: TransportName;
-  /** For how long names and attributes are valid: 0, or for ever. What lies between is a matter of time. */
+  /** How long names and attributes are valid: 0, or for ever. Anything between depends on time. */
   readonly ageMaxMs: number;
 }
 
-/** @returns the first step at which the model and Linux differ, as a story; or null */
+/** @returns the first step at which the model and Linux differ, as text; or null */
 export async function differenceOf({ seed, steps: count, over, ageMaxMs }: Form): Promise<string | null> {
   const steps = drawProgram(seed, count, over === 'kernel' ? KERNEL_DRAWS : DRAWS);
   const subjects = [await modelSubject({ ageMaxMs }), await linuxSubject(over, { ageMaxMs })] as const;
@@ -385,7 +385,7 @@ export async function differenceOf({ seed, steps: count, over, ageMaxMs }: Form)
   }
 }
 
-/** @param traces whether also what the file system is asked for is to be the same, which over a library of paths it is not */
+/** @param traces whether the requests to the file system are compared, too, which is not possible over libfuse */
 async function compare(
   steps: readonly Step[],
   [model, linux]: readonly [Subject, Subject],

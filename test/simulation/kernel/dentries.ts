@@ -9,7 +9,7 @@ export class Dentry {
   validUntilMs = Number.NEGATIVE_INFINITY;
   isHashed = false;
   isFreed = false;
-  /** Open files, working directories and names below. */
+  /** Counts open files, working directories and child names. */
   uses = 0;
   readonly children = new Map<string, Dentry>();
 
@@ -25,12 +25,12 @@ export class Dentries {
   readonly root: Dentry;
   readonly #hold: (inode: Inode) => void;
   readonly #put: (inode: Inode) => void;
-  /** Names of each inode: of a directory there is one. */
+  /** The names of each inode: a directory has one. */
   readonly #aliases = new Map<Inode, Set<Dentry>>();
 
   /**
-   * @param hold the inode has one use more
-   * @param put and one less
+   * @param hold adds a use of the inode
+   * @param put removes one
    */
   constructor(root: Inode, hold: (inode: Inode) => void, put: (inode: Inode) => void) {
     this.#hold = hold;
@@ -55,7 +55,7 @@ export class Dentries {
     return parent.children.get(name);
   }
 
-  /** d_splice_alias, or d_instantiate: the name is the inode's from now on. A directory has one name: an old one moves here. */
+  /** d_splice_alias, or d_instantiate: gives the name to the inode. A directory has one name: an old one is moved. */
   add(parent: Dentry, name: string, inode: Inode | null): Dentry {
     const old = parent.children.get(name);
     if (old !== undefined) this.drop(old);
@@ -72,7 +72,7 @@ export class Dentries {
     return dentry;
   }
 
-  /** d_drop: a look-up finds it no more; who has it keeps it. */
+  /** d_drop: look-ups find it no more; its users keep it. */
   drop(dentry: Dentry): void {
     if (!dentry.isHashed || dentry.parent === null) return;
     dentry.isHashed = false;
@@ -80,13 +80,13 @@ export class Dentries {
     if (dentry.uses === 0) this.#free(dentry);
   }
 
-  /** d_invalidate: also all below it that is not in use. */
+  /** d_invalidate: also all unused names below it. */
   invalidate(dentry: Dentry): void {
     this.shrink(dentry);
     this.drop(dentry);
   }
 
-  /** shrink_dcache_parent: what is below and not in use is forgotten. */
+  /** shrink_dcache_parent: forgets the unused names below it. */
   shrink(dentry: Dentry): void {
     for (const child of [...dentry.children.values()]) {
       this.shrink(child);
@@ -94,7 +94,7 @@ export class Dentries {
     }
   }
 
-  /** d_delete: the name is gone. */
+  /** d_delete: the name is removed. */
   delete(dentry: Dentry): void {
     if (dentry.uses > 0) this.drop(dentry);
     else {
@@ -105,7 +105,7 @@ export class Dentries {
     }
   }
 
-  /** d_move: over `target`, which is no more. */
+  /** d_move: over `target`, which is removed. */
   move(dentry: Dentry, target: Dentry): void {
     const { parent, name } = target;
     if (parent === null) throw new Error('The root has no other name');

@@ -22,13 +22,13 @@ const READ_AHEAD_BYTES = 4096 * 1024;
 const XATTR_PAGE_BYTES = 4096;
 const GETATTR_HANDLE = 1;
 
-/** One system call under way: who makes it, and the inodes that it needs until its end. */
+/** A pending system call: its caller, and the inodes that it needs until its end. */
 export interface Call {
   readonly task: Task & Credentials;
   readonly umask: number;
-  /** LOOKUP_REVAL: names that are cached are asked for anew, after ESTALE. */
+  /** LOOKUP_REVAL: cached names are looked up again, after ESTALE. */
   readonly revalidates: boolean;
-  /** The inode stays until the end of the call. */
+  /** Keeps the inode until the end of the call. */
   pin<Pinned extends Inode | null>(inode: Pinned): Pinned;
 }
 
@@ -37,7 +37,7 @@ export interface ClientOptions extends ProtectedFiles {
 }
 
 /**
- * The kernel's half of one mount: inodes, attributes and names as fs/fuse/inode.c and fs/fuse/dir.c keep them. Names in
+ * The kernel's half of one mount: inodes, attributes and names as in fs/fuse/inode.c and fs/fuse/dir.c. Names in
  * comments are those of the functions of Linux 6.18 that a method follows.
  */
 export class FuseClient {
@@ -48,7 +48,7 @@ export class FuseClient {
   readonly #pages = new Map<Inode, PageCache>();
   #dentries: Dentries | null = null;
   #flags = 0;
-  /** fc->attr_version: of two answers that are under way, the one that was asked for earlier loses. */
+  /** fc->attr_version: of two pending answers, the one that was requested earlier loses. */
   #version = 1;
   /** fc->evict_ctr: an answer about an inode that was dropped meanwhile is not valid for long. */
   #evictions = 1;
@@ -59,7 +59,7 @@ export class FuseClient {
     this.options = options;
   }
 
-  /** The daemon has answered FUSE_INIT: before that the kernel knows no name. */
+  /** The mount has answered FUSE_INIT: before that the kernel knows no name. */
   get hasBegun(): boolean {
     return this.#dentries !== null;
   }
@@ -80,7 +80,7 @@ export class FuseClient {
     ];
     const reply = await this.queue.request(KERNEL, OPCODE.init, 0, [...body, Buffer.alloc(44)]);
     this.#flags = reply.readUInt32LE(12);
-    // What the model does without: FUSE_WRITEBACK_CACHE is not offered.
+    // The model does not support FUSE_WRITEBACK_CACHE, and does not offer it.
     for (const flag of [
       'asyncRead',
       'atomicTruncate',
@@ -124,7 +124,7 @@ export class FuseClient {
   /**
    * fuse_iget: the inode of an entry, with its attributes.
    *
-   * @param version when it was asked for; 0 where the answer is the outcome of a change, and newer than all that is known
+   * @param version at the time of the request; 0 for the outcome of a change, which is newer than all that is known
    */
   async inodeOf(
     call: Call,
@@ -134,7 +134,7 @@ export class FuseClient {
   ): Promise<Inode> {
     let inode = this.#inodes.get(node);
     if (inode !== undefined && inode.type !== (attributes.mode & 0o170000)) {
-      // fuse_stale_inode: make_bad_inode, and it is not found any more.
+      // fuse_stale_inode: make_bad_inode; it is not found any more.
       this.#makeBad(inode);
       inode = undefined;
     }
@@ -153,7 +153,7 @@ export class FuseClient {
     if (this.#inodes.get(inode.node) === inode) this.#inodes.delete(inode.node);
   }
 
-  /** iput: with the last use the inode goes, and the file system may forget it. */
+  /** iput: the last use removes the inode, and the file system may forget it. */
   put(inode: Inode): void {
     inode.references--;
     if (inode.references > 0) return;
@@ -163,7 +163,7 @@ export class FuseClient {
     if (inode.lookups > 0) this.queue.forget(inode.node, inode.lookups);
   }
 
-  /** A lookup was counted that the kernel has no use for. */
+  /** Forgets a look-up that the kernel does not use. */
   forget(node: number): void {
     this.queue.forget(node, 1);
   }
@@ -203,20 +203,21 @@ export class FuseClient {
     inode.linkTarget = null;
   }
 
-  /** Where dirty pages go: through a file that is open for writing. */
+  /** The target of dirty pages: a file that is open for writing. */
   storeOf(inode: Inode): { write(offset: number, bytes: Buffer): Promise<void> } {
     return { write: (offset, bytes) => this.writeDirty(inode, offset, bytes) };
   }
 
-  /** Set by who knows the open files. */
+  /** Set by the object that knows the open files. */
   writeDirty: (inode: Inode, offset: number, bytes: Buffer) => Promise<void> = async () => {
     throw new KernelError('EIO', 'No file is open for writing');
   };
 
   /**
-   * fuse_update_get_attr: asks where what is wanted is not known, or not any more.
+   * fuse_update_get_attr: queries attributes that are not known, or not valid any more.
    * @param handle of a file that is read
-   * @returns the attributes of the reply, which `stat` shows also where the inode does not take them; null where none was needed
+   * @returns the attributes of the reply, which `stat` shows even if the inode does not take them; null if no query
+   * was needed
    */
   async updateAttributes(
     call: Call,
@@ -264,7 +265,7 @@ export class FuseClient {
     await this.#askAttributes(call, inode);
   }
 
-  /** __get_acl, fuse_get_inode_acl: one that is known, or an answer of the file system. */
+  /** __get_acl, fuse_get_inode_acl: a cached ACL, or an answer of the file system. */
   async acl({ task }: Call, inode: Inode, kind: AclKind): Promise<Acl | null> {
     const known = inode.acls.get(kind);
     if (known !== undefined) return known;
@@ -282,7 +283,7 @@ export class FuseClient {
 
   // Names.
 
-  /** fuse_lookup_name; @returns null where there is no such name */
+  /** fuse_lookup_name; @returns null if the name does not exist */
   async askName({ task }: Call, directory: Inode, name: string): Promise<Entry | null> {
     try {
       const body = [nameWithZero(name)];
@@ -293,7 +294,7 @@ export class FuseClient {
     }
   }
 
-  /** Until when an entry may be used without a question, counted from now, when it is taken up. */
+  /** Until when an entry is valid, counted from now, when the kernel processes it. */
   untilMs(validMs: number): number {
     return validMs > 0 ? this.world.nowMs() + validMs : Number.NEGATIVE_INFINITY;
   }
@@ -305,7 +306,7 @@ export class FuseClient {
 
   // Notices.
 
-  /** fuse_reverse_inval_inode; @returns false where the kernel does not know the inode */
+  /** fuse_reverse_inval_inode; @returns false if the kernel does not know the inode */
   async invalidateInode(node: number, offset: number, length: number): Promise<boolean> {
     const inode = this.#inodes.get(node);
     if (inode === undefined) return false;
@@ -324,9 +325,9 @@ export class FuseClient {
   }
 
   /**
-   * fuse_reverse_inval_entry with FUSE_EXPIRE_ONLY: behind all calls under way that have locked the directory.
+   * fuse_reverse_inval_entry with FUSE_EXPIRE_ONLY: after all pending calls that have locked the directory.
    *
-   * @returns false where the kernel does not know the name
+   * @returns false if the kernel does not know the name
    */
   async expireName(node: number, name: string): Promise<boolean> {
     const directory = this.#inodes.get(node);
@@ -362,7 +363,7 @@ export class FuseClient {
     }
   }
 
-  /** fuse_write_update_attr. @param end null where nothing was written */
+  /** fuse_write_update_attr. @param end null if no bytes were written */
   wrote(inode: Inode, end: number | null): void {
     inode.version = this.nextVersion();
     if (end !== null && end > inode.sizeBytes) inode.sizeBytes = end;

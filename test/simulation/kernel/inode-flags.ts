@@ -7,7 +7,9 @@ import { longs, readLong, words } from './messages.ts';
 import { isCapable, isOwner } from './permissions.ts';
 import { KERNEL } from './request-queue.ts';
 
-/** FS_IOC_GETFLAGS and FS_IOC_SETFLAGS (fs/file_attr.c, fs/fuse/ioctl.c), for the two flags that the mount keeps. */
+/**
+ * FS_IOC_GETFLAGS and FS_IOC_SETFLAGS (fs/file_attr.c, fs/fuse/ioctl.c), for the two flags that the mount supports.
+ */
 
 const IMMUTABLE = 0x10;
 const APPEND = 0x20;
@@ -37,7 +39,7 @@ export async function setInodeFlags(
   });
 }
 
-/** fuse_priv_ioctl_prepare, fuse_priv_ioctl and fuse_priv_ioctl_cleanup: by a handle of its own. */
+/** fuse_priv_ioctl_prepare, fuse_priv_ioctl and fuse_priv_ioctl_cleanup: with a handle of its own. */
 async function ioctl(
   { task }: Call,
   { queue }: FuseClient,

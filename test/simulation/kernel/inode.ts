@@ -4,7 +4,7 @@ import { SharedMutex } from './kernel-locks.ts';
 import type { Inode64 } from './messages.ts';
 import type { Acl } from './permissions.ts';
 
-/** Parts of the attributes that are out of date before their time is over (`inval_mask`). */
+/** Parts of the attributes that are invalid before their time is over (`inval_mask`). */
 export const STALE = { access: 1, size: 2, modified: 4, accessed: 8 } as const;
 export const STALE_ALL = 15;
 /** FUSE_STATX_MODSIZE: what a write changes. */
@@ -16,34 +16,34 @@ export type AclKind = 'access' | 'default';
 export class Inode {
   readonly node: number;
   attributes: Inode64;
-  /** i_size: what the file ends at for the kernel. */
+  /** i_size: the end of the file for the kernel. */
   sizeBytes: number;
   validUntilMs = Number.NEGATIVE_INFINITY;
   staleParts: number = STALE_ALL;
   /** Counts changes of attributes, see `Inodes.version`. */
   version = 0;
-  /** How often the file system was given to understand that the inode is known here: what FORGET gives back. */
+  /** The number of look-ups that the file system counts, which FORGET returns. */
   lookups = 0;
-  /** Names, open files and calls that need it. */
+  /** Names, open files and calls that use it. */
   references = 0;
   isBad = false;
-  /** A directory that was removed. */
+  /** A removed directory. */
   isDead = false;
   isSizeUnstable = false;
-  /** S_NOSEC: no privileges to be taken away by a write. */
+  /** S_NOSEC: a write has no privileges to remove. */
   hasNoPrivileges = false;
   /** i_rwsem. */
   readonly lock = new SharedMutex();
-  /** Lists that are known; null: there is none. */
+  /** Cached ACLs; null: there is none. */
   readonly acls = new Map<AclKind, Acl | null>();
-  /** Counts how often the lists were forgotten. */
+  /** Counts how often the ACLs were dropped. */
   aclGeneration = 0;
   advisesPlus = false;
   cameByPlus = false;
   linkTarget: string | null = null;
-  /** AS_EIO and AS_ENOSPC: told once, to who waits for writing next. */
+  /** AS_EIO and AS_ENOSPC: returned once, by the next call that waits for writes. */
   writeError: KernelErrno | null = null;
-  /** errseq_t: told once by fsync to each file that was open. */
+  /** errseq_t: returned once by fsync of each file that was open. */
   writeErrors: { readonly count: number; readonly errno: KernelErrno | null } = { count: 0, errno: null };
 
   constructor(node: number, attributes: Inode64) {

@@ -1,7 +1,7 @@
 import { constants } from 'node:os';
 import type { ErrnoName } from '../../../fuse/errno.ts';
 
-/** How a system call of the model fails; `SIGBUS` is an access to a mapped page that cannot be had. */
+/** The error of a system call of the model; `SIGBUS` is an access to a mapped page that cannot be read. */
 export type KernelErrno = ErrnoName | 'SIGBUS';
 
 export class KernelError extends Error {
@@ -14,7 +14,7 @@ export class KernelError extends Error {
   }
 }
 
-/** For a promise whose failure a program does not look at; other errors are faults of the model or the test. */
+/** For a promise whose failure a program ignores; other errors are mistakes of the model or the test. */
 export function ignoreKernelError(error: unknown): void {
   if (!(error instanceof KernelError)) throw error;
 }
@@ -33,7 +33,9 @@ export function errnoOf(number: number): ErrnoName {
 
 export type Outcome<Value> = { readonly value: Value } | { readonly errno: KernelErrno };
 
-/** @returns the value of a system call, or its error as a value; other errors are faults of the model or the test */
+/**
+ * @returns the value of a system call, or its error as a value; other errors are mistakes of the model or the test
+ */
 export async function outcomeOf<Value>(call: Promise<Value>): Promise<Outcome<Value>> {
   try {
     return { value: await call };

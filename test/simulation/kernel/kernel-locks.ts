@@ -1,4 +1,4 @@
-/** A lock that waits in the order of arrival. */
+/** A mutex whose waiters are served in the order of arrival. */
 export class Mutex {
   readonly #waiting: (() => void)[] = [];
   #isLocked = false;
@@ -29,7 +29,7 @@ export class Mutex {
   }
 }
 
-/** A lock of readers and writers (rw_semaphore): in the order of arrival, so that a waiting writer holds up later readers. */
+/** A lock of readers and writers (rw_semaphore), in the order of arrival: a waiting writer blocks later readers. */
 export class SharedMutex {
   readonly #waiting: { readonly isExclusive: boolean; readonly resolve: () => void }[] = [];
   #readers = 0;

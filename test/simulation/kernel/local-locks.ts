@@ -4,10 +4,10 @@ import type { Inode } from './inode.ts';
 import { KernelError } from './kernel-error.ts';
 import type { FileLock } from './process.ts';
 
-/** Of one client: this kernel. */
+/** The only client: this kernel. */
 const CLIENT = 1;
 
-/** Locks of directories (fs/locks.c): FUSE leaves those to the kernel. To wait for one is not modelled. */
+/** Locks of directories (fs/locks.c): FUSE leaves those to the kernel. Waiting for one is not modelled. */
 export class LocalLocks {
   readonly #tables = new Map<Inode, LockTable>();
 
@@ -29,7 +29,7 @@ export class LocalLocks {
     return this.#tables.get(inode)?.conflict(wish) ?? null;
   }
 
-  /** locks_remove_posix and locks_remove_flock: at a close of a descriptor, and with the open file. */
+  /** locks_remove_posix and locks_remove_flock: at a close of a descriptor, and at the release of the open file. */
   remove(inode: Inode, kind: 'posix' | 'flock', owner: bigint): void {
     const all = { kind, owner: String(owner), pid: 0, client: CLIENT, start: 0n, end: LOCK_END };
     this.#tables.get(inode)?.set({ ...all, type: 'unlock' });

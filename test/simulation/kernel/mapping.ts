@@ -54,7 +54,7 @@ export class Mapping {
     return this.#process.systemCall((call) => this.#file.sync(call, false));
   }
 
-  /** munmap: dirty pages are written (fuse_vma_close). */
+  /** munmap: writes dirty pages (fuse_vma_close). */
   unmap(): Promise<void> {
     return this.#process.systemCall(() => this.close());
   }

@@ -9,7 +9,7 @@ export interface Inode64 {
   readonly accessedNs: bigint;
   readonly modifiedNs: bigint;
   readonly changedNs: bigint;
-  /** With the file type. */
+  /** Includes the file type. */
   readonly mode: number;
   readonly links: number;
   readonly uid: number;
@@ -18,7 +18,7 @@ export interface Inode64 {
 }
 
 export interface Entry {
-  /** 0: the name does not exist, which holds for `nameMs`. */
+  /** 0: the name does not exist, which is valid for `nameMs`. */
   readonly node: number;
   readonly nameMs: number;
   readonly attributesMs: number;
@@ -28,11 +28,11 @@ export interface Entry {
 export interface DirectoryEntry {
   readonly name: string;
   readonly inode: number;
-  /** `DT_DIR` and its like. */
+  /** `DT_DIR` and the like. */
   readonly type: number;
-  /** Where the next entry begins. */
+  /** The position of the next entry. */
   readonly next: number;
-  /** Of READDIRPLUS, where the file system gave one. */
+  /** Of READDIRPLUS, if the file system returned one. */
   readonly entry?: Entry;
 }
 
@@ -49,7 +49,7 @@ export function longs(...numbers: readonly (number | bigint)[]): Buffer {
   return bytes;
 }
 
-/** A name with its zero; U+DC80 to U+DCFF stand for bytes that are no characters, as Python has them. */
+/** A name with its final zero; U+DC80 to U+DCFF stand for bytes that are no characters, as in Python. */
 export function name(text: string): Buffer {
   return Buffer.concat([nameBytes(text), Buffer.alloc(1)]);
 }
@@ -121,7 +121,7 @@ export function readLong(bytes: Buffer, at = 0): number {
   return Number(bytes.readBigUInt64LE(at));
 }
 
-/** @param plus each entry comes with its attributes */
+/** @param plus each entry has its attributes */
 export function readDirectoryEntries(bytes: Buffer, plus: boolean): DirectoryEntry[] {
   const entries: DirectoryEntry[] = [];
   const head = plus ? ENTRY_BYTES : 0;
@@ -134,7 +134,7 @@ export function readDirectoryEntries(bytes: Buffer, plus: boolean): DirectoryEnt
       inode: readLong(bytes, from),
       type: bytes.readUInt32LE(from + 20),
       next: readLong(bytes, from + 8),
-      // No node: the file system says nothing about this entry but its name.
+      // Node 0: the file system returned only the name of this entry.
       ...(entry === undefined || entry.node === 0 ? {} : { entry }),
     });
     at = from + Math.ceil((24 + length) / 8) * 8;

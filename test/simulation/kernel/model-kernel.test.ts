@@ -1,6 +1,6 @@
 /**
- * Goal: the model of the kernel does what Linux does in the cases that the mount relies on.
- * Method: a mount of a volume in memory below it, in virtual time; the requests are written down.
+ * Goal: the model of the kernel does what Linux does in the cases on which the mount relies.
+ * Method: a mount of a volume in memory below it, in virtual time; requests are recorded.
  */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
@@ -20,11 +20,11 @@ interface Scene {
   readonly kernel: ModelKernel;
   readonly backend: MemoryBackend;
   sleep(ms: number): Promise<void>;
-  /** @returns requests since the last time, without those that listings and access control need */
+  /** @returns requests since the last call, without those that listings and access control need */
   asked(): string[];
 }
 
-/** Plays `run` in a simulated process. @returns the hash of all that happened */
+/** Runs `run` in a simulated process. @returns the hash of all events */
 async function play(run: (scene: Scene) => Promise<void>, options: ModelKernelOptions = {}): Promise<string> {
   const time = new VirtualTime(1);
   const process = time.process('machine');
@@ -38,7 +38,7 @@ async function play(run: (scene: Scene) => Promise<void>, options: ModelKernelOp
         if (opcodeName(opcode) !== 'getxattr') seen.push(opcodeName(opcode));
       },
     });
-    // Memory may run short before there is a mount.
+    // The kernel may be short of memory before it has a mount.
     kernel.shrink();
     const backend = new MemoryBackend();
     const how = { world: process, directory: '/', source: 'test', limitMs: 20_000, xattrs: true };
@@ -60,13 +60,13 @@ async function play(run: (scene: Scene) => Promise<void>, options: ModelKernelOp
     );
   });
   await time.run(END_MS, () => isDone);
-  assert.ok(isDone, 'It comes to its end');
+  assert.ok(isDone, 'It ends');
   return time.traceHash;
 }
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 
-test('each close flushes, the last releases, and what has no name is forgotten then', async () => {
+test('each close flushes, the last one releases, and an unlinked file is forgotten then', async () => {
   await play(async ({ kernel, asked, sleep }) => {
     const [one, other] = [kernel.process(), kernel.process()];
     const f = await one.open('/f', O_CREAT | O_RDWR);
@@ -87,7 +87,7 @@ test('each close flushes, the last releases, and what has no name is forgotten t
   });
 });
 
-test('the end of a process flushes and releases in the order of its descriptors; a child keeps what it shares', async () => {
+test('an exit flushes and releases descriptors in order; a child keeps those that it shares', async () => {
   await play(async ({ kernel, asked, sleep }) => {
     const parent = kernel.process();
     await parent.open('/f', O_CREAT | O_RDWR);
@@ -104,7 +104,7 @@ test('the end of a process flushes and releases in the order of its descriptors;
   });
 });
 
-test('attributes and names are asked for when their time is over, and pages are read once', async () => {
+test('attributes and names are queried after their time, and pages are read once', async () => {
   await play(async ({ kernel, backend, asked, sleep }) => {
     const process = kernel.process();
     const made = await process.open('/f', O_CREAT | O_WRONLY);
@@ -142,7 +142,7 @@ test('the name of a directory is looked up again after a change of its mode by p
   });
 });
 
-test('a wait for a lock ends with a signal, and the process with one that it does not catch', async () => {
+test('a signal ends a wait for a lock, and the process if it does not catch the signal', async () => {
   await play(async ({ kernel, asked, sleep }) => {
     const [holder, waiter] = [kernel.process(), kernel.process()];
     const whole = { type: 'exclusive', start: 0n, end: 9n } as const;
@@ -168,12 +168,12 @@ test('a wait for a lock ends with a signal, and the process with one that it doe
   });
 });
 
-test('bytes written through a mapping are seen by readers at once, and by the file system with msync', async () => {
+test('bytes written through a mapping are visible to readers at once, and to the file system after msync', async () => {
   await play(async ({ kernel, backend, asked }) => {
     const process = kernel.process();
     const f = await process.open('/f', O_CREAT | O_RDWR);
     await process.write(f, Buffer.from('hello'));
-    // The mount's time of the write is known: pages of another time would be written and dropped.
+    // The mount's time of the write is known: otherwise its pages would be written and dropped.
     await process.pread(f, 9, 0);
     const mapping = await process.mmap(f);
     await mapping.write(0, Buffer.from('J'));
@@ -187,8 +187,8 @@ test('bytes written through a mapping are seen by readers at once, and by the fi
   });
 });
 
-test('what the cluster calls back while its answer is on the way is not valid', async () => {
-  // The caller sleeps on for a while after the reply has come.
+test('what is recalled while its answer is on the way is not valid', async () => {
+  // The caller continues a while after the reply has arrived.
   await play(
     async ({ kernel, backend, sleep }) => {
       const process = kernel.process();

@@ -20,10 +20,10 @@ export const ROOT: Credentials = { uid: 0, gid: 0, groups: [0] };
 export interface ModelKernelOptions extends QueueOptions, ClientOptions {}
 
 /**
- * What Linux does above one FUSE file system: a model of fs/namei.c, fs/dcache.c, mm/filemap.c and fs/fuse as of Linux 6.18,
- * for the flags that this project's mount answers to INIT. It speaks the kernel's protocol in bytes, so that the whole mount runs
- * below it, from `connectKernel` on. Writing back of caches (FUSE_WRITEBACK_CACHE), devices, fifos and sockets, capabilities other
- * than root's, and memory pressure (but for `shrink`) are left out.
+ * What Linux does above one FUSE file system: a model of fs/namei.c, fs/dcache.c, mm/filemap.c and fs/fuse of Linux
+ * 6.18, for the flags that this project's mount returns to INIT. It uses the kernel's protocol in bytes, so that the
+ * whole mount runs below it, from `connectKernel` on. It has no write-back cache (FUSE_WRITEBACK_CACHE), no devices,
+ * fifos and sockets, no capabilities other than root's, and no memory pressure (except `shrink`).
  */
 export class ModelKernel implements Machine {
   readonly client: FuseClient;
@@ -44,7 +44,7 @@ export class ModelKernel implements Machine {
     this.changes = new NameChanges(this.client, this.names, this.files);
   }
 
-  /** How a file system is mounted here: once, and at no directory. */
+  /** How a file system is mounted here: once, and without a directory. */
   readonly transport: Transport = async (_directory, calls, options) => {
     const device: KernelDevice = {
       send: (pieces) => this.#queue.reply(pieces),
@@ -78,7 +78,7 @@ export class ModelKernel implements Machine {
     return mounted;
   };
 
-  /** Processes end, names are forgotten, and the connection with them. */
+  /** Ends the processes, forgets names, and ends the connection. */
   async unmount(): Promise<void> {
     await this.endProcesses();
     this.shrink();
@@ -90,7 +90,7 @@ export class ModelKernel implements Machine {
     for (const process of [...this.#processes.values()]) await process.exit();
   }
 
-  /** The file system is gone: calls fail. */
+  /** The file system has ended: calls fail. */
   abort(): void {
     this.#queue.abort();
     this.#connection?.stop();
@@ -101,7 +101,7 @@ export class ModelKernel implements Machine {
     return new Process(this, who);
   }
 
-  /** As under memory pressure: names that are not in use are forgotten, and inodes with them. */
+  /** Forgets unused names and inodes, as under memory pressure. */
   shrink(): void {
     if (this.client.hasBegun) this.client.dentries.shrink(this.client.dentries.root);
   }
@@ -119,7 +119,7 @@ export class ModelKernel implements Machine {
     this.#processes.delete(process.pid);
   }
 
-  /** fuse_notify; @returns false where the kernel does not know the inode */
+  /** fuse_notify; @returns false if the kernel does not know the inode */
   async #notice(bytes: Buffer): Promise<boolean> {
     if (!this.#queue.isConnected) return true;
     const code = bytes.readInt32LE(4);

@@ -21,13 +21,13 @@ const LOCK_END = 0x7fff_ffff_ffff_ffffn;
 type Words = readonly string[];
 type Calls = Readonly<Record<string, (...words: string[]) => Promise<unknown> | unknown>>;
 
-/** Of `chattr` and `lsattr`. */
+/** The flags of `chattr` and `lsattr`. */
 const INODE_FLAGS: Readonly<Record<string, number>> = { immutable: 0x10, 'append-only': 0x20 };
 
 /** `CAPABILITY` of calls.py. */
 const CAPABILITY = Buffer.from(Uint32Array.of(0x0200_0001, 1 << 13, 0, 0, 0).buffer);
 
-/** A process of the model that makes the calls of `test/posix/calls.py`, by the same words and with the same answers. */
+/** A process of the model that makes the calls of `test/posix/calls.py`, with the same words and answers. */
 export class ModelProgram {
   readonly process: Process;
   readonly #prefix: string;
@@ -36,14 +36,14 @@ export class ModelProgram {
   readonly #calls: Calls;
   #last: Promise<unknown> = Promise.resolve();
 
-  /** @param prefix directory of this machine for which the root of the mount stands */
+  /** @param prefix a directory of this machine that stands for the root of the mount */
   constructor(kernel: ModelKernel, who: Credentials, prefix = '') {
     this.process = kernel.process(who);
     this.#prefix = prefix;
     this.#calls = this.#table();
   }
 
-  /** Makes a call, after those that were asked for before. */
+  /** Makes a call, after all earlier ones. */
   call(call: string, ...values: readonly (string | number)[]): Promise<CallOutcome> {
     const outcome = this.#last.then(() => this.#answer(call, values.map(String)));
     this.#last = outcome;
@@ -96,7 +96,7 @@ export class ModelProgram {
         await process.close(descriptor);
       }
     };
-    // As Python maps a whole file: through a descriptor of its own, which it closes before it unmaps.
+    // As Python maps a whole file: through a descriptor of its own, which it closes before the unmap.
     const mapped = (
       path: string,
       isWritten: boolean,
@@ -172,7 +172,7 @@ export class ModelProgram {
       ftruncate: (name = '', size = '') => process.ftruncate(file(name), Number(size)),
       futimens: (name = '', accessed = '', modified = '') =>
         process.futimens(file(name), timeOf(accessed), timeOf(modified)),
-      // Python looks at the file twice, and reads until nothing comes.
+      // Python queries the file twice, and reads until there are no more bytes.
       get: (path = '') =>
         opened(path, constants.O_RDONLY, async (descriptor) => {
           // Python: `io.open` refuses a directory before it reads.
@@ -249,7 +249,7 @@ export class ModelProgram {
         }),
       'mapped-write': (path = '', offset = '', text = '') =>
         mapped(path, true, async (mapping, size) => {
-          // A slice of other length than what is put into it.
+          // Python refuses a slice of another length than the bytes.
           if (Number(offset) + text.length > size) throw new KernelError('EINVAL');
           await mapping.write(Number(offset), Buffer.from(text, 'latin1'));
           await mapping.sync();

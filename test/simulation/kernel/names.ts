@@ -9,13 +9,13 @@ import { MAY } from './permissions.ts';
 const LINKS_MAX = 40;
 const PATH_BYTES_MAX = 4096;
 
-/** A name and what it leads to. */
+/** A name and its inode. */
 export interface Place {
   readonly dentry: Dentry;
   readonly inode: Inode;
 }
 
-/** The last component of a path, and the directory in which it is. */
+/** The last component of a path, and its directory. */
 export interface LastName {
   readonly parent: Place;
   readonly name: string;
@@ -23,7 +23,7 @@ export interface LastName {
   readonly hasSlash: boolean;
 }
 
-/** Symbolic links that one walk has followed. */
+/** Counts the symbolic links that one walk has followed. */
 interface Depth {
   links: number;
 }
@@ -33,7 +33,7 @@ const begun = (): Depth => ({ links: 0 });
 /** The path walk (fs/namei.c) over the dentries of a mount. */
 export class Names {
   readonly #client: FuseClient;
-  /** d_alloc_parallel: look-ups under way, on which others of the same name wait. */
+  /** d_alloc_parallel: pending look-ups, for which others of the same name wait. */
   readonly #underWay = new Map<Inode, Map<string, Promise<Dentry>>>();
 
   constructor(client: FuseClient) {
@@ -65,13 +65,13 @@ export class Names {
       parent = await this.#last(call, last, true, depth);
     }
     if (name === undefined) return { parent, name: '/', kind: 'root', hasSlash };
-    // A path through what is no directory fails before its last name is looked at.
+    // A path through a non-directory fails before its last name is checked.
     if (!parent.inode.isDirectory) throw new KernelError('ENOTDIR');
     await this.#checkSearch(call, parent.inode);
     return { parent, name, kind: kindOf(name), hasSlash };
   }
 
-  /** What a last name leads to. */
+  /** @returns what a last name leads to */
   async #last(
     call: Call,
     { parent, name, kind, hasSlash }: LastName,
@@ -101,7 +101,7 @@ export class Names {
     return this.readLink(call, link);
   }
 
-  /** fuse_get_link: the target is kept like a page. */
+  /** fuse_get_link: the target is cached like a page. */
   async readLink({ task, pin }: Call, link: Inode): Promise<string> {
     pin(link);
     if (link.isBad) throw new KernelError('EIO');
@@ -124,7 +124,7 @@ export class Names {
     await this.#client.checkAccess(call, directory, MAY.exec);
   }
 
-  /** lookup_fast and lookup_slow: the dentry of a name, which may be of what does not exist. */
+  /** lookup_fast and lookup_slow: the dentry of a name, which may be of an absent file. */
   async #lookup(call: Call, parent: Place, name: string): Promise<Dentry> {
     const dentry = await this.cached(call, parent, name);
     if (dentry !== null) return dentry;
@@ -132,8 +132,8 @@ export class Names {
   }
 
   /**
-   * lookup_slow, where the directory is locked.
-   * @param asks the name is to be new, or a rename's target: it is asked for in any case
+   * lookup_slow, if the directory is locked.
+   * @param asks the name must be new, or is a rename's target: it is looked up in any case
    */
   async lookupLocked(call: Call, parent: Place, name: string, asks = false): Promise<Dentry> {
     const dentry = await this.cached(call, parent, name, asks);
@@ -141,7 +141,7 @@ export class Names {
     if (parent.inode.isDead) throw new KernelError('ENOENT');
     const underWay = this.#underWay.get(parent.inode)?.get(name);
     if (underWay !== undefined) {
-      // The other look-up reports its own error. What it has found is looked at again.
+      // The other look-up reports its own error. Its result is checked again.
       await underWay.catch(ignoreKernelError);
       return this.lookupLocked(call, parent, name, asks);
     }
@@ -174,7 +174,7 @@ export class Names {
     return dentry;
   }
 
-  /** lookup_fast: a dentry that is known and may still be used; null where the file system has to be asked. */
+  /** lookup_fast: a known and valid dentry; null if the file system must be asked. */
   async cached(call: Call, parent: Place, name: string, asks = false): Promise<Dentry | null> {
     const dentry = this.#client.dentries.find(parent.dentry, name);
     if (dentry === undefined) return null;
@@ -202,7 +202,7 @@ export class Names {
     try {
       entry = await client.askName(call, directory, dentry.name);
     } catch (error) {
-      // ENOMEM and EINTR are told; after all else it is looked up anew.
+      // ENOMEM and EINTR are returned; after other errors the name is looked up again.
       if (error instanceof KernelError && error.errno !== 'EINTR') return false;
       throw error;
     }
@@ -219,7 +219,7 @@ export class Names {
     return true;
   }
 
-  /** fuse_direntplus_link: an entry of a listing is as good as a look-up. */
+  /** fuse_direntplus_link: an entry of a listing counts as a look-up. */
   async link(
     call: Call,
     parent: Dentry,

@@ -29,12 +29,12 @@ const FDATASYNC = 1;
 const GETDENTS_BYTES = 32 * 1024;
 const O_ACCMODE = 3;
 
-/** What a mount has to release after its last use: `struct fuse_file`. */
+/** What a mount must release after its last use: `struct fuse_file`. */
 class Handle {
   readonly number: number;
   readonly flags: number;
   users = 1;
-  /** It may hold a lock of flock. */
+  /** Whether it may hold a lock of flock. */
   locks = false;
 
   constructor(number: number, flags: number) {
@@ -43,13 +43,13 @@ class Handle {
   }
 }
 
-/** Opens and releases files, and knows those that are mapped to be written. */
+/** Opens and releases files, and knows those that are mapped for writing. */
 export class OpenFiles {
   readonly client: FuseClient;
   readonly names: Names;
   readonly locks = new LocalLocks();
   readonly #mapped = new Map<Inode, Set<OpenFile>>();
-  /** Open ones; each has a number, by which it owns locks of flock. */
+  /** Counts opens; its number is a file's owner for locks of flock. */
   #opened = 0;
 
   constructor(client: FuseClient, names: Names) {
@@ -84,7 +84,7 @@ export class OpenFiles {
     return new OpenFile(this, this.#opened, dentry, inode, flags, new Handle(handle, openedFlags));
   }
 
-  /** fuse_link_write_file: changes through a mapping of the file are written by its handle. */
+  /** fuse_link_write_file: the file's handle writes changes through a mapping. */
   mapped(file: OpenFile): void {
     const { inode } = file;
     if (file.isWritable) this.#mapped.set(inode, (this.#mapped.get(inode) ?? new Set()).add(file));
@@ -96,7 +96,7 @@ export class OpenFiles {
     if (files?.size === 0) this.#mapped.delete(file.inode);
   }
 
-  /** fuse_writepages: pages that were changed through a mapping, without a handle's owner. */
+  /** fuse_writepages: writes pages that were changed through a mapping. */
   async #writeDirty(inode: Inode, offset: number, bytes: Buffer): Promise<void> {
     const file = [...(this.#mapped.get(inode) ?? [])].at(-1);
     if (file === undefined) throw new KernelError('EIO', 'No file is open for writing');
@@ -114,7 +114,7 @@ export class OpenFile {
   readonly inode: Inode;
   flags: number;
   position = 0;
-  /** Descriptors and mappings. */
+  /** The number of descriptors and mappings. */
   references = 1;
   readonly positionLock = new Mutex();
   readonly #files: OpenFiles;
@@ -163,7 +163,7 @@ export class OpenFile {
     this.#handle.locks = true;
   }
 
-  /** The handle is not released while it is in use. */
+  /** Keeps the handle from being released while `run` uses it. */
   async withHandle<Value>(run: (handle: number) => Promise<Value>): Promise<Value> {
     this.#handle.users++;
     try {
@@ -188,7 +188,7 @@ export class OpenFile {
     await this.#request(call, OPCODE.flush, body, { force: true });
   }
 
-  /** fput: with the last reference the handle is released, and no program waits for that. */
+  /** fput: the last reference releases the handle, and no program waits for that. */
   put(): void {
     this.references--;
     if (this.references > 0) return;
@@ -255,7 +255,7 @@ export class OpenFile {
         const { inode } = this;
         const { version } = this.#files.client;
         const bytes = await this.#ask(call, offset, length, background);
-        // fuse_short_read: the file ends there, unless more is known of it meanwhile.
+        // fuse_short_read: the file ends there, unless a larger size is known meanwhile.
         const end = offset + bytes.length;
         const isNew = version >= inode.version && !inode.isSizeUnstable;
         if (bytes.length < length && isNew && end < inode.sizeBytes) {
@@ -279,7 +279,10 @@ export class OpenFile {
 
   // Writing.
 
-  /** fuse_file_write_iter. @param offset null: where the file's position, or its end, is. @returns how many bytes were written, and where they end */
+  /**
+   * fuse_file_write_iter. @param offset null: the file's position, or its end. @returns the number of bytes written,
+   * and their end
+   */
   async write(call: Call, offset: number, bytes: Uint8Array): Promise<{ count: number; end: number }> {
     if (this.inode.isBad) throw new KernelError('EIO');
     const written = await this.inode.lock.exclusive(() => this.#writeLocked(call, offset, bytes));
@@ -363,7 +366,7 @@ export class OpenFile {
     return reply.readUInt32LE(0);
   }
 
-  /** file_remove_privs: asks for a capability of the file once, and takes it and set-id bits away. */
+  /** file_remove_privs: queries a capability of the file once, and removes it and set-id bits. */
   async #removePrivileges(call: Call): Promise<void> {
     const { inode } = this;
     if (inode.hasNoPrivileges || !inode.isFile) return;
@@ -401,7 +404,9 @@ export class OpenFile {
     });
   }
 
-  /** fuse_copy_file_range; @returns null where the file system cannot, so that bytes are read and written */
+  /**
+   * fuse_copy_file_range; @returns null if the file system does not support it, so that bytes are read and written
+   */
   async copyTo(
     call: Call,
     offset: number,
@@ -463,7 +468,7 @@ export class OpenFile {
 
   // Positions.
 
-  /** fuse_lseek; @returns null where the file system does not know holes */
+  /** fuse_lseek; @returns null if the file system does not know holes */
   async seek(call: Call, offset: number, whence: number): Promise<number | null> {
     try {
       const body = [longs(this.handle, offset), words(whence, 0)];
@@ -486,7 +491,7 @@ export class OpenFile {
 
   // Directories.
 
-  /** fuse_readdir_uncached: entries from the position on, as one reply has them; none at the end. */
+  /** fuse_readdir_uncached: the entries of one reply from the position on; none at the end. */
   async entries(call: Call): Promise<readonly DirectoryEntry[]> {
     return this.inode.lock.shared(async () => {
       if (this.inode.isDead) throw new KernelError('ENOENT');

@@ -12,7 +12,7 @@ export class Page {
   readonly bytes = Buffer.alloc(PAGE_BYTES);
   isUptodate = false;
   isDirty = false;
-  /** It was taken out of the cache. */
+  /** It was removed from the cache. */
   isGone = false;
   /** PG_readahead: a read of it starts the read of the next pages. */
   startsNext = false;
@@ -24,7 +24,7 @@ export class Page {
   }
 }
 
-/** Where a file's reader is; `struct file_ra_state`. */
+/** The read-ahead state of an open file; `struct file_ra_state`. */
 export class ReadAheadState {
   start = 0;
   count = 0;
@@ -32,9 +32,9 @@ export class ReadAheadState {
   previous = -1;
 }
 
-/** What the pages of a file come from and go to. */
+/** The source and target of a file's pages. */
 export interface PageSource {
-  /** FUSE_READ; @returns fewer bytes than asked for at the end of the file */
+  /** FUSE_READ; @returns fewer bytes than requested at the end of the file */
   read(offset: number, length: number, background: boolean): Promise<Buffer>;
 }
 
@@ -43,7 +43,7 @@ export interface PageStore {
   write(offset: number, bytes: Buffer): Promise<void>;
 }
 
-/** The part of one page in a range of bytes; `done` bytes of it are before. */
+/** The part of one page in a range of bytes; `done` bytes of the range are before it. */
 interface Piece {
   readonly index: number;
   readonly within: number;
@@ -61,7 +61,7 @@ export function* pieces(offset: number, length: number): Generator<Piece> {
   }
 }
 
-/** The pages of one file, as mm/filemap.c, mm/readahead.c and mm/truncate.c have them. */
+/** The pages of one file, as in mm/filemap.c, mm/readahead.c and mm/truncate.c. */
 export class PageCache {
   readonly #inode: Inode;
   readonly #pages = new Map<number, Page>();
@@ -76,7 +76,9 @@ export class PageCache {
     return this.#pages.size;
   }
 
-  /** filemap_read; @returns fewer bytes than asked for at the end of the file, or before a page that cannot be read */
+  /**
+   * filemap_read; @returns fewer bytes than requested at the end of the file, or before a page that cannot be read
+   */
   async read(source: PageSource, ahead: ReadAheadState, offset: number, length: number): Promise<Buffer> {
     const parts: Buffer[] = [];
     const end = offset + length;
@@ -109,7 +111,7 @@ export class PageCache {
     }
   }
 
-  /** @returns false where the page is gone meanwhile */
+  /** @returns false if the page was removed meanwhile */
   async #makeUptodate(source: PageSource, page: Page): Promise<boolean> {
     if (page.isUptodate) return true;
     await page.lock.lock();
@@ -148,7 +150,7 @@ export class PageCache {
     this.#readWindow(source, ahead);
   }
 
-  /** page_cache_ra_unbounded: pages that are not there and within the file, read in the background. */
+  /** page_cache_ra_unbounded: reads absent pages within the file in the background. */
   #readWindow(source: PageSource, { start, count, asyncCount }: ReadAheadState): void {
     const last = Math.ceil(this.#inode.sizeBytes / PAGE_BYTES) - 1;
     let batch: Page[] = [];
@@ -170,7 +172,7 @@ export class PageCache {
     send();
   }
 
-  /** Where it fails the pages stay as they are, and each reader asks anew. */
+  /** If it fails the pages stay absent, and each reader reads again. */
   async #readBatch(source: PageSource, pages: readonly Page[]): Promise<void> {
     const [first] = pages;
     if (first === undefined) return;
@@ -184,7 +186,7 @@ export class PageCache {
     }
   }
 
-  /** filemap_fault; @throws KernelError SIGBUS beyond the end, and where the page cannot be read */
+  /** filemap_fault; @throws KernelError SIGBUS beyond the end, or if the page cannot be read */
   async fault(source: PageSource, index: number): Promise<Page> {
     for (;;) {
       if (index >= Math.ceil(this.#inode.sizeBytes / PAGE_BYTES)) throw new KernelError('SIGBUS');
@@ -221,8 +223,8 @@ export class PageCache {
   }
 
   /**
-   * fuse_fill_write_pages: copies bytes into pages, up to and with the first that is not read and not written whole. That one
-   * stays locked until the write is answered.
+   * fuse_fill_write_pages: copies bytes into pages, up to and including the first one that is neither read nor written
+   * completely. That page stays locked until the write is answered.
    */
   async prepareWrite(offset: number, bytes: Uint8Array): Promise<WrittenPages> {
     const pages: Page[] = [];
@@ -272,7 +274,7 @@ export class PageCache {
     }
   }
 
-  /** invalidate_inode_pages2_range: waits for pages in use, writes those that are dirty, and drops all. */
+  /** invalidate_inode_pages2_range: waits for pages in use, writes dirty ones, and drops all. */
   async drop(store: PageStore, first = 0, last = Number.POSITIVE_INFINITY): Promise<void> {
     for (const page of this.#range(first, last)) {
       await page.lock.lock();
@@ -291,7 +293,7 @@ export class PageCache {
     }
   }
 
-  /** truncate_pagecache: what is beyond is lost, also where it is dirty. */
+  /** truncate_pagecache: pages beyond the size are lost, even dirty ones. */
   async truncate(sizeBytes: number): Promise<void> {
     await this.punch(sizeBytes, Number.POSITIVE_INFINITY);
   }
@@ -310,7 +312,7 @@ export class PageCache {
     }
   }
 
-  /** filemap_write_and_wait_range: dirty pages are written, in requests of adjacent ones. */
+  /** filemap_write_and_wait_range: writes dirty pages, in requests of adjacent ones. */
   async writeBack(store: PageStore): Promise<void> {
     let batch = new WriteBatch();
     const send = (): void => {
@@ -322,7 +324,7 @@ export class PageCache {
       if (!page.isDirty) continue;
       if (batch.isFull || !batch.isBefore(page)) send();
       await page.lock.lock();
-      // Of what this batch already has, nothing is waited for here: a page is in one batch only.
+      // No wait for pages of this batch: a page is in one batch only.
       await page.writeback;
       if (!page.isGone && page.isDirty) batch.add(page);
       page.lock.unlock();
@@ -334,7 +336,7 @@ export class PageCache {
   /** Errors are kept in the inode. */
   async #write(store: PageStore, { pages, written }: WriteBatch): Promise<void> {
     const offset = (pages[0]?.index ?? 0) * PAGE_BYTES;
-    // What was written beyond the end through a mapping is not of the file.
+    // Bytes written through a mapping beyond the end are not part of the file.
     const length = Math.min(pages.length * PAGE_BYTES, this.#inode.sizeBytes - offset);
     const bytes = Buffer.concat(pages.map((page) => page.bytes));
     try {

@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import type { Inode } from './inode.ts';
 import { KernelError } from './kernel-error.ts';
 
-/** Who asks: `struct cred`, with all capabilities for user 0 and none for others. */
+/** The caller: `struct cred`, with all capabilities for user 0 and none for others. */
 export interface Credentials {
   readonly uid: number;
   readonly gid: number;
@@ -17,14 +17,14 @@ export interface AclEntry {
   readonly id: number;
 }
 export type Acl = readonly AclEntry[];
-/** Asks for the list, null where there is none. */
+/** Queries the ACL; null if there is none. */
 type AskAcl = (() => Promise<Acl | null>) | null;
 
 const S_ISVTX = 0o1000;
 const ACL_VERSION = 2;
 const TAG = { userObject: 1, user: 2, groupObject: 4, group: 8, mask: 16, other: 32 } as const;
 
-/** @returns null for no list; @throws KernelError EINVAL for what is none */
+/** @returns null without an ACL; @throws KernelError EINVAL for an invalid one */
 export function readAcl(value: Buffer): Acl | null {
   if (value.length === 0) return null;
   if (value.length < 4 || value.readUInt32LE(0) !== ACL_VERSION || (value.length - 4) % 8 !== 0)
@@ -109,15 +109,15 @@ export function isSticky(who: Credentials, directory: Inode, victim: Inode): boo
   return who.uid !== victim.attributes.uid && who.uid !== directory.attributes.uid && !isCapable(who);
 }
 
-/** Of /proc/sys/fs: from 1 on, the kernel of a machine guards such files in sticky directories. */
+/** Settings of /proc/sys/fs: from 1 on, the kernel protects such files in sticky directories. */
 export interface ProtectedFiles {
   readonly protectedFifos?: number;
   readonly protectedRegular?: number;
 }
 
 /**
- * may_create_in_sticky: O_CREAT of what another user has made in a directory that others may write to. Root is refused, too.
- * What is neither a file nor a fifo is guarded in any case.
+ * may_create_in_sticky: O_CREAT of another user's file in a directory that others may write. Root is refused, too.
+ * Other kinds than files and fifos are always protected.
  */
 export function mayCreateInSticky(
   who: Credentials,
@@ -133,7 +133,7 @@ export function mayCreateInSticky(
   return (directory.mode & 0o002) === 0 && !isForGroup;
 }
 
-/** setattr_should_drop_suidgid: whether a write by `who` takes set-id bits away. */
+/** setattr_should_drop_suidgid: whether a write by `who` removes set-id bits. */
 export function dropsPrivileges(who: Credentials, { attributes: { mode } }: Inode): boolean {
   const setsGroup = (mode & 0o2010) === 0o2010;
   return ((mode & 0o4000) !== 0 || setsGroup) && !isCapable(who);

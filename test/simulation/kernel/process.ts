@@ -23,12 +23,12 @@ import type { OpenFile, OpenFiles } from './open-file.ts';
 import { PAGE_BYTES } from './page-cache.ts';
 import { type Credentials, isCapable, isOwner, MAY, mayCreateInSticky } from './permissions.ts';
 
-/** Signals that are modelled: those with which a program is to stop, and one that means nothing of the kind. */
+/** The modelled signals: those that ask a program to stop, and one without such a meaning. */
 export type Signal = 'SIGHUP' | 'SIGINT' | 'SIGTERM' | 'SIGKILL' | 'SIGUSR1';
 
 const O_ACCMODE = 3;
 const O_LARGEFILE = 0x8000;
-/** A descriptor that only refers to a name: the file system is not asked to open anything. */
+/** A descriptor that only refers to a name: the file system does not open anything. */
 export const O_PATH = 0x20_0000;
 /** As opendir opens a directory. */
 const DIRECTORY_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_DIRECTORY;
@@ -42,13 +42,13 @@ export interface Machine {
   readonly names: Names;
   readonly changes: NameChanges;
   readonly files: OpenFiles;
-  /** @returns a process number */
+  /** @returns a process id */
   nextPid(): number;
   started(process: Process): void;
   ended(process: Process): void;
 }
 
-/** Nanoseconds; null: it stays. */
+/** Nanoseconds; null: unchanged. */
 type Time = bigint | 'now' | null;
 
 export type LockType = 'shared' | 'exclusive' | 'unlock';
@@ -62,8 +62,8 @@ export interface FileLock {
 }
 
 /**
- * A process: POSIX calls on one mount, whose root is `/`. Calls reject with `KernelError`. Several may be under way at a
- * time, as of several threads.
+ * A process: POSIX calls on one mount, whose root is `/`. Calls reject with `KernelError`. Several calls may be
+ * pending at a time, as of several threads.
  */
 export class Process implements Credentials {
   readonly pid: number;
@@ -75,7 +75,7 @@ export class Process implements Credentials {
   readonly caught = new Set<Signal>();
   readonly #machine: Machine;
   readonly #descriptors = new Map<number, OpenFile>();
-  /** Descriptors of O_PATH: they keep a name and an inode, and nothing is open. */
+  /** Descriptors of O_PATH: they keep a name and an inode, and no file is open. */
   readonly #references = new Map<number, Dentry>();
   readonly #pending = new Set<Signal>();
   #umask = 0;
@@ -105,7 +105,7 @@ export class Process implements Credentials {
     return this.#ended !== null;
   }
 
-  /** What the file system may find out about the signals that wait for it. */
+  /** What the file system may learn about its pending signals. */
   get pending(): Pending {
     if (this.#ended !== null && this.#callCount === 0) return 'killed';
     if (this.isKilled) return 'killed';
@@ -121,7 +121,7 @@ export class Process implements Credentials {
     return 0x1_0000_0000n + BigInt(this.pid);
   }
 
-  /** kill(2): the call that is under way may be interrupted; a fatal signal ends the process after it. */
+  /** kill(2): a pending call may be interrupted; a fatal signal ends the process after it. */
   signal(signal: Signal): void {
     if (this.#ended !== null) return;
     this.#pending.add(signal);
@@ -129,7 +129,7 @@ export class Process implements Credentials {
     if (this.#callCount === 0) this.#deliver();
   }
 
-  /** What happens to signals on the way back to the program. */
+  /** Delivers signals when a call returns to the program. */
   #deliver(): void {
     const isFatal = this.isKilled;
     this.#pending.clear();
@@ -169,7 +169,7 @@ export class Process implements Credentials {
     }
   }
 
-  /** A call on a path; where an answer is stale it is made once more, and asks for every name anew (retry_estale). */
+  /** A call on a path; after ESTALE it is repeated once, with a look-up of each name (retry_estale). */
   #onPath<Value>(run: (call: Call) => Promise<Value>): Promise<Value> {
     return this.systemCall(async (call) => {
       try {
@@ -181,7 +181,7 @@ export class Process implements Credentials {
     });
   }
 
-  /** A call on what a path leads to. */
+  /** A call on the inode of a path. */
   #at<Value>(
     path: string,
     follows: boolean,
@@ -228,7 +228,7 @@ export class Process implements Credentials {
     return child;
   }
 
-  /** exit: mappings go, then descriptors in their order, then the working directory. */
+  /** exit: mappings end, then descriptors in order, then the working directory. */
   exit(): Promise<void> {
     this.#ended ??= this.#exit();
     return this.#ended;
@@ -252,7 +252,7 @@ export class Process implements Credentials {
   // Descriptors.
 
   open(path: string, flags = constants.O_RDONLY, mode = 0o644): Promise<number> {
-    // force_o_largefile: of programs of 64 bits.
+    // force_o_largefile: programs of 64 bits.
     const how = flags | O_LARGEFILE;
     if ((flags & O_PATH) !== 0) return this.#refer(path, flags);
     const opened = this.#onPath((call) => this.#openPath(call, path, how, mode));
@@ -260,7 +260,7 @@ export class Process implements Credentials {
   }
 
   /**
-   * open of /proc/self/fd/`descriptor`: its inode is opened, whatever has its name now.
+   * open of /proc/self/fd/`descriptor`: opens its inode, whatever has its name now.
    *
    * @param flags without O_CREAT
    */
@@ -336,7 +336,7 @@ export class Process implements Credentials {
     throw new KernelError('ELOOP');
   }
 
-  /** may_open asks for no right to what was just created, but for attributes where they are not valid. */
+  /** may_open checks no right to a created file, but queries its attributes if they are not valid. */
   async #checkCreated(call: Call, file: OpenFile): Promise<OpenFile> {
     try {
       await this.#machine.client.checkAccess(call, file.inode, 0);
@@ -363,7 +363,7 @@ export class Process implements Credentials {
     if ((flags & constants.O_NOATIME) !== 0 && !isOwner(this, inode)) throw new KernelError('EPERM');
     if (!inode.isDirectory && !inode.isFile) throw new KernelError('ENXIO', 'Fifos are not modelled');
     const file = await this.#machine.files.open(call, dentry, inode, flags);
-    // handle_truncate, of which fuse_setattr sends nothing more.
+    // handle_truncate, for which fuse_setattr sends no further request.
     if (truncates && inode.isFile) await killCapability(this.#machine.client, call, inode);
     return file;
   }
@@ -387,7 +387,7 @@ export class Process implements Credentials {
     });
   }
 
-  /** close: the descriptor is gone, also where the call fails. */
+  /** close: the descriptor is closed, even if the call fails. */
   close(descriptor: number): Promise<void> {
     return this.systemCall(async (call) => {
       const dentry = this.#references.get(descriptor);
@@ -413,7 +413,7 @@ export class Process implements Credentials {
     return this.#install(file);
   }
 
-  /** fcntl(F_SETFL): O_APPEND and O_DIRECT come and go. */
+  /** fcntl(F_SETFL): sets and clears O_APPEND and O_DIRECT. */
   setFlags(descriptor: number, flags: number): void {
     const file = this.#file(descriptor);
     const changeable = constants.O_APPEND | constants.O_DIRECT | constants.O_NONBLOCK | constants.O_NOATIME;
@@ -542,7 +542,7 @@ export class Process implements Credentials {
       if (!file.inode.isFile) throw new KernelError('ENODEV');
       if (!file.isReadable || (shared && writable && !file.isWritable)) throw new KernelError('EACCES');
       if (offset % PAGE_BYTES !== 0) throw new KernelError('EINVAL');
-      // fuse_file_mmap: nothing keeps a shared mapping in step with direct reads and writes.
+      // fuse_file_mmap: a shared mapping is not kept consistent with direct reads and writes.
       if (file.isDirect && shared) throw new KernelError('ENODEV');
       const mapping = new Mapping(this, file, offset, shared);
       this.mappings.add(mapping);
@@ -557,7 +557,7 @@ export class Process implements Credentials {
     return this.#machine.files.locks;
   }
 
-  /** fcntl(F_SETLK), or F_SETLKW where it waits. */
+  /** fcntl(F_SETLK), or F_SETLKW if it waits. */
   lock(descriptor: number, lock: FileLock, waits: boolean): Promise<void> {
     return this.#onFile(descriptor, async (call, file) => {
       if (lock.type === 'shared' && !file.isReadable) throw new KernelError('EBADF');
@@ -567,7 +567,7 @@ export class Process implements Credentials {
     });
   }
 
-  /** fcntl(F_GETLK); @returns a lock that is in the way, or null */
+  /** fcntl(F_GETLK); @returns a conflicting lock, or null */
   lockHolder(descriptor: number, lock: FileLock): Promise<(FileLock & { readonly pid: number }) | null> {
     return this.#onFile(descriptor, async (call, file) => {
       if (file.inode.isDirectory) return this.#locks.holder(file.inode, this.#owner, lock);
@@ -648,7 +648,7 @@ export class Process implements Credentials {
     return this.#changeOpen(descriptor, { mode: mode & 0o7777 });
   }
 
-  /** @param uid -1: it stays, as for `gid` */
+  /** @param uid -1: unchanged, as for `gid` */
   chown(path: string, uid: number, gid: number, follows = true): Promise<void> {
     return this.#change(path, follows, owners(uid, gid));
   }
@@ -672,7 +672,7 @@ export class Process implements Credentials {
     });
   }
 
-  /** vfs_utimes: who may write to it may set both to the present. */
+  /** vfs_utimes: a user who may write the file may set both to the present. */
   async #setTimes(call: Call, inode: Inode, accessed: Time, modified: Time): Promise<void> {
     const { client } = this.#machine;
     const isTouch = accessed === 'now' && modified === 'now';
@@ -719,7 +719,7 @@ export class Process implements Credentials {
     return this.#make(path, { mode: mode | type, device });
   }
 
-  /** unix_bind_bsd: a socket has its mode masked also above a file system that masks modes itself. */
+  /** unix_bind_bsd: the mode of a socket is masked even if the file system masks modes itself. */
   bind(path: string): Promise<void> {
     return this.#make(path, { mode: constants.S_IFSOCK | (0o777 & ~this.#umask) });
   }
@@ -786,7 +786,7 @@ export class Process implements Credentials {
   async list(path: string): Promise<DirectoryEntry[]> {
     const descriptor = await this.open(path, DIRECTORY_FLAGS);
     try {
-      // opendir asks how large a buffer is to be.
+      // opendir queries the best size of its buffer.
       await this.fstat(descriptor);
       const all: DirectoryEntry[] = [];
       for (;;) {

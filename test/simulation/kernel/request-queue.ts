@@ -4,17 +4,17 @@ import { OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { errnoOf, KernelError } from './kernel-error.ts';
 import { longs, readLong, requestBytes, words } from './messages.ts';
 
-/** On whose behalf a request is made. */
+/** The task that makes a request. */
 export interface Task {
   readonly pid: number;
   readonly uid: number;
   readonly gid: number;
-  /** A signal is pending that is not blocked. */
+  /** Whether a signal is pending that is not blocked. */
   readonly isSignalled: boolean;
   readonly isKilled: boolean;
 }
 
-/** Work of the kernel itself, as the writing of dirty pages. */
+/** Work of the kernel itself, such as writing dirty pages. */
 export const KERNEL: Task = { pid: 0, uid: 0, gid: 0, isSignalled: false, isKilled: false };
 
 export interface RequestOptions {
@@ -33,7 +33,7 @@ interface Waiting {
   isInterrupted: boolean;
 }
 
-/** What is observed of each request, for traces and for tests of orders. */
+/** An observed request, for traces and for tests of orders. */
 export interface SeenRequest {
   readonly opcode: number;
   readonly unique: number;
@@ -42,13 +42,10 @@ export interface SeenRequest {
 }
 
 export interface QueueOptions {
-  /**
-   * How long the caller sleeps on after its reply is there: it is scheduled, and takes the reply up, only then. Notices
-   * overtake it meanwhile.
-   */
+  /** How long after its reply the caller continues and processes the reply. Notices overtake it meanwhile. */
   readonly wakeMs?: () => number;
   readonly seen?: (request: SeenRequest) => void;
-  /** The process of the file system, where it is another one than the kernel: it may be paused, and may end. */
+  /** The process of the file system, if it differs from the kernel's: it may be paused, and may end. */
   readonly below?: World;
 }
 
@@ -59,8 +56,8 @@ export function opcodeName(opcode: number): string {
 }
 
 /**
- * /dev/fuse: requests in their order to the file system, replies back to the tasks that wait (fs/fuse/dev.c). A reply
- * to a request that no task waits for is a fault of the file system.
+ * /dev/fuse: requests in order to the file system, replies to the waiting tasks (fs/fuse/dev.c). A reply to a request
+ * for which no task waits is a mistake of the file system.
  */
 export class RequestQueue {
   readonly #world: World;
@@ -88,12 +85,12 @@ export class RequestQueue {
     return this.#receive !== null;
   }
 
-  /** How many requests have no reply yet. */
+  /** The number of requests without a reply. */
   get length(): number {
     return this.#waiting.size;
   }
 
-  /** fuse_abort_conn: each task that waits fails, and each later call. */
+  /** fuse_abort_conn: each waiting task fails, and each later call. */
   abort(): void {
     this.#receive = null;
     for (const { reply } of this.#waiting.values())
@@ -122,7 +119,7 @@ export class RequestQueue {
     this.#below.soon(() => {
       this.#unread--;
       if (!this.#waiting.has(unique)) return;
-      // request_wait_answer: what the file system has not read yet is taken back from it.
+      // request_wait_answer: a request that the file system has not read yet is withdrawn.
       if (task.isKilled && !force && !background) {
         this.#waiting.delete(unique);
         waiting.reply.reject(new KernelError('EINTR', 'Killed before the request was sent'));
@@ -135,14 +132,17 @@ export class RequestQueue {
     return waiting.reply.promise;
   }
 
-  /** fuse_queue_forget: entries of a node that the file system has answered are given back. There is no reply. */
+  /** fuse_queue_forget: returns references to a node. There is no reply. */
   forget(node: number, lookups: number): void {
     if (this.#receive === null) return;
     this.#forgotten.push({ node, lookups });
     if (this.#forgotten.length === 1) this.#below.soon(() => this.#readForgotten());
   }
 
-  /** fuse_dev_do_read: what is forgotten has a queue of its own. Where requests wait, too, up to eight of them overtake it. */
+  /**
+   * fuse_dev_do_read: FORGET requests have a queue of their own. If other requests wait, up to eight FORGETs overtake
+   * them.
+   */
   #readForgotten(): void {
     if (this.#unread > 0 && this.#forgetBatch-- <= 0) {
       if (this.#forgetBatch <= -8) this.#forgetBatch = 16;
@@ -152,7 +152,7 @@ export class RequestQueue {
     this.#unique += 2;
     const unique = this.#unique;
     const [one, ...more] = this.#forgotten.splice(0);
-    assert.ok(one !== undefined, 'It is read while there is any');
+    assert.ok(one !== undefined, 'It is read while there is one');
     const isBatch = more.length > 0;
     const opcode = isBatch ? OPCODE.batchForget : OPCODE.forget;
     const node = isBatch ? 0 : one.node;
@@ -161,7 +161,7 @@ export class RequestQueue {
     this.#send(requestBytes(opcode, unique, node, KERNEL, body), { opcode, unique, node, pid: 0 });
   }
 
-  /** A signal has arrived for the task: the file system learns of it, once for each request. */
+  /** A signal has arrived for the task: the file system learns it, once for each request. */
   interrupt(task: Task): void {
     for (const waiting of this.#waiting.values()) {
       if (waiting.task === task && waiting.isSent) this.#interruptOne(waiting);
@@ -179,10 +179,10 @@ export class RequestQueue {
     });
   }
 
-  /** The file system's writev() on the device: one reply. @returns false where it fails */
+  /** The file system's writev() on the device: one reply. @returns false if it fails */
   reply(pieces: readonly Uint8Array[]): boolean {
     const bytes = Buffer.concat(pieces);
-    assert.equal(bytes.readUInt32LE(0), bytes.length, 'A reply says its own length');
+    assert.equal(bytes.readUInt32LE(0), bytes.length, 'A reply has its own length');
     const unique = readLong(bytes, 8);
     const waiting = this.#waiting.get(unique);
     if (this.#receive === null) return false;
@@ -194,7 +194,7 @@ export class RequestQueue {
       if (error === 0) waiting.reply.resolve(bytes.subarray(OUT_HEADER_BYTES));
       else waiting.reply.reject(new KernelError(errnoOf(-error)));
     };
-    // fuse_request_end: the end of a background request, such as that of a read ahead, runs within this call.
+    // fuse_request_end: the end of a background request, such as a read ahead, runs within this call.
     const wakeMs = waiting.isBackground ? 0 : (this.#options.wakeMs?.() ?? 0);
     if (wakeMs > 0) this.#world.after(wakeMs, wake);
     else this.#world.soon(wake);

@@ -7,20 +7,20 @@ import { INODE_FLAGS, type InodeFlag } from '../../../../wire/inode-flags.ts';
 import { createFile, textOf } from '../workloads/parts.ts';
 import type { Caller, CallOutcome } from './stage.ts';
 
-/** A call without a value gives an empty one. */
+/** A call without a value returns an empty one. */
 type Calls = Readonly<Record<string, (...words: string[]) => Promise<unknown>>>;
 
 /** https://tus.io */
 const TUS = { 'tus-resumable': '1.0.0' };
 
-/** A program with a client library, which also sends single requests of REST. */
+/** A program with a client library, which also sends single REST requests. */
 export class ClientCalls implements Caller {
   readonly #client: ClusterClient;
   readonly #volume: string;
   readonly #channel: (server: string) => HttpChannel;
   readonly #serverId: (name: string) => string;
   readonly #files = new Map<string, FileHandle>();
-  /** Their paths; all programs know them. */
+  /** The paths of uploads; all programs know them. */
   readonly #uploads: Map<string, string>;
   readonly #calls: Calls;
 
@@ -47,7 +47,7 @@ export class ClientCalls implements Caller {
       return { value: typeof value === 'string' ? value : '' };
     } catch (error) {
       if (error instanceof ServiceError) return { errno: error.code };
-      // A connection that broke.
+      // A broken connection.
       if (error instanceof Error && 'code' in error) return { errno: String(error.code) };
       throw error;
     }
@@ -71,7 +71,7 @@ export class ClientCalls implements Caller {
         file(name).write(Number(offset), Buffer.from(text, 'latin1')),
       flush: (name = '') => file(name).flush(),
       seal: (name = '') => file(name).seal(),
-      /** `replicate /x s4`: the file gets one more replica */
+      /** `replicate /x s4`: adds a replica to the file */
       replicate: async (path = '', server = '') => {
         const { inode, replicas } = await this.#client.resolve(this.#volume, path);
         await this.#client.admin.changeMembers(inode, [...replicas, this.#serverId(server)] as ServerId[]);
@@ -80,7 +80,7 @@ export class ClientCalls implements Caller {
         this.#client.command({ kind: 'server-state', id: this.#serverId(server), state: 'draining' }),
       remove: (server = '') =>
         this.#client.command({ kind: 'server-remove', id: this.#serverId(server), dead: false }),
-      /** `flags /x immutable`, `flags /x`: those that it has from now on */
+      /** `flags /x immutable`, `flags /x`: sets the file's flags */
       flags: async (path = '', ...set: string[]) => {
         const { inode } = await this.#client.resolve(this.#volume, path);
         const clear = INODE_FLAGS.filter((flag) => !set.includes(flag));
@@ -98,14 +98,14 @@ export class ClientCalls implements Caller {
         const { volume } = await this.#client.query({ kind: 'volume', name: this.#volume });
         return String((volume as unknown as Readonly<Record<string, unknown>>)[what]);
       },
-      /** `rest s1 PUT /x text header:value …`: status, and what a GET answers. */
+      /** `rest s1 PUT /x text header:value …`: returns the status, and the body of a GET */
       rest: async (server = '', method = '', path = '', body = '', ...headers: string[]) => {
         const named = headers.map((header) => header.split(/:(.*)/, 2) as [string, string]);
         const answer = await this.#request(server, method, path, body, Object.fromEntries(named));
         const text = method === 'GET' ? ` ${await answer.body.text()}` : '';
         return `${answer.statusCode}${text}`;
       },
-      /** `upload u s1 /x 5`: a resumable upload of so many bytes begins. */
+      /** `upload u s1 /x 5`: begins a resumable upload of so many bytes */
       upload: async (name = '', server = '', path = '', length = '') => {
         const answer = await this.#request(server, 'POST', path, '', { ...TUS, 'upload-length': length });
         this.#uploads.set(name, String(answer.headers.location));
@@ -121,7 +121,7 @@ export class ClientCalls implements Caller {
         const answer = await this.#request(server, 'PATCH', this.#uploads.get(name) ?? '', text, headers);
         return String(answer.statusCode);
       },
-      /** `find-upload u s1`: a complete one gets its name, if it has none yet. */
+      /** `find-upload u s1`: a complete upload gets its name, if it has none yet */
       'find-upload': async (name = '', server = '') => {
         const answer = await this.#request(server, 'HEAD', this.#uploads.get(name) ?? '', '', TUS);
         return String(answer.statusCode);

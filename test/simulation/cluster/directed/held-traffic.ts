@@ -4,18 +4,18 @@ import type { HttpGate, Passing } from '../simulated-http.ts';
 
 export type Verdict = 'hold' | 'lose';
 
-/** Which requests, or answers, a rule is about. */
+/** Selects requests, or answers. */
 export interface TrafficRule {
   readonly name: string;
   readonly verdict: Verdict;
   readonly what: 'request' | 'answer';
   /** The machine that sends the request. */
   readonly from: string;
-  /** The server that it goes to; null for any. */
+  /** The server that receives it; null for any. */
   readonly origin: string | null;
   /** All of these are in the method, path or body of the request; one that begins with `=` is the path. */
   readonly texts: readonly string[];
-  /** Also those after the first. */
+  /** Whether it applies to all matching requests, and not only to the first. */
   readonly all: boolean;
 }
 
@@ -24,7 +24,10 @@ interface Held {
   readonly lose: () => void;
 }
 
-/** Messages between servers: the first that matches, and all that its server sends to these others from then on, wait. */
+/**
+ * Selects messages between servers: holds the first that matches, and all later messages of its server to these
+ * others.
+ */
 export interface MessageRule {
   readonly name: string;
   readonly from: string;
@@ -33,7 +36,7 @@ export interface MessageRule {
   readonly kind: string;
 }
 
-/** Requests and answers that wait until the schedule lets them pass, or are lost. */
+/** Requests and answers that wait until the schedule releases them, or that are lost. */
 export class HeldTraffic {
   readonly #network: Network;
   #rules: TrafficRule[] = [];
@@ -50,7 +53,7 @@ export class HeldTraffic {
     this.#held.set(rule.name, [...(this.#held.get(rule.name) ?? []), { go, lose }]);
   };
 
-  /** For each message between servers before it is sent. */
+  /** Called for each message between servers before it is sent. */
   readonly message = (from: string, to: string, { file, message }: ReplicaFrame): void => {
     const rule = this.#messageRules.find(
       (one) => one.from === from && one.to.includes(to) && one.file === file && one.kind === message.kind,
@@ -77,12 +80,12 @@ export class HeldTraffic {
     this.#rules.push(rule);
   }
 
-  /** @returns how many requests or answers a rule has met */
+  /** @returns the number of requests or answers that a rule has met */
   met(name: string): number {
     return this.#met.get(name) ?? 0;
   }
 
-  /** Ends the rule, and has what it holds pass, or be lost. @returns how many those were */
+  /** Ends the rule, and releases or loses what it holds. @returns the number of those */
   end(name: string, how: 'go' | 'lose'): number {
     this.#rules = this.#rules.filter((rule) => rule.name !== name);
     const held = this.#held.get(name) ?? [];

@@ -1,43 +1,48 @@
 /**
  * A small language for schedules of composed servers, clients and mounts, one statement a line; `#` begins a comment.
- * A server is `s1`, `s2` …, or a name that `let` has given; `a/2` is a second program on the mount `a`.
+ * A server is `s1`, `s2` …, or a name that `let` has defined; `a/2` is a second program on the mount `a`.
  *
  *     servers 5, replicas 5, seed 2               the cluster; before everything else
- *     mount a cache=ttl:1s,op_timeout=6s          a machine with a mount, and what stands behind `-o`
- *     client c 20s                                one with a client library, and its limit of an operation
- *     let p be catalog-primary                    also: catalog-backup, one that is not; stranger /x, one without a replica
+ *     mount a cache=ttl:1s,op_timeout=6s          a machine with a mount, and the options of `-o`
+ *     client c 20s                                a machine with a client library, and its time limit
+ *     let p be catalog-primary                    also: catalog-backup, a catalog server that is not the primary;
+ *                                                 stranger /x, a server without a replica of the file
  *
- *     a: open f /x creat|excl|wronly              a program's call, which succeeds; words of test/posix/calls.py for mounts,
- *                                                 of client-calls.ts for clients; x{30000} is so many x
- *     a: chattr /x immutable                      it has these flags from now on; fchattr f …; of a client: flags /x …
+ *     a: open f /x creat|excl|wronly              a program's call, which succeeds; mounts have the calls of
+ *                                                 test/posix/calls.py, clients those of client-calls.ts;
+ *                                                 x{30000} is so many x
+ *     a: chattr /x immutable                      sets these flags; fchattr f …; of a client: flags /x …
  *     a: get /x gives hello                       ... with this value; `gives` alone: with an empty one
- *     a: open f /x creat|excl|wronly fails EEXIST        also: fails (anyhow), may fail (or not)
- *     a starts: fsync f                           the call is made, and the schedule continues
+ *     a: open f /x creat|excl|wronly fails EEXIST        also: fails (with any error), may fail
+ *     a starts: fsync f                           makes the call, and the schedule continues
  *     a ends [fails ETIMEDOUT]                    waits for its outcome
  *     a waits                                     it has no outcome yet
  *
- *     hold R request of a [to s1] TEXT …          the next request with these texts in method, path or body waits, as `R`;
- *                                                 =/v1/births is the whole path
- *     hold R answer of a TEXT …                   it is executed, and its answer waits
- *     lose R request of a TEXT …, lose R answer of a TEXT …         its connection breaks
+ *     hold R request of a [to s1] TEXT …          holds the next request with these texts in method, path or body, as
+ *                                                 `R`; =/v1/births is the whole path
+ *     hold R answer of a TEXT …                   executes it, and holds its answer
+ *     lose R request of a TEXT …, lose R answer of a TEXT …         breaks its connection
  *     hold all R request of a …                   all such requests from now on
- *     hold R message s1->s2 ack /x                the next message of this kind about the file (replica/messages.ts), and all
- *                                                 behind it in this direction; s1->*: to each; instead of a path: catalog, or an inode
+ *     hold R message s1->s2 ack /x                holds the next message of this kind about the file (see
+ *                                                 replica/messages.ts), and all later ones in this direction;
+ *                                                 s1->*: to each; instead of a path: catalog, or an inode
  *     await R                                     waits until the rule has met one
- *     release R, drop R                           what is held arrives, whether or not its caller still waits; or is lost
+ *     release R, drop R                           what is held arrives, even if its caller does not wait; or is lost
  *
- *     wake a 100ms                                from now on the kernel of a takes each reply up so much later
+ *     wake a 100ms                                the kernel of a processes each reply so much later from now on
  *     shrink a                                    the kernel of a forgets names and inodes that are not in use
- *     pause a [9s], resume a, kill s1, start s1, power s1 s2 (is lost at once, and they start again)
- *     damage s1 /x 0                              a bit of object 0 of the file flips on the disk of s1, which may be down
- *     damage s1 database                          a bit of its databases flips; s1 is down
- *     damage s1 names                             the catalog's first page of names is damaged, which no start needs; s1 is down
- *     rebuild s1                                  starts it so that it begins anew where it finds its folder damaged
- *     fail s1 sync objects, failed s1             the next read, write or sync of a file with this text in its path fails; has done
+ *     pause a [9s], resume a, kill s1, start s1, power s1 s2 (lose power at once, and restart)
+ *     damage s1 /x 0                              flips a bit of object 0 of the file on the disk of s1, up or down
+ *     damage s1 database                          flips a bit of its databases; s1 is down
+ *     damage s1 names                             damages the catalog's first page of names, which no start needs;
+ *                                                 s1 is down
+ *     rebuild s1                                  starts it with --rebuild
+ *     fail s1 sync objects, failed s1             the next read, write or sync of a file with this text in its path
+ *                                                 fails; it has failed
  *     cut a [s1 s2], heal                         no message passes between them, or between a and all others
  *     wait 9s
  *
- * In the end each process runs that the schedule has not ended, and for one file and view there was one set of members.
+ * At the end each process that the schedule has not ended must run, and each file has one member set per view.
  */
 import { Prng } from '../../../../base/prng.ts';
 import { ScriptError, Words } from '../../script-words.ts';
@@ -54,23 +59,23 @@ const AWAIT_MS_MAX = 60_000;
 
 type Step = (stage: Stage) => Promise<void>;
 
-/** One line that happens. */
+/** One statement and its line. */
 interface PlacedStep {
   readonly place: string;
   readonly line: string;
   readonly run: Step;
 }
 
-/** A schedule that was read and can be played. */
+/** A parsed schedule. */
 export interface Schedule {
   readonly settings: StageSettings;
   readonly steps: readonly PlacedStep[];
 }
 
 /**
- * Reads a schedule.
- * @param name of the file, for the messages
- * @throws ScriptError naming the line
+ * Parses a schedule.
+ * @param name of the file, for messages
+ * @throws ScriptError with the line
  */
 export function scheduleParse(text: string, name: string): Schedule {
   let settings = STAGE_USUAL;
@@ -91,9 +96,9 @@ export function scheduleParse(text: string, name: string): Schedule {
 }
 
 /**
- * Plays a schedule on a cluster of its own.
+ * Runs a schedule on a cluster of its own.
  * @param onNote is called with each line of the trace
- * @throws ScriptError naming the line whose story does not happen
+ * @throws ScriptError with the line that does not happen
  */
 export async function schedulePlay(
   { settings, steps }: Schedule,
@@ -228,7 +233,7 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
   },
 };
 
-/** What stands behind the name of a program. */
+/** The words that may follow the name of a program. */
 const VERBS: Readonly<Record<string, (words: Words, who: string) => Step>> = {
   'starts:': (words, who) => {
     const [call = '', ...values] = valuesOf(rest(words));
@@ -268,7 +273,7 @@ function callParse(words: Words, who: string): Step {
 }
 
 interface Expectation {
-  /** @throws StageError where the outcome is another one */
+  /** @throws StageError if the outcome is another one */
   check(outcome: CallOutcome): void;
 }
 
@@ -354,7 +359,7 @@ function rest(words: Words): string[] {
   return all;
 }
 
-/** `x{30000}` is so many x. */
+/** Expands `x{30000}` to so many x. */
 function valuesOf(words: readonly string[]): string[] {
   return words.map((word) =>
     word.replace(/(.)\{(\d+)\}/g, (_, one: string, count: string) => one.repeat(Number(count))),

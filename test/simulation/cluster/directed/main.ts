@@ -1,4 +1,7 @@
-/** `npm run simulate:schedule -- FILE … [--trace]` plays directed schedules. Exit code 1: one of them does not happen. */
+/**
+ * `npm run simulate:schedule -- FILE … [--trace]` runs directed schedules. Exit code 1: one does not happen as it
+ * says.
+ */
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { scheduleParse, schedulePlay } from './language.ts';

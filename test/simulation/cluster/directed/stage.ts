@@ -12,19 +12,19 @@ import type { SimulatedServer } from '../simulated-server.ts';
 import { ClientCalls } from './client-calls.ts';
 import { HeldTraffic } from './held-traffic.ts';
 
-/** A call that takes longer does not end. */
+/** A call that takes longer hangs. */
 const CALL_MS_MAX = 120_000;
 const MOUNT_MS_MAX = 60_000;
-/** Of the size of objects, before a message that names the view. */
+/** The bytes of the object size, before a message that names the view. */
 const OBJECT_SIZE_BYTES = 4;
-/** Of the volumes of simulated clusters. */
+/** The object size of volumes in simulated clusters. */
 const OBJECT_BYTES = 4_096;
 
 export interface StageSettings extends Pick<ClusterShape, 'seed' | 'servers' | 'replicas'> {}
 
 export const STAGE_USUAL: StageSettings = { servers: 3, seed: 1 };
 
-/** What a call came to: its value, or the name of its error. */
+/** The outcome of a call: its value, or the name of its error. */
 export interface CallOutcome {
   readonly value?: string;
   readonly errno?: string;
@@ -35,28 +35,31 @@ export interface Caller {
   call(call: string, ...values: string[]): Promise<CallOutcome>;
 }
 
-/** A call that was made, and its outcome once it has ended. */
+/** A call, and its outcome once it has ended. */
 export interface Pending {
   outcome: CallOutcome | null;
 }
 
 interface Actor {
-  /** The program runs in it. */
+  /** The process in which the program runs. */
   readonly process: SimulatedProcess;
-  /** What is paused, cut off and killed: the daemon of a mount, or the client itself. */
+  /** The process that faults hit: that of the mount, or the client itself. */
   readonly victim: SimulatedProcess;
   /** @returns a further program of the same machine */
   readonly program: () => Caller;
-  /** Of a mount. */
+  /** Only for mounts. */
   readonly machine?: SimulatedMachine;
 }
 
-/** What a schedule demands is not so. */
+/** An expectation of a schedule does not hold. */
 export class StageError extends Error {
   override readonly name = 'StageError';
 }
 
-/** A cluster of composed servers, clients and mounts without faults of its own: a directed schedule says what happens. */
+/**
+ * A cluster of composed servers, clients and mounts that injects no faults itself: a directed schedule says what
+ * happens.
+ */
 export class Stage {
   readonly cluster: SimulatedCluster;
   readonly held: HeldTraffic;
@@ -102,7 +105,7 @@ export class Stage {
     return !this.#actors.has(name);
   }
 
-  /** @returns the processes of the machine: of a server, a mount's daemon, or a client */
+  /** @returns the process of a server, a mount or a client */
   victim(name: string): SimulatedProcess {
     const actor = this.#actors.get(name);
     if (actor !== undefined) return actor.victim;
@@ -111,7 +114,7 @@ export class Stage {
     return process;
   }
 
-  /** @returns the name under which the network knows a machine */
+  /** @returns the name of a machine in the network */
   machine(name: string): string {
     return this.#actors.get(name)?.victim.name ?? this.server(name).id;
   }
@@ -140,12 +143,12 @@ export class Stage {
     this.#actors.set(name, { process: machine.kernel, victim: machine.daemon, program, machine });
   }
 
-  /** From now on each caller on the mount runs so long after its reply. */
+  /** From now on each caller on the mount continues so long after its reply. */
   wakeAfter(name: string, delayMs: number): void {
     this.#mounted(name).wakesAfterMs = delayMs;
   }
 
-  /** The kernel of a mount is short of memory. */
+  /** Has the kernel of a mount forget names and inodes that are not in use. */
   shrink(name: string): void {
     const { kernel, model } = this.#mounted(name);
     this.cluster.time.after(0, kernel, () => model.shrink());
@@ -157,7 +160,7 @@ export class Stage {
     return machine;
   }
 
-  /** A machine with a client library. */
+  /** Starts a machine with a client library. */
   client(name: string, operationTimeoutMs: number): void {
     const { cluster } = this;
     const process = cluster.time.process(name);
@@ -174,7 +177,7 @@ export class Stage {
     this.#actors.set(name, { process, victim: process, program });
   }
 
-  /** Has a program make a call: `a` or `a/2`, which is a further program on the machine `a`. */
+  /** Makes a call of a program: `a` or `a/2`, which is a further program on the machine `a`. */
   start(who: string, call: string, values: readonly string[]): Pending {
     const actor = this.#actors.get(who.replace(/\/.*/, ''));
     if (actor === undefined) throw new StageError(`there is no mount or client "${who}"`);
@@ -196,7 +199,7 @@ export class Stage {
     return pending;
   }
 
-  /** @returns the call that the program has made last */
+  /** @returns the last call of the program */
   underWay(who: string): Pending {
     const pending = this.#underWay.get(who);
     if (pending === undefined) throw new StageError(`${who} has made no call`);
@@ -210,7 +213,7 @@ export class Stage {
     return pending.outcome;
   }
 
-  /** @returns the primary of the catalog, as the cluster sees it */
+  /** @returns the catalog's primary, as the cluster reports it */
   async catalogPrimary(): Promise<string> {
     let primary: string | null = null;
     await this.#ask(async (client) => {
@@ -219,7 +222,7 @@ export class Stage {
     return primary ?? fail('the catalog has no primary');
   }
 
-  /** @returns a server that has no replica of a file */
+  /** @returns a server without a replica of the file */
   async stranger(path: string): Promise<string> {
     let replicas: readonly string[] = [];
     await this.#ask(async (client) => {
@@ -244,7 +247,7 @@ export class Stage {
     return this.#inodes.get(path) ?? fail(`${path} has no inode`);
   }
 
-  /** Looks at the disks: for one file and view there is one set of members. @throws StageError */
+  /** Checks on the disks that each file has one member set per view. @throws StageError */
   lookAtViews(): void {
     const [violation] = this.cluster.servers.flatMap(({ id, disk, hasStarted }) =>
       hasStarted ? this.#memberSets.sample(id, disk.folder) : [],
@@ -252,7 +255,7 @@ export class Stage {
     if (violation !== undefined) throw new StageError(violation);
   }
 
-  /** @throws StageError where a process has ended by itself */
+  /** @throws StageError if a process has ended by itself */
   lookAtProcesses(): void {
     for (const { id, failure } of this.cluster.servers)
       if (failure !== null) throw new StageError(`${id} has ended by itself: ${String(failure)}`);
@@ -261,7 +264,7 @@ export class Stage {
         throw new StageError(`${name} has ended by itself: ${String(victim.failure)}`);
   }
 
-  /** Asks the cluster from a machine of its own. */
+  /** Queries the cluster from a machine of its own. */
   async #ask(ask: Parameters<SimulatedCluster['program']>[1]): Promise<void> {
     const failure = await this.cluster.program('asking', ask);
     if (failure !== null) throw new StageError(failure);
@@ -272,7 +275,7 @@ function fail(why: string): never {
   throw new StageError(why);
 }
 
-/** Has `play` use a cluster, which is gone afterwards. */
+/** Calls `play` with a cluster, which is removed afterwards. */
 export function onStage(
   settings: StageSettings,
   onNote: ((line: string) => void) | undefined,

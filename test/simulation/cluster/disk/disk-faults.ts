@@ -2,7 +2,7 @@ import { ANYWHERE, type Fault, fault } from '../fault.ts';
 import type { Access } from './private-disk.ts';
 
 const SLOW_TIMES_MAX = 60;
-/** A full disk has none of it, or a little, or less than servers reserve. */
+/** The free space of a full disk: none, a little, or less than servers reserve. */
 const FREE_BYTES = [0, 0, 200_000, 40 * 1024 * 1024];
 const CALLS: readonly Access[] = ['sync', 'write', 'read'];
 
@@ -28,7 +28,7 @@ export const DISK_FAULTS: readonly Fault[] = [
     cluster.later(durationMs, () => disk.fill(null));
     return true;
   }),
-  // The store is over then, or may be: an operator starts the server again. The others have what it acknowledged, as after
+  // The store fails then, or may fail: an operator restarts the server. The others have what it acknowledged, as after
   // a loss of power.
   fault('failing-disk', 2, ANYWHERE, (cluster, draw, durationMs) => {
     const { weak } = cluster;

@@ -6,7 +6,7 @@ import { inodeAt, realFiles } from './real-files.ts';
 /** How a disk performs a call of `node:fs`. */
 export interface Performed {
   readonly access: Access;
-  /** Which arguments name files. */
+  /** The indexes of arguments that name files. */
   readonly paths: readonly number[];
   perform(disk: PrivateDisk, args: readonly unknown[], run: () => unknown): unknown;
 }
@@ -18,12 +18,12 @@ const runs: Performed['perform'] = (_disk, _args, run) => run();
 const ofPath: Performed = { access: 'read', paths: [0], perform: runs };
 const ofDescriptor: Performed = { access: 'read', paths: [], perform: runs };
 
-/** A call that changes files. @param paths which arguments name them */
+/** A call that changes files. @param paths the indexes of arguments that name them */
 const writing = (paths: readonly number[], perform: Performed['perform']): Performed => ({
   ...{ access: 'write', paths, perform },
 });
 
-// Memory has nothing to sync.
+// Files in memory have nothing to sync.
 const syncing: Performed = {
   ...{ access: 'sync', paths: [], perform: (disk, [fd]) => disk.files.synced(fd as number) },
 };
@@ -35,7 +35,7 @@ const removing = writing([0], (disk, [file], run) => {
   return value;
 });
 
-/** @returns whether an `open` makes files, and whether it empties those that there are */
+/** @returns whether an `open` creates files, and whether it truncates existing ones */
 function opening(flags: unknown): { makes: boolean; empties: boolean } {
   if (typeof flags === 'number')
     return { makes: (flags & fs.constants.O_CREAT) !== 0, empties: (flags & fs.constants.O_TRUNC) !== 0 };
@@ -43,7 +43,7 @@ function opening(flags: unknown): { makes: boolean; empties: boolean } {
   return { makes: /[wa]/.test(text), empties: text.includes('w') };
 }
 
-/** Runs a call that opens a file, and may make or empty it. */
+/** Runs a call that opens a file, and may create or truncate it. */
 function open(disk: PrivateDisk, file: string, flags: unknown, run: () => unknown): unknown {
   const { makes, empties } = opening(flags);
   if (empties && inodeAt(file) !== null) {
@@ -105,7 +105,7 @@ const PERFORMED: Readonly<Record<string, Performed>> = {
   fdatasync: syncing,
   mkdir: writing([0], (disk, [file], run) => {
     const made = [path.resolve(file as string)];
-    // Those above it, which `recursive` makes.
+    // The parent directories that `recursive` creates.
     while (inodeAt(path.dirname(made[0] as string)) === null) made.unshift(path.dirname(made[0] as string));
     return disk.files.names(made, null, run);
   }),
@@ -151,7 +151,7 @@ const PERFORMED: Readonly<Record<string, Performed>> = {
   }),
 };
 
-/** Calls that a simulated process may make. */
+/** The calls that a simulated process may make. */
 export const FILE_CALLS: readonly string[] = Object.keys(PERFORMED);
 
 export function performedBy(name: string): Performed {

@@ -11,14 +11,15 @@ const KEEPS_LOG = /^wal_checkpoint\b/;
 const SYNCS_OFF = /^synchronous\s*=\s*(OFF|0)\s*$/i;
 const SYNCS = /^synchronous\s*=/i;
 
-/** Connections whose syncs are off. */
+/** Connections with syncs turned off. */
 const unsynced = new WeakSet<Database.Database>();
 
 /**
- * The library keeps Node's `fs.access` when it is loaded, which is before the guard replaces it. With that one a copy of a
- * database waits for the host's thread pool, and continues outside of its process after a time that no seed determines.
+ * The library keeps Node's `fs.access` when it is loaded, which is before the guard replaces it. With that function a
+ * copy of a database would wait for the host's thread pool, and continue outside of its process after a time that does
+ * not depend on the seed.
  *
- * @returns the library's `backup`, loaded again
+ * @returns the `backup` of the library, loaded again
  */
 function guardedBackup(): Database.Database['backup'] {
   const require = createRequire(import.meta.url);
@@ -27,7 +28,7 @@ function guardedBackup(): Database.Database['backup'] {
   return require(file) as Database.Database['backup'];
 }
 
-/** Lets the disk of a simulated process see what SQLite does with the files of databases. */
+/** Informs the disk of a simulated process of what SQLite does with the files of databases. */
 export function guardDatabases(currentProcess: () => SimulatedProcess | null): void {
   const { prototype } = Database;
   const diskNow = (database: Database.Database) => {

@@ -8,26 +8,29 @@ import { ForeignFile, isInside, realFiles, unguarded } from './real-files.ts';
 type Call = (...args: unknown[]) => unknown;
 type Holder = Record<string, Call>;
 
-/** What a machine's disk does with calls of its processes. */
+/** The disk of a machine, for calls of its processes. */
 export interface SimulatedDisk {
-  /** @returns how long such a call takes, in milliseconds */
+  /** @returns the duration of such a call, in milliseconds */
   delayMs(access: Access): number;
-  /** Performs a call of `node:fs` by `run`. @throws the system's error that it fails with, and where the file is not of this disk */
+  /**
+   * Performs a call of `node:fs` by `run`. @throws the system's error with which it fails, also if the file is not of
+   * this disk
+   */
   call(name: string, args: readonly unknown[], run: () => unknown): unknown;
-  /** A simulated process has this connection. */
+  /** A simulated process has opened this connection. */
   used(database: Database.Database): void;
   databaseClosed(database: Database.Database): void;
   /** Performs a call of SQLite that commits. */
   commit(database: Database.Database, run: () => unknown): unknown;
   /**
-   * Performs one that writes to the database itself.
-   * @param isSynced SQLite syncs it, and the log before
-   * @param mayRemove it may remove the log
+   * Performs a call of SQLite that writes to the database file.
+   * @param isSynced whether SQLite syncs it, and the log before
+   * @param mayRemove whether it may remove the log
    */
   copyBack(database: Database.Database, isSynced: boolean, mayRemove: boolean, run: () => unknown): unknown;
 }
 
-/** What Node's own `promisify` looks for stays. */
+/** Keeps the properties that Node's `promisify` uses. */
 export function keepProperties(real: object, replaced: object): void {
   for (const key of Reflect.ownKeys(real)) {
     const own = Object.getOwnPropertyDescriptor(real, key);
@@ -38,7 +41,7 @@ export function keepProperties(real: object, replaced: object): void {
 
 const disks = new WeakMap<SimulatedProcess, SimulatedDisk>();
 
-/** Gives a process its disk; one without a disk has no files. */
+/** Gives a process its disk; a process without a disk has no files. */
 export function mountDisk(process: SimulatedProcess, disk: SimulatedDisk): void {
   disks.set(process, disk);
 }
@@ -48,8 +51,8 @@ export function diskOf(process: SimulatedProcess): SimulatedDisk | undefined {
 }
 
 /**
- * File operations of simulated processes are done at once by the synchronous form and complete at a virtual time. A
- * process that ends meanwhile has done them: the page cache outlives it. What no disk performs is refused.
+ * File operations of simulated processes are executed at once in their synchronous form and complete at a virtual
+ * time. They stay executed if the process ends meanwhile: the page cache outlives it. Other operations are refused.
  *
  * @param refused throws, and ends the run
  */
@@ -126,7 +129,7 @@ export function guardFiles(
   }
 }
 
-/** As a `FileHandle` of `fs/promises`, with the methods that this project uses. */
+/** Behaves as a `FileHandle` of `fs/promises`, with the methods that this project uses. */
 class SimulatedHandle {
   readonly fd: number;
   readonly #perform: (name: string, args: unknown[]) => Promise<unknown>;

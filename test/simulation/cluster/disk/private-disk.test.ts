@@ -11,7 +11,7 @@ import type { VirtualTime } from '../virtual-time.ts';
 import { mountDisk } from './guarded-files.ts';
 import { PrivateDisk } from './private-disk.ts';
 
-/** A machine whose lives are functions. */
+/** A machine whose processes are functions. */
 class Machine {
   readonly disk: PrivateDisk;
   readonly #time: VirtualTime;
@@ -53,7 +53,7 @@ class Machine {
   }
 }
 
-/** Plays the same lives with many draws. @returns what was there afterwards, each once, sorted */
+/** Runs the same processes with many seeds. @returns the different results, sorted */
 async function outcomes(play: (machine: Machine) => Promise<string>, draws = 40): Promise<string[]> {
   const seen = new Set<string>();
   for (let seed = 1; seed <= draws; seed++)
@@ -61,7 +61,7 @@ async function outcomes(play: (machine: Machine) => Promise<string>, draws = 40)
   return [...seen].sort();
 }
 
-/** Plays the life of one process to a loss of power. @param shown what is there afterwards */
+/** Runs one process to a loss of power. @param shown returns what is there afterwards */
 function outcomesOfLoss(
   life: (at: (name: string) => string) => void,
   shown: (machine: Machine) => string = (machine) => machine.text('a'),
@@ -78,7 +78,7 @@ function syncDirectory(directory: string): void {
   fs.closeSync(fd);
 }
 
-/** A file of `text`, synced with its name. */
+/** Writes a file, and syncs it and its name. */
 function writeSynced(file: string, text: string): void {
   fs.writeFileSync(file, text, { flush: true });
   syncDirectory(path.dirname(file));
@@ -95,7 +95,7 @@ const overwrite = (file: string, text: string): void =>
 
 const textOrNone = (machine: Machine): string => (machine.has('a') ? machine.text('a') : 'none');
 
-test('what a descriptor that cannot be read has written is taken, or left', async () => {
+test('writes by a write-only descriptor are lost or kept by a loss of power', async () => {
   const seen = await outcomesOfLoss((at) => {
     writeSynced(at('a'), 'one');
     const fd = fs.openSync(at('a'), fs.constants.O_WRONLY);
@@ -116,7 +116,7 @@ test('a killed process leaves all that it wrote', async () => {
   assert.deepEqual(seen, ['one two']);
 });
 
-test('a loss of power takes what was not synced, or leaves it', async () => {
+test('a loss of power loses or keeps what was not synced', async () => {
   const seen = await outcomesOfLoss((at) => {
     writeSynced(at('a'), 'synced');
     overwrite(at('a'), 'SYN');
@@ -124,7 +124,7 @@ test('a loss of power takes what was not synced, or leaves it', async () => {
   assert.deepEqual(seen, ['SYNced', 'synced']);
 });
 
-test('sectors are written each by itself', async () => {
+test('each sector is lost or kept separately', async () => {
   const seen = await outcomesOfLoss(
     (at) => {
       writeSynced(at('a'), 'a'.repeat(1_024));
@@ -135,7 +135,7 @@ test('sectors are written each by itself', async () => {
   assert.deepEqual(seen, ['aaaa', 'aabb', 'bbaa', 'bbbb']);
 });
 
-test('what was cut off without a sync may come back', async () => {
+test('bytes that were cut off without a sync may be there again', async () => {
   const seen = await outcomesOfLoss((at) => {
     writeSynced(at('a'), '0123456789');
     opened(at('a'), (fd) => fs.ftruncateSync(fd, 4));
@@ -143,7 +143,7 @@ test('what was cut off without a sync may come back', async () => {
   assert.deepEqual(seen, ['0123', '0123456789']);
 });
 
-test('a file whose directory was not synced may lose its name, though its bytes were', async () => {
+test('a file whose directory was not synced may lose its name, even if its bytes were synced', async () => {
   const seen = await outcomesOfLoss((at) => fs.writeFileSync(at('a'), 'synced', { flush: true }), textOrNone);
   assert.deepEqual(seen, ['none', 'synced']);
 });
@@ -160,7 +160,7 @@ test('a rename that was not synced is done or undone as a whole', async () => {
   assert.deepEqual(seen, ['former', 'former new', 'latter']);
 });
 
-test('a removal that was not synced may be undone', async () => {
+test('an unlink that was not synced may be undone', async () => {
   const seen = await outcomesOfLoss((at) => {
     writeSynced(at('a'), 'synced');
     fs.unlinkSync(at('a'));
@@ -180,7 +180,7 @@ test('what was synced after a kill stays synced', async () => {
   assert.deepEqual(seen, ['SYNced', 'synced']);
 });
 
-/** As the catalog opens it. */
+/** Opens a database as the catalog does. */
 function openDatabase(file: string): { database: Database.Database; log: number } {
   const database = new Database(file, { timeout: 0 });
   database.pragma('journal_mode = WAL');
@@ -199,7 +199,7 @@ const rowsOf = (file: string): string => {
   return database.prepare('SELECT a FROM t ORDER BY a').pluck().all().join();
 };
 
-test('a database keeps the commits before its last sync, and of the others a beginning', async () => {
+test('a database keeps the commits before its last sync, and a prefix of the later ones', async () => {
   const seen = await outcomes(async (machine) => {
     await machine.run('power', (at) => {
       const { database, log } = openDatabase(at('a.db'));
@@ -214,7 +214,7 @@ test('a database keeps the commits before its last sync, and of the others a beg
   assert.deepEqual(seen, ['1', '1,2', '1,2,3']);
 });
 
-test('a log that is copied back without a sync of the database is whole, and so is the database', async () => {
+test('if the log is copied back without a sync of the database, both are complete', async () => {
   const seen = await outcomes(async (machine) => {
     await machine.run('power', (at) => {
       const { database, log } = openDatabase(at('a.db'));
@@ -229,7 +229,7 @@ test('a log that is copied back without a sync of the database is whole, and so 
   assert.deepEqual(seen, ['4000']);
 });
 
-test('a log that is begun anew before the database is synced loses rows', async () => {
+test('if the log is restarted before the database is synced, rows are lost', async () => {
   const seen = await outcomes(async (machine) => {
     await machine.run('power', (at) => {
       const { database, log } = openDatabase(at('a.db'));
@@ -239,7 +239,7 @@ test('a log that is begun anew before the database is synced loses rows', async 
       database.pragma('synchronous = OFF');
       database.pragma('wal_checkpoint(PASSIVE)');
       database.pragma('synchronous = NORMAL');
-      // SQLite writes over the beginning of the log, which was copied back.
+      // SQLite overwrites the begin of the log, which was copied back.
       database.exec('INSERT INTO t VALUES (0)');
     });
     return machine.run('kill', (at) => {
@@ -253,7 +253,7 @@ test('a log that is begun anew before the database is synced loses rows', async 
   assert.notDeepEqual(seen, ['whole']);
 });
 
-test('a full disk refuses writes and commits, and what is there stays', async () => {
+test('a full disk refuses writes and commits, and keeps what it has', async () => {
   await inSimulation(1, async (time, root) => {
     const machine = new Machine(time, root, 1);
     await machine.run('kill', (at) => {
@@ -276,7 +276,7 @@ test('a full disk refuses writes and commits, and what is there stays', async ()
   });
 });
 
-test('a sync that fails does so once, and what it was of is gone with the next process', async () => {
+test('a sync fails once, and the next process does not find what it should have synced', async () => {
   const seen = await outcomes(async (machine) => {
     await machine.run('kill', (at) => {
       writeSynced(at('a'), 'synced');
@@ -292,7 +292,7 @@ test('a sync that fails does so once, and what it was of is gone with the next p
   assert.deepEqual(seen, ['SYNced', 'synced']);
 });
 
-test('a read that fails does so once', async () => {
+test('a read fails once', async () => {
   await inSimulation(1, async (time, root) => {
     const machine = new Machine(time, root, 1);
     await machine.run('kill', async (at) => {

@@ -11,17 +11,17 @@ import type { Loss } from './synced-bytes.ts';
 
 const CONTAINERS = /(^|\/)objects\/.*[^/]$/;
 const DATABASES = ['index.db', 'catalog.db'] as const;
-/** https://sqlite.org/fileformat2.html: what is kept at the beginning of every page but the first. */
+/** https://sqlite.org/fileformat2.html: what is at the begin of each page but the first. */
 const PAGE_BYTES = 4_096;
 
-/** Where a disk's operations take their time, in milliseconds. */
+/** The duration of a disk operation, in milliseconds. */
 const OPERATION_MS = 0.05;
 const SYNC_MS = 2;
-/** Of the disk, and free while it does not run full. */
+/** The size of the disk, which is free unless `fill` says otherwise. */
 const TOTAL_BYTES = 4 * 1024 ** 3;
 const FREE_BYTES = 2 * 1024 ** 3;
 const BLOCK_BYTES = 4_096;
-/** Free space that a commit needs at the least: a few pages, and what goes with each. */
+/** The free space that a commit needs: a few pages, and what belongs to each. */
 const COMMIT_BYTES = 16 * BLOCK_BYTES;
 
 interface Failing {
@@ -29,15 +29,15 @@ interface Failing {
   readonly of: RegExp;
 }
 
-/** Calls that `failNext` means. */
+/** Calls to which `failNext` applies. */
 const FAILING = /^(read|writev?|fsync|fdatasync)$/;
 
-/** What a call asks of the disk. */
+/** The kind of a call. */
 export type Access = 'read' | 'write' | 'sync';
 
 /**
- * The disk of one server: a private folder in memory whose operations complete at virtual times. It loses what was not
- * synced with its power, runs full, fails, slows down and rots.
+ * The disk of one server: a private folder in memory whose operations complete at virtual times. It can lose what was
+ * not synced, be full, fail, be slow, and rot.
  */
 export class PrivateDisk implements SimulatedDisk {
   readonly #root: string;
@@ -47,12 +47,12 @@ export class PrivateDisk implements SimulatedDisk {
   readonly #files = new StoredFiles();
   readonly #failing: Failing[] = [];
   #life = 0;
-  /** What is free while the disk runs full; null where that is no matter. */
+  /** The free space of a full disk; null: there is enough. */
   #freeBytes: number | null = null;
   /** Each operation takes so many times as long. */
   slowness = 1;
   syncs = 0;
-  /** A call of the process that has it now has failed. */
+  /** A call of the present process has failed. */
   hasFailed = false;
 
   constructor(root: string, random: Prng) {
@@ -67,24 +67,24 @@ export class PrivateDisk implements SimulatedDisk {
     return path.join(this.#root, String(this.#life));
   }
 
-  /** Files of the machine that a boot ends with. */
+  /** The folder of files in memory, which a boot removes. */
   get memory(): string {
     return path.join(this.#root, 'memory');
   }
 
   // --- faults ------------------------------------------------------------------------------------------
 
-  /** Lets `freeBytes` be free from now on; null ends that. */
+  /** Sets the free space from now on; null ends that. */
   fill(freeBytes: number | null): void {
     this.#freeBytes = freeBytes;
   }
 
-  /** Has the next call of the kind fail with `EIO`, once. @param of the files that it is of: any where it is absent */
+  /** Has the next call of this kind fail with `EIO`, once. @param of selects the files: all if absent */
   failNext(access: Access, of: RegExp = /^/): void {
     this.#failing.push({ access, of });
   }
 
-  /** @returns whether a call of this kind and file is to fail now */
+  /** @returns whether a call of this kind on this file must fail now */
   #isFailing(access: Access, file: string): boolean {
     const due = this.#failing.findIndex((one) => one.access === access && one.of.test(file));
     if (due < 0) return false;
@@ -93,14 +93,14 @@ export class PrivateDisk implements SimulatedDisk {
     return true;
   }
 
-  /** Ends all that `fill`, `failNext` and `slowness` have begun. */
+  /** Ends the effects of `fill`, `failNext` and `slowness`. */
   repair(): void {
     this.#freeBytes = null;
     this.#failing.length = 0;
     this.slowness = 1;
   }
 
-  /** Flips bits of a container. @returns its name; null where there is none */
+  /** Flips bits of a container. @returns its name; null if there is none */
   rotContainer(random: Prng): string | null {
     const names = this.#names().filter((name) => CONTAINERS.test(name) && this.#sizeOf(name) > 0);
     if (names.length === 0) return null;
@@ -109,19 +109,20 @@ export class PrivateDisk implements SimulatedDisk {
     return name;
   }
 
-  /** Damages a page of a database while no process has it open. @returns its name; null where there is none */
+  /** Damages a page of a database while no process has it open. @returns its name; null if there is none */
   rotDatabase(random: Prng): string | null {
     const names = DATABASES.filter((name) => this.#sizeOf(name) > 0);
     if (names.length === 0) return null;
     const name = random.pick(names);
     const pages = this.#sizeOf(name) / PAGE_BYTES;
-    // The first page begins with the words by which SQLite knows a database.
+    // The first page begins with SQLite's signature.
     this.#flip(name, random.chance(0.5) ? 0 : random.integer(0, pages - 1) * PAGE_BYTES, random);
     return name;
   }
 
   /**
-   * Damages the root of the catalog's names while no process has it open; its log, which may have a newer one, is copied back before.
+   * Damages the root page of the catalog's names while no process has it open; copies the log back before, which may
+   * have a newer one.
    *
    * @returns whether there is a catalog
    */
@@ -131,7 +132,7 @@ export class PrivateDisk implements SimulatedDisk {
     const database = new Database(file, { fileMustExist: true });
     const root = database.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'entries'").pluck().get();
     database.close();
-    // SQLite has removed the log, which the server would miss.
+    // SQLite has removed the log, which the server expects.
     realFiles.writeFileSync(`${file}-wal`, '');
     const fd = realFiles.openSync(file, 'r+');
     realFiles.writeSync(fd, Buffer.from([0xff]), 0, 1, ((root as number) - 1) * PAGE_BYTES);
@@ -171,7 +172,7 @@ export class PrivateDisk implements SimulatedDisk {
     return performed.perform(this, args, run);
   }
 
-  /** What of the files is synced; for the calls alone. */
+  /** The synced state of the files; for the calls alone. */
   get files(): StoredFiles {
     return this.#files;
   }
@@ -180,7 +181,7 @@ export class PrivateDisk implements SimulatedDisk {
     if (typeof given !== 'string') return;
     const file = path.resolve(given);
     if (`${file}/`.startsWith(`${this.folder}/`) || `${file}/`.startsWith(`${this.memory}/`)) return;
-    // Programs and the pages of the face, of the working tree.
+    // Programs and web pages of the working tree.
     if (access === 'read' && file.startsWith(`${PROGRAM}/`)) return;
     throw new ForeignFile(`${file}, outside of its folder`);
   }
@@ -192,7 +193,7 @@ export class PrivateDisk implements SimulatedDisk {
     throw systemError('EIO', 'i/o error', -5, name);
   }
 
-  /** @throws ENOSPC where there is no free space for so many bytes more */
+  /** @throws ENOSPC if there is too little free space */
   grow(bytes: number, name: string): void {
     if (this.#freeBytes === null || bytes <= 0) return;
     if (bytes > this.#freeBytes) throw systemError('ENOSPC', 'no space left on device', -28, name);
@@ -247,7 +248,7 @@ export class PrivateDisk implements SimulatedDisk {
 
   // --- lives -----------------------------------------------------------------------------------------------
 
-  /** The process that had the disk has ended: the next one finds what it wrote, or what is left of it where the power was lost. */
+  /** The process has ended: the next one finds what it wrote or, after a loss of power, what is left of it. */
   next(lostPower: boolean): void {
     const loss: Loss = this.#random.chance(0.4) ? 'all' : 'some';
     const before = this.folder;
@@ -263,7 +264,7 @@ export class PrivateDisk implements SimulatedDisk {
     realFiles.rmSync(before, { recursive: true, force: true });
   }
 
-  /** The machine gets an empty disk. */
+  /** Replaces the disk by an empty one. */
   replace(): void {
     realFiles.rmSync(this.folder, { recursive: true, force: true });
     realFiles.mkdirSync(this.folder);
@@ -288,7 +289,7 @@ export class PrivateDisk implements SimulatedDisk {
     return this.#root;
   }
 
-  /** The end of the run. */
+  /** Ends the disk at the end of the run. */
   close(): void {
     for (const file of this.#files.logsIn(this.folder)) realFiles.truncateSync(file, 0);
     this.#release();
@@ -296,15 +297,15 @@ export class PrivateDisk implements SimulatedDisk {
   }
 }
 
-/** All that are in use, by runs one of which is at a time. */
+/** All disks in use; one run at a time has disks. */
 const disks = new Set<PrivateDisk>();
 
-/** Closes the disks below a folder. @throws where something in it stays open: its memory would stay taken */
+/** Closes the disks below a folder. @throws if a file in it stays open: its memory would not be freed */
 export function closeDisks(root: string): void {
   for (const disk of disks) if (disk.root.startsWith(`${root}/`)) disk.close();
   const open = realFiles
     .readdirSync('/proc/self/fd')
-    // The one by which this directory is read is closed.
+    // The descriptor that reads this directory is closed.
     .map((fd) =>
       inodeAt(`/proc/self/fd/${fd}`) === null ? '' : realFiles.readlinkSync(`/proc/self/fd/${fd}`),
     )

@@ -2,13 +2,13 @@ import Database from 'better-sqlite3';
 
 const { exec, pragma, prepare, close } = Database.prototype;
 
-// The library reads files of the system when it first makes a connection.
+// The library reads files of the system when it makes its first connection.
 new Database(':memory:').close();
 
-/** The methods of a database as its library has them; the guard replaces those of the class. */
+/** The methods of a database in its library; the guard replaces those of the class. */
 export const realDatabase = { exec, pragma, prepare, close };
 
-/** @returns the error of SQLite with which it has undone a transaction */
+/** @returns SQLite's error after it has undone a transaction */
 export function undone(database: Database.Database, code: string, text: string): Error {
   if (database.inTransaction) exec.call(database, 'ROLLBACK');
   return new Database.SqliteError(text, code);

@@ -1,4 +1,6 @@
-/** The functions of `node:fs` as Node has them, in simulated processes, too; the guard replaces those of the module. */
+/**
+ * The functions of `node:fs` as Node has them, also for simulated processes; the guard replaces those of the module.
+ */
 import fs from 'node:fs';
 
 type Call = (...args: unknown[]) => unknown;
@@ -10,7 +12,7 @@ export function isInside(): boolean {
   return depth > 0;
 }
 
-/** @returns what `run` does with files, none of which is simulated */
+/** @returns the result of `run`, whose file operations are not simulated */
 export function unguarded<Value>(run: () => Value): Value {
   depth++;
   try {
@@ -26,15 +28,15 @@ const synchronous = Object.entries(fs)
 
 export const realFiles: Readonly<typeof fs> = { ...fs, ...Object.fromEntries(synchronous) };
 
-/** @returns the path of an open file, which has a name */
+/** @returns the path of an open file that has a name */
 export function pathOf(fd: number): string {
   return realFiles.readlinkSync(`/proc/self/fd/${fd}`);
 }
 
-/** @returns the inode number of what has the name; null where nothing has */
+/** @returns the inode number of a path; null if it does not exist */
 export function inodeAt(path: string): number | null {
   return realFiles.lstatSync(path, { throwIfNoEntry: false })?.ino ?? null;
 }
 
-/** A file that is not of the disk of the process that asks for it. */
+/** A file that is not on the disk of the calling process. */
 export class ForeignFile extends Error {}

@@ -8,12 +8,12 @@ import { readerOf, SyncedLog } from './synced-log.ts';
 import { SyncedNames } from './synced-names.ts';
 
 const LOG = /-wal$/;
-/** SQLite makes it anew. */
+/** SQLite creates it again. */
 const LOG_INDEX = /-shm$/;
-/** Connections that are open keep the files of these, so the next process gets copies. */
+/** Open connections keep these files, so the next process gets copies. */
 const OF_DATABASE = /\.db(-wal|\.(snapshot|incoming)-\d+(-wal)?)?$/;
 
-/** What has lost its name since the directory was synced, and may come back. */
+/** A file that was unlinked since the directory was synced, and may be there again after a loss of power. */
 interface Nameless {
   readonly directory: number | null;
   readonly bytes: Buffer;
@@ -26,18 +26,20 @@ export class StoredFiles {
   readonly #bytes = new Map<number, SyncedBytes>();
   readonly #logs = new Map<number, SyncedLog>();
   readonly #nameless = new Map<number, Nameless>();
-  /** Of these a sync has failed: the kernel has dropped what was not synced, and reports no failure again. */
+  /**
+   * Inodes of which a sync has failed: the kernel has dropped what was not synced, and reports no further failure.
+   */
   readonly #dropped = new Set<number>();
 
   // --- calls of processes --------------------------------------------------------------------------------
 
-  /** Runs a call that makes, moves or removes names. @param lost a file that loses its last name */
+  /** Runs a call that creates, moves or removes names. @param lost a file that loses its last name */
   names<Value>(paths: readonly string[], lost: string | null, run: () => Value): Value {
     if (lost !== null) this.#keepNameless(lost);
     return this.#names.follow(paths, run);
   }
 
-  /** To be called before bytes of an open file change. */
+  /** Call it before bytes of an open file change. */
   changes(fd: number, position: number, length: number): void {
     this.#bytes.get(realFiles.fstatSync(fd).ino)?.changes(fd, position, length);
   }
@@ -80,7 +82,7 @@ export class StoredFiles {
     return log;
   }
 
-  /** The inode may be gone after the next call, and its name may come back with a loss of power. */
+  /** Keeps a file whose inode may be removed by the next call, and whose name a loss of power may restore. */
   #keepNameless(file: string): void {
     const found = realFiles.lstatSync(file, { throwIfNoEntry: false });
     if (found?.isFile() !== true || found.nlink > 1) return;
@@ -92,9 +94,9 @@ export class StoredFiles {
   // --- databases -------------------------------------------------------------------------------------------
 
   /**
-   * Runs a call of SQLite that writes to the database itself, as copying the log back does: it syncs the log before and the
-   * database afterwards, unless its syncs are off.
-   * @param mayRemove it may remove the log
+   * Runs a call of SQLite that writes to the database file, such as copying the log back: it syncs the log before and
+   * the database afterwards, unless its syncs are off.
+   * @param mayRemove whether it may remove the log
    */
   copyBack(file: string, isSynced: boolean, mayRemove: boolean, run: () => unknown): unknown {
     const log = `${file}-wal`;
@@ -121,7 +123,10 @@ export class StoredFiles {
     realFiles.closeSync(fd);
   }
 
-  /** Closes a connection of an ended process; its files are copied already, and its log is cut, so that none is copied back. */
+  /**
+   * Closes a connection of an ended process; its files are copied already, and its log is empty, so that SQLite copies
+   * nothing back.
+   */
   abandon(database: Database.Database): void {
     if (!database.open) return;
     realDatabase.close.call(database);
@@ -129,7 +134,7 @@ export class StoredFiles {
 
   // --- lives -----------------------------------------------------------------------------------------------
 
-  /** What is in the folder is on the disk. */
+  /** All files in the folder are synced. */
   begin(folder: string): void {
     this.#names = new SyncedNames();
     for (const map of [this.#bytes, this.#logs, this.#nameless, this.#dropped]) map.clear();
@@ -142,7 +147,7 @@ export class StoredFiles {
     }
   }
 
-  /** The next process finds all that this one wrote, but for what the kernel has dropped. */
+  /** The next process finds all that this one wrote, except what the kernel has dropped. */
   move(before: string, folder: string, random: Prng): void {
     realFiles.renameSync(before, folder);
     for (const file of filesBelow(folder)) {
@@ -155,7 +160,7 @@ export class StoredFiles {
     this.#dropped.clear();
   }
 
-  /** Puts a file of its own in the place of one that the ended process may have open. */
+  /** Replaces a file that the ended process may have open by a copy. */
   #replace(file: string, bytes: Buffer, inode: number): void {
     if (LOG.test(file)) realFiles.truncateSync(file, 0);
     realFiles.unlinkSync(file);
@@ -171,7 +176,7 @@ export class StoredFiles {
     if (this.#dropped.has(inode)) this.#bytesOf(fresh).synced(bytes.length);
   }
 
-  /** The next process finds what is left of what this one wrote. */
+  /** The next process finds what a loss of power left. */
   losePower(before: string, folder: string, loss: Loss, random: Prng): void {
     const places = new Map<number, string>();
     for (const file of filesBelow(before)) places.set(inodeAt(file) as number, file);
@@ -189,7 +194,7 @@ export class StoredFiles {
         const found = realFiles.lstatSync(place);
         if (found.isDirectory()) build(place, target);
         else if (found.nlink === 1 && !OF_DATABASE.test(name) && this.#bytes.get(inode)?.isWhole(found.size))
-          // No process has it open any more; its former name goes with the former folder.
+          // No process has it open any more; its earlier name is removed with the earlier folder.
           realFiles.linkSync(place, target);
         else realFiles.writeFileSync(target, this.#left(place, inode, loss, random), { mode: 0o600 });
       }
@@ -199,12 +204,12 @@ export class StoredFiles {
     this.begin(folder);
   }
 
-  /** Logs of databases: cut, they have nothing that a connection of an ended process could copy back. */
+  /** @returns the logs of databases; if they are emptied, a connection of an ended process copies nothing back */
   logsIn(folder: string): string[] {
     return filesBelow(folder).filter((file) => LOG.test(file));
   }
 
-  /** @param random null: what was not synced is gone as a whole */
+  /** @param random null: nothing that was not synced is left */
   #left(file: string, inode: number, loss: Loss, random: Prng | null): Buffer {
     const now = realFiles.readFileSync(file) as Buffer;
     const drawn = random ?? { chance: () => false };

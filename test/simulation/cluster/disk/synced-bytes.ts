@@ -1,19 +1,19 @@
 import type { Prng } from '../../../../base/prng.ts';
 import { realFiles } from './real-files.ts';
 
-/** A disk writes whole sectors: each is there, or is not. */
+/** A disk writes whole sectors: each is written or not. */
 export const SECTOR_BYTES = 512;
 
-/** What a write since the last sync replaced. */
+/** The bytes that a write since the last sync replaced. */
 interface Replaced {
   readonly position: number;
   readonly bytes: Buffer;
 }
 
-/** How much of what was not synced a loss of power takes. */
+/** How much of what was not synced a loss of power removes. */
 export type Loss = 'all' | 'some';
 
-/** The bytes of one file that were synced, as what writes since have replaced of them. */
+/** The synced bytes of one file, as those that later writes have replaced. */
 export class SyncedBytes {
   /** Size of the file at its last sync; 0 before the first. */
   #sizeBytes: number;
@@ -23,7 +23,7 @@ export class SyncedBytes {
     this.#sizeBytes = sizeBytes;
   }
 
-  /** To be called before bytes of the file are written or cut off. */
+  /** Call it before bytes of the file are written or cut off. */
   changes(fd: number, position: number, length: number): void {
     const count = Math.min(position + length, this.#sizeBytes) - position;
     if (count <= 0) return;
@@ -35,12 +35,12 @@ export class SyncedBytes {
     this.#replaced = [];
   }
 
-  /** All of a file that has this size now is synced. */
+  /** @returns whether all of a file with this size is synced */
   isWhole(sizeBytes: number): boolean {
     return this.#replaced.length === 0 && this.#sizeBytes === sizeBytes;
   }
 
-  /** @returns what is left of a file with the bytes `now`: of each sector that was not synced what it has now, or what it had */
+  /** @returns what is left of a file with the bytes `now`: of each unsynced sector the present or the synced bytes */
   afterLoss(now: Buffer, loss: Loss, random: Prng): Buffer {
     const isKept = (): boolean => loss === 'some' && random.chance(0.5);
     const bytes = Buffer.alloc(isKept() ? now.length : this.#sizeBytes);
@@ -52,7 +52,7 @@ export class SyncedBytes {
         const sector = Math.floor(at / SECTOR_BYTES);
         const next = Math.min(end, (sector + 1) * SECTOR_BYTES);
         if (!kept.has(sector) && isKept()) kept.add(sector);
-        // Where the cut is undone, so is what it cut off.
+        // If the cut is undone, its bytes are there again.
         const from = kept.has(sector) ? Math.min(next, Math.max(at, now.length)) : at;
         former.copy(bytes, from, from - position, next - position);
         at = next;
@@ -67,7 +67,7 @@ export class SyncedBytes {
   }
 }
 
-/** A descriptor of direct writes cannot be read: its file is opened once more for that. */
+/** A write-only descriptor cannot be read: the file is opened once more. */
 function bytesOf(fd: number, position: number, count: number): Buffer {
   const bytes = Buffer.alloc(count);
   const read = (from: number): Buffer =>

@@ -11,13 +11,13 @@ const FRAME_SALTS_AT = 8;
 const SALTS_BYTES = 8;
 
 /**
- * How far the log of a database was synced. SQLite appends to it until all of it is copied back, and then begins it anew with
- * other salts, of which it syncs the header before anything else; so a length says which bytes were synced.
+ * The synced part of a database's log. SQLite appends to it until all of it is copied back, and then restarts it with
+ * other salts, whose header it syncs before anything else; so a length says which bytes were synced.
  */
 export class SyncedLog {
   #header: Buffer = Buffer.alloc(0);
   #endBytes = 0;
-  /** Of the file, at its last sync. */
+  /** The size of the file at its last sync. */
   #sizeBytes = 0;
 
   /**
@@ -27,7 +27,7 @@ export class SyncedLog {
   synced(read: Read, sizeBytes: number): void {
     const header = read(0, HEADER_BYTES);
     const isSame = header.equals(this.#header);
-    // Pages that made the file longer lie behind all others of the same log: no need to look at each.
+    // New pages at the end are behind all others of the same log: these need not be read again.
     const hasGrown = isSame && sizeBytes > this.#sizeBytes && this.#sizeBytes > 0;
     if (hasGrown) this.#endBytes = sizeBytes;
     else this.#endBytes = endOf(read, header, isSame ? this.#endBytes : 0);
@@ -35,14 +35,16 @@ export class SyncedLog {
     this.#sizeBytes = sizeBytes;
   }
 
-  /** @returns what is left of a log with the bytes `now`; what was written over is none of the log, and reads as zeros here */
+  /**
+   * @returns what is left of a log with the bytes `now`; overwritten bytes are not part of the log, and are zeros here
+   */
   afterLoss(now: Buffer, loss: Loss, random: Prng): Buffer {
     const header = now.subarray(0, HEADER_BYTES);
     const isSame = header.equals(this.#header);
     const syncedBytes = Math.min(now.length, isSame ? this.#endBytes : HEADER_BYTES);
     if (loss === 'all') return Buffer.from(now.subarray(0, Math.max(HEADER_BYTES, syncedBytes)));
     const bytes = Buffer.from(now);
-    // The pages that were written first are there more often: the kernel writes them back in some order, and begins early.
+    // Earlier pages are left more often: the kernel writes them back in some order, and begins early.
     const untilBytes = random.chance(0.5) ? syncedBytes + random.next() * (now.length - syncedBytes) : 0;
     for (let at = Math.max(HEADER_BYTES, syncedBytes); at < bytes.length; ) {
       const next = Math.min(bytes.length, (Math.floor(at / SECTOR_BYTES) + 1) * SECTOR_BYTES);
@@ -62,7 +64,7 @@ export function readerOf(fd: number): Read {
   };
 }
 
-/** @returns where the log ends that begins with `header`, from a place on at which it did not */
+/** @returns the end of the log that begins with `header`, searched from a position at which it did not end */
 function endOf(read: Read, header: Buffer, fromBytes: number): number {
   if (header.length < HEADER_BYTES) return 0;
   const frameBytes = FRAME_HEADER_BYTES + header.readUInt32BE(PAGE_SIZE_AT);

@@ -3,21 +3,21 @@ import type { Prng } from '../../../../base/prng.ts';
 import { inodeAt, realFiles } from './real-files.ts';
 import type { Loss } from './synced-bytes.ts';
 
-/** SQLite makes and removes these without calls that the disk follows. */
+/** SQLite creates and removes these without calls that the disk follows. */
 const OF_DATABASE = /\.db\b/;
 
 /** By name: the inode. */
 type Names = Map<string, number>;
 
-/** One step of a file system: all of it is on the disk, or nothing. */
+/** One atomic step of a file system: it is on the disk completely, or not at all. */
 type Change = readonly (readonly [name: string, inode: number | null])[];
 
-/** What of the names in each directory was synced, and what has changed since. */
+/** The synced names in each directory, and the changes since. */
 export class SyncedNames {
   readonly #synced = new Map<number, Names>();
   readonly #changes = new Map<number, Change[]>();
 
-  /** What there is in a directory is synced. */
+  /** All names in a directory are synced. */
   synced(directory: string): void {
     const inode = inodeAt(directory);
     if (inode === null) return;
@@ -27,7 +27,7 @@ export class SyncedNames {
     this.#changes.delete(inode);
   }
 
-  /** Does something to names, in one step for those of one directory. */
+  /** Runs a change of names, in one step for those of one directory. */
   follow<Value>(paths: readonly string[], change: () => Value): Value {
     const before = paths.map(inodeAt);
     try {
@@ -63,8 +63,8 @@ export class SyncedNames {
   }
 
   /**
-   * @returns the names in a directory after a loss of power: the changes since its sync came to the disk in their order, up to
-   *   one; those of which only SQLite knows, one by one
+   * @returns the names in a directory after a loss of power: the first of the changes since its sync, up to a random
+   * one; changes that only SQLite knows are left or lost one by one
    */
   afterLoss(directory: string, loss: Loss, random: Prng): Names {
     const inode = inodeAt(directory) as number;

@@ -1,20 +1,23 @@
-/** Mode, owner and modification time of one file that an archive is unpacked into, as programs of all clients set and see them. */
+/** Mode, owner and modification time of one unpacked file, as programs of all clients set and see them. */
 
-/** How much later clients that recall nothing see attributes that a mount has kept, and the ways of two answers. */
+/**
+ * How much later clients see attributes that a mount buffers, if they recall nothing: its delay and the ways of two
+ * answers.
+ */
 const KEPT_NS = 250e6 + 50e6;
-/** The program that unpacks a file closes it soon, unless a fault delays its requests. */
+/** The program that unpacks a file closes it within this time, unless a fault delays its requests. */
 const SOON_NS = 400e6;
-/** An incident this long before may still have an effect. */
+/** An incident may have an effect for so long. */
 const INCIDENT_NS = 10e9;
 
 export const REGISTERS = ['mode', 'uid', 'modified'] as const;
 export type Register = (typeof REGISTERS)[number];
 export type Seen = Readonly<Partial<Record<Register, number>>>;
 
-/** A program's client: all programs of a mount share one. */
+/** The client of a program: all programs of a mount share one. */
 export interface Viewer {
   readonly name: string;
-  /** Answers of its mount may be as old as this; null: it recalls what other mounts have kept. */
+  /** Answers of its mount may be as old as this; null: its queries recall what other mounts buffer. */
   readonly ttlNs: number | null;
 }
 
@@ -22,7 +25,7 @@ interface Change {
   readonly value: number;
   readonly by: Viewer;
   readonly calledNs: number;
-  /** Infinite while, or if, the outcome is unknown. */
+  /** Infinite while the outcome is unknown. */
   answeredNs: number;
 }
 
@@ -41,7 +44,7 @@ export interface ArchivedRun {
   incidentsNs(): readonly number[];
 }
 
-/** Each value is set once, so what a program sees names the change that has set it. */
+/** Each value is set once, so that a value that a program sees identifies the change. */
 export class ArchivedFile {
   path: string;
   readonly inode: number;
@@ -74,7 +77,7 @@ export class ArchivedFile {
     this.#changes = { mode: first('mode'), uid: first('uid'), modified: first('modified') };
   }
 
-  /** A call that sets a value begins. @returns is to be called when it has succeeded */
+  /** A call that sets a value begins. @returns a function to call when it has succeeded */
   begin(register: Register, value: number, by: Viewer): () => void {
     const [calledNs, answeredNs] = [this.#run.nowNs(), Number.POSITIVE_INFINITY];
     const change: Change = { value, by, calledNs, answeredNs };
@@ -84,7 +87,7 @@ export class ArchivedFile {
     };
   }
 
-  /** The program that has created the file has synced or closed it. */
+  /** The creating program has synced or closed the file. */
   committed(): void {
     this.#committedNs = Math.min(this.#committedNs, this.#run.nowNs());
   }
@@ -121,7 +124,7 @@ export class ArchivedFile {
     );
   }
 
-  /** Whether a look is certain to see this change, or a later one. */
+  /** @returns whether a look must show this change, or a later one */
   #mustShow(change: Change, { by, calledNs, readNs }: Look): boolean {
     const { answeredNs } = change;
     const isKept = change.by === this.by && change.calledNs < this.#committedNs;
@@ -132,7 +135,7 @@ export class ArchivedFile {
     if (readNs !== null && answeredNs + slackNs < readNs) return true;
     const isDelayed =
       isKept && this.#committedNs - answeredNs > SOON_NS && this.#isTroubled(answeredNs, calledNs);
-    // A mount whose session is over shows what it has kept until it learns what has become of that.
+    // A mount whose cache session has ended shows what it buffers until it learns the outcome.
     const isBehind = by === this.by && calledNs < this.#committedNs && this.#isTroubled(answeredNs, calledNs);
     if (isBehind && !isOwn) return false;
     return (isDelayed && !isOwn ? this.#committedNs : answeredNs) + slackNs < calledNs;

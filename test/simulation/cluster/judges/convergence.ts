@@ -13,20 +13,20 @@ import { readDatabaseCopy } from './database-copy.ts';
 import { RequestTable } from './request-table.ts';
 
 /**
- * Settling, catching up, moving, sweeping and collecting have so long to come to their end. The longest way: a change of members that
- * broke off is taken up after a time, and what it left is removed after another one.
+ * The time for settling, catching up, moving, sweeping and collecting to end. The longest case: an interrupted change
+ * of members is resumed after a time, and what it left is removed after another one.
  */
 const CONVERGE_MS_MAX = PLAN_MS + 4 * GRACE_MS;
-/** The judge's own requests. */
+/** The time limit of the judge's own requests. */
 const ASK_MS_MAX = 60_000;
 const LOOK_MS = 4_000;
-/** When an inode that a snapshot shows lost its name, as the catalog has it. */
+/** The catalog's unlink time of an inode that a snapshot shows. */
 const HELD_NS = 2n ** 63n - 1n;
 const CALL = { timeoutMs: 60_000 } as const;
 const QUIET_MS = 10_000;
-/** Requests that an idle server makes in a second. */
+/** The most requests that an idle server makes in a second. */
 const QUIET_REQUESTS_MAX = 0.5;
-/** Gauges that are zero on every server once nothing is done. */
+/** Gauges that are zero on each idle server. */
 const ZERO = [
   ...['uploads', 'downloads', 'named_leases', 'named_lease_watches', 'named_recovering_seconds'],
   ...['recovering_seconds', 'replicas_in_use', 'under_replicated_files', 'lag_files', 'lag_bytes'],
@@ -41,25 +41,25 @@ interface Replica {
 
 interface Placed {
   readonly inode: number;
-  /** Null where it may be another one. */
+  /** Null if it may be another one. */
   readonly size: number | null;
   readonly members: readonly string[];
   readonly hasContents: boolean;
 }
 
-/** Numbers of which files may still be named: their contents come before their names. */
+/** Reserved numbers of files that may still get a name: their contents come before their names. */
 interface Reserved {
   readonly first: number;
   readonly last: number;
-  /** Servers that hold the files, separated by commas. */
+  /** Servers that have the files, separated by commas. */
   readonly members: string;
 }
 
 /**
- * After healing everything becomes idle, equal and empty: the catalog's members agree and are sound, each server has
- * exactly the replicas that the catalog places there, or has reserved numbers for, of the size that the catalog knows,
- * nothing is live or left to be collected, and `leasehold check` and `leasehold status` find nothing. Then servers make next
- * to no requests.
+ * After healing everything becomes idle, equal and empty: the catalog's members agree and are sound; each server has
+ * exactly the replicas that the catalog places there, or has reserved numbers for, of the size in the catalog; no file
+ * is live or left to be collected; and `leasehold check` and `leasehold status` find nothing. Then servers make hardly
+ * any requests.
  */
 export class ConvergenceJudge implements Judge {
   async quiet(run: Run): Promise<void> {
@@ -83,8 +83,8 @@ export class ConvergenceJudge implements Judge {
 }
 
 /**
- * Files of which the catalog knows contents that a loss of power of all servers has taken. They stay live until their next write, and are
- * settled in vain ever more seldom.
+ * Files whose contents in the catalog were lost with the power of all servers. They stay live until their next write,
+ * and settling them fails ever less often.
  */
 type LostContents = Set<number>;
 
@@ -95,14 +95,14 @@ function isOfLost({ path, body }: Passing, lost: LostContents): boolean {
   return [...body.matchAll(/"inode":(\d+)/g)].every(([, inode]) => lost.has(Number(inode)));
 }
 
-/** Something that is still to be done, or wrong, in several looks. */
+/** A finding, in several checks. */
 interface Left {
   what: string;
   readonly fromMs: number;
   toMs: number;
 }
 
-/** Waits until nothing is left to be done. What is left after the longest time is a violation each. */
+/** Waits until there is no finding. What is left after the longest time is a violation each. */
 async function converge(run: Run, client: ClusterClient, lost: LostContents): Promise<void> {
   const { world } = client;
   const beganMs = world.nowMs();
@@ -113,7 +113,7 @@ async function converge(run: Run, client: ClusterClient, lost: LostContents): Pr
     run.note(`left to be done: ${left.join('; ')}`);
     if (left.length === 0) return run.count('converged');
     for (const what of left) {
-      // Of a gauge, without its value.
+      // The name of a gauge, without its value.
       const key = what.replace(/(leasehold_\S+) \S+$/, '$1');
       const before = seen.get(key);
       if (before === undefined) seen.set(key, { what, fromMs: atMs, toMs: atMs });
@@ -124,7 +124,7 @@ async function converge(run: Run, client: ClusterClient, lost: LostContents): Pr
   }
 }
 
-/** @param seen what was left in all looks, of which the last was at `nowMs` */
+/** @param seen the findings of all checks, the last of which was at `nowMs` */
 function notConverged(run: Run, seen: ReadonlyMap<string, Left>, nowMs: number): void {
   const all = [...seen.values()];
   const time = ({ fromMs, toMs }: Left): string =>
@@ -132,14 +132,14 @@ function notConverged(run: Run, seen: ReadonlyMap<string, Left>, nowMs: number):
   const inUse = run.cluster.servers.flatMap(({ id, filesInUse }) =>
     filesInUse.map((line) => `${id}: ${line}`),
   );
-  // What is left now may have begun a moment ago, as the end of something that lasted.
+  // A finding of the last check may have begun just then, as the end of a longer one.
   const earlier = all.filter(({ toMs }) => toMs < nowMs).map((one) => `${one.what}, ${time(one)}`);
   const details = [...inUse, ...earlier].map((line) => `\n  ${line}`).join('');
   for (const one of all)
     if (one.toMs === nowMs) run.violation(`not converged: ${one.what}, ${time(one)}${details}`);
 }
 
-/** @returns what is still to be done, or wrong, in words, of the first of several looks that finds something */
+/** @returns findings as text, of the first of several checks that has any */
 async function leftOf(run: Run, client: ClusterClient, lost: LostContents): Promise<string[]> {
   const { verdict, reasons, catalog, moving } = await client.status(CALL);
   const left = verdict === 'healthy' ? [] : [`the cluster is ${verdict}: ${reasons.join('; ')}`];
@@ -154,7 +154,7 @@ async function leftOf(run: Run, client: ClusterClient, lost: LostContents): Prom
   return run.cluster.time.asHost(() => disagreementsOf(servers, catalog.members, isWhole, lost));
 }
 
-/** @param lost becomes the files that are found to have lost contents; null where none may have */
+/** @param lost gets the files that have lost contents; null if no file may have */
 async function findingsOf(client: ClusterClient, lost: LostContents | null): Promise<string[]> {
   const found: Finding[] = [];
   lost?.clear();
@@ -174,7 +174,7 @@ async function findingsOf(client: ClusterClient, lost: LostContents | null): Pro
   ];
 }
 
-/** @returns the gauges that say that something is under way */
+/** @returns the gauges that are not zero */
 async function busyOf(run: Run, servers: readonly SimulatedServer[]): Promise<string[]> {
   const { http, nemesis } = run.cluster;
   const texts = await Promise.all(
@@ -192,7 +192,7 @@ async function busyOf(run: Run, servers: readonly SimulatedServer[]): Promise<st
   );
 }
 
-/** @param members servers that hold the catalog */
+/** @param members servers that have the catalog */
 function disagreementsOf(
   servers: readonly SimulatedServer[],
   members: readonly string[],
@@ -222,11 +222,11 @@ function disagreementsOf(
 const WAITING: Readonly<Record<string, string>> = {
   'files are live': 'SELECT id FROM inodes WHERE live = 1 AND orphaned_ns IS NULL',
   'files may grow': 'SELECT id FROM inodes WHERE allowed > size',
-  // What snapshots show is held for ever.
+  // What snapshots show is kept for ever.
   'inodes wait to be collected': `SELECT id FROM inodes WHERE orphaned_ns < ${HELD_NS} AND id NOT IN (SELECT inode FROM trash)`,
 };
 
-/** @returns what is wrong in a catalog, whose counters equal a recount, and what waits in it */
+/** @returns the errors in a catalog, whose counters must equal a recount, and what waits in it */
 function unsettledIn(database: Database.Database, lost: LostContents): string[] {
   const left = Object.entries(WAITING).flatMap(([what, query]) => {
     const rows = (database.prepare(query).pluck().all() as number[]).filter((file) => !lost.has(file));
@@ -241,8 +241,8 @@ function unsettledIn(database: Database.Database, lost: LostContents): string[] 
 }
 
 /**
- * @returns the files of the catalog that have a number of their own. One that is to preserve the contents of another file is where that one
- * is: where the primary has ended meanwhile, it waits for the next change of that file.
+ * @returns the files of the catalog with a number of their own. A file that preserves the contents of another one has
+ * the replicas of that file: if the primary has ended meanwhile, it waits for the next change of that file.
  */
 function placedIn(database: Database.Database, isWhole: boolean): Placed[] {
   const rows = database
@@ -284,7 +284,7 @@ function misplacedOf(
     if (texts.size > 1)
       left.push(`the replicas of file ${inode} at ${members.join()} differ: ${[...texts].join(' / ')}`);
   }
-  // Of a file that got no name, replicas stay until its number is void, which takes longer than a run.
+  // Replicas of a file without a name stay until its number is void, which takes longer than a run.
   const isAwaited = (file: number, id: string): boolean =>
     reserved.some(
       ({ first, last, members }) => first <= file && file <= last && members.split(',').includes(id),

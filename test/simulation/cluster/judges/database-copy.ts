@@ -2,7 +2,7 @@ import { copyFileSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 
-/** Reads a copy of a database of a server: the server, which may be running, has the database for itself. */
+/** Reads a copy of a server's database: the server, which may be running, has the database locked. */
 export function readDatabaseCopy<Value>(
   folder: string,
   name: 'index.db' | 'catalog.db',

@@ -4,13 +4,13 @@ import type { Judge } from '../judge.ts';
 import type { Run } from '../run.ts';
 import { TTL_MS } from '../simulated-machine.ts';
 
-/** States that the search for an order looks at before it is undecided, of one key. */
+/** The most states in the search of one key, before it is undecided. */
 const CONFIGURATIONS_MAX = 300_000;
-/** With `cache=ttl`: what an answer took to arrive at the mount is not part of its age. */
+/** With `cache=ttl`: the time that an answer takes to the mount is not part of its age. */
 const TTL_SLACK_MS = 200;
 const TTL_NS = (TTL_MS + TTL_SLACK_MS) * 1e6;
 
-/** The history of each file and of each directory is linearizable. */
+/** The history of each file and of each directory must be linearizable. */
 export class HistoryJudge implements Judge {
   judge(run: Run): void {
     const { cache } = run.cluster.shape;
@@ -33,10 +33,10 @@ function agedHistory(history: readonly Operation[], ageNs: number): Operation[] 
 }
 
 /**
- * Weakens what mounts saw to what they promise. Linux looks at both names of a rename before it sends it, and has each from a moment of its
- * own: where both stand for one file it succeeds and changes nothing. With `cache=ttl` an answer may have been true up to the time before; a
- * refused rename shows no state that was; and with a rename the kernel moves what it has cached: where the source was out of date, so
- * is the target for the rest of the time.
+ * Weakens the answers of mounts to what they guarantee. Linux looks both names of a rename up before it sends the
+ * request, each at its own time: if both are links of one file it succeeds and changes nothing. With `cache=ttl` an
+ * answer may have been true up to the caching time before; a refused rename proves no state; and a rename moves what
+ * the kernel has cached: if the source was outdated, so is the target for the rest of the time.
  *
  * @param ageNs how old answers may be, in nanoseconds
  */

@@ -8,16 +8,16 @@ interface Row {
   readonly view: string;
 }
 
-/** The sets of members that servers have shown: for one file and view number there is one, ever. */
+/** The member sets that servers have shown: each file and view number has only one. */
 export class MemberSets {
-  /** By file and number of its view: the members, and the server that showed them first. */
+  /** By file and view number: the members, and the server that showed them first. */
   readonly #views = new Map<string, { readonly members: string; readonly server: string }>();
 
   get size(): number {
     return this.#views.size;
   }
 
-  /** Reads the views of a running server. @returns what contradicts earlier ones */
+  /** Reads the views of a running server. @returns contradictions to earlier ones */
   sample(server: string, folder: string): string[] {
     return readDatabaseCopy<string[]>(folder, 'index.db', [], (database) => {
       const rows = database.prepare('SELECT file, view FROM files').all() as Row[];
@@ -37,7 +37,7 @@ export class MemberSets {
   }
 }
 
-/** For one file and one view number there is one set of members, on every server and at every time. */
+/** Each file and view number must have one member set, on every server and at every time. */
 export class MembersJudge implements Judge {
   readonly #sets = new MemberSets();
 

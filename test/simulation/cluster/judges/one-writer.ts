@@ -1,37 +1,45 @@
 import { assert } from '../../../../base/assert.ts';
 
-/** Bytes as latin1; null where there is no such name. */
+/** Bytes as latin1; null if the name does not exist. */
 export type Contents = string | null;
 
-/** What a judge of one run needs of it. */
+/** What the judge needs of a run. */
 export interface OneWriterRun {
   nowNs(): number;
   violation(text: string): void;
   /** When all servers lost their power. */
   readonly lossesNs: readonly number[];
-  /** A program has learned that something survives a loss of power. */
+  /** A sync of a program has returned. */
   synced?(): void;
 }
 
-/** How a change reaches readers. */
+/** How a change becomes visible. */
 export interface ChangeKind {
-  /** Readers see it as a whole: a rename, an unlink. Else they may see parts of it while it is under way. */
+  /** Readers see it as a whole: a rename, an unlink. Otherwise they may see parts of it while it is in progress. */
   readonly isAtomic?: boolean;
-  /** It may still be acknowledged ahead of the cluster, which may drop it, at this true time, unless its name was synced. */
+  /**
+   * Whether, at this true time, the mount may have acknowledged it before the cluster has it, and may still drop it; a
+   * sync of the name ends that.
+   */
   readonly isAhead?: (atNs: number) => boolean;
   /** The contents were synced before they got the name, so that a sync of the name is all they need. */
   readonly hasSyncedContents?: boolean;
-  /** When the contents were begun to be written that got the name by this change, and were not synced before. */
+  /** When the first write of the contents began that got the name by this change, if they were not synced before. */
   readonly writtenNs?: number;
-  /** It keeps the rest of what is there, which is of an earlier version where a loss of power has taken others meanwhile. */
+  /**
+   * It keeps the rest of the contents, which is of an earlier version if a loss of power has removed others meanwhile.
+   */
   readonly isPart?: boolean;
-  /** The file loses its name, and is changed further without it: a reader that opened it before reads these changes, too. */
+  /**
+   * The file loses its name, and is changed further without it: a reader that opened it before reads these changes,
+   * too.
+   */
   readonly isOpen?: boolean;
 }
 
-/** A change that is under way. One that fails may happen at any time, or in parts. */
+/** A change in progress. One that fails may take effect at any time, or in parts. */
 export interface Change {
-  /** @param contents where they are known at the end only */
+  /** @param contents if they are known only at the end */
   done(contents?: Contents): void;
   failed(): void;
 }
@@ -43,20 +51,20 @@ interface Version {
   readonly kind: ChangeKind;
   returnedNs: number;
   hasFailed: boolean;
-  /** When a sync of the contents, of the name, returned that was called after the change. */
+  /** When a sync of the contents, or of the name, returned that was called after the change. */
   contentsSyncedNs: number;
   nameSyncedNs: number;
 }
 
 /**
  * A file that one program changes and any program reads: a regular register whose versions are in the order of their
- * making, and atomic for readers that follow each other. Judges each read at once.
+ * changes, and atomic for reads that follow each other. Judges each read at once.
  */
 export class OneWriterFile {
   readonly name: string;
   readonly #run: OneWriterRun;
   readonly #versions: Version[];
-  /** Newest versions that reads have shown, with the end of each read. */
+  /** The newest versions that reads have shown, with the end of each read. */
   readonly #seen: { readonly returnedNs: number; readonly index: number; readonly isGone: () => boolean }[] =
     [];
 
@@ -71,12 +79,12 @@ export class OneWriterFile {
     ];
   }
 
-  /** A change may be under way, or have failed: what is there is not known to its writer. */
+  /** A change is in progress or has failed: the writer does not know the contents. */
   get isUncertain(): boolean {
     return this.#versions.at(-1)?.returnedNs === Number.POSITIVE_INFINITY;
   }
 
-  /** A change is called. @param contents undefined where they are not known before its end; there is a name then */
+  /** A change is called. @param contents undefined if they are only known at its end; the name exists then */
   begin(contents: Contents | undefined, kind: ChangeKind = {}): Change {
     assert(!this.isUncertain, `${this.name}: one change at a time`);
     const version: Version = {
@@ -96,7 +104,7 @@ export class OneWriterFile {
     };
   }
 
-  /** A sync has returned 0 that was called when every change was over that is over now. */
+  /** A sync has returned 0 that was called after the end of all changes that have ended now. */
   synced(what: 'contents' | 'name'): void {
     const nowNs = this.#run.nowNs();
     for (const version of this.#versions) {
@@ -112,7 +120,8 @@ export class OneWriterFile {
    * A read that was called at `calledNs` has returned.
    *
    * @param slackNs by how much an answer may be outdated
-   * @param isGone whether what was read may be gone that was not stored: the mount that read and changed it has ended since
+   * @param isGone whether an unstored version that was read may be lost: the mount that changed and read it has ended
+   * since
    */
   read(
     reader: string,
@@ -135,7 +144,7 @@ export class OneWriterFile {
     this.#refuse(`${reader} reads ${shown(contents)}`, calledNs, open);
   }
 
-  /** A question whether the name is there, which was called at `calledNs`, is answered. */
+  /** A query of the name's existence that was called at `calledNs` has returned. */
   presence(reader: string, calledNs: number, isThere: boolean, slackNs = 0): void {
     const fromNs = calledNs - slackNs;
     const nowNs = this.#run.nowNs();
@@ -146,7 +155,7 @@ export class OneWriterFile {
     this.#refuse(`${reader} finds ${isThere ? 'the name' : 'no such name'}`, calledNs, open);
   }
 
-  /** @returns the place of the earliest version that may be shown */
+  /** @returns the index of the earliest version that a read may show */
   #lowest(fromNs: number, nowNs: number): number {
     const firm = this.#versions.findLastIndex((version) => this.#isFirm(version, fromNs, nowNs));
     const seen = this.#seen.filter(
@@ -156,7 +165,7 @@ export class OneWriterFile {
     return Math.max(firm, ...seen.map(({ index }) => index));
   }
 
-  /** The change has failed, or is under way: a mount may not have stored it. */
+  /** @returns whether the change has failed, or is in progress: a mount may not have stored it */
   #isUnended(index: number): boolean {
     return this.#versions[index]?.returnedNs === Number.POSITIVE_INFINITY;
   }
@@ -168,7 +177,7 @@ export class OneWriterFile {
     );
   }
 
-  /** What readers see may be the contents of no version. */
+  /** @returns whether readers may see contents that are no version */
   #mayBePartial(index: number, fromNs: number, nowNs: number): boolean {
     const version = this.#versions[index] as Version;
     const { kind, returnedNs, contentsSyncedNs } = version;
@@ -180,7 +189,7 @@ export class OneWriterFile {
     return this.#lossBetween(kind.writtenNs, Math.min(nowNs, contentsSyncedNs));
   }
 
-  /** A loss of power, before the change was over, may have taken earlier changes that were not synced. */
+  /** @returns whether a loss of power before the end of the change may have removed earlier unsynced changes */
   #mayLackOthers(index: number, fromNs: number, nowNs: number): boolean {
     const [before, version] = [this.#versions[index - 1], this.#versions[index]];
     if (before === undefined || version?.kind.isPart !== true) return false;
@@ -188,14 +197,14 @@ export class OneWriterFile {
     return this.#mayBeLost(before, fromNs, untilNs) || this.#mayLackOthers(index - 1, fromNs, untilNs);
   }
 
-  /** No later read may show an earlier version. */
+  /** @returns whether no later read may show an earlier version */
   #isFirm(version: Version, fromNs: number, nowNs: number): boolean {
     if (version.returnedNs >= fromNs) return false;
     if (version.nameSyncedNs >= fromNs && version.kind.isAhead?.(fromNs) === true) return false;
     return !this.#mayBeLost(version, fromNs, nowNs);
   }
 
-  /** All servers lost their power, and no sync that was called after the change has returned. */
+  /** @returns whether all servers lost their power, and no sync that was called after the change has returned */
   #mayBeLost(
     { calledNs, contents, contentsSyncedNs, nameSyncedNs }: Version,
     fromNs: number,
@@ -209,7 +218,7 @@ export class OneWriterFile {
     return this.#run.lossesNs.some((atNs) => atNs >= fromNs && atNs <= untilNs);
   }
 
-  /** Of a name that was synced it is certain whether it is there, if no later change is of that. */
+  /** The existence of a synced name is certain, unless a later change concerns it. */
   #contradictsName(isAbsent: boolean, low: number, fromNs: number): boolean {
     const named = this.#versions.findLastIndex(({ nameSyncedNs }) => nameSyncedNs < fromNs);
     const madeNs = this.#versions[1]?.calledNs ?? 0;

@@ -8,7 +8,7 @@ interface Row {
   lastMs: number;
 }
 
-/** Requests of some time by route: who sent them to whom, how many, and when. */
+/** Requests during some time by route: sender, receiver, number, and times. */
 export class RequestTable {
   readonly #rows = new Map<string, Row>();
   readonly #beganMs: number;
@@ -21,7 +21,7 @@ export class RequestTable {
     return [...this.#rows.values()].reduce((sum, { count }) => sum + count, 0);
   }
 
-  /** @param to the server that gets the request */
+  /** @param to the server that receives the request */
   add(request: Passing, to: string, nowMs: number): void {
     const atMs = nowMs - this.#beganMs;
     const route = `${request.from} to ${to} ${routeOf(request)}`;
@@ -42,7 +42,7 @@ export class RequestTable {
   }
 }
 
-/** @returns method and path without numbers, and what is asked of the catalog */
+/** @returns method and path without numbers, and the kind of a catalog query */
 function routeOf({ method, path, body }: Passing): string {
   const route = `${method} ${(path.split('?')[0] as string).replaceAll(/\/\d+/g, '/:file')}`;
   const kind = path.startsWith('/v1/catalog/') ? /"kind":"([a-z-]+)"/.exec(body)?.[1] : undefined;

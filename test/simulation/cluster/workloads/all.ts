@@ -16,17 +16,17 @@ import { snapshots } from './snapshots.ts';
 import { syncedFiles } from './synced-files.ts';
 import { volumeLives } from './volume-lives.ts';
 
-/** Programs on mounts that use them in all ways that there are. */
+/** Workloads in which programs use mounts in all ways. */
 export const MOUNT_WORKLOADS: readonly Workload[] = [
   ...[appendLogs, editedFiles, fileLocks, sharedLogs, smallFiles, syncedFiles],
 ];
 
 export const BASIC_WORKLOADS: readonly Workload[] = [files, names, moves, sealedFiles];
 
-/** What happens to servers and volumes as wholes. */
+/** Workloads of whole servers and volumes. */
 export const OF_WHOLES: readonly Workload[] = [...[membership, namedLeases, snapshots, quotas, volumeLives]];
 
-/** Workloads of which seeds draw theirs. */
+/** The workloads from which seeds draw. */
 export const WORKLOADS: readonly Workload[] = [...BASIC_WORKLOADS, ...MOUNT_WORKLOADS, ...OF_WHOLES];
 
 /** All workloads; the last ones only in runs that name them. */

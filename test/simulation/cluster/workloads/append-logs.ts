@@ -18,7 +18,7 @@ async function use(program: MountProgram, path: string): Promise<void> {
       program.opened(path, O_RDONLY, async (file) => {
         const bytes = await process.pread(file, READ_BYTES, 0);
         run.count('log read');
-        // What stands behind the last end of a line would be a line in pieces.
+        // Bytes after the last end of a line would be a torn line.
         return bytes
           .toString('latin1')
           .split('\n')
@@ -39,14 +39,17 @@ async function use(program: MountProgram, path: string): Promise<void> {
   );
 }
 
-/** Logs to which programs of all mounts append: each line lands once and in one piece, and a list of them is linearizable. */
+/**
+ * Logs to which programs of all mounts append: each line is there once and whole, and the list of lines is
+ * linearizable.
+ */
 export const appendLogs: Workload = {
   name: 'append-logs',
   demands: ['line appended', 'log read'],
   mount: turns(THINK_MS_MAX, (program) => {
     const { run, volume } = program;
     const path = logsOf(run).current(volume, OPERATIONS_MAX, () => `/log-${run.fresh()}`);
-    // Linux ignores sizes that a mount answers while one of its programs extends the file.
+    // Linux ignores sizes in a mount's answers while one of its programs extends the file.
     return program.inTurn(path, () => use(program, path));
   }),
 };

@@ -20,9 +20,9 @@ const { O_CREAT, O_EXCL, O_RDONLY, O_WRONLY, S_IFMT } = constants;
 const ENTRIES_MAX = 8;
 const BYTES_MAX = 300;
 const THINK_MS_MAX = 60;
-/** A program that is slow: the mount sends what it has kept meanwhile. */
+/** The longest pause of a slow program, during which the mount sends what it has buffered. */
 const SLOW_MS_MAX = 500;
-/** Programs look at what was unpacked a moment ago. */
+/** Programs query the files that were unpacked last. */
 const RECENT_FILES = 6;
 const FILES_AT_END_MAX = 60;
 const READ_BYTES = 4_096;
@@ -58,14 +58,14 @@ function judged(run: Run): ArchivedRun {
   };
 }
 
-/** A mode that the file did not have before; null when there is none left. */
+/** @returns a mode that the file did not have before; null if there is none left */
 function nextMode(one: { modes: number }): number | null {
   return one.modes >= MODES_MAX ? null : MODE_FIRST + ++one.modes;
 }
 
 /**
- * Programs on mounts unpack archives, as tar and rsync do: each file is created exclusively, written, gets its owner, mode and
- * times, and is closed. Programs of all mounts and clients look the files up meanwhile, and change their modes.
+ * Programs on mounts unpack archives, as tar and rsync do: each file is created exclusively, written, gets its owner,
+ * mode and times, and is closed. Programs of all mounts and clients query the files meanwhile, and change their modes.
  */
 export const archives: Workload = {
   name: 'archives',
@@ -103,7 +103,7 @@ function noteAttributes(
   readNs: number | null,
 ): void {
   if (inode !== file.inode) return;
-  // Of a live file only its primary knows the time.
+  // Only the primary of a live file knows its time.
   file.looked(by, calledNs, { mode, uid, ...(live ? {} : { modified: Number(modifiedNs) }) }, readNs);
 }
 
@@ -142,7 +142,7 @@ async function useByClient(program: ClientProgram): Promise<void> {
   }
 }
 
-/** Its calls on the descriptor of one file; after the first that fails nothing more is known of what was set. */
+/** The calls of one program on a file's descriptor; after a call that fails it is not known what was set. */
 class ArchiveProgram {
   readonly #program: MountProgram;
   readonly #archives: Archives;
@@ -237,7 +237,7 @@ class ArchiveProgram {
     return true;
   }
 
-  /** Without faults, and if every other client recalls what this mount has kept, nothing is refused. */
+  /** Without faults, and if all other clients recall what this mount buffers, no call may be refused. */
   #refused(): void {
     const { machine, run, name } = this.#program;
     const { incidents, shape } = run.cluster;

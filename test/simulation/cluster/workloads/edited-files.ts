@@ -11,22 +11,22 @@ const STEPS_MAX = 14;
 const SIZE_MAX = 20_000;
 const PIECE_MAX = 6_000;
 const THINK_MS_MAX = 60;
-/** What was synced is left alone for a moment: all servers may lose their power in it. */
+/** The longest pause after a sync, in which all servers may lose their power. */
 const AFTER_SYNC_MS_MAX = 300;
-/** Of the closes and syncs, after which another mount reads the file at once. */
+/** The share of closes and syncs after which another mount reads the file at once. */
 const ELSEWHERE = 0.6;
-/** Of the changes, after which the program reads the whole file at once. */
+/** The share of changes after which the program reads the whole file at once. */
 const READ_AFTER = 0.3;
-/** Of the files, that are in a directory of their program. */
+/** The share of files that are in a directory of their program. */
 const IN_DIRECTORY = 0.5;
 const FALLOC_FL_KEEP_SIZE = 1;
 const FALLOC_FL_PUNCH_HOLE = 2;
 const FALLOC_FL_ZERO_RANGE = 0x10;
 
 /**
- * A program has a file open and changes it in all ways that there are: at any place, through a mapping, by another length, with
- * holes, through copies of the descriptor and by a child. It reads exactly what it has written, also where the name is gone,
- * and so does each other program once it is closed or synced.
+ * A program has a file open and changes it in all ways: at any offset, through a mapping, by truncation, with holes,
+ * through copies of the descriptor and by a child. It reads exactly what it has written, also after an unlink, and so
+ * does each other program after a close or sync.
  */
 export const editedFiles: Workload = {
   name: 'edited-files',
@@ -63,12 +63,12 @@ class EditedFile {
   #bytes: Buffer = Buffer.alloc(0);
   #change: Change | null = null;
   #isMade = false;
-  /** It has no name any more: what follows is for the programs that have it open. */
+  /** The file was unlinked: later changes are only for programs that have it open. */
   #isRemoved = false;
   #isSync = false;
-  /** A descriptor of O_PATH, which the program keeps while it has the file not open. */
+  /** A descriptor of O_PATH, which the program keeps while it has the file closed. */
   #reference: number | null = null;
-  /** What was written here and was not read again, of which no call has told an error yet. */
+  /** A write of this program that a read did not find, and for which no call has returned an error yet. */
   #missing: string | null = null;
 
   constructor(program: MountProgram, own: OwnFile) {
@@ -76,13 +76,13 @@ class EditedFile {
     this.#own = own;
   }
 
-  /** Opens it, changes it some times, closes it. @returns whether all that was done is known */
+  /** Opens it, changes it several times, closes it. @returns whether the outcome of all calls is known */
   async use(files: ReturnType<typeof oneWriterFilesOf>): Promise<boolean> {
     const { draw, process, run } = this.#program;
     this.#isSync = draw.chance(0.15);
     this.#begin();
     try {
-      // A file whose name was lost is not made anew: it would not have the same contents.
+      // A file that lost its name is not created again: it would not have the same contents.
       const how = (this.#isMade ? 0 : O_CREAT) | (this.#isSync ? O_SYNC : 0);
       const file = await this.#open(O_RDWR | how);
       this.#isMade = true;
@@ -127,7 +127,7 @@ class EditedFile {
     return file;
   }
 
-  /** Nothing follows. */
+  /** Makes no further changes. */
   async end(): Promise<void> {
     if (this.#reference !== null && !this.#program.process.hasEnded)
       await this.#program.process.close(this.#reference);
@@ -168,7 +168,7 @@ class EditedFile {
     return this.#write(process, file, draw.pick([at % (sizeBytes + 1), Math.min(at, sizeBytes), at]), length);
   }
 
-  /** The child has the descriptor, too, and ends when it has written. */
+  /** The child inherits the descriptor, and exits after its write. */
   async writeByChild(file: number, at: number, length: number): Promise<void> {
     const { process, run } = this.#program;
     this.#begin();
@@ -181,7 +181,7 @@ class EditedFile {
     }
   }
 
-  /** Through a descriptor of its own, which reads past the pages of the kernel. */
+  /** Through a descriptor of its own, which bypasses the page cache. */
   async append(length: number): Promise<void> {
     const { process, run } = this.#program;
     if (this.#isRemoved) return;
@@ -198,7 +198,7 @@ class EditedFile {
     }
   }
 
-  /** Opens what it has open once more (/proc/self/fd), also where that has no name any more. */
+  /** Opens its open file again (/proc/self/fd), also after an unlink. */
   async reopen(file: number, at: number, length: number): Promise<void> {
     const { process, run } = this.#program;
     const from = this.#isRemoved ? process.dup(file) : await process.open(this.#own.path, O_PATH);
@@ -223,7 +223,7 @@ class EditedFile {
     this.#resize(sizeBytes);
   }
 
-  /** What is cut off does not show again when the file grows. */
+  /** Bytes that were cut off must not show again when the file grows. */
   async regrow(file: number, at: number, length: number): Promise<void> {
     const { draw, process } = this.#program;
     await this.truncate(file, draw.integer(0, this.#bytes.length));
@@ -247,7 +247,7 @@ class EditedFile {
     this.#bytes.fill(0, at, at + length);
   }
 
-  /** From the first half to the second one. */
+  /** Copies from the first half to the second one. */
   async copy(file: number, length: number): Promise<void> {
     const { draw, process } = this.#program;
     const to = Math.ceil(this.#bytes.length / 2);
@@ -270,7 +270,7 @@ class EditedFile {
     if (draw.chance(0.5)) await this.#program.think(AFTER_SYNC_MS_MAX);
   }
 
-  /** The close of a copy of the descriptor stores what was written, as each close does. */
+  /** The close of a copied descriptor stores what was written, as each close does. */
   async duplicate(file: number): Promise<void> {
     const { process } = this.#program;
     await process.close(process.dup(file));
@@ -285,7 +285,8 @@ class EditedFile {
   async read(file: number, at: number, length: number): Promise<void> {
     const expected = this.#bytes.subarray(at, at + length);
     let read = await this.#program.process.pread(file, length, at);
-    // Linux returns what is before a page that cannot be read: the next read returns its error, or nothing at the end of the file.
+    // Linux returns what is before an unreadable page: the next read returns its error, or nothing at the end of the
+    // file.
     while (read.length > 0 && read.length < expected.length) {
       const more = await this.#program.process.pread(file, length - read.length, at + read.length);
       if (more.length === 0) break;
@@ -370,7 +371,7 @@ class EditedFile {
     this.#missing ??= `${what}: ${differenceOf(read, expected)}`;
   }
 
-  /** Bytes that were lost have the next sync or close fail; both succeed where none are. */
+  /** After lost bytes the next sync or close must fail; without them both succeed. */
   #assertWhole(): void {
     if (this.#missing === null) return;
     this.#program.run.violation(
@@ -379,7 +380,7 @@ class EditedFile {
     this.#missing = null;
   }
 
-  /** What was not synced may be gone since. */
+  /** What was not synced may be lost. */
   get #hasLostPower(): boolean {
     return this.#program.run.cluster.lossesNs.length > 0;
   }

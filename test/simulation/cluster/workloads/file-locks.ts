@@ -10,12 +10,12 @@ import { perRun, Rotation } from './parts.ts';
 const { O_CREAT, O_RDWR } = constants;
 const RECORD_BYTES = 8;
 const RECORDS = 3;
-/** The search for an order grows with the operations on one record: after so many there is another file. */
+/** The search for an order grows with the operations on one record: after so many another file is used. */
 const OPERATIONS_MAX = 60;
-/** Locks that a program takes one after the other through one descriptor. */
+/** The most locks that a program takes one after the other through one descriptor. */
 const LOCKS_MAX = 5;
 const HOLD_MS_MAX = 60;
-/** Some have a lock for longer than a mount may be away from the cluster without losing it. */
+/** The share of locks that are held longer than a mount may be disconnected without losing them. */
 const LONG = 0.04;
 const LONG_HOLD_MS_MAX = 12_000;
 const WAIT_MS_MAX = 3_000;
@@ -29,9 +29,9 @@ const EMPTY = '\0'.repeat(RECORD_BYTES);
 const NEVER = Number.POSITIVE_INFINITY;
 
 /**
- * Programs change records of a file under `fcntl` locks of their ranges, or under `flock`. A change under an exclusive lock is an
- * atomic exchange of what the holder has read for what it writes: two holders at a time, a change that arrives after its
- * lock was lost, and a holder that does not see what the one before has written leave no order.
+ * Programs change records of a file under `fcntl` locks of their ranges, or under `flock`. A change under an exclusive
+ * lock atomically replaces what the holder has read by what it writes. Two holders at a time, a change that arrives
+ * after its lock was lost, and a holder that does not see the change of the one before leave no possible order.
  */
 export const fileLocks: Workload = {
   name: 'file-locks',
@@ -55,7 +55,7 @@ export const fileLocks: Workload = {
   },
 };
 
-/** What a program has, or asks for. */
+/** A lock that a program has, or requests. */
 interface Wanted {
   readonly name: string;
   readonly path: string;
@@ -67,11 +67,11 @@ interface Wanted {
 
 interface Held extends Wanted {
   readonly grantedNs: number;
-  /** The end of it is asked for; Infinity where it never was. */
+  /** When its end was requested; Infinity before. */
   releasedNs: number;
-  /** The call that ends it has succeeded; Infinity where that is not known. */
+  /** When the call that ends it succeeded; Infinity if that is not known. */
   endedNs: number;
-  /** Reads and writes that succeeded under it: when they were called. */
+  /** Reads and writes that succeeded under it, with their call times. */
   readonly acts: { readonly what: string; readonly calledNs: number }[];
 }
 
@@ -81,13 +81,13 @@ interface Refusal extends Wanted {
   readonly returnedNs: number;
 }
 
-/** The file in use, and all that held locks. */
+/** The file in use, and all sections under locks. */
 class Sections {
   readonly sections: Held[] = [];
   readonly refusals: Refusal[] = [];
-  /** Requests that were ended by a signal, perhaps just after the grant. */
+  /** Requests that a signal ended, perhaps just after the grant. */
   readonly interrupted: Held[] = [];
-  /** Those that are in use now: locks of one kind do not see those of the other. */
+  /** The files in use now: locks of one kind do not conflict with those of the other. */
   readonly files = new Rotation<string>();
 }
 
@@ -98,7 +98,7 @@ const ENDS = {
   flock: ['unlock', 'unlock', 'close', 'exit'],
 } as const;
 
-/** One program has a file open, and takes locks on it. */
+/** One program that has a file open, and takes locks on it. */
 class LockUser {
   readonly #program: MountProgram;
   readonly #kind: Wanted['kind'];
@@ -127,7 +127,7 @@ class LockUser {
   async run(): Promise<void> {
     const { draw, process, run } = this.#program;
     const how = draw.pick(ENDS[this.#kind]);
-    // A child has the lock where the end of a process is to end it.
+    // A child takes the lock if the exit of a process is to end it.
     const holder = how === 'exit' ? process.fork() : process;
     holder.caught.add('SIGUSR1');
     let file: number | null = null;
@@ -146,7 +146,7 @@ class LockUser {
     }
   }
 
-  /** Has one lock, and ends it as `how` says. */
+  /** Takes one lock, and ends it as `how` says. */
   async #section(holder: Process, file: number, how: string): Promise<void> {
     const { draw, run, world } = this.#program;
     this.#wanted = this.#drawn();
@@ -162,7 +162,8 @@ class LockUser {
     if (held === null) return;
     if (isEnded) held.endedNs = run.nowNs();
     run.count(`lock ended by ${how}`);
-    // The end of a process reports no error, the close of a descriptor none from before it was opened, and a call none that an fsync has reported.
+    // An exit reports no error; a close of another descriptor none from before it was opened; a call none that an
+    // fsync has reported.
     const isReported = how !== 'exit' && how !== 'close of another descriptor' && !syncs;
     const isKept = isSynced || (isEnded && isReported);
     for (const change of changes) if (isKept) Object.assign(change, { status: 'ok', return: run.nowNs() });
@@ -228,7 +229,10 @@ class LockUser {
     sectionsOf(run).refusals.push({ ...this.#wanted, calledNs, returnedNs: run.nowNs() });
   }
 
-  /** Reads the records, and changes them under an exclusive lock. @returns the changes, whose outcomes are not known yet */
+  /**
+   * Reads the records, and changes them under an exclusive lock. @returns the changes, whose outcomes are not known
+   * yet
+   */
   async #use(holder: Process, file: number, held: Held): Promise<object[]> {
     const { draw, name, run, world, volume } = this.#program;
     const changes: object[] = [];
@@ -261,7 +265,7 @@ class LockUser {
     return changes;
   }
 
-  /** @returns undefined where it fails, as it does once the lock was lost */
+  /** @returns undefined if it fails, as it does once the lock was lost */
   async #act<Value>(held: Held, what: string, ask: () => Promise<Value>): Promise<Value | undefined> {
     const { run } = this.#program;
     const calledNs = run.nowNs();
@@ -277,7 +281,7 @@ class LockUser {
   }
 }
 
-/** All locks are free again in bounded time: a call that waits for them comes to its end. */
+/** Asserts that all locks become free in bounded time: a call that waits for them ends. */
 async function takeOnce(program: MountProgram): Promise<void> {
   const { process, run } = program;
   for (const path of sectionsOf(run).files.all) {
@@ -291,7 +295,7 @@ async function takeOnce(program: MountProgram): Promise<void> {
   }
 }
 
-/** A call under a lock succeeded although it was called after another program had been granted one that excludes it. */
+/** Finds calls under a lock that succeeded although they were called after a conflicting lock had been granted. */
 function overlaps(sections: readonly Held[]): string[] {
   return sections.flatMap((held) =>
     sections.flatMap((later) => {
@@ -307,7 +311,7 @@ function overlaps(sections: readonly Held[]): string[] {
   );
 }
 
-/** A lock was refused although no other program has, or is about to have, one that excludes it. */
+/** Finds refusals of locks although no other program had, or was about to get, a conflicting one. */
 function unfounded(refusals: readonly Refusal[], sections: readonly Held[]): string[] {
   return refusals.flatMap((refusal) => {
     const isFounded = sections.some(

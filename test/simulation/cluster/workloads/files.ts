@@ -11,11 +11,11 @@ const { O_APPEND, O_CREAT, O_RDONLY, O_WRONLY } = constants;
 const OBJECT_BYTES = 4_096;
 /** The search for an order grows with the operations on one key: after so many another file is used. */
 const OPERATIONS_MAX = 70;
-/** Of each volume, at the same time. */
+/** The number of files in use in each volume. */
 const FILES = 4;
 /**
- * Linux asks for size and bytes of a file one after the other, above any file system. So a file that mounts use has slots: each
- * write is of one slot, and each read, which finds it as it was, as it is, or not there.
+ * Linux queries size and bytes of a file one after the other, above any file system. So a file that mounts use has
+ * slots: each write is of one slot, and each read, which finds its old or new value, or none.
  */
 const SLOT_BYTES = 4;
 const SLOTS = 5;
@@ -24,28 +24,28 @@ const THINK_MS_MAX = 100;
 const MOUNT_THINK_MS_MAX = 80;
 const READING = { timeoutMs: READ_TIMEOUT_MS } as const;
 const SETTLING = { timeoutMs: 120_000 } as const;
-/** Files that are flushed before all servers lose their power. */
+/** The number of files that are flushed before all servers lose their power. */
 const FLUSHED_FILES = 3;
 
 export interface SharedFile {
   readonly volume: string;
   readonly path: string;
   readonly key: string;
-  /** Clients of the library alone use it: they write and read any range. */
+  /** Only clients of the library use it: they write and read any range. */
   readonly isFree: boolean;
-  /** Where its bytes are: in one object, or across the end of one. */
+  /** The offset of its bytes: in one object, or across the end of one. */
   readonly low: number;
   operations: number;
-  /** Once a client of the library knows it. */
+  /** Null until a client of the library knows it. */
   inode: number | null;
   replicas: readonly string[];
 }
 
 /** The files that all programs of a run use. */
 class SharedFiles {
-  /** In use, of all volumes. */
+  /** Those in use, of all volumes. */
   readonly current: SharedFile[] = [];
-  /** All there ever were. */
+  /** All that were ever in use. */
   readonly all: SharedFile[] = [];
 
   /** @returns a new file that programs may use from now on; the first use creates it */
@@ -70,7 +70,7 @@ class SharedFiles {
 
 export const sharedFilesOf = perRun(() => new SharedFiles());
 
-/** Files are never unlinked: the inode behind a path stays the same. */
+/** Files are never unlinked: the inode of a path stays the same. */
 function learn(
   run: Run,
   file: SharedFile,
@@ -86,19 +86,19 @@ function opened(client: ClusterClient, { inode, replicas }: SharedFile): FileHan
   return client.openFile(inode as number, { replicas });
 }
 
-/** One use of a file, by a handle of the library or by calls on a mount; outputs are as histories have them. */
+/** The calls of one use of a file, by a handle of the library or on a mount; outputs are as in histories. */
 interface Use {
   readonly program: ClientProgram | MountProgram;
   readonly file: SharedFile;
   readonly offset: number;
-  /** Draws what is read. */
+  /** Draws the range of a read. */
   range(): readonly [off: number, len: number];
   read(off: number, len: number): Promise<string>;
   size(): Promise<number>;
   write(off: number, data: Buffer): Promise<number | null>;
   append(data: Buffer): Promise<number | null>;
   truncate(size: number): Promise<number | null>;
-  /** Null where only clients of the library can. */
+  /** Null for mounts. */
   readonly handle: FileHandle | null;
 }
 
@@ -137,7 +137,7 @@ const USES = {
 } as const;
 type UseName = keyof typeof USES;
 
-/** A row is as likely as it stands here. */
+/** Each entry has the same probability. */
 const CLIENT_USES: readonly UseName[] = [
   ...([
     'read',
@@ -193,9 +193,10 @@ async function clientTurn(program: ClientProgram, handles: Map<SharedFile, FileH
 }
 
 /**
- * Each use is an open, one call, and a close: close-to-open is all that programs may count on in each mode. Programs of one mount
- * use a file one after the other: while a size changes (FUSE_I_SIZE_UNSTABLE), Linux passes over sizes that the mount answers, so
- * that a reader on that mount may see zeros to the old end, or miss what another mount has appended.
+ * Each use is an open, one call, and a close: programs may rely on close-to-open only in each mode. Programs of one
+ * mount use a file one after the other: while a size changes (FUSE_I_SIZE_UNSTABLE), Linux ignores sizes in the
+ * mount's answers, so that a reader on that mount may see zeros to the old end, or miss what another mount has
+ * appended.
  */
 async function mountTurn(program: MountProgram, kept: Map<SharedFile, number>): Promise<void> {
   const { run, draw, volume, process } = program;
@@ -217,7 +218,7 @@ async function mountTurn(program: MountProgram, kept: Map<SharedFile, number>): 
         program.opened(path, O_RDONLY | O_CREAT, async (fd) =>
           (await process.pread(fd, len, off)).toString('latin1'),
         ),
-      // Of a file that stays open, Linux keeps the attributes for as long as the mount has said.
+      // Linux caches the attributes of a file that stays open for as long as the mount has allowed.
       size: async () => {
         const fd = kept.get(file) ?? (await process.open(path, O_RDONLY | O_CREAT));
         kept.set(file, fd);
@@ -247,13 +248,13 @@ async function readLast(run: Run, client: ClusterClient, file: SharedFile): Prom
     learn(run, file, await client.resolve(file.volume, file.path, { follow: false }));
     record(await textOf(opened(client, file), file.low, 4_000, SETTLING));
   } catch (error) {
-    // No program has created it, or its bytes are missed by the history.
+    // No program has created it, or the history lacks its bytes.
     if (file.inode === null && error instanceof ServiceError && error.code === 'not-found') record('');
     else run.violation(`${file.key} cannot be read after all was healed: ${String(error)}`);
   }
 }
 
-/** What is flushed survives a loss of power of all servers. */
+/** Asserts that flushed files survive a loss of power of all servers. */
 async function flushFiles(
   run: Run,
   client: ClusterClient,

@@ -1,7 +1,8 @@
 /**
- * Servers join, are drained, removed and stopped, and lose their disks, one at a time, while programs work. Judged: what
- * was acknowledged is there (by the other workloads), each file has one member set in each view (by the judge of members),
- * enough replicas are where the catalog says (by the judge of convergence), and `status` is healthy only where it is true.
+ * Servers join, are drained, removed and stopped, and lose their disks, one at a time, while programs work. Other
+ * workloads judge that acknowledged changes are there, the judge of members that each file has one member set in each
+ * view, the judge of convergence that there are enough replicas in the right places. This one judges that `status` is
+ * healthy only if the cluster is.
  */
 import { ServiceError } from '../../../../base/errors.ts';
 import type { ClusterStatus } from '../../../../wire/http-api.ts';
@@ -12,20 +13,20 @@ import type { Workload } from '../workload.ts';
 import { CALL, perRun, turns } from './parts.ts';
 
 const SERVERS_MAX = 7;
-/** Of files, of the catalog, and of named leases: fewer servers are never left. */
+/** Replicas of files, of the catalog, and of named leases: there are never fewer servers. */
 const SERVERS_MIN = 3;
 const THINK_MS_MAX = 1_500;
 const POLL_MS = 400;
-/** A drain that takes longer is taken back. */
+/** A drain that takes longer is cancelled. */
 const DRAIN_MS_MAX = 25_000;
-/** Until a server has an empty disk in the place of a lost one. */
+/** A server gets an empty disk within this time. */
 const AWAY_MS_MAX = 3_000;
 const STATUS = { timeoutMs: 4_000 } as const;
 
 interface State {
-  /** One change of the members is under way. */
+  /** A change of members is in progress. */
   isBusy: boolean;
-  /** Removed, with all they had. */
+  /** Servers that were removed with all they had. */
   readonly removed: Set<string>;
 }
 
@@ -33,7 +34,7 @@ const stateOf = perRun((): State => ({ isBusy: false, removed: new Set() }));
 
 type Change = (program: ClientProgram) => Promise<void>;
 
-/** A row is as likely as it stands here. */
+/** Each entry has the same probability. */
 const CHANGES: readonly Change[] = [join, join, drain, drain, drain, loseDisk, loseDisk];
 
 async function turn(program: ClientProgram): Promise<void> {
@@ -59,7 +60,7 @@ async function join({ run }: ClientProgram): Promise<void> {
   run.count('join');
 }
 
-/** Drains a server until it holds nothing, removes and stops it; or lets it in again. */
+/** Drains a server until it has nothing, removes and stops it; or cancels the drain. */
 async function drain({ run, draw, client, world }: ClientProgram): Promise<void> {
   const { servers } = await client.query({ kind: 'servers', counts: false }, CALL);
   const taking = servers.filter(({ state }) => state === 'in');
@@ -84,7 +85,7 @@ async function drain({ run, draw, client, world }: ClientProgram): Promise<void>
 
 type Client = ClientProgram['client'];
 
-/** As `leasehold server drain` waits for it. */
+/** Checks as `leasehold server drain` does. */
 async function isEmpty(client: Client, id: string): Promise<boolean> {
   const { servers } = await client.query({ kind: 'servers', counts: true }, CALL);
   if ((servers.find((one) => one.id === id)?.replicas ?? 0) > 0) return false;
@@ -94,7 +95,10 @@ async function isEmpty(client: Client, id: string): Promise<boolean> {
   return ![view?.members, view?.joint].some((set) => set?.servers.includes(id));
 }
 
-/** @returns false where it is refused: servers of new files were removed shortly before, or the catalog has come to it since */
+/**
+ * @returns false if it is refused: servers of new files were removed shortly before, or the catalog was placed there
+ * since
+ */
 async function remove(run: Run, client: Client, id: string): Promise<boolean> {
   try {
     await client.command({ kind: 'server-remove', id, dead: false }, CALL);
@@ -114,8 +118,8 @@ async function remove(run: Run, client: Client, id: string): Promise<boolean> {
 }
 
 /**
- * The disk of the one server that loses things is replaced by an empty one: of each file a majority of the replicas keeps what
- * it has, however often that happens.
+ * Replaces the disk of the weak server by an empty one: a majority of each file's replicas keeps its data, however
+ * often that happens.
  */
 async function loseDisk({ run, draw }: ClientProgram): Promise<void> {
   const { cluster } = run;
@@ -127,7 +131,7 @@ async function loseDisk({ run, draw }: ClientProgram): Promise<void> {
   cluster.restartLater(weak, draw.next() * AWAY_MS_MAX);
 }
 
-/** A server that was out of reach all the time while `status` was asked for is not called healthy. */
+/** A server that was disconnected during a whole `status` query must not be called healthy. */
 async function watchStatus(program: ClientProgram): Promise<void> {
   const { run, client } = program;
   const down = present(run).filter((server) => !server.runs);
@@ -148,7 +152,7 @@ export const membership: Workload = {
   name: 'membership',
   demands: ['join', 'drain', 'undrain', 'remove', 'lose-disk', 'status healthy', 'status degraded'],
   client: turns(THINK_MS_MAX, turn),
-  /** What is still being drained is let in again, so that there are enough servers for all. */
+  /** Drains in progress are cancelled, so that there are enough servers. */
   async settle(run, client) {
     const { servers } = await client.query({ kind: 'servers', counts: false }, CALL);
     for (const { id, state } of servers) {

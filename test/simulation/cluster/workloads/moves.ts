@@ -6,10 +6,10 @@ import { turns } from './parts.ts';
 const MEMBERS = 3;
 const THINK_MS_MAX = 2_500;
 const ATTEMPT_MS = 5_000;
-/** A server joins or is removed meanwhile. */
+/** A server may join or be removed meanwhile. */
 const REFUSALS: ReadonlySet<string> = new Set(['bad-request', 'precondition-failed']);
 
-/** The replicas of the files of `files` move to other servers, where there are more servers than members. */
+/** Moves the replicas of the files of `files` to other servers, if there are more servers than members. */
 export const moves: Workload = {
   name: 'moves',
   demands: ['move'],

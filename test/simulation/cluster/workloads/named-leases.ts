@@ -1,7 +1,7 @@
 /**
  * Named leases as mutexes: several holders compete for few names, act only while their own clock says that they hold
  * the lease, and write values under it. Judged by true time: acts of two sessions do not interleave, tokens rise over
- * everything, what a majority shows is the state of a moment between question and answer.
+ * all names, and a majority shows a state of a moment between query and answer.
  */
 import { ServiceError } from '../../../../base/errors.ts';
 import type { HeldLease } from '../../../../client/lease/held-lease.ts';
@@ -19,12 +19,12 @@ const TTL_MS = { least: 500, most: 5_000 };
 /** Of each thread. */
 const CONTENDERS = 2;
 const THINK_MS_MAX = 150;
-/** Of the turns of a contender: all servers are killed, and forget what they know of leases. */
+/** The probability per turn that all servers are killed, and forget leases. */
 const KILLS = 0.004;
-/** The clocks of a client drift: the lease counts as lost a little before its end. */
+/** Clocks of clients drift: a lease counts as lost a little before its end. */
 const MARGIN_MS = 5;
 const LOOK_TIMEOUT_MS = 8_000;
-/** Answers of the catalogue of failures that mean no more than that there is no lease now. */
+/** Errors that only mean that there is no lease now. */
 const NOT_NOW: ReadonlySet<string> = new Set([
   ...['lease-taken', 'lease-lost', 'unknown', 'no-majority', 'recovering', 'clock-fault', 'busy'],
 ]);
@@ -37,7 +37,7 @@ interface Act {
   readonly atNs: number;
 }
 
-/** A majority was asked. */
+/** A query of a majority. */
 interface Look {
   readonly name: string;
   readonly callNs: number;
@@ -121,7 +121,7 @@ class Contender {
     await this.#end(lease);
   }
 
-  /** Looks at the clock and acts, in one step. */
+  /** Checks the clock and acts, in one step. */
   #act(lease: HeldLease): void {
     const { run } = this.#program;
     if (!lease.isHeld) return;
@@ -129,7 +129,7 @@ class Contender {
     stateOf(run).acts.push({ name, token, session, atNs: run.nowNs() });
   }
 
-  /** @param values what this holder has set, by key */
+  /** @param values that this holder has set, by key */
   async #change(lease: HeldLease, values: Map<string, string>): Promise<void> {
     const { run, draw } = this.#program;
     if (draw.chance(0.3)) {
@@ -169,7 +169,7 @@ class Contender {
   }
 }
 
-/** Acts in the order of true time, each against the one before: an older token after a newer one is a second holder. */
+/** Compares acts in the order of true time: an older token after a newer one is a second holder. */
 function judgeActs(run: Run, acts: readonly Act[]): void {
   let last: Act | null = null;
   for (const act of [...acts].sort((a, b) => a.atNs - b.atNs)) {

@@ -14,19 +14,19 @@ const OPERATIONS_MAX = 80;
 const NAMES = 4;
 const THINK_MS_MAX = 80;
 const RENAME_NOREPLACE = 1;
-/** Users of the simulation begin here: a name shows by its owner which operation made it. */
+/** The first user id: the owner of a name identifies the operation that created it. */
 const FIRST_UID = 10_000;
-/** Of the directories, that have directories in them. */
+/** The share of directories that have directories in them. */
 const OF_DIRECTORIES = 0.2;
-/** A row is as likely as it stands here. */
+/** Each entry has the same probability. */
 const USES = [...['lookup', 'lookup', 'lookup', 'unlink', 'unlink', 'rename', 'rename', 'create']] as const;
 
-/** A directory whose names programs of all kinds make and take away. */
+/** A directory in which all kinds of programs create and remove names. */
 interface Folder {
   readonly volume: string;
   readonly path: string;
   readonly key: string;
-  /** What is in it are directories; else all other things. */
+  /** Whether its entries are directories; otherwise all other kinds. */
   readonly isOfDirectories: boolean;
 }
 
@@ -47,17 +47,17 @@ class Folders {
 
 const foldersOf = perRun(() => new Folders());
 
-/** What one kind of program does with paths of a volume. */
+/** The calls of one kind of program on paths of a volume. */
 interface User {
-  /** The codes with which it is refused what is not there, and what is there already. */
+  /** The error codes for absent and for existing names. */
   readonly missing: string;
   readonly exists: string;
   lookup(path: string): Promise<string>;
-  /** @param isAhead the cluster may do it later than it is answered, or, where the mount is cut off, not at all */
+  /** @param isAhead the cluster may execute it after its answer or, if the mount is disconnected, not at all */
   readonly isAhead: boolean;
   remove(path: string): Promise<unknown>;
   rename(from: string, to: string, noReplace: boolean): Promise<unknown>;
-  /** Ways in which a name comes to be exclusively, as a user; `own` is another name that its maker alone knows. */
+  /** Ways to create a name exclusively, as a user; `own` is another name that only its creator knows. */
   readonly ways: Readonly<Record<string, (path: string, own: string, uid: number) => Promise<unknown>>>;
 }
 
@@ -87,7 +87,8 @@ async function turn(
     case 'rename': {
       const to = `n${draw.integer(1, NAMES)}`;
       if (to === name) return;
-      // Linux renames one name of a file to another of it by doing nothing, and with `ttl` an outdated name may be one of it.
+      // A rename between two links of one file does nothing on Linux, and with `ttl` an outdated name may be such a
+      // link.
       const noReplace = run.cluster.shape.cache === 'ttl' || draw.chance(0.5);
       const refusals = { [missing]: false, [exists]: false };
       return program.operation('rename', key, { from: name, to, noReplace }, refusals, async () => {
@@ -187,7 +188,8 @@ async function mountTurn(program: MountProgram): Promise<void> {
   );
   await turn(program, folder, {
     ...{ missing: 'ENOENT', exists: 'EEXIST', ways: Object.fromEntries(ways) },
-    // Two unlinks and more of files, in a row, of one directory may be acknowledged ahead of the cluster with `cache=ttl`.
+    // From the third unlink of files in one directory on, a mount may return before the cluster has it, except with
+    // `cache=strict`.
     isAhead: machine.cache !== 'strict' && !isOfDirectories,
     lookup: async (path) => `u${(await process.lstat(path)).uid}`,
     remove: (path) => (isOfDirectories ? process.rmdir(path) : process.unlink(path)),
@@ -215,7 +217,7 @@ async function lookupAll(run: Run, client: ClusterClient): Promise<void> {
   }
 }
 
-/** A name that is flushed survives a loss of power of all servers. */
+/** Asserts that a flushed name survives a loss of power of all servers. */
 async function flushName(run: Run, client: ClusterClient): Promise<(client: ClusterClient) => Promise<void>> {
   const path = `/kept-${run.fresh()}`;
   const [volume] = run.cluster.volumes as [string];
@@ -228,8 +230,8 @@ async function flushName(run: Run, client: ClusterClient): Promise<(client: Clus
 }
 
 /**
- * Names that clients and mounts make exclusively, in all ways that there are, look up, rename and remove: linearizable per
- * directory. So a name is a lock for the one program that has made it, until it removes the name.
+ * Clients and mounts create names exclusively in all ways, look them up, rename and remove them: linearizable per
+ * directory. So a name is a lock for the program that has created it, until it removes the name.
  */
 export const names: Workload = {
   name: 'names',

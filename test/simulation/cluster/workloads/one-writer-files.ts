@@ -12,14 +12,14 @@ import type { Workload } from '../workload.ts';
 import { perRun, textOf } from './parts.ts';
 
 const READ_BYTES = 65_536;
-/** Readers like what changed a moment ago. */
+/** The probability that a read is of a recent change. */
 const RECENT = 0.7;
 const RECENT_FILES = 8;
 const FILES_AT_END_MAX = 60;
-/** Of the rates of two clocks, and for the way of an answer: how much later than its time an answer may be used. */
+/** How much later than its time an answer may be used: for the rates of two clocks, and the way of the answer. */
 const SLACK_MARGIN_NS = 50e6;
 
-/** A file that one program changes, and where it is. */
+/** A file that one program changes, and its path. */
 export interface OwnFile {
   readonly volume: string;
   readonly path: string;
@@ -28,14 +28,14 @@ export interface OwnFile {
   readonly machine: SimulatedMachine | null;
 }
 
-/** Who makes a file: a program on a mount, or a client of the library. */
+/** The program that creates a file: on a mount, or with the client library. */
 interface Maker {
   readonly run: Run;
   readonly volume: string;
   readonly machine?: SimulatedMachine;
 }
 
-/** Files of a run that one program changes each, and all read. */
+/** The files of a run that one program changes each, and all read. */
 class OneWriterFiles {
   readonly #files: OwnFile[] = [];
   #areRead = false;
@@ -52,8 +52,8 @@ class OneWriterFiles {
   }
 
   /**
-   * A program has closed or synced its file, and one on another mount reads it at once, as where the first has sent it
-   * word.
+   * A program has closed or synced its file, and one on another mount reads it at once, as if the first one had
+   * notified it.
    */
   readElsewhere({ draw, machine, run, volume }: MountProgram, { path, judge }: OwnFile): void {
     const others = run.cluster.machines.filter(
@@ -76,7 +76,7 @@ class OneWriterFiles {
     });
   }
 
-  /** A program reads a file that it, or another program, changes. */
+  /** Reads a file of this program or of another one. */
   async readOne(program: MountProgram): Promise<void> {
     const { draw, process, run, volume: mounted } = program;
     const there = this.#files.filter(({ volume }) => volume === mounted);
@@ -99,7 +99,7 @@ class OneWriterFiles {
     run.count(contents === null ? 'read of nothing' : 'read of contents');
   }
 
-  /** Once all programs have ended: the newest files are as their programs know them. */
+  /** Reads the newest files after all programs have ended: they must be as their programs know them. */
   async readAll(run: Run, client: ClusterClient): Promise<void> {
     if (this.#areRead) return;
     this.#areRead = true;
@@ -135,15 +135,15 @@ function judged(run: Run): OneWriterRun {
 }
 
 /**
- * @param file whose program works on the same mount: what it has done is known there at once
- * @returns by how much names and attributes may be outdated that were not opened
+ * @param file of a program on the same mount: its changes are known there at once
+ * @returns how outdated names and attributes may be that were not opened
  */
 export function slackNs({ machine }: MountProgram, file?: OwnFile): number {
   if (file?.machine === machine) return 0;
   return machine.cache === 'ttl' ? TTL_MS * 1e6 + SLACK_MARGIN_NS : 0;
 }
 
-/** @returns the answer; null where the error is one of `nothing`; undefined where another error says nothing */
+/** @returns the answer; null if the error is one of `nothing`; undefined for other errors */
 export async function answered<Value>(
   ask: () => Promise<Value>,
   nothing: readonly string[] = [],
@@ -178,7 +178,7 @@ async function contentsOf(process: Process, path: string, draw: Prng): Promise<s
   }
 }
 
-/** The bytes of a file as its pages have them. */
+/** The bytes of a file in its pages. */
 async function mappedContents(process: Process, file: number): Promise<string> {
   const { sizeBytes } = await process.fstat(file);
   if (sizeBytes === 0) return '';

@@ -7,12 +7,12 @@ import type { ClientProgram, MountProgram } from '../program.ts';
 import type { Run } from '../run.ts';
 
 export const ROOT_OWNS = { uid: 0, gid: 0 } as const;
-/** The time limit of calls that are to succeed. */
+/** The time limit of calls that must succeed. */
 export const CALL = { timeoutMs: 20_000 } as const;
 
 /**
- * @param thinkMsMax between two turns
- * @param begin makes what the turns of one thread share
+ * @param thinkMsMax the longest pause between two turns
+ * @param begin creates what the turns of one thread share
  * @returns a thread that takes turns until all programs end
  */
 export function turns<Program extends ClientProgram | MountProgram, Own = undefined>(
@@ -39,11 +39,11 @@ export function weighted<Row extends { readonly weight: number }>(rows: readonly
   return rows.flatMap((row) => Array.from({ length: row.weight }, () => row));
 }
 
-/** What is in use, by key: the search for an order grows with its operations, so that another one takes its place in time. */
+/** Things in use, by key: the search for an order grows with the operations, so that each is replaced in time. */
 export class Rotation<Thing> {
   readonly #current = new Map<string, { readonly thing: Thing; operations: number }>();
 
-  /** Counts an operation. @param make makes the next one */
+  /** Counts an operation. @param make creates the next one */
   current(key: string, operationsMax: number, make: () => Thing): Thing {
     const known = this.#current.get(key);
     if (known !== undefined && ++known.operations < operationsMax) return known.thing;
@@ -59,7 +59,7 @@ export class Rotation<Thing> {
 
 type Place = { readonly volume: string; readonly path: string };
 
-/** Creates a file, or finds it unless that is to fail. */
+/** Creates a file; finds an existing one unless `exclusive`. */
 export async function createFile(
   client: ClusterClient,
   place: Place,

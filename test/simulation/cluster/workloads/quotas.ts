@@ -1,6 +1,7 @@
 /**
- * Several clients fill, cut, rewrite, replace, remove and restore the same few files of a volume with quotas and a trash. The
- * counters of the volume never exceed the quotas; that they equal a recount is for the judge of convergence to see.
+ * Several clients fill, truncate, rewrite, replace, remove and restore the same few files of a volume with quotas and
+ * a trash. The counters of the volume must never exceed the quotas; the judge of convergence checks that they equal a
+ * recount.
  */
 import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
 import type { ClientProgram } from '../program.ts';
@@ -23,7 +24,7 @@ const action = (weight: number, name: string, act: Action) => ({ weight, name, a
 const placeOf = ({ draw }: ClientProgram) => ({ volume: VOLUME, path: `/f${draw.integer(1, NAMES)}` });
 const bytesOf = ({ draw }: ClientProgram): Uint8Array => Buffer.alloc(draw.integer(1, WRITE_BYTES_MAX), 'q');
 
-/** Does something with a file, which is made where there is none. */
+/** Opens a file, which is created if absent, and uses it. */
 const withFile =
   (use: (file: FileHandle, program: ClientProgram) => Promise<unknown>): Action =>
   async (program) => {
@@ -83,7 +84,7 @@ const ACTIONS = [
 
 const DRAWN = weighted(ACTIONS);
 
-/** What answers about the state of a volume that others change. */
+/** Answers about the state of a volume that others change. */
 const REFUSALS = ['quota-exceeded', 'not-found', 'exists'];
 
 async function look({ client, run }: ClientProgram): Promise<void> {

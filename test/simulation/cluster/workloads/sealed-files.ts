@@ -12,10 +12,10 @@ const THINK_MS_MAX = 150;
 const READ_BYTES_MAX = 100_000;
 const PREPARE_TIMEOUT_MS = 60_000;
 const SETTLE_TIMEOUT_MS = 120_000;
-/** Appends around one seal, each within so long of it. */
+/** The number of appends around one seal, each within so long of it. */
 const APPENDS = 6;
 const MOMENT_MS_MAX = 6;
-/** A program that has met the seal of a file uses it again so often. */
+/** The probability that a program that has met the seal of a file uses it again. */
 const REPEATED = 0.5;
 
 /** A file of policy `read-only`, to which all programs append records until one of them seals it. */
@@ -26,18 +26,18 @@ interface SealedFile {
   readonly appended: string[];
   /** Records of appends that failed because of the seal. */
   readonly refused: string[];
-  /** What reads have returned. */
+  /** The results of reads. */
   readonly reads: Set<string>;
-  /** The same of reads that began after a seal was acknowledged. */
+  /** The results of reads that began after a seal was acknowledged. */
   readonly finalReads: Set<string>;
   isSealed: boolean;
-  /** Losses of power of all servers when it was made: an unsealed file may vanish with a later one. */
+  /** The number of losses of power of all servers at its creation: an unsealed file may vanish by a later one. */
   readonly losses: number;
 }
 
 const lossesOf = ({ cluster }: Run): number => cluster.lossesNs.length;
 
-/** Whether the file, and what it has, may have been lost. */
+/** @returns whether the file, or its contents, may be lost */
 function mayBeLost(run: Run, { isSealed, losses }: SealedFile): boolean {
   return !isSealed && losses < lossesOf(run);
 }
@@ -45,7 +45,7 @@ function mayBeLost(run: Run, { isSealed, losses }: SealedFile): boolean {
 class SealedFiles {
   readonly all: SealedFile[] = [];
 
-  /** @returns the file that programs use now; `isNew`: another one from now on */
+  /** @returns the file that programs use now; `isNew`: replaces it by another one */
   current(run: Run, isNew: boolean): SealedFile {
     const last = this.all.at(-1);
     if (last !== undefined && !isNew && !mayBeLost(run, last)) return last;
@@ -110,10 +110,10 @@ const seal: Use = async (program, file, handle) => {
   run.cluster.synced();
 };
 
-/** Appends are under way when the file is sealed, and begin while it is. */
+/** Appends are pending when the file is sealed, and begin during the seal. */
 const sealAmidAppends: Use = async (program, file, handle) => {
   const { client } = program;
-  // The next append waits for the catalog.
+  // Then the next append waits for the catalog.
   if (program.draw.chance(0.5)) await program.attempt('settle', () => handle.settle(program.patience()));
   const late = async (use: Use): Promise<void> => {
     await program.think(MOMENT_MS_MAX);
@@ -123,10 +123,10 @@ const sealAmidAppends: Use = async (program, file, handle) => {
   await read(program, file, handle);
 };
 
-/** A row is as likely as it stands here. */
+/** Each entry has the same probability. */
 const USES = [append, append, append, append, read, read, seal, sealAmidAppends] as const;
 
-/** Seals each file, and compares what it has with the answers to programs. */
+/** Seals each file, and compares its contents with the answers to programs. */
 async function settle(run: Run, client: ClusterClient): Promise<void> {
   for (const file of sealedFilesOf(run).all) {
     if (file.inode === null || mayBeLost(run, file)) continue;
@@ -150,7 +150,7 @@ async function settle(run: Run, client: ClusterClient): Promise<void> {
   }
 }
 
-/** Seals survive a loss of power of all servers, with the contents. */
+/** Asserts that seals survive a loss of power of all servers, with the contents. */
 async function flush(run: Run): Promise<(client: ClusterClient) => Promise<void>> {
   const files = sealedFilesOf(run).all.filter((file) => file.inode !== null && !mayBeLost(run, file));
   return async (client) => {
@@ -162,7 +162,7 @@ async function flush(run: Run): Promise<(client: ClusterClient) => Promise<void>
   };
 }
 
-/** Files that are sealed while programs append to them: each append is in the file for ever, or was refused. */
+/** Files that are sealed while programs append to them: each append stays in the file, or was refused. */
 export const sealedFiles: Workload = {
   name: 'sealed-files',
   demands: ['seal', 'refused sealed'],

@@ -9,7 +9,7 @@ const USES_MAX = 12;
 const STEPS_MAX = 8;
 const THINK_MS_MAX = 150;
 const LOG_BYTES_MAX = 1 << 20;
-/** A log that no program has synced may be lost with its name. */
+/** A log that was not synced may be lost with its name. */
 const GONE = ['ENOENT', 'ESTALE', 'not-found'];
 
 interface SharedLog {
@@ -38,7 +38,7 @@ function logOf({ run, draw }: ClientProgram | MountProgram, volumes: readonly st
   });
 }
 
-/** Appends, and syncs now and then; whatever fails may have happened, or have told of a loss. */
+/** Appends, and syncs sometimes; a call that fails may have taken effect, or may report a loss. */
 async function use(
   program: ClientProgram | MountProgram,
   log: SharedLog,
@@ -94,8 +94,9 @@ async function openByMount({ process }: MountProgram, { path }: SharedLog): Prom
 }
 
 /**
- * Logs to which programs of all clients and mounts append, each through descriptors that it keeps open: a line that a sync has covered is
- * there in the end, whatever other programs have written to the log and however often all servers have lost their power.
+ * Logs to which programs of all clients and mounts append, each through descriptors that it keeps open. A line that a
+ * sync has covered must be there at the end, whatever other programs have written to the log and however often all
+ * servers have lost their power.
  */
 export const sharedLogs: Workload = {
   name: 'shared-logs',

@@ -14,16 +14,16 @@ const { O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
 const BURST_MAX = 6;
 const FILES_MAX = 14;
 const BYTES_MAX = 220;
-/** Some contents take more than one object of the volume. */
+/** The share of contents that take more than one object. */
 const LARGE = 0.1;
 const LARGE_BYTES_MAX = 9_000;
 const THINK_MS_MAX = 80;
-/** Of the files that are written, which another mount reads at once. */
+/** The share of written files that another mount reads at once. */
 const ELSEWHERE = 0.3;
 
 /**
- * A program fills directories of its own with small files, replaces and removes them, as tar, editors and compilers do, and
- * syncs now and then; all programs read the files of all.
+ * A program fills directories of its own with small files, replaces and removes them, as tar, editors and compilers
+ * do, and syncs sometimes; all programs read all files.
  */
 export const smallFiles: Workload = {
   name: 'small-files',
@@ -38,7 +38,7 @@ export const smallFiles: Workload = {
   settle: readAllFiles,
 };
 
-/** A directory with the files that its program has made there. */
+/** A directory with the files that its program has created there. */
 interface OwnDirectory {
   readonly path: string;
   files: OwnFile[];
@@ -76,7 +76,7 @@ class SmallFilesProgram {
     else await this.#files.readOne(this.#program);
   }
 
-  /** Names of a run are used once. */
+  /** Each name of a run is used once. */
   async #newDirectory(): Promise<OwnDirectory | null> {
     const { process, run, draw } = this.#program;
     const top = `/small-${run.fresh()}`;
@@ -93,7 +93,7 @@ class SmallFilesProgram {
     return Buffer.from(`${run.fresh()}:`.repeat(Math.ceil(sizeBytes / 5)).slice(0, sizeBytes), 'latin1');
   }
 
-  /** One new file after the other, as an archive is unpacked. */
+  /** Creates one file after the other, as unpacking an archive does. */
   async #burst(directory: OwnDirectory): Promise<void> {
     const { draw, process } = this.#program;
     const isExclusive = draw.chance(0.2);
@@ -110,7 +110,10 @@ class SmallFilesProgram {
     }
   }
 
-  /** Opens, writes and closes a file of this program. @returns whether all of it succeeded; else nothing more is known of it */
+  /**
+   * Opens, writes and closes a file of this program. @returns whether all calls succeeded; otherwise its state is not
+   * known
+   */
   async #write(own: OwnFile, flags: number): Promise<boolean> {
     const { path, judge } = own;
     const { draw, process } = this.#program;
@@ -147,14 +150,14 @@ class SmallFilesProgram {
     this.#program.run.count('small file rewritten');
   }
 
-  /** @returns a file that is not in the list any more */
+  /** Removes a file from the list. @returns it */
   #take({ files }: OwnDirectory): OwnFile | null {
     return files.length === 0
       ? null
       : (files.splice(this.#program.draw.integer(0, files.length - 1), 1)[0] ?? null);
   }
 
-  /** As editors do it: another file is written, synced, and renamed over the first one. */
+  /** As editors do: writes and syncs another file, and renames it over the first one. */
   async #renameOver(directory: OwnDirectory): Promise<void> {
     const { draw, process, run } = this.#program;
     const target = this.#take(directory);
@@ -185,8 +188,8 @@ class SmallFilesProgram {
   }
 
   /**
-   * Several files are removed one after the other: the mount may acknowledge the third and later ones ahead of the cluster. Each
-   * descriptor of the directory that was open before reports what became of that.
+   * Removes several files one after the other: the mount may return from the third and later unlinks before the
+   * cluster has them. Each descriptor of the directory that was open before reports errors of that.
    */
   async #streak(directory: OwnDirectory): Promise<void> {
     const { draw, process, run, machine } = this.#program;
@@ -223,7 +226,7 @@ class SmallFilesProgram {
     await succeeds(() => this.#program.process.close(file));
   }
 
-  /** fsync of the directory: what was answered before survives a loss of power, and nothing of it is dropped. */
+  /** fsync of the directory: what was answered before survives a loss of power, and is not dropped. */
   async #syncBy(file: number, { files }: OwnDirectory, removed: readonly OwnFile[] = []): Promise<boolean> {
     const { process, run } = this.#program;
     if (!(await succeeds(() => process.fsync(file)))) return false;
@@ -232,7 +235,7 @@ class SmallFilesProgram {
     return true;
   }
 
-  /** The list has what this program has put there, and nothing that it has removed. */
+  /** The listing must have what this program has created there, and nothing that it has removed. */
   async #list({ path, files }: OwnDirectory, removed: readonly OwnFile[] = []): Promise<void> {
     const { name, process, run } = this.#program;
     const calledNs = run.nowNs();

@@ -1,7 +1,7 @@
 /**
- * Snapshots while their volume is written. One writer changes a file, makes a name, and changes another file, each after
- * the one before was acknowledged: a snapshot shows a moment of that order. It shows the same for as long as it is there,
- * and nothing once it is removed.
+ * Snapshots while their volume is written. One writer changes a file, creates a name, and changes another file, each
+ * after the one before was acknowledged: a snapshot must show a moment of that order. It always shows the same while
+ * it exists, and nothing after its removal.
  */
 import { ServiceError } from '../../../../base/errors.ts';
 import { type RestoreReport, restore } from '../../../../client/backup/restore.ts';
@@ -15,18 +15,18 @@ import { CALL, createFile, perRun, ROOT_OWNS, textOf, turns } from './parts.ts';
 
 const VOLUME = 'snapped';
 const KEPT_MAX = 4;
-/** Of a writer after each turn, at the most. */
+/** The longest pause of a writer after each turn. */
 const PAUSE_MS = 300;
-/** Between two looks at snapshots. */
+/** Between two reads of snapshots. */
 const THINK_MS_MAX = 800;
-/** Series that are read of each snapshot at the end. */
+/** The number of series that are read of each snapshot at the end. */
 const SERIES_LAST = 3;
 const READ_BYTES = 4_096;
 const SNAPSHOT = { timeoutMs: 15_000 } as const;
-/** The search for what a snapshot shows ends with the run. */
+/** The time limit of the reads at the end. */
 const LAST = { timeoutMs: 60_000 } as const;
 
-/** When it was begun and acknowledged, in true time; `ackedNs` is null where its outcome is not known. */
+/** When it was begun and acknowledged, in true time; `ackedNs` is null if its outcome is not known. */
 interface Step {
   readonly begunNs: number;
   ackedNs: number | null;
@@ -35,11 +35,11 @@ interface Step {
 /** Two files and a directory that one writer changes in turn: file `a`, a name in the directory, file `b`. */
 interface Series {
   readonly id: string;
-  /** Steps 3n, 3n + 1 and 3n + 2 write n to `a`, make the name n, and write n to `b`. */
+  /** Steps 3n, 3n + 1 and 3n + 2 write n to `a`, create the name n, and write n to `b`. */
   readonly steps: Step[];
 }
 
-/** What a snapshot shows of one series; null where it was made before the series. */
+/** What a snapshot shows of one series; null if it was made before the series. */
 interface Shown {
   readonly a: number;
   readonly names: number;
@@ -50,7 +50,7 @@ interface Made {
   readonly name: string;
   readonly callNs: number;
   returnNs: number | null;
-  /** First reading, by series. */
+  /** The first read, by series. */
   readonly shown: Map<string, Shown | null>;
   removal: 'none' | 'begun' | 'done';
 }
@@ -73,7 +73,7 @@ class Writer {
     this.#series = { id: program.run.fresh(), steps: [] };
   }
 
-  /** Ends where the outcome of a step is not known: no later step says that it was before. */
+  /** Ends if the outcome of a step is not known: then later steps have no known order. */
   async run(): Promise<void> {
     const { client, run, draw, world } = this.#program;
     const { id } = this.#series;
@@ -145,7 +145,7 @@ async function remove({ client, run }: ClientProgram, made: Made): Promise<void>
   run.count('snapshot removed');
 }
 
-/** Reads all series that it shows, and compares them with what was read before. */
+/** Reads all series that the snapshot shows, and compares them with the first read. */
 async function look({ client, run, draw }: ClientProgram, made: Made): Promise<void> {
   const { removal, returnNs } = made;
   const [series] = draw.chance(0.5) ? stateOf(run).series.slice(-1) : [draw.pick(stateOf(run).series)];
@@ -174,7 +174,7 @@ function see(run: Run, made: Made, series: string, shown: Shown | null): void {
     );
 }
 
-/** @returns null where the volume, or snapshot, does not show the series, or its files are not there yet */
+/** @returns null if the volume, or snapshot, does not show the series, or its files are not there yet */
 async function shownOf(client: ClusterClient, volume: string, series: string): Promise<Shown | null> {
   const root = await client.resolve(volume, '/', LAST);
   const top = [];
@@ -200,7 +200,10 @@ function number(n: number): Uint8Array {
   return Buffer.from(String(n).padStart(DIGITS, '0'));
 }
 
-/** What a snapshot shows is the state after some step: those acknowledged before it was asked for and none begun after its answer. */
+/**
+ * A snapshot must show the state after some step: all steps acknowledged before its request, and none begun after its
+ * answer.
+ */
 function judgeShown(run: Run, made: Made, { id, steps }: Series, shown: Shown | null): void {
   const acked = steps.filter(({ ackedNs }) => ackedNs !== null && ackedNs < made.callNs).length;
   const begun = steps.filter(({ begunNs }) => begunNs < (made.returnNs ?? Number.POSITIVE_INFINITY)).length;
@@ -217,7 +220,7 @@ function judgeShown(run: Run, made: Made, { id, steps }: Series, shown: Shown | 
   if (count > begun) run.violation(`${text}: ${count} steps, and ${begun} were begun before it was answered`);
 }
 
-/** Archives what a snapshot shows, and restores it as a volume of its own: it shows the same. */
+/** Archives a snapshot, and restores it as a volume of its own, which must show the same. */
 async function archive(run: Run, client: ClusterClient, made: Made): Promise<void> {
   const report: BackupReport = { members: 0, dataBytes: 0, readAgain: 0, torn: [], leftOut: [] };
   const top = await client.resolve(`${VOLUME}@${made.name}`, '/', LAST);

@@ -12,7 +12,7 @@ const THINK_MS_MAX = 90;
 
 const ownFilesOf = perRun((): OwnFile[] => []);
 
-/** A client of the library changes a file of its own, and flushes it now and then; programs everywhere read it. */
+/** A client of the library changes a file of its own, and flushes it sometimes; all programs read it. */
 export const syncedFiles: Workload = {
   name: 'synced-files',
   demands: ['file flushed by a client'],
@@ -54,7 +54,7 @@ async function changed(program: ClientProgram, { judge }: OwnFile, handle: FileH
     const step = draw.integer(0, 9);
     if (step < 3) {
       if ((await program.attempt('flush', () => handle.flush(program.patience()))) === null) {
-        // It may have reported that changes are gone: the contents are not known any more.
+        // It may have reported lost changes: the contents are not known any more.
         if (lossesNs.length > lossCount) return;
         continue;
       }
@@ -66,7 +66,7 @@ async function changed(program: ClientProgram, { judge }: OwnFile, handle: FileH
       if (contents !== undefined) judge.read(program.name, calledNs, contents);
     } else {
       const { next, ask } = drawnChange(program, handle, bytes);
-      // Linux asks for the size and for the bytes one after the other: a mount may read the new size and the old bytes.
+      // Linux queries size and bytes one after the other: a mount may read the new size and the old bytes.
       const kind = { isAtomic: run.cluster.shape.mounts === 0, isPart: true };
       const change = judge.begin(next.toString('latin1'), kind);
       if ((await program.attempt('write', ask)) === null) return change.failed();
@@ -78,7 +78,7 @@ async function changed(program: ClientProgram, { judge }: OwnFile, handle: FileH
   }
 }
 
-/** @returns the bytes as they will be, and the call */
+/** @returns the bytes after the change, and the call */
 function drawnChange(
   program: ClientProgram,
   handle: FileHandle,
@@ -104,7 +104,7 @@ function read(handle: FileHandle): Promise<string | null | undefined> {
   return orMissing(() => textOf(handle, 0, 4 * SIZE_MAX, { timeoutMs: READ_TIMEOUT_MS }));
 }
 
-/** @returns null where there is no such file, undefined where that is not known */
+/** @returns null if the file does not exist, undefined if that is not known */
 async function orMissing<Contents>(ask: () => Promise<Contents>): Promise<Contents | null | undefined> {
   try {
     return await ask();

@@ -1,7 +1,7 @@
 /**
- * Volumes of a few names are made, changed, filled, emptied and removed, each life with another tag, numbers of replicas,
- * policy and trash. Judged: their names are linearizable, an inode is never used twice, and a file has the contents of its
- * own life.
+ * Volumes with a few names are created, changed, filled, emptied and removed, each life with another tag, number of
+ * replicas, policy and trash. Judged: their names are linearizable, an inode is never used twice, and a file has the
+ * contents of its own life.
  */
 import { ServiceError } from '../../../../base/errors.ts';
 import type { ClientProgram } from '../program.ts';
@@ -18,7 +18,7 @@ const TAG_MIN = 1_000_000;
 /** Contents of each file, by inode. */
 const contentsOf = perRun(() => new Map<number, string>());
 
-/** Properties of a volume, which change nothing that is judged. */
+/** Properties of a volume, which do not affect the judgements. */
 const drawn = ({ draw, run }: ClientProgram) => ({
   replicas: draw.pick(run.cluster.shape.servers >= 5 ? [3, 5] : [3]),
   trashMs: draw.pick([0, HOUR_MS]),
@@ -46,7 +46,7 @@ const remove: Action = async (program, name) => {
   });
 };
 
-/** Removes all names of the volume, and what is in its trash. */
+/** Removes all names of the volume, and empties its trash. */
 async function empty({ client }: ClientProgram, name: string): Promise<void> {
   try {
     const root = await client.resolve(name, '/', CALL);
@@ -84,7 +84,7 @@ const read: Action = (program, name) =>
     const attributes = await client.resolve(name, `/f${program.draw.integer(1, 4)}`, CALL);
     const text = await textOf(client.openFile(attributes.inode, attributes), 0, 100, CALL);
     const own = contentsOf(run).get(attributes.inode);
-    // What was created without an answer to its program is not known here.
+    // Files whose creation was not answered are not known here.
     if (own !== undefined && text !== '' && text !== own)
       run.violation(`file ${attributes.inode} of volume ${name} has ${text}, and ${own} was written`);
   });
