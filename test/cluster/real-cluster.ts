@@ -11,7 +11,7 @@ import { LAUNCHER, launcherOf } from '../launcher.ts';
 
 export { LAUNCHER };
 
-/** Variables that would make the launcher start itself again. */
+/** Options with which the launcher would start itself again. */
 const SERVER_MEMORY = ['--max-semi-space-size=16'];
 
 /** Servers start within a second; with much data, or on a busy machine, within minutes. */

@@ -172,7 +172,7 @@ test('a peer found behind is reported until it has caught up, or no replica need
   await a.antiEntropy.compare(B);
   const files = () => a.antiEntropy.lag().files;
   assert.equal(files(), 3);
-  // The file's primary has ordered more meanwhile; the backups here need not act.
+  // The file is in use in a later epoch: its primary brings b up to date.
   a.replicas.set(1, { epoch: 2, seq: 9 });
   a.inUse.add(1);
   b.replicas.set(1, { epoch: 2, seq: 6 });
