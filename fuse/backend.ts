@@ -134,7 +134,6 @@ export interface ListedPage {
 
 /**
  * One volume of a cluster. Fails with `ServiceError`s. The backend retries within its own time limit; callers do not.
- *
  * `lookup` and `attributes` include what a live file's primary reports. Answers of changes come from the catalog alone,
  * with a live file's size, version and times from before it was written.
  */
@@ -340,7 +339,6 @@ export interface DelegationBackend {
   create(file: NewFile, times?: 'own' | 'catalog'): Promise<CreatedFile>;
   /**
    * Changes attributes of a file that was just created; its primary is not asked.
-   *
    * @throws ServiceError `precondition-failed` if the inode has changed since `unchangedNs`
    */
   changeAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;

@@ -15,7 +15,7 @@ interface Refused {
   /** `begun`: no look-up yet; `walking`: one of a directory or link of the path; `found`: of the name itself. */
   state: 'begun' | 'walking' | 'found';
   isBehindLink: boolean;
-  lookupAnswered: number;
+  foundInode: number;
   foundAt: string;
 }
 
@@ -38,7 +38,7 @@ export class RefusedOpens {
     this.#refused.takeWhile(({ atMs }) => nowMs - atMs > STEP_MS_MAX);
     this.#refused.set(thread, {
       ...{ inode, keys: new Set(keys), isLink, atMs: nowMs },
-      ...{ state: 'begun', isBehindLink: false, lookupAnswered: 0, foundAt: '' },
+      ...{ state: 'begun', isBehindLink: false, foundInode: 0, foundAt: '' },
     });
   }
 
@@ -59,7 +59,7 @@ export class RefusedOpens {
   }
 
   /** A look-up after the refusal is answered. @param attributes null if the name does not exist, or that is unknown */
-  found(thread: number, place: Place, attributes: Attributes | null): void {
+  lookupAnswered(thread: number, place: Place, attributes: Attributes | null): void {
     const refused = this.#refused.get(thread);
     if (refused === undefined) return;
     refused.atMs = this.#world.nowMs();
@@ -72,7 +72,7 @@ export class RefusedOpens {
     } else if (isMeant && attributes.kind === 'symlink') refused.isBehindLink = true;
     else if (isMeant && attributes.kind !== 'directory') {
       refused.state = 'found';
-      refused.lookupAnswered = attributes.inode;
+      refused.foundInode = attributes.inode;
       refused.foundAt = placeKey(place);
     }
   }
@@ -87,7 +87,7 @@ export class RefusedOpens {
     if (refused === undefined) return false;
     // Threads without a number are indistinguishable: another one may open by the same name.
     if (refused.state === 'begun') return thread !== 0 && refused.inode === inode;
-    return refused.state === 'found' && refused.lookupAnswered === inode;
+    return refused.state === 'found' && refused.foundInode === inode;
   }
 
   #current(thread: number): Refused | undefined {

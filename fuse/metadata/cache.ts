@@ -97,8 +97,7 @@ export class MetadataCache {
   /**
    * How long the kernel may cache the name, in milliseconds, in the answer being sent.
    * An open by a cached name needs a request of its own. So a file's name is not cached after its first look-up: its
-   * open follows, and one request serves both. Nor is that of a file with several names, as each open would look up
-   * all.
+   * open follows, and one request serves both. Nor is a file's with several names, of which an open would look up all.
    */
   nameValidMs(parent: number, name: string, inode: number): number {
     const place = { parent, name };

@@ -42,10 +42,10 @@ export class Names {
     const mustRequest = isRepetition || isForced;
     try {
       const found = await (mustRequest ? this.#requestName(parent, name) : this.#find(parent, name));
-      if (isRepetition) refusedOpens.found(thread, place, found);
+      if (isRepetition) refusedOpens.lookupAnswered(thread, place, found);
       return await this.#inodes.present(found);
     } catch (error) {
-      if (isRepetition) refusedOpens.found(thread, place, null);
+      if (isRepetition) refusedOpens.lookupAnswered(thread, place, null);
       throw error;
     }
   }

@@ -21,7 +21,6 @@ interface Recorded {
  * Errors of acknowledged operations, one sequence for a mount, like `errseq_t` of Linux (include/linux/errseq.h):
  * `fsync` of a descriptor returns once the latest error since its last `fsync` or its open, or an earlier one that no
  * program got. The latest error of an inode replaces its earlier ones.
- *
  * As with `mapping_set_error` of Linux, errors of inodes are also errors of the volume, which `fsync` of the root
  * returns (`syncfs`). Beyond Linux, an error that `write` or `close` returned counts as seen for later opens.
  */

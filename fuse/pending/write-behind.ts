@@ -45,7 +45,6 @@ export interface WriteBehindOptions {
  * The pending writes of one file. A write is acknowledged once its bytes are in memory; consecutive bytes form chunks
  * of up to 4 MiB. Small chunks share requests, preferably nearby ones, whose objects are then written once. Overlapping
  * chunks are sent in order, so that the last write wins.
- *
  * If a chunk fails, it and all that are not sent are dropped, and `failed` records the error.
  */
 export class WriteBehind {
@@ -262,6 +261,6 @@ export class WriteBehind {
 function takeParts(chunk: Chunk): readonly Uint8Array[] {
   const { parts, length } = chunk;
   chunk.parts = [];
-  const isFine = parts.length > 1 && length < parts.length * PART_BYTES_MIN;
-  return isFine ? [Buffer.concat(parts, length)] : parts;
+  const areSmall = parts.length > 1 && length < parts.length * PART_BYTES_MIN;
+  return areSmall ? [Buffer.concat(parts, length)] : parts;
 }

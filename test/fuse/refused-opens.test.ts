@@ -21,7 +21,7 @@ function started({ thread = THREAD, isLink = false } = {}) {
   refused.refuse(thread, 7, [placeKey(A)], isLink);
   const look = (place: Place, inode: number, kind: NodeKind = 'file'): void => {
     assert.equal(refused.repeatsLookup(thread, place), true);
-    refused.found(thread, place, inode === NOTHING ? null : ({ inode, kind } as Attributes));
+    refused.lookupAnswered(thread, place, inode === NOTHING ? null : ({ inode, kind } as Attributes));
   };
   return { refused, clock, look };
 }
@@ -108,6 +108,6 @@ test('a refusal whose look-up is pending is not dropped, also if others are refu
   refused.repeatsLookup(THREAD, A);
   clock.nowMs = 60_000;
   refused.refuse(OTHER, 9, []);
-  refused.found(THREAD, A, { inode: 8, kind: 'file' } as Attributes);
+  refused.lookupAnswered(THREAD, A, { inode: 8, kind: 'file' } as Attributes);
   assert.equal(refused.isRepetition(THREAD, 8), true);
 });
