@@ -110,7 +110,7 @@ describe('a whole cluster on this machine', () => {
     assert.ok(daemon !== undefined);
     process.kill(daemon.pid, 'SIGKILL');
     const isLeft = async (): Promise<boolean> => (await processes()).some(({ pid }) => pid === daemon.pid);
-    await until('it is gone', async () => !(await isLeft()));
+    await until('the process has ended', async () => !(await isLeft()));
     const healed = await runCli(['mount', 'main', mount, '--json', '--log', join(folder, 'healed.log')], {
       env,
     });
@@ -132,7 +132,7 @@ describe('a whole cluster on this machine', () => {
     }
     assert.equal((await runCli(['umount', mount])).code, 0);
     // It has ended; the process that reaps orphans here may need a moment longer.
-    await until('its process is gone', async () => !existsSync(`/proc/${pid}`));
+    await until('its process has ended', async () => !existsSync(`/proc/${pid}`));
     assert.equal(await mountAt(mount), null);
     assert.equal(
       (await runCli(['mount', 'main', mount, '--log', join(folder, 'again.log')], { env })).code,

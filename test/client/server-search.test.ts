@@ -39,7 +39,7 @@ const listQueries = (server: FakeServer) =>
 async function search(cluster: FakeCluster, client: ClusterClient): Promise<void> {
   const file = client.openFile(cluster.addFile('x'));
   // The first search begins when an answer names an unknown primary; the known servers have to be asked first.
-  await until('the client asks who else is there', async () => {
+  await until('the client searches for other servers', async () => {
     await file.read(0, 1);
     return listQueries(cluster.server(0)) > 0;
   });

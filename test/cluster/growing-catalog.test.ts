@@ -57,7 +57,7 @@ test('a member that was not in the first configuration gets its replica again af
   assert.match(ready, /catalog-replica ok/);
   // Two of three are a majority only if the replica of s2 is one of them.
   await cluster.kill('s3');
-  await until('names are changed with the replica that came back', async () => {
+  await until('names are changed with the replica that restarted', async () => {
     const answer = await fetch(`${cluster.url('s2')}/v1/files/main/c`, {
       method: 'PUT',
       body: 'c',

@@ -545,7 +545,7 @@ async function define(): Promise<void> {
     assert.equal(hastyCode, 1, 'It was ended, and what was written is lost');
     for (const { pid, folder } of mounts) {
       await gone(pid);
-      await until('the mount is gone', async () => (await mountAt(folder)) === null);
+      await until('it is unmounted', async () => (await mountAt(folder)) === null);
     }
     for (const id of ['s2', 's3']) cluster.spawn(id);
     await cluster.ready();

@@ -155,7 +155,7 @@ function define(cluster: RealCluster, transport: string, mount: ClusterMount): v
     await runOk('sh', ['-c', 'echo last > "$0"', mount.path('last')]);
     await mount.unmount();
     // It has ended; the process that reaps orphans here may need a moment longer.
-    await until('its process is gone', async () => !existsSync(`/proc/${mount.pid}`));
+    await until('its process has ended', async () => !existsSync(`/proc/${mount.pid}`));
     const table = await runOk('cat', ['/proc/self/mounts']);
     assert.ok(!table.text.includes(mount.directory), 'It is not mounted');
     const answer = await fetch(`${cluster.url('s3')}/v1/files/${volume}/last`);

@@ -152,7 +152,10 @@ test('one of three contenders works; after its kill another continues, within th
   t.diagnostic(
     `${second.who} acted ${Math.round(waitedMs)} ms after the kill, ${(waitedMs / TAKEOVER_MS).toFixed(2)} of lease and skew`,
   );
-  await until('the command of the killed one is gone', async () => !alive(first.pid) && !alive(first.guard));
+  await until(
+    'the command of the killed one has ended',
+    async () => !alive(first.pid) && !alive(first.guard),
+  );
 
   three.get(second.who)?.signal('SIGTERM');
   assert.equal(await three.get(second.who)?.ended, 128 + 15, 'The exit code of its command');
@@ -258,7 +261,7 @@ test('a guard that is killed takes its command with it', async () => {
   const act = await resource.next(({ who }) => who === 'x');
   process.kill(act.guard, 'SIGKILL');
   assert.equal(await contender.ended, 1);
-  await until('its command is gone', async () => !alive(act.pid));
+  await until('its command has ended', async () => !alive(act.pid));
 });
 
 test('a launcher that is killed takes keeper and command with it', async () => {
@@ -274,8 +277,8 @@ test('a launcher that is killed takes keeper and command with it', async () => {
   });
   const { pid } = await resource.next(({ who }) => who === 'launched');
   launcher.kill('SIGKILL');
-  await until('the command is gone', async () => !alive(pid));
-  await until('the lease is given back', async () => {
+  await until('the command has ended', async () => !alive(pid));
+  await until('the lease is released', async () => {
     const { held } = await askJson<LeaseQueryAnswer>(cluster.url('s1'), '/v1/leases/launched');
     return !held;
   });

@@ -104,7 +104,7 @@ test('contents that no snapshot shows any more are removed, also from the disks'
   await cli('snapshot', 'rm', 'main@monday');
   assert.equal((await ask(cluster.url('s1'), 'GET', '/v1/files/main@monday/in-place')).status, 404);
   assert.equal(await get('main@tuesday/in-place'), 'OTHER contents, and more');
-  await until('what only the first snapshot showed is gone', async () => {
+  await until('what only the first snapshot showed is removed', async () => {
     const { volume } = await client.query({ kind: 'volume', name: 'main' });
     return volume.inodes < before - 3;
   });

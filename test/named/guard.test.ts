@@ -89,7 +89,7 @@ test('processes that a command leaves in its process group end with it', async (
   await guarded('sleep 1000 & echo $! > $FOLDER/left').ended;
   const left = Number(readFileSync(join(folder, 'left'), 'utf8'));
   assert.ok(left > 1);
-  await until('it is gone', async () => !alive(left));
+  await until('the process has ended', async () => !alive(left));
 });
 
 test('a signal reaches the whole group', async () => {
@@ -122,7 +122,7 @@ test("a guard that ended without a report after its command's deadline has ended
   command.stop(0);
   process.kill(guard, 'SIGKILL');
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  await until('the command is gone', async () => !alive(pid));
+  await until('the command has ended', async () => !alive(pid));
 });
 
 test('a lease that is lost in its last part leaves no more time than it has', async () => {
@@ -144,7 +144,7 @@ test('a guard that is suspended beyond the deadline is replaced: the command is 
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
   assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
   assert.ok(!alive(guard));
-  await until('it is gone', async () => !alive(pid));
+  await until('the process has ended', async () => !alive(pid));
 });
 
 test("so is a guard that was stopped before it could report its command's process", async () => {
@@ -157,7 +157,7 @@ test("so is a guard that was stopped before it could report its command's proces
   const [pid = 0] = childrenOf(guard);
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
   assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
-  await until('both are gone', async () => !alive(pid) && !alive(guard));
+  await until('both have ended', async () => !alive(pid) && !alive(guard));
 });
 
 test('a guard that is killed takes its command with it', async () => {
@@ -169,7 +169,7 @@ test('a guard that is killed takes its command with it', async () => {
   await until('the guard has reported', async () => command.pid === pid);
   process.kill(guard, 'SIGKILL');
   assert.deepEqual(await command.ended, { kind: 'unguarded', killed: true });
-  await until('it is gone', async () => !alive(pid));
+  await until('the process has ended', async () => !alive(pid));
 });
 
 test('the last report of a guard counts, even if this process was suspended when it arrived and has to send something itself', async () => {

@@ -142,7 +142,7 @@ test('a server starts on a full disk, and collects garbage', {
     const before = containers();
     await cluster.restart('s2');
     assert.match(cluster.log('s2'), /the disk is full: starting with the reserved space/);
-    await until('what was deleted is gone', async () => containers() <= before - 3);
+    await until('what was deleted is removed', async () => containers() <= before - 3);
     await isThere(cluster, 's2', 'd', 100);
 
     await cluster.kill('s2');

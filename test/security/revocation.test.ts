@@ -147,7 +147,7 @@ test('a server whose certificate is revoked is no server of the cluster, until i
     const { text } = await ask(cluster, 'GET', '/metrics', { shown: root });
     return /leasehold_peer_connected\{peer="s3"\} (\d)/.exec(text)?.[1] ?? '';
   };
-  await until('s3 is there', async () => (await peers()) === '1');
+  await until('s3 is a peer', async () => (await peers()) === '1');
   copyFileSync(own, join(cluster.folder, 'stolen.pem'));
   await revoke(own);
   reload();
