@@ -4,7 +4,7 @@ import type { Attributes, CacheOwner } from './catalog-api.ts';
 import { FORGETS_MAX, NEW_FILES_MAX } from './request-limits.ts';
 import type { ReservedNumbers } from './reserved-numbers.ts';
 
-/** New files sent with all their contents: `POST /v1/newFiles`. */
+/** New files sent with all their contents: `POST /v1/births`. */
 
 export const NEW_FILE_BYTES_MAX = 256 * 1024;
 export const NEW_FILES_BYTES_MAX = 4 * 1024 * 1024;
@@ -35,7 +35,7 @@ export interface FileWithContents {
   readonly contents: Uint8Array;
 }
 
-/** Body of `POST /v1/newFiles`; a retry carries the same, and is answered, not repeated. */
+/** Body of `POST /v1/births`; a retry carries the same, and is answered, not repeated. */
 export interface NewFilesRequest {
   readonly session: number;
   readonly number: number;
@@ -70,7 +70,7 @@ interface Refused {
  */
 export type NewFileOutcome = Created<'created'> | Refused | { readonly kind: 'not-created' };
 
-/** Answer of `POST /v1/newFiles`: one outcome per file, in order, in the words of earlier releases. */
+/** Answer of `POST /v1/births`: one outcome per file, in order, in the words of earlier releases. */
 export interface NewFilesAnswer {
   readonly outcomes: readonly (Created<'born'> | Refused | { readonly kind: 'unborn' })[];
 }
@@ -184,8 +184,8 @@ function readNewFile(reader: ByteReader): FileWithContents {
   const contents = reader.bytes();
   if (contents.length > NEW_FILE_BYTES_MAX)
     throw new MalformedError(`A new file of ${contents.length} bytes`);
-  const named = isNamed ? { isNamed } : {};
-  return { parent, name, inode, ...named, mode, uid, gid, accessedNs, modifiedNs, changedNs, contents };
+  const entry = isNamed ? { hasEntry: true as const } : {};
+  return { parent, name, inode, ...entry, mode, uid, gid, accessedNs, modifiedNs, changedNs, contents };
 }
 
 function readTime(reader: ByteReader): string | null {

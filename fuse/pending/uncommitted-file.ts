@@ -83,7 +83,7 @@ export class UncommittedFile implements BackendFile {
         const { mode, uid, gid, accessedNs, modifiedNs, changedNs } = this.#attributes;
         return {
           ...{ parent: this.parent, name: this.name, inode: this.inode, mode, uid, gid },
-          ...(isNamed ? { isNamed: true as const } : {}),
+          ...(isNamed ? { hasEntry: true as const } : {}),
           ...{ accessedNs, modifiedNs, changedNs, contents: this.#contents.bytes },
         };
       },

@@ -205,7 +205,7 @@ export class LeaseLink {
 
   #newHost(): LeaseHost {
     const { self, leaseMs, clockSkewMaxMs, algorithm, earlier, knownView, view, jitterMaxMs } = this.#parts;
-    const formerSilenceMs = earlier?.recoveryMs ?? 0;
+    const earlierRecoveryMs = earlier?.recoveryMs ?? 0;
     this.#coveredUntilMs = -Infinity;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
     this.#sleptMs = this.#parts.clock.sleptMs();
@@ -215,8 +215,8 @@ export class LeaseLink {
       leaseMs,
       clockSkewMaxMs,
       algorithm,
-      formerSilenceMs,
-      formerClockMs: this.#earlierClockMs,
+      earlierRecoveryMs,
+      earlierClockMs: this.#earlierClockMs,
       incarnation,
       ...(knownView === undefined ? {} : { knownView }),
       ...(view === undefined ? {} : { view: view() }),

@@ -346,7 +346,7 @@ test("creations with contents and the trash: of another volume, of a number that
     return (JSON.parse(text) as { attributes: { inode: number } }).attributes.inode;
   };
   const times = { accessedNs: null, modifiedNs: null, changedNs: null };
-  const body = (inode: number, into: number, number: number, named: { isNamed?: true } = {}): Uint8Array =>
+  const body = (inode: number, into: number, number: number, named: { hasEntry?: true } = {}): Uint8Array =>
     encodeNewFiles({
       ...{ owner: 4711, session: 4711, number },
       newFiles: [
@@ -386,7 +386,7 @@ test("creations with contents and the trash: of another volume, of a number that
   const json = { session: 4712, number: 1, since: 1, command: create };
   const created = await as('root', 'POST', '/v1/catalog/commands', { json });
   assert.equal(created.status, 200, created.text);
-  const filled = await bear(body(first, own, 3, { isNamed: true }));
+  const filled = await bear(body(first, own, 3, { hasEntry: true }));
   assert.equal(filled.status, 403, `a file of another volume that has its name: ${filled.text}`);
   assert.equal((await as('root', 'GET', '/v1/files/other/empty')).text, '');
   assert.equal(

@@ -275,7 +275,7 @@ test('an empty named file gets its contents, which the catalog settles unless th
 
 function namedRequest(number: number, ...inodes: number[]): NewFilesRequest {
   const request = requestFor(number, ...inodes);
-  return { ...request, newFiles: request.newFiles.map((birth) => ({ ...birth, isNamed: true })) };
+  return { ...request, newFiles: request.newFiles.map((birth) => ({ ...birth, hasEntry: true })) };
 }
 
 test('a named file in a volume with a quota is left to its primary, also if the quota is new', async (t) => {
