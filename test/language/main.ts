@@ -1,11 +1,19 @@
 /**
- * Checks the language of the project: `npm run lint`. Comments of the product and documents use the terms of the field,
- * in lines of at most 120 characters; commits have short subjects with an area; the glossary has few rows, each in use.
+ * Checks the language of the project: `npm run lint`. Comments, titles of tests and documents use the terms of the
+ * field; lines of prose have at most 120 characters; commits have short subjects with an area; the glossary has few
+ * rows, each in use.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { commentLines, documentLines, glossaryFaults, proseFaults, subjectFaults } from './prose.ts';
+import {
+  commentLines,
+  documentLines,
+  glossaryFaults,
+  proseFaults,
+  subjectFaults,
+  titleLines,
+} from './prose.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const GLOSSARY = 'docs/GLOSSARY.md';
@@ -21,8 +29,7 @@ const texts = new Map(
 );
 const faults = [...texts].flatMap(([path, text]) => {
   const isCode = !path.endsWith('.md');
-  if (isCode && /^(?:test|bench)\//.test(path)) return [];
-  const lines = isCode ? commentLines(text) : documentLines(text);
+  const lines = isCode ? [...commentLines(text), ...titleLines(text)] : documentLines(text);
   return proseFaults(lines).map(({ line, what }) => `${path}:${line}: ${what}`);
 });
 const others = [...texts].filter(([path]) => path !== GLOSSARY).map(([, text]) => text);

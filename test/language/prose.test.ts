@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { commentLines, documentLines, glossaryFaults, proseFaults, subjectFaults } from './prose.ts';
+import {
+  commentLines,
+  documentLines,
+  glossaryFaults,
+  proseFaults,
+  subjectFaults,
+  titleLines,
+} from './prose.ts';
 
 function faultsOf(lines: ReturnType<typeof commentLines>): string[] {
   return proseFaults(lines).map(({ line, what }) => `${line}: ${what.replace(/: write.*/, '')}`);
@@ -23,6 +30,14 @@ test('words that are not used are found in comments, and not in code', () => {
     '6: "Nobody"',
     '6: "Nobody leads"',
   ]);
+});
+
+test('words that are not used are found in titles of tests, which may be long', () => {
+  const long = 'word '.repeat(30);
+  const calls = ["('nobody waits', () => {});", '(\n  "nobody waits",\n);'];
+  const code = calls.map((call) => `await t.test${call}`).join('\n');
+  assert.deepEqual(faultsOf(titleLines(code)), ['1: "nobody"', '2: "nobody"']);
+  assert.deepEqual(faultsOf(titleLines(`test('${long}', () => {});`)), []);
 });
 
 test('documents are checked outside of code, links and tables', () => {

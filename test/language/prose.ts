@@ -42,6 +42,9 @@ const WORDS: readonly (readonly [RegExp, string])[] = [
   [/\bthere is (?:no )?room\b/i, 'there is (no) free space'],
 ];
 
+/** A call that declares a test or a group of tests, with a title that is a literal. */
+const TITLES = /\b(?:test|describe|it|suite|overTransports|overKernel)\(\s*(['"`])((?:(?!\1)[\s\S])*)\1/g;
+
 /** @returns the comments of TypeScript or JavaScript: whole lines only */
 export function commentLines(code: string): ProseLine[] {
   let isOpen = false;
@@ -51,6 +54,18 @@ export function commentLines(code: string): ProseLine[] {
     const isComment = isOpen || isBegun || trimmed.startsWith('//');
     if (isOpen || isBegun) isOpen = !trimmed.includes('*/');
     return isComment ? [{ line: index + 1, source, text: withoutCode(trimmed) }] : [];
+  });
+}
+
+/** @returns the titles of tests, where they are literals */
+export function titleLines(code: string): ProseLine[] {
+  return [...code.matchAll(TITLES)].map((found) => {
+    // Without the source: a title is one literal, which may be longer than a line of prose.
+    return {
+      line: code.slice(0, found.index).split('\n').length,
+      source: '',
+      text: withoutCode(found[2] ?? ''),
+    };
   });
 }
 
