@@ -89,7 +89,7 @@ export class LeaseCluster {
     for (;;) {
       const usages = await this.usage();
       if (usages.every((usage) => usage.cells === 0)) return;
-      if (performance.now() > untilMs) throw new Error('Lease servers remember cells that nobody wants');
+      if (performance.now() > untilMs) throw new Error('Lease servers remember cells that no server wants');
       await delay(FORGET_LOOK_MS);
     }
   }

@@ -21,7 +21,7 @@ const CASES: readonly Case[] = [
   good('object/1', 'one after the other', '1 2 a write x\n3 4 b read -> x\n5 6 a write y\n7 8 b read -> y'),
   good('object/1', 'a read beside a write sees either', '1 9 a write x\n2 3 b read -> -\n4 5 b read -> x'),
   bad('object/1', 'a stale read', '1 2 a write x\n3 4 a write y\n5 6 b read -> x'),
-  bad('object/1', 'a read of what nobody wrote', '1 2 a write x\n3 4 b read -> z'),
+  bad('object/1', 'a read of a value that was not written', '1 2 a write x\n3 4 b read -> z'),
   bad('object/1', 'a read of what is written later', '1 2 b read -> x\n3 4 a write x'),
   bad('object/1', 'a lost update', '1 2 a write x\n3 4 b read -> -'),
   bad('object/1', 'new, then old', '1 9 a write x\n2 3 b read -> x\n4 5 c read -> -'),

@@ -6,16 +6,16 @@ import { Coherence } from './coherence.ts';
 import { befall, FAULTS, type Fault } from './faults.ts';
 import { unpromised } from './subjects.ts';
 
-const HELP = `Changes and looks at things on several mounts at once, and judges what each sees.
+const HELP = `Changes and queries things on several mounts at once, and judges each answer.
 
 usage: npm run coherence -- [options]
 
   --seconds NUMBER    for how long (default: 60)
-  --rounds NUMBER     how many rounds at the most
-  --seed NUMBER       of what is drawn (default: 1)
+  --rounds NUMBER     the most rounds
+  --seed NUMBER       of the random choices (default: 1)
   --mounts NUMBER     (default: 2)
   --groups NUMBER     how many things of each kind (default: 2)
-  --actors NUMBER     how many change and look at once (default: 8)
+  --actors NUMBER     how many change and query at once (default: 8)
   --transport NAME    of the mounts (default: kernel)
   --cache MODE        of the mounts (default: leases)
   --faults LIST       of ${FAULTS.join(', ')}, with commas between (default: none)

@@ -241,7 +241,7 @@ export class LeaseObservers {
 
   #life(incarnation: Incarnation): Life {
     const life = this.#byIncarnation.get(incarnation);
-    if (life === undefined) throw new Violation('A ballot or a lease names a life that nobody lived');
+    if (life === undefined) throw new Violation('A ballot or a lease names an unknown life');
     return life;
   }
 }

@@ -110,7 +110,7 @@ export class Etcd {
     const connection = this.#connections[place] as GrpcConnection;
     const lease = style === 'shared' ? (this.#shared[place] as bigint) : await grant(connection);
     const answer = await connection.call(TXN, putIfAbsent(`bench/${this.#nextKey++}`, lease));
-    if (protobufInteger(answer, 2) !== 1n) throw new Error('etcd knew a key that nobody has put');
+    if (protobufInteger(answer, 2) !== 1n) throw new Error('etcd knew a key that no client has put');
   }
 }
 

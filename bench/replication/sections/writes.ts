@@ -174,7 +174,7 @@ async function syncsEnd(pids: readonly number[]): Promise<void> {
     await delay(QUIET_MS);
     if ((await counter.detach()) === 0) return;
   }
-  throw new Error(`Servers that nobody asks for anything sync for ${SYNCS_END_MS_MAX} ms`);
+  throw new Error(`Servers without requests sync for ${SYNCS_END_MS_MAX} ms`);
 }
 
 function report(
