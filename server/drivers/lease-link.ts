@@ -6,7 +6,7 @@ import { LeaseFrameReader, LeaseFrameWriter } from '../../lease/codec.ts';
 import type { KnownView } from '../../lease/group.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
-import type { LeaseAlgorithm, LeaseTiming } from '../../lease/parameters.ts';
+import type { LeaseAlgorithm, LeaseConfig, LeaseTiming } from '../../lease/parameters.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { Clock } from '../process/clock.ts';
 import type { WakeQueue } from './wake-queue.ts';
@@ -210,7 +210,7 @@ export class LeaseLink {
     this.#offsetMs = this.#parts.clock.wallDriftMs();
     this.#sleptMs = this.#parts.clock.sleptMs();
     const incarnation = this.#parts.drawIncarnation();
-    const config = {
+    const config: LeaseConfig = {
       self,
       leaseMs,
       clockSkewMaxMs,

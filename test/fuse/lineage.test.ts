@@ -19,7 +19,7 @@ const cases: readonly { readonly what: string; readonly events: string; readonly
   { what: 'its own changes with gaps between their numbers', events: '1.5>1.8 1.8>1.11', has: '1.11' },
   { what: 'its own changes answered in another order', events: '1.7>1.9 1.6>1.7 1.5>1.6', has: '1.9' },
   { what: 'its own changes except the first', events: '1.6>1.7 1.7>1.8', has: '1.5' },
-  { what: 'the next epoch', events: 'a change in the next epoch', has: '2.2' },
+  { what: 'a change in the next epoch', events: '1.5>1.6 1.6>2.2', has: '2.2' },
   { what: 'another mount’s change between two of its own', events: '1.5>1.6 1.7>1.8', has: '1.6' },
   { what: 'another mount’s change before its own', events: '1.6>1.7', has: '1.5' },
   { what: 'a repeated answer to its own change', events: '1.5>1.6 >1.6', has: '1.6' },

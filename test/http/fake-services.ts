@@ -232,7 +232,7 @@ export class FakeCluster {
         ...{ sizeBytes, modifiedNs, contents },
       };
     };
-    const fake = { store, named: () => undefined, mayExceedQuota: async () => true };
+    const fake = { store, entryCreated: () => undefined, mayExceedQuota: async () => true };
     return fake as unknown as WholeFiles;
   }
 

@@ -248,12 +248,8 @@ export class Actor {
     const call = nowNs();
     const wrote = await this.#call(null, 'pwrite', 'file', value, '0');
     const synced = wrote.kind === 'ok' && isSynced ? await this.#call(null, 'fsync', 'file') : wrote;
-    // A close without an error says that a majority has what was written before.
-    const closed = await this.#call(
-      null,
-      'A close without an error means that a majority has the earlier writes.',
-      'file',
-    );
+    // A close without an error means that a majority has the earlier writes.
+    const closed = await this.#call(null, 'close', 'file');
     const isStored = synced.kind === 'ok' && (isSynced || closed.kind === 'ok');
     const write = { call, op: 'write' as const, input: value, output: null };
     this.#recordContents(inode, write, isStored ? 'ok' : 'unknown');

@@ -210,13 +210,13 @@ test('statx returns the creation time if it is known, byte by byte', async () =>
   assert.equal(
     body.toString('hex'),
     [
-      'validity, flags', // how long it holds, flags
+      '01000000000000000065cd1d00000000', // validity, flags
       '00000000000000000000000000000000',
       'ff0f0000000010000000000000000000', // mask of what follows, size of blocks, attributes
       '030000000100000002000000a4810000', // links, owner, group, mode
       '070000000000000005000000020000000100000100000000', // inode, size, blocks
-      'supported attributes', // attributes that are known
-      'atime, btime, ctime, mtime', // read, created, changed, modified
+      '0000000000000000', // supported attributes
+      '01000000000000000200000000000000', // atime, btime, ctime, mtime
       '07000000000000000900000000000000',
       '00000000000000000500000000000000',
       'faffffffffffffff0065cd1d00000000',
@@ -242,8 +242,8 @@ test('an entry is encoded byte by byte; the root has node 1', async () => {
     body.toString('hex'),
     [
       '07000000000000000000000000000000', // node and generation
-      'seconds of validity of name and attributes', // seconds that name and attributes hold
-      'and nanoseconds', // and nanoseconds
+      '00000000000000000100000000000000', // seconds of validity of name and attributes
+      '000000000065cd1d', // and nanoseconds
       '07000000000000000500000002000000', // inode, size
       '0100000100000000', // blocks
       '0100000000000000fafffffffffffff'.concat('f', '0000000000000000'), // times
