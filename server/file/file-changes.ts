@@ -80,9 +80,9 @@ export class FileChanges {
     }
     admission.assertAllReachable(driver);
     await admission.assertSpace(driver, request, bytes.length);
-    return this.#changeAgainAsPrimary(driver, request, async (orderer, primary) => {
-      const write = (held: WriteGuard): Promise<Change> =>
-        primary.write(request, offset, bytes, { guard: held, returns: returns });
+    return this.#changeWithRetryAsPrimary(driver, request, async (orderer, primary) => {
+      const write = (expected: WriteGuard): Promise<Change> =>
+        primary.write(request, offset, bytes, { guard: expected, returns });
       try {
         return await write(guard);
       } catch (error) {
@@ -98,7 +98,7 @@ export class FileChanges {
    * Makes a change; if it is refused by the file's state, and this server only resumed or created the file, makes it
    * again as active primary: another server may have become primary without this one's knowledge.
    */
-  async #changeAgainAsPrimary(
+  async #changeWithRetryAsPrimary(
     driver: ReplicaDriver,
     request: ChangeRequest,
     change: (orderer: ReplicaDriver, primary: FilePrimary) => Promise<Change>,
@@ -157,7 +157,9 @@ export class FileChanges {
       request,
       parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
     );
-    return this.#changeAgainAsPrimary(driver, request, (_, primary) => primary.writeParts(request, parts));
+    return this.#changeWithRetryAsPrimary(driver, request, (_, primary) =>
+      primary.writeParts(request, parts),
+    );
   }
 
   async truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult> {
@@ -168,7 +170,9 @@ export class FileChanges {
     if (answered !== null) return answered;
     const driver = await replicas.orderer(file);
     admission.assertAllReachable(driver);
-    return this.#changeAgainAsPrimary(driver, request, (_, primary) => primary.truncate(request, sizeBytes));
+    return this.#changeWithRetryAsPrimary(driver, request, (_, primary) =>
+      primary.truncate(request, sizeBytes),
+    );
   }
 
   async punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult> {
@@ -180,7 +184,7 @@ export class FileChanges {
     if (answered !== null) return answered;
     const driver = await replicas.orderer(file);
     admission.assertAllReachable(driver);
-    return this.#changeAgainAsPrimary(driver, request, (_, primary) => primary.punch(request, hole));
+    return this.#changeWithRetryAsPrimary(driver, request, (_, primary) => primary.punch(request, hole));
   }
 
   async copy(

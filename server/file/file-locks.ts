@@ -70,14 +70,15 @@ export class FileLocks {
   readonly #spanMs: number;
   readonly #states = new Map<ReplicaDriver, LockState>();
   readonly #earlier = new LruMap<FileId, EarlierLocks>(EARLIER_MAX);
-  readonly #shares: LockCounts;
+  readonly #counts: LockCounts;
 
   constructor(parts: FileLocksParts) {
     this.#parts = parts;
-    this.#shares = new LockCounts(parts.lockBounds);
+    this.#counts = new LockCounts(parts.lockBounds);
     this.#spanMs = parts.lockLeaseMs * (1 + 2 * CLOCK_DRIFT_MAX);
   }
 
+  /** Begins the lock state of the epoch, and with it the grace, at once. */
   becamePrimary(driver: ReplicaDriver): void {
     if (driver.isPrimary) this.#stateOf(driver);
   }
@@ -146,11 +147,11 @@ export class FileLocks {
     const sinceStamp = client?.sinceStamp ?? 0;
     if (client !== undefined) client.locksUntilMs = client.aliveUntilMs;
     const kept: LockChangeOfClient[] = [];
-    const lost = body.locks.flatMap((lock, place) => {
+    const lost = body.locks.flatMap((lock, index) => {
       const wish: LockChangeOfClient = { ...lock, ...rangeFromWire(lock), client: body.client };
       if (!state.table.covers(wish)) {
         // Only a change of the primary makes locks of a living client unknown here.
-        if (nowMs >= state.graceUntilMs || state.table.conflict(wish) !== null) return [place];
+        if (nowMs >= state.graceUntilMs || state.table.conflict(wish) !== null) return [index];
         state.table.set(wish);
       }
       kept.push(wish);
@@ -227,7 +228,7 @@ export class FileLocks {
       const isFull =
         table.size >= LOCKS_PER_FILE_MAX || table.list(wish.client).length >= LOCKS_PER_CLIENT_MAX;
       if (isFull) throw new ServiceError('lock-limit', `Too many locks on file ${driver.file}: release some`);
-      this.#shares.assertBelowBounds(state.clients.get(wish.client)?.holder ?? holderOf(wish.client, null));
+      this.#counts.assertBelowBounds(state.clients.get(wish.client)?.holder ?? holderOf(wish.client, null));
       table.set(wish);
       // A downgraded lock may be what others waited for.
       this.#grantWaiting(driver, state);
@@ -341,8 +342,8 @@ export class FileLocks {
   #moveCount(state: LockState, client: number, from: string | null, to: string | null): void {
     if (from === to || from === null) return;
     const count = state.table.list(client).length;
-    this.#shares.add(from, -count);
-    if (to !== null) this.#shares.add(to, count);
+    this.#counts.add(from, -count);
+    if (to !== null) this.#counts.add(to, count);
   }
 
   #currentState(driver: ReplicaDriver): LockState {
@@ -445,7 +446,7 @@ export class FileLocks {
           known.locksUntilMs = known.aliveUntilMs;
           known.sinceStamp = known.stamp;
         }
-        this.#shares.add(known?.holder ?? holderOf(client, null), more);
+        this.#counts.add(known?.holder ?? holderOf(client, null), more);
       }),
       clients,
       waiting: new Map(),

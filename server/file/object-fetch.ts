@@ -26,15 +26,18 @@ export interface ObjectFetchParts {
 
 interface SourceState {
   readonly source: ObjectSource;
-  asked: number;
+  /** Calls in progress. */
+  callCount: number;
   error: unknown;
+  /** False once a call failed or its answer had wrong bytes. */
   usable: boolean;
 }
 
 interface Batch {
-  readonly left: Map<number, ObjectEntry>;
+  /** Objects that no source has sent yet, by index. */
+  readonly missing: Map<number, ObjectEntry>;
   readonly tried: Set<SourceState>;
-  asked: number;
+  callCount: number;
 }
 
 /**
@@ -49,16 +52,17 @@ export class ObjectFetch {
   readonly #queue: Batch[] = [];
   readonly #openBatches = new Set<Batch>();
   #areAllDrawn = false;
+  /** Calls in progress for less than `patienceMs`. */
   #timelyCalls = 0;
   #skippedCount = 0;
-  #settled = false;
+  #ended = false;
   #resolve: (answered: boolean) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
 
   constructor(parts: ObjectFetchParts) {
     this.#parts = parts;
     this.#wanted = parts.wanted[Symbol.iterator]();
-    this.#sources = parts.sources.map((source) => ({ source, asked: 0, error: null, usable: true }));
+    this.#sources = parts.sources.map((source) => ({ source, callCount: 0, error: null, usable: true }));
   }
 
   /**
@@ -76,16 +80,16 @@ export class ObjectFetch {
   /** Starts calls while fewer than `FETCHES_MAX` wait for an answer in time; ends the fetch once no batch is open. */
   #pump(): void {
     if (this.#sources.every(({ usable }) => !usable)) this.#skipRest();
-    while (!this.#settled && this.#timelyCalls < FETCHES_MAX) {
+    while (!this.#ended && this.#timelyCalls < FETCHES_MAX) {
       const batch = this.#queue.shift() ?? this.#nextBatch();
       if (batch === null) break;
       if (!this.#openBatches.has(batch)) continue;
       const source = this.#leastBusy(batch);
       if (source !== null) void this.#ask(batch, source);
-      else if (batch.asked === 0) this.#close(batch);
+      else if (batch.callCount === 0) this.#close(batch);
     }
-    if (this.#settled || !this.#areAllDrawn || this.#openBatches.size > 0) return;
-    this.#settled = true;
+    if (this.#ended || !this.#areAllDrawn || this.#openBatches.size > 0) return;
+    this.#ended = true;
     const [first] = this.#sources;
     if (this.#skippedCount > 0 && first?.usable === false) this.#reject(first.error);
     else this.#resolve(this.#sources.every(({ usable }) => usable));
@@ -104,8 +108,8 @@ export class ObjectFetch {
     }
     if (entries.length === 0) return null;
     entries.sort((a, b) => a.index - b.index);
-    const left = new Map(entries.map((entry) => [entry.index, entry]));
-    const batch = { left, tried: new Set<SourceState>(), asked: 0 };
+    const missing = new Map(entries.map((entry) => [entry.index, entry]));
+    const batch = { missing, tried: new Set<SourceState>(), callCount: 0 };
     this.#openBatches.add(batch);
     return batch;
   }
@@ -114,29 +118,30 @@ export class ObjectFetch {
     this.#areAllDrawn = true;
     this.#skippedCount++;
     this.#queue.length = 0;
-    for (const batch of this.#openBatches) if (batch.asked === 0) this.#close(batch);
+    for (const batch of this.#openBatches) if (batch.callCount === 0) this.#close(batch);
   }
 
   #close(batch: Batch): void {
     this.#openBatches.delete(batch);
-    this.#skippedCount += batch.left.size;
+    this.#skippedCount += batch.missing.size;
   }
 
+  /** @returns the usable source with the fewest calls that has not been asked for this batch; null if there is none */
   #leastBusy(batch: Batch): SourceState | null {
     let chosen: SourceState | null = null;
     for (const state of this.#sources) {
       if (!state.usable || batch.tried.has(state)) continue;
-      if (chosen === null || state.asked < chosen.asked) chosen = state;
+      if (chosen === null || state.callCount < chosen.callCount) chosen = state;
     }
     return chosen;
   }
 
   /** Asks a source for the objects of a batch; after `patienceMs` without an answer, queues them for another, too. */
   async #ask(batch: Batch, state: SourceState): Promise<void> {
-    const entries = [...batch.left.values()];
+    const entries = [...batch.missing.values()];
     batch.tried.add(state);
-    batch.asked++;
-    state.asked++;
+    batch.callCount++;
+    state.callCount++;
     this.#timelyCalls++;
     let isTimely = true;
     const release = (): void => {
@@ -146,7 +151,7 @@ export class ObjectFetch {
     let timer: Timer | undefined;
     try {
       await this.#parts.pace.take(entries.reduce((sum, { length }) => sum + length, 0));
-      if (this.#settled) return;
+      if (this.#ended) return;
       timer = this.#parts.world.after(this.#parts.patienceMs, () => {
         release();
         this.#queue.push(batch);
@@ -160,10 +165,10 @@ export class ObjectFetch {
     } finally {
       timer?.cancel();
       release();
-      state.asked--;
-      batch.asked--;
+      state.callCount--;
+      batch.callCount--;
     }
-    if (batch.left.size === 0) this.#openBatches.delete(batch);
+    if (batch.missing.size === 0) this.#openBatches.delete(batch);
     else if (this.#openBatches.has(batch) && !this.#queue.includes(batch)) this.#queue.push(batch);
     this.#pump();
   }
@@ -176,19 +181,19 @@ export class ObjectFetch {
   ): Promise<void> {
     for (const [place, entry] of entries.entries()) {
       const bytes = contents[place] ?? null;
-      if (bytes === null || this.#settled || !batch.left.has(entry.index)) continue;
+      if (bytes === null || this.#ended || !batch.missing.has(entry.index)) continue;
       if (bytes.length !== entry.length || crc32(bytes) !== entry.crc32) {
         const what = `Object ${entry.index}, fetched from another replica,`;
         state.error = new ServiceError('integrity', `${what} does not match its checksum`);
         state.usable = false;
         return;
       }
-      batch.left.delete(entry.index);
+      batch.missing.delete(entry.index);
       try {
         await this.#parts.stage(entry, bytes);
       } catch (error) {
-        if (!this.#settled) this.#reject(error);
-        this.#settled = true;
+        if (!this.#ended) this.#reject(error);
+        this.#ended = true;
         return;
       }
     }

@@ -24,7 +24,7 @@ const SYNC_MS = 2_000;
 const READS_MAX = 4;
 
 interface ReplicaPosition {
-  readonly place: Position;
+  readonly position: Position;
   readonly view: View;
 }
 
@@ -55,7 +55,10 @@ export class QuorumReads {
    * @param read called in the tick in which that is known; it pins the contents before it returns
    * @returns null if that is not known, or the file is read so often that it should get a primary
    */
-  async read<Value>(file: FileId, read: (place: Position) => Promise<Value | null>): Promise<Value | null> {
+  async read<Value>(
+    file: FileId,
+    read: (position: Position) => Promise<Value | null>,
+  ): Promise<Value | null> {
     if (!this.#isSeldom(file)) return null;
     return this.readAlways(file, read);
   }
@@ -63,13 +66,13 @@ export class QuorumReads {
   /** As `read`, however often it is called: for states, which clients query only while the file is live. */
   async readAlways<Value>(
     file: FileId,
-    read: (place: Position) => Promise<Value | null>,
+    read: (position: Position) => Promise<Value | null>,
   ): Promise<Value | null> {
     const here = this.#positionHere(file);
     if (here === null) return null;
     const agreeing = await this.#askOthers(file, here, AGREE_CALL, AGREE_MS);
     // The position is compared again, because it may have changed during the call.
-    return this.#isAgreed(file, here, agreeing) ? read(here.place) : null;
+    return this.#isAgreed(file, here, agreeing) ? read(here.position) : null;
   }
 
   /**
@@ -96,14 +99,14 @@ export class QuorumReads {
   }
 
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
-    const { file, place, viewNumber } = decodeAgreeCall(payload);
-    return this.#isMember(from, file) && this.#isAtPosition(file, place, viewNumber) ? YES : NO;
+    const { file, position, viewNumber } = decodeAgreeCall(payload);
+    return this.#isMember(from, file) && this.#isAtPosition(file, position, viewNumber) ? YES : NO;
   }
 
   async serveSynced(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
-    const { file, place, viewNumber } = decodeAgreeCall(payload);
+    const { file, position, viewNumber } = decodeAgreeCall(payload);
     // Compared before and after the sync: a position that changed meanwhile would not be synced.
-    if (!this.#isMember(from, file) || !this.#isAtPosition(file, place, viewNumber)) return NO;
+    if (!this.#isMember(from, file) || !this.#isAtPosition(file, position, viewNumber)) return NO;
     await this.#parts.store.flush(file);
     return this.serve(from, payload);
   }
@@ -117,23 +120,23 @@ export class QuorumReads {
   #positionHere(file: FileId): ReplicaPosition | null {
     const { self, store, host } = this.#parts;
     const record = store.record(file);
-    const place = record === null ? null : positionForQuorumRead(record, store.trust(file));
-    if (record === null || place === null || !host.isUnbound(file)) return null;
-    return record.view.members.includes(self) ? { place, view: record.view } : null;
+    const position = record === null ? null : positionForQuorumRead(record, store.trust(file));
+    if (record === null || position === null || !host.isUnbound(file)) return null;
+    return record.view.members.includes(self) ? { position, view: record.view } : null;
   }
 
   async #askOthers(
     file: FileId,
-    { place, view }: ReplicaPosition,
+    { position, view }: ReplicaPosition,
     method: string,
     timeoutMs: number,
   ): Promise<ReadonlySet<ServerId>> {
     const { self, isConnected } = this.#parts;
-    const others = askingOrder(view.members, self, place.epoch.server)
+    const others = askingOrder(view.members, self, position.epoch.server)
       .filter(isConnected)
       .slice(0, majority(view.members.length) - 1);
     const agreeing = new Set([self]);
-    const payload = encodeAgreeCall(file, place, view.number);
+    const payload = encodeAgreeCall(file, position, view.number);
     await Promise.all(
       others.map(async (server) => {
         if (await this.#ask(server, method, payload, timeoutMs)) agreeing.add(server);
@@ -142,14 +145,15 @@ export class QuorumReads {
     return agreeing;
   }
 
-  #isAgreed(file: FileId, { place, view }: ReplicaPosition, agreeing: ReadonlySet<ServerId>): boolean {
-    return hasQuorum(view, agreeing) && this.#isAtPosition(file, place, view.number);
+  #isAgreed(file: FileId, { position, view }: ReplicaPosition, agreeing: ReadonlySet<ServerId>): boolean {
+    return hasQuorum(view, agreeing) && this.#isAtPosition(file, position, view.number);
   }
 
-  #isAtPosition(file: FileId, place: Position, viewNumber: number): boolean {
+  /** Whether the replica here has this position and view, counts in a quorum, and is bound to no primary. */
+  #isAtPosition(file: FileId, position: Position, viewNumber: number): boolean {
     const { store, host } = this.#parts;
     const record: ReplicaRecord | null = store.record(file);
-    return record !== null && host.isUnbound(file) && agrees(record, store.trust(file), place, viewNumber);
+    return record !== null && host.isUnbound(file) && agrees(record, store.trust(file), position, viewNumber);
   }
 
   async #ask(server: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<boolean> {
@@ -177,15 +181,15 @@ function askingOrder(members: readonly ServerId[], self: ServerId, orderer: Serv
   return others.sort((a, b) => isOrderer(a) - isOrderer(b));
 }
 
-function encodeAgreeCall(file: FileId, place: Position, viewNumber: number): Uint8Array {
-  return writePosition(new ByteWriter(64).uint53(file).uint53(viewNumber), place).finish();
+function encodeAgreeCall(file: FileId, position: Position, viewNumber: number): Uint8Array {
+  return writePosition(new ByteWriter(64).uint53(file).uint53(viewNumber), position).finish();
 }
 
-function decodeAgreeCall(bytes: Uint8Array): { file: FileId; place: Position; viewNumber: number } {
+function decodeAgreeCall(bytes: Uint8Array): { file: FileId; position: Position; viewNumber: number } {
   const reader = new ByteReader(bytes);
   const file = readFileId(reader);
   const viewNumber = reader.uint53();
-  const place = readPosition(reader);
+  const position = readPosition(reader);
   reader.end();
-  return { file, place, viewNumber };
+  return { file, position, viewNumber };
 }

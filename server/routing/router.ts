@@ -44,7 +44,7 @@ export interface RouterOptions {
   readonly world: World;
   readonly services: Services;
   readonly metrics?: MetricsRegistry;
-  /** Asks the catalog for the file's members; its answer goes to `remember`. */
+  /** Asks the catalog for the file's members; its answer goes to `rememberMembers`. */
   readonly queryMembers: (file: FileId, timeoutMs: number) => Promise<unknown>;
 }
 
@@ -80,7 +80,7 @@ export class Router {
   readonly #world: World;
   readonly #services: Services;
   readonly #self: ServerId;
-  readonly #askWhere: RouterOptions['queryMembers'];
+  readonly #queryMembers: RouterOptions['queryMembers'];
   readonly #countRetry: () => void;
   readonly #primaries = new LruMap<CellId, { readonly server: ServerId; readonly epoch: number }>(HINTS_MAX);
   readonly #members = new LruMap<FileId, readonly ServerId[]>(MEMBERS_MAX);
@@ -93,7 +93,7 @@ export class Router {
     this.#world = world;
     this.#services = services;
     this.#self = services.status.id;
-    this.#askWhere = queryMembers;
+    this.#queryMembers = queryMembers;
     const retries = metrics?.counter(
       'leasehold_gateway_retries_total',
       'Waits for a primary to be elected or found',
@@ -129,14 +129,14 @@ export class Router {
 
   /** The primary and this server's role, as far as this server knows; sends no request. */
   knownPrimary(file: FileId): KnownPrimary {
-    const standing = this.#services.files.leaseStatus(file);
-    const members = standing?.view.members ?? this.#members.peek(file) ?? [];
-    const role = standing?.role ?? (members.includes(this.#self) ? 'backup' : 'none');
-    if (standing !== null && standing.primary !== null) {
-      return { primary: standing.primary, epoch: standing.epoch, role };
+    const status = this.#services.files.leaseStatus(file);
+    const members = status?.view.members ?? this.#members.peek(file) ?? [];
+    const role = status?.role ?? (members.includes(this.#self) ? 'backup' : 'none');
+    if (status !== null && status.primary !== null) {
+      return { primary: status.primary, epoch: status.epoch, role };
     }
     const hint = this.#primaries.peek(file);
-    return { primary: hint?.server ?? null, epoch: hint?.epoch ?? standing?.epoch ?? 0, role };
+    return { primary: hint?.server ?? null, epoch: hint?.epoch ?? status?.epoch ?? 0, role };
   }
 
   /** In each round: this server, the primary that an answer or an earlier call named, perhaps the other members. */
@@ -226,7 +226,7 @@ export class Router {
     return call.remote(server, leftMs);
   }
 
-  /** @returns the next server of the round: the named or presumed primary, or a member if it `walks`; null if none */
+  /** @returns the next server of the round: the named or presumed primary, or a member if it asks all; null if none */
   async #nextServer(
     call: Call<unknown>,
     answer: ServiceError,
@@ -265,8 +265,8 @@ export class Router {
 
   #knownMembers(cell: CellId): readonly ServerId[] {
     if (cell === CATALOG_CELL) return this.#services.catalog.status().members;
-    const standing = this.#services.files.leaseStatus(cell);
-    if (standing !== null && standing.view.members.length > 0) return standing.view.members;
+    const status = this.#services.files.leaseStatus(cell);
+    if (status !== null && status.view.members.length > 0) return status.view.members;
     return this.#members.get(cell) ?? [];
   }
 
@@ -274,10 +274,11 @@ export class Router {
   async #askMembers(file: FileId, deadlineMs: number): Promise<readonly ServerId[]> {
     if (file === CATALOG_CELL) return [];
     const timeoutMs = Math.max(1, deadlineMs - this.#world.nowMs());
-    await this.#askWhere(file, timeoutMs);
+    await this.#queryMembers(file, timeoutMs);
     return this.#knownMembers(file);
   }
 
+  /** The error of a call that no server answered, with all servers that cannot be reached. */
   #failure(
     call: Call<unknown>,
     last: ServiceError | null,
