@@ -256,7 +256,7 @@ export class Recaller {
   }
 
   #recheck(): void {
-    for (const look of [...this.#recheckers]) look();
+    for (const recheck of [...this.#recheckers]) recheck();
   }
 
   #endPolls(): void {

@@ -205,7 +205,6 @@ export class LeaseLink {
 
   #newHost(): LeaseHost {
     const { self, leaseMs, clockSkewMaxMs, algorithm, earlier, knownView, view, jitterMaxMs } = this.#parts;
-    const earlierRecoveryMs = earlier?.recoveryMs ?? 0;
     this.#coveredUntilMs = -Infinity;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
     this.#sleptMs = this.#parts.clock.sleptMs();
@@ -215,7 +214,7 @@ export class LeaseLink {
       leaseMs,
       clockSkewMaxMs,
       algorithm,
-      earlierRecoveryMs,
+      earlierRecoveryMs: earlier?.recoveryMs ?? 0,
       earlierClockMs: this.#earlierClockMs,
       incarnation,
       ...(knownView === undefined ? {} : { knownView }),
