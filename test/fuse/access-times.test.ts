@@ -50,7 +50,7 @@ async function started(t: TestContext, rule = RELATIME, ageMaxMs = 1_000) {
   const state = births.state(WORLD, ageMaxMs);
   const backend = {
     ...withPendingNames(WORLD, births.backend, births, state, () => undefined),
-    noteAccesses: async (noted: readonly RecordedAccess[]) => {
+    recordAccesses: async (noted: readonly RecordedAccess[]) => {
       await way.open;
       await memory.recordAccesses(noted);
     },
