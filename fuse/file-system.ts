@@ -24,7 +24,7 @@ export interface FileSystem extends FileSystemCalls {
   mounted(kernel: FileKernel): void;
   isOpenForWriting(inode: number): boolean;
   openForWritingCount(): number;
-  recordAccesses(isRecorded: boolean): void;
+  enableAccessTimes(isRecorded: boolean): void;
   /** Called before another client changes the inode: drops what is cached of it here. */
   forget(inode: number): Promise<void>;
   /** Waits until all written bytes are at the cluster, or known to be lost. */
@@ -92,7 +92,7 @@ export function fileSystemOf(
     ttlPolicy: ttlPolicy(cache, cache.ttlMs),
     ...callsOf(files, ['mounted', 'isOpenForWriting']),
     openForWritingCount: () => files.openForWritingCount,
-    recordAccesses: (isRecorded) => {
+    enableAccessTimes: (isRecorded) => {
       accesses.isPaused = !isRecorded;
     },
     async forget(inode) {

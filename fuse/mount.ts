@@ -105,7 +105,7 @@ async function remount(
 ): Promise<void> {
   if (mode === 'rw') {
     gate.open();
-    fileSystem.recordAccesses(true);
+    fileSystem.enableAccessTimes(true);
     return;
   }
   if (!gate.isOpen) return;
@@ -122,13 +122,13 @@ async function remount(
   // Checked before the gate closes too, so that a refused remount disturbs no program.
   assertUnused();
   try {
-    fileSystem.recordAccesses(false);
+    fileSystem.enableAccessTimes(false);
     await gate.close();
     assertUnused();
     await fileSystem.persistDirectory(fileSystem.root);
   } catch (error) {
     gate.open();
-    fileSystem.recordAccesses(true);
+    fileSystem.enableAccessTimes(true);
     throw error;
   }
 }

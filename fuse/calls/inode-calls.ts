@@ -4,7 +4,7 @@ import type { Answered } from '../answered.ts';
 import type { XattrMode } from '../backend.ts';
 import { ErrnoError, errnoName, isNotFound } from '../errno.ts';
 import type { Directories } from '../metadata/directories.ts';
-import { staleIfGone } from '../metadata/removed-directories.ts';
+import { staleIfNotFound } from '../metadata/removed-directories.ts';
 import { NAME_BYTES_MAX } from '../transport/stat.ts';
 import type { AttributeRequest, Caller } from '../transport.ts';
 import { isNamespaceAlone, isSettable, isTrusted, xattrKind } from '../xattr-names.ts';
@@ -49,7 +49,7 @@ export class InodeCalls {
     const attributes =
       inodes.cache.attributes.of(inode) ??
       inodes.cache.lookedUp(inode) ??
-      (await staleIfGone(inodes.request(inode)));
+      (await staleIfNotFound(inodes.request(inode)));
     if (attributes.kind !== 'symlink') throw new ErrnoError('EINVAL', `Inode ${inode} is no symbolic link`);
     accesses.recordRead(attributes);
     return attributes.target;
@@ -61,12 +61,12 @@ export class InodeCalls {
 
   async setFlags(inode: number, flags: readonly InodeFlag[], { uid }: Caller): Promise<void> {
     const { inodes, pending } = this.#parts;
-    const { uid: owner } = await staleIfGone(inodes.attributes(inode));
+    const { uid: owner } = await staleIfNotFound(inodes.attributes(inode));
     if (uid !== 0 && uid !== owner) throw new ErrnoError('EPERM', `Inode ${inode} is another user's`);
     // The new flags may forbid operations that are acknowledged and pending.
     await pending.flush({ kind: 'inode', inode });
     await pending.flush({ kind: 'directory', inode });
-    await staleIfGone(inodes.changeFlags(inode, flags));
+    await staleIfNotFound(inodes.changeFlags(inode, flags));
   }
 
   touchStatus(inode: number, caller: Caller): Promise<Answered> {
@@ -93,8 +93,8 @@ export class InodeCalls {
       if (attributes.kind === 'directory') this.#directories.update(attributes);
       return attributes;
     } catch (error) {
-      if (isNotFound(error)) await staleIfGone(this.recordRemoved(inode));
-      return removed() ?? staleIfGone(Promise.reject(error));
+      if (isNotFound(error)) await staleIfNotFound(this.recordRemoved(inode));
+      return removed() ?? staleIfNotFound(Promise.reject(error));
     }
   }
 
@@ -112,8 +112,8 @@ export class InodeCalls {
 
   async truncate(inode: number, sizeBytes: number, caller: Caller, isByPath = false): Promise<Answered> {
     const { files, inodes } = this.#parts;
-    await staleIfGone(files.truncate(inode, sizeBytes, caller, isByPath));
-    return staleIfGone(inodes.attributes(inode));
+    await staleIfNotFound(files.truncate(inode, sizeBytes, caller, isByPath));
+    return staleIfNotFound(inodes.attributes(inode));
   }
 
   async xattr(inode: number, name: string): Promise<Uint8Array> {

@@ -6,7 +6,7 @@ import { ErrnoError } from '../errno.ts';
 import { inheritsGroup } from '../metadata/inodes.ts';
 import type { Names } from '../metadata/names.ts';
 import { OwnChanges } from '../metadata/own-changes.ts';
-import { staleIfGone } from '../metadata/removed-directories.ts';
+import { staleIfNotFound } from '../metadata/removed-directories.ts';
 import type { Place } from '../place.ts';
 import { FILE_TYPES, NAME_BYTES_MAX, RENAME_EXCHANGE } from '../transport/stat.ts';
 import type { Caller, Created } from '../transport.ts';
@@ -47,7 +47,7 @@ export class NameCalls {
     const { backend, inodes, pending } = this.#parts;
     await pending.flush({ kind: 'inode', inode }, ['unlink']);
     const requestedAt = inodes.cache.request();
-    const found = await staleIfGone(backend.byNumber(inode, which));
+    const found = await staleIfNotFound(backend.byNumber(inode, which));
     inodes.assertNamed(found);
     return inodes.present(inodes.cache.attributes.learn(found, requestedAt));
   }
@@ -128,9 +128,9 @@ export class NameCalls {
   async link(inode: number, parent: number, name: string, thread = 0): Promise<Answered> {
     checkName(name);
     const { backend, files, inodes } = this.#parts;
-    await staleIfGone(inodes.assertNameCurrentToLink(inode, thread));
+    await staleIfNotFound(inodes.assertNameCurrentToLink(inode, thread));
     // Only the inode or the directory can be missing.
-    const attributes = await staleIfGone(
+    const attributes = await staleIfNotFound(
       this.#changes.link(inode, { parent, name }, () =>
         files.orphans.isUnnamed(inode)
           ? backend.nameFile(inode, parent, name)

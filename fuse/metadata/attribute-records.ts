@@ -3,9 +3,9 @@ import type { Sequencer } from '../../base/sequencer.ts';
 import { isLater, laterNs } from '../../base/times.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes } from '../backend.ts';
-import { type Learned, LOOKUP_AGE_MAX_MS, RECORDS_MAX, type RecordValidity } from './record-validity.ts';
+import { type CachedAnswer, LOOKUP_AGE_MAX_MS, RECORDS_MAX, type RecordValidity } from './record-validity.ts';
 
-interface AttributeRecord extends Learned {
+interface AttributeRecord extends CachedAnswer {
   readonly attributes: Answered;
   /** From a listing or an own change: the next requests are answered from here. */
   readonly prefetched: boolean;

@@ -9,11 +9,11 @@ import type { Place } from '../place.ts';
 import { placeKey } from '../place.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
 import { DelegatedDirectories } from './delegated-directories.ts';
-import { type Learned, RECORDS_MAX, RecordValidity } from './record-validity.ts';
+import { type CachedAnswer, RECORDS_MAX, RecordValidity } from './record-validity.ts';
 
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
 
-interface NameRecord extends Learned {
+interface NameRecord extends CachedAnswer {
   readonly inode: number;
   /** The kernel may cache the name, too. */
   readonly isCacheable: boolean;

@@ -6,7 +6,7 @@ import type { Validity } from '../answered.ts';
 export const LOOKUP_AGE_MAX_MS = 50;
 export const RECORDS_MAX = 20_000;
 
-export interface Learned {
+export interface CachedAnswer {
   readonly validity: Validity;
   readonly answeredMs: number;
 }
@@ -36,25 +36,25 @@ export class RecordValidity {
   }
 
   /** @param directory that the record describes, or that has the name */
-  isExpired(record: Learned, directory: number | undefined, ttlMs = this.ttlMs): boolean {
+  isExpired(record: CachedAnswer, directory: number | undefined, ttlMs = this.ttlMs): boolean {
     if (ttlMs === 0) return true;
     const isPast = this.nowMs() - record.validity.requestedAt > ttlMs;
     return isPast && !this.isDelegated(record, directory);
   }
 
-  leftMs(record: Learned | undefined, directory?: number): number {
+  leftMs(record: CachedAnswer | undefined, directory?: number): number {
     if (record === undefined) return 0;
     if (this.isDelegated(record, directory)) return this.ttlMs;
     return Math.max(0, record.validity.requestedAt + this.ttlMs - this.nowMs());
   }
 
-  isDelegated({ validity }: Learned, directory: number | undefined): boolean {
+  isDelegated({ validity }: CachedAnswer, directory: number | undefined): boolean {
     if (directory === undefined) return false;
     const at = this.#delegatedAt.get(directory);
     return at !== undefined && validity.requestedAt >= at && this.#isDelegated(directory);
   }
 
-  isRecent({ answeredMs }: Learned): boolean {
+  isRecent({ answeredMs }: CachedAnswer): boolean {
     return this.nowMs() - answeredMs <= LOOKUP_AGE_MAX_MS;
   }
 }

@@ -57,7 +57,7 @@ export class RemovedDirectories {
  * Replaces `not-found` by `ESTALE`: if an inode does not exist that the kernel found by a name, another client has
  * changed that name. The kernel then walks the path once more, and only then fails.
  */
-export async function staleIfGone<Value>(answer: Promise<Value>): Promise<Value> {
+export async function staleIfNotFound<Value>(answer: Promise<Value>): Promise<Value> {
   try {
     return await answer;
   } catch (error) {

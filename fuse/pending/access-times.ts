@@ -119,7 +119,7 @@ export class AccessTimes implements PendingKind {
         ? this.#pending.has(scope.inode) || this.#sending.has(scope.inode)
         : scope.kind === 'all';
     if (!isMeant) return;
-    for (let left = this.count; left > 0; left -= ACCESSES_MAX) {
+    for (let remaining = this.count; remaining > 0; remaining -= ACCESSES_MAX) {
       // A failed request also ends this flush: its caller has waited as long as for one of its own.
       while (this.#sending.size > 0) if (!(await this.#sendResult)) return;
       if (this.#pending.size === 0 || !(await this.#sendSome())) return;

@@ -50,14 +50,14 @@ export class AsyncUnlinks {
       const atNs = this.#ops.unlinks.add(removable, uid);
       return { inode: removable.inode, links: 0, atNs, isPending: true };
     }
-    const left = await this.#ops.changing(
+    const unlinked = await this.#ops.changing(
       [place],
       () => this.#parts.backend.unlink(parent, name, uid),
       () => ['free'],
     );
-    if (left.atNs !== undefined) this.#ops.unlinks.observeServerTime(left.atNs);
+    if (unlinked.atNs !== undefined) this.#ops.unlinks.observeServerTime(unlinked.atNs);
     this.#removedAtCluster(parent);
-    return left;
+    return unlinked;
   }
 
   /** The name with its fence, if its unlink may become pending; else null. */

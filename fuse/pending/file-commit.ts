@@ -64,7 +64,7 @@ export class FileCommit {
   /** A request has sent changes of attributes; what becomes of it may be unknown. */
   #hasSentChanges = false;
   /** The catalog has the changes of attributes. */
-  #areChangesMade = false;
+  #areChangesStored = false;
   /** The ctime of a file that the catalog has created, as long as no other client changes it. */
   #changedNs: string | undefined;
   /** Why no attempt follows: the name or the contents are another client's, or do not exist any more. */
@@ -91,7 +91,7 @@ export class FileCommit {
 
   /** Whether the catalog lacks changes of attributes that a request has tried to send, and no request is under way. */
   get lacksChanges(): boolean {
-    return this.#hasSentChanges && !this.#areChangesMade && !this.isRefused && this.#underWay === null;
+    return this.#hasSentChanges && !this.#areChangesStored && !this.isRefused && this.#underWay === null;
   }
 
   /** Whether no attempt follows: the file is kept for its handles, whose calls fail. */
@@ -123,7 +123,7 @@ export class FileCommit {
   }
 
   async #commit(way: CommitMode): Promise<BackendFile> {
-    if (this.#named !== null && !this.#areChangesMade) await this.#change(this.#named);
+    if (this.#named !== null && !this.#areChangesStored) await this.#change(this.#named);
     const file = this.#of.file();
     const created = way === 'with-contents' ? await this.#createWithContents(file) : null;
     const { there, namedNs, arrival, isSettled } = created ?? (await this.#create(file, way));
@@ -152,11 +152,11 @@ export class FileCommit {
       .changeAttributes(inode, { ...changes, unchangedNs })
       .catch((error) => {
         // An attempt of unknown outcome may have been executed.
-        return this.#madeOrRefuse(error, inode, changes);
+        return this.#appliedOrRefuse(error, inode, changes);
       });
     this.#of.changed(changed);
     this.#changedNs = changed.changedNs;
-    this.#areChangesMade = true;
+    this.#areChangesStored = true;
   }
 
   /**
@@ -172,8 +172,8 @@ export class FileCommit {
       await this.#requests.setAttributes(inode, { ...times, ...condition });
     } catch (error) {
       // If no program has set times, those of the write are as good.
-      if (isPreconditionFailed(error) && unchangedNs !== undefined && !this.#areChangesMade) return false;
-      await this.#madeOrRefuse(error, inode, times);
+      if (isPreconditionFailed(error) && unchangedNs !== undefined && !this.#areChangesStored) return false;
+      await this.#appliedOrRefuse(error, inode, times);
     }
     return true;
   }
@@ -182,7 +182,7 @@ export class FileCommit {
    * @returns the attributes if they are as `changes`
    * @throws ErrnoError `EIO` if another client has changed the file
    */
-  async #madeOrRefuse(error: unknown, inode: number, changes: AttributeChanges): Promise<Attributes> {
+  async #appliedOrRefuse(error: unknown, inode: number, changes: AttributeChanges): Promise<Attributes> {
     if (!isPreconditionFailed(error)) throw error;
     const found = await this.#requests.attributes(inode);
     if (hasAll(found, changes)) return found;

@@ -114,7 +114,7 @@ export class NewFiles {
       ...{ ...place, inode: number.inode, mode: mode & ~umask, uid, gid },
       ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, contents: new Uint8Array(0) },
     };
-    const made = await this.#ops
+    const created = await this.#ops
       .changing(
         [place],
         () => this.#parts.delegation.create(file, 'catalog'),
@@ -125,8 +125,8 @@ export class NewFiles {
         if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
         throw error;
       });
-    if (made === null) return null;
-    const { attributes, isConditional, generation } = made;
+    if (created === null) return null;
+    const { attributes, isConditional, generation } = created;
     this.#learn(attributes);
     if (!this.#isPossible || this.#isLimited || !this.#ops.isDelegated(place.parent)) return attributes;
     const takesAttributes =

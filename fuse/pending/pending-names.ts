@@ -131,10 +131,13 @@ export function withPendingNames(
       // Known within one directory, since no other client can have changed the name meanwhile.
       const moved = from.parent === to.parent ? delegations.stateOf(from) : 'unknown';
       // A rename between two names of one file removes neither.
-      const isGone = typeof moved === 'object' && delegations.hasOneName(moved);
+      const leavesNameFree = typeof moved === 'object' && delegations.hasOneName(moved);
       const rename = () => backend.rename(from, to, mode, uid);
       if (mode === 'exchange') return ops.changing([from, to], rename, () => []);
-      const after = [isGone ? 'free' : 'unknown', typeof moved === 'object' ? moved : 'taken'] as const;
+      const after = [
+        leavesNameFree ? 'free' : 'unknown',
+        typeof moved === 'object' ? moved : 'taken',
+      ] as const;
       return ops.changing([from, to], rename, () => after);
     },
     async renameWhiteout(from, to, mode, owner) {

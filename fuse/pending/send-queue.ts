@@ -97,7 +97,7 @@ export class SendQueue<Op extends Sendable> {
   #takeBatch(): Op[] {
     const { countMax, bytesMax = Number.POSITIVE_INFINITY, isAlike = () => true } = this.#sender;
     const batch: Op[] = [];
-    const left: Op[] = [];
+    const remaining: Op[] = [];
     const directories = new Set<number>();
     let bytes = 0;
     let index = 0;
@@ -107,12 +107,12 @@ export class SendQueue<Op extends Sendable> {
         bytes + op.bytes <= bytesMax &&
         (directories.size < FORGETS_MAX || directories.has(op.parent)) &&
         (batch[0] === undefined || isAlike(batch[0], op));
-      (isIncluded ? batch : left).push(op);
+      (isIncluded ? batch : remaining).push(op);
       if (!isIncluded) continue;
       bytes += op.bytes;
       directories.add(op.parent);
     }
-    this.#waiting = left.concat(this.#waiting.slice(index));
+    this.#waiting = remaining.concat(this.#waiting.slice(index));
     this.#waitingBytes -= bytes;
     this.#isHurried &&= this.#waiting.length > 0;
     return batch;
