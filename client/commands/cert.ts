@@ -308,15 +308,21 @@ function collectServerHost(
   text: string,
   before: readonly (readonly [string, string])[],
 ): (readonly [string, string])[] {
-  const [id = '', name = ''] = text.split('=', 2);
+  const [id, name] = pairOf(text);
   return [...before, ...collectHost(name, []).map((one) => [serverId(id), one] as const)];
+}
+
+/** @returns what is before and after the first `=` */
+function pairOf(text: string): [string, string] {
+  const at = text.indexOf('=');
+  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
 }
 
 function collectClient(
   text: string,
   before: readonly (readonly [string, Role])[],
 ): (readonly [string, Role])[] {
-  const [name = '', role] = text.split('=', 2);
+  const [name, role] = pairOf(text);
   if (isRole(role)) return [...before, [grantName(name), role]];
   throw new InvalidArgumentError(
     `It is a name and one of the roles ${ROLES.join(', ')}, such as backup=read.`,

@@ -28,7 +28,7 @@ export class UnusualAnswerError extends Error {
 
 /** The server is of a release without connections for writes alone: writes use the others. */
 export class NoWriteConnectionsError extends Error {
-  override readonly name = 'NoContentsError';
+  override readonly name = 'NoWriteConnectionsError';
 }
 
 /**

@@ -209,6 +209,8 @@ test('the credentials of a cluster are completed if something is missing, and ot
     ['s1', 'authority'],
     ['s1', '--client', 's1=read'],
     ['s1', '--client', 'me=king'],
+    ['s1', '--client', 'me=read=write'],
+    ['s1', '--host', 's1=a=b'],
     ['s1', '--host', 's9=x'],
   ])
     assert.equal((await create(...wrong)).code, 2, wrong.join(' '));
