@@ -333,7 +333,7 @@ describe('the gateway', () => {
         const answer = await ask(cluster.server(index).url, 'GET', `/v1/data/${file}?length=1`);
         assert.equal(answer.status, status);
         assert.equal(problemIn(answer).code, code);
-        assert.equal(problemIn(answer).detail, 'Said by the primary');
+        assert.equal(problemIn(answer).detail, "The primary's answer");
         if (status === 503) assert.equal(answer.headers['retry-after'], '3');
       }
       assert.equal(asked, 2);
