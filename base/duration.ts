@@ -22,7 +22,7 @@ export function durationParse(text: string): number | null {
   return Math.abs(exact - durationMs) < 1e-6 && Number.isSafeInteger(durationMs) ? durationMs : null;
 }
 
-/** @returns the shortest text that `durationParse` converts back exactly */
+/** @returns a whole number of the largest possible unit, such as `90s`; `durationParse` is the inverse */
 export function durationFormat(durationMs: number): string {
   if (durationMs === 0) return '0s';
   for (const unit of ['d', 'h', 'm', 's'] as const) {

@@ -13,7 +13,7 @@ function longerThan(text: string, bytesMax: number): boolean {
 }
 
 /** Refuses text that UTF-8 cannot encode, and NUL (C's end of text). U+FFFD is allowed: base/utf8.ts judges bytes. */
-function assertClean(text: string, what: string): void {
+function assertUtf8WithoutNul(text: string, what: string): void {
   if (text.includes('\0')) throw new ServiceError('bad-request', `${what} contains a zero byte`);
   if (!text.isWellFormed()) {
     throw new ServiceError('bad-request', `${what} is not valid UTF-8`);
@@ -27,7 +27,7 @@ export function nameCheck(name: string): void {
       `${JSON.stringify(name)} cannot be the name of a directory's entry`,
     );
   }
-  assertClean(name, 'A name');
+  assertUtf8WithoutNul(name, 'A name');
   if (longerThan(name, NAME_BYTES_MAX)) {
     throw new ServiceError('name-too-long', `A name is longer than ${NAME_BYTES_MAX} bytes`);
   }
@@ -52,7 +52,7 @@ export function pathNames(path: string): string[] {
 }
 
 export function targetCheck(target: string): void {
-  assertClean(target, 'The target of a symbolic link');
+  assertUtf8WithoutNul(target, 'The target of a symbolic link');
   if (target === '') throw new ServiceError('bad-request', 'The target of a symbolic link is empty');
   if (longerThan(target, TARGET_BYTES_MAX)) {
     throw new ServiceError('name-too-long', `A target is longer than ${TARGET_BYTES_MAX} bytes`);

@@ -1,11 +1,11 @@
 import type { Statements } from './statements.ts';
 
 export interface SessionRow {
-  /** `fenced`: the session named its start, which fences it once forgotten. `timed`: remembered for a time. */
+  /** `fenced`: it named its start (`since`), and is refused once forgotten. `timed`: it named none; kept for 24 h. */
   readonly kind: 'fenced' | 'timed';
   /** Last use: seq of a fenced session, milliseconds (catalog clock) of a timed one. */
   readonly used: number;
-  readonly highest: number;
+  readonly highestNumber: number;
 }
 
 export class SessionTables {
@@ -16,45 +16,45 @@ export class SessionTables {
   }
 
   row(id: number): SessionRow | undefined {
-    const fenced = this.#statements.get<{ used: number; highest: number }>(
-      'SELECT used_seq AS used, highest FROM sessions WHERE id = ?',
+    const fenced = this.#statements.get<{ used: number; highestNumber: number }>(
+      'SELECT used_seq AS used, highest AS highestNumber FROM sessions WHERE id = ?',
       id,
     );
     if (fenced !== undefined) return { kind: 'fenced', ...fenced };
-    const timed = this.#statements.get<{ used: number; highest: number }>(
-      'SELECT used_ms AS used, highest FROM timed_sessions WHERE id = ?',
+    const timed = this.#statements.get<{ used: number; highestNumber: number }>(
+      'SELECT used_ms AS used, highest AS highestNumber FROM timed_sessions WHERE id = ?',
       id,
     );
     return timed === undefined ? undefined : { kind: 'timed', ...timed };
   }
 
   /** @returns the number of fenced sessions */
-  insert(id: number, usedSeq: number, highest: number): number {
+  insertFenced(id: number, usedSeq: number, highestNumber: number): number {
     this.#statements.run(
       'INSERT INTO sessions (id, used_seq, highest) VALUES (?, ?, ?)',
       id,
       usedSeq,
-      highest,
+      highestNumber,
     );
     return this.#statements.counter('UPDATE counters SET sessions = sessions + 1 RETURNING sessions');
   }
 
-  insertTimed(id: number, usedMs: number, highest: number): void {
+  insertTimed(id: number, usedMs: number, highestNumber: number): void {
     this.#statements.run(
       'INSERT INTO timed_sessions (id, used_ms, highest) VALUES (?, ?, ?)',
       id,
       usedMs,
-      highest,
+      highestNumber,
     );
     this.#statements.run('UPDATE counters SET timed_sessions = timed_sessions + 1');
   }
 
-  use(id: number, { kind, used, highest }: SessionRow): void {
+  use(id: number, { kind, used, highestNumber }: SessionRow): void {
     const sql =
       kind === 'fenced'
         ? 'UPDATE sessions SET used_seq = ?, highest = ? WHERE id = ?'
         : 'UPDATE timed_sessions SET used_ms = ?, highest = ? WHERE id = ?';
-    this.#statements.run(sql, used, highest, id);
+    this.#statements.run(sql, used, highestNumber, id);
   }
 
   /** Forgets the `count` least recently used fenced sessions, but not `exceptId`. */

@@ -67,7 +67,7 @@ export function sessionFind(tables: Tables, id: CommandId, seq: number): Outcome
     // A session starts with its first numbers, in any order. This one was forgotten.
     return id.number > SESSION_WINDOW ? expired(id) : null;
   }
-  if (id.number <= session.highest - SESSION_WINDOW) return expired(id);
+  if (id.number <= session.highestNumber - SESSION_WINDOW) return expired(id);
   const outcome = tables.sessions.request(id.session, id.number);
   return outcome === undefined ? null : parseOutcome(outcome);
 }
@@ -87,7 +87,7 @@ export function sessionLast(
   tables: Tables,
   session: number,
 ): { result: CommandResult | null; number: number } {
-  const number = tables.sessions.row(session)?.highest ?? 0;
+  const number = tables.sessions.row(session)?.highestNumber ?? 0;
   const outcome = number === 0 ? undefined : tables.sessions.request(session, number);
   const parsed = outcome === undefined ? null : parseOutcome(outcome);
   return { result: parsed?.kind === 'done' ? parsed.result : null, number };
@@ -119,15 +119,15 @@ export function sessionStore(
       sessions.forgetTimed(atMs - TIMED_SESSION_MS, SESSIONS_FORGOTTEN);
       sessions.insertTimed(id.session, atMs, id.number);
     } else {
-      const count = sessions.insert(id.session, seq, id.number);
+      const count = sessions.insertFenced(id.session, seq, id.number);
       if (count > SESSIONS_MAX) sessions.forget(SESSIONS_FORGOTTEN, id.session);
     }
   } else {
-    const highest = Math.max(session.highest, id.number);
+    const highest = Math.max(session.highestNumber, id.number);
     const used = Math.max(session.used, session.kind === 'fenced' ? seq : millisecondsOf(atNs));
-    if (session.used !== used || session.highest !== highest)
-      sessions.use(id.session, { kind: session.kind, used, highest });
-    if (highest > session.highest) sessions.forgetRequests(id.session, highest - SESSION_WINDOW);
+    if (session.used !== used || session.highestNumber !== highest)
+      sessions.use(id.session, { kind: session.kind, used, highestNumber: highest });
+    if (highest > session.highestNumber) sessions.forgetRequests(id.session, highest - SESSION_WINDOW);
   }
   sessions.putRequest(id.session, id.number, formatOutcome(outcome));
 }

@@ -328,8 +328,8 @@ export interface DelegationBackend {
   /** Requests a delegation. @returns the first names of the directory; null if it is not delegated */
   delegate(directory: number, countMax: number): Promise<ListedPage | null>;
   reserve(count: number): Promise<InodeNumbers>;
-  /** The server that new reservations would name; null if unknown. */
-  creatingServer(): string | null;
+  /** The server that new reservations would name: the catalog's primary. Null if unknown. */
+  reservingServer(): string | null;
   /** @returns the outcome of each, in order. @throws if the outcome is unknown */
   createWithContents(server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]>;
   /**

@@ -122,14 +122,14 @@ function parseSettings(argv: readonly string[]): ClusterMountSettings {
       option: { type: 'string', short: 'o', multiple: true, default: [] },
       sloppy: { type: 'boolean', default: false },
       ...Object.fromEntries(
-        MOUNT_OPTIONS.flatMap(({ flag, value }) =>
-          flag === undefined ? [] : [[flag, { type: value === null ? 'boolean' : 'string' } as const]],
+        MOUNT_OPTIONS.flatMap(({ flag, valueForm }) =>
+          flag === undefined ? [] : [[flag, { type: valueForm === null ? 'boolean' : 'string' } as const]],
         ),
       ),
     },
   });
-  const [source, directory] = positionals;
-  if (source === undefined || directory === undefined || positionals.length > 2) {
+  const [sourceText, directory] = positionals;
+  if (sourceText === undefined || directory === undefined || positionals.length > 2) {
     throw new Error('A volume and a directory are needed');
   }
   const settings = parseMountOptions(
@@ -137,9 +137,9 @@ function parseSettings(argv: readonly string[]): ClusterMountSettings {
     values.sloppy === true,
   );
   if (settings.servers.length === 0) throw new Error('--servers names no server');
-  const place = parseMountSource(source);
-  const mount = isSnapshot(place.volume) ? asOfSnapshot(settings) : settings;
-  return { ...mount, ...place, directory };
+  const source = parseMountSource(sourceText);
+  const mount = isSnapshot(source.volume) ? asOfSnapshot(settings) : settings;
+  return { ...mount, ...source, directory };
 }
 
 function asOfSnapshot(settings: MountSettings): MountSettings {

@@ -266,7 +266,7 @@ export class LeaseHost {
     this.#cells.reschedule(cell, nowMs);
   }
 
-  /** Takes in a message during the recovery wait: answers nothing, and notes the holder of a decided lease only. */
+  /** During the recovery wait: reports the holder of a server's decided lease (`learned`), ignores everything else. */
   #onHint(message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     if (message.kind !== 'learn') return;
     const cell = this.#cells.findOrAdd(message.cell, nowMs);

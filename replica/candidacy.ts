@@ -96,7 +96,7 @@ export class Candidacy {
 
   takeFirstEpoch(): Epoch {
     const epoch = this.#firstEpoch;
-    assert(epoch !== null, 'The first primary has made the subject');
+    assert(epoch !== null, 'This process created the subject');
     this.#firstEpoch = null;
     return epoch;
   }

@@ -194,7 +194,7 @@ function sentenceOf(file) {
     return `${lease.holder} holds the lease of ${path}, and becomes primary once a majority has promised its epoch.`;
   }
   if (lease.holder !== null) {
-    return `${path} has no primary: writes wait until the lease of ${lease.holder} has ended; reads without a primary continue.`;
+    return `${path} has no primary: writes and most reads wait until the lease of ${lease.holder} has ended; stale reads continue.`;
   }
   return `${path} has no primary, because it is not in use. The first use elects one.`;
 }

@@ -24,7 +24,7 @@ export function isRole(text: unknown): text is Role {
   return ROLES.some((role) => role === text);
 }
 
-export function isGrantName(text: unknown): text is string {
+export function isCredentialName(text: unknown): text is string {
   return typeof text === 'string' && NAME.test(text);
 }
 
@@ -66,7 +66,7 @@ export function identityOfUris(uris: readonly string[]): CertifiedIdentity | nul
     const alone = name === undefined && role === undefined && volumes.length === 0;
     return alone && isServerId(server) ? { kind: 'server', id: server } : null;
   }
-  if (!isGrantName(name) || !isRole(role) || !volumes.every(isVolumeName)) return null;
+  if (!isCredentialName(name) || !isRole(role) || !volumes.every(isVolumeName)) return null;
   return { kind: 'client', name, role, volumes: volumes.length === 0 ? null : volumes };
 }
 

@@ -738,9 +738,12 @@ export const Query = Type.Union([
 ]);
 export type Query = Static<typeof Query>;
 
+export type CreateWithContentsCommand = CommandOf<'bear'>;
+
 /** Result of `bear`; short, because every session stores it. */
 export interface CreateWithContentsResult {
   readonly atNs: string;
+  /** The volume has a byte quota. */
   readonly limited: boolean;
   readonly files: Readonly<Record<string, FileCreationResult>>;
 }

@@ -29,7 +29,7 @@ export function rangesWith<Held extends LockHeld>(
 
 type Range = Pick<LockHeld, 'start' | 'end'>;
 
-/** @returns the common bytes of two ranges, or null */
+/** @returns the intersection of two ranges, whose `end` is inclusive; null if it is empty */
 export function overlap(a: Range, b: Range): Range | null {
   let { start, end } = a;
   if (b.start > start) start = b.start;

@@ -45,7 +45,7 @@ export function leaseNoteText(note: LeaseNote): string {
   return JSON.stringify({ name: note.name, owner: note.owner, ttlMs: note.ttlMs, keys });
 }
 
-/** @returns the note, or null */
+/** @returns the note; null for another form, such as one of a later release */
 export function leaseNoteParse(text: string): LeaseNote | null {
   const note = parseJsonObject(text);
   if (note === null) return null;

@@ -1,4 +1,4 @@
-import { type Grant, isGrantName, isRole, isVolumeName } from './access.ts';
+import { type Grant, isCredentialName, isRole, isVolumeName } from './access.ts';
 
 /** A token as servers store it. */
 export interface KnownToken extends Grant {
@@ -109,7 +109,7 @@ function isKnownToken(value: unknown): value is KnownToken {
   return (
     typeof id === 'string' &&
     /^[0-9a-f]{12}$/.test(id) &&
-    isGrantName(name) &&
+    isCredentialName(name) &&
     isRole(role) &&
     (volumes === null || (Array.isArray(volumes) && volumes.length > 0 && volumes.every(isVolumeName))) &&
     is256Bits(hash) &&

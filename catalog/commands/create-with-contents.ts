@@ -1,5 +1,11 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandOf, CommandResults, FileCreationResult } from '../../wire/catalog-api.ts';
+import type {
+  CommandOf,
+  CommandResults,
+  CreateWithContentsCommand,
+  CreateWithContentsResult,
+  FileCreationResult,
+} from '../../wire/catalog-api.ts';
 import { numberRuns } from '../../wire/reserved-numbers.ts';
 import { assertMayGain } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
@@ -18,7 +24,7 @@ const RESERVED_NS = 15n * 60n * 1_000_000_000n;
 /** With this policy a majority suffices for contents that no client has seen. */
 const QUORUM = POLICIES.indexOf('quorum');
 
-type NewFile = CommandOf<'bear'>['files'][number];
+type NewFile = CreateWithContentsCommand['files'][number];
 
 export function reserveInodes(
   tables: Tables,
@@ -46,12 +52,12 @@ export function notReserved(inode: number): ServiceError {
   return new ServiceError('precondition-failed', `Inode ${inode} is not reserved, or not any more`);
 }
 
-/** Links files whose contents are stored, in order. Writes nothing of a file before all its checks. */
+/** Creates files with stored contents, in order. A refused file writes nothing: all its checks come first. */
 export function createFilesWithContents(
   tables: Tables,
-  command: CommandOf<'bear'>,
+  command: CreateWithContentsCommand,
   atNs: string,
-): CommandResults['bear'] {
+): CreateWithContentsResult {
   const creation = new FileCreation(tables, command, atNs);
   const files: Record<string, FileCreationResult> = {};
   for (const file of command.files) {
@@ -62,8 +68,8 @@ export function createFilesWithContents(
       files[file.inode] = { code: error.code, message: error.message };
     }
   }
-  creation.updateCounters();
-  return { atNs, limited: creation.limited, files };
+  creation.updateVolumeAndDirectories();
+  return { atNs, limited: creation.hasByteQuota, files };
 }
 
 function sameMembers(a: readonly string[], b: readonly string[]): boolean {
@@ -72,7 +78,7 @@ function sameMembers(a: readonly string[], b: readonly string[]): boolean {
 
 class FileCreation {
   readonly #tables: Tables;
-  readonly #command: CommandOf<'bear'>;
+  readonly #command: CreateWithContentsCommand;
   readonly #atNs: string;
   readonly #replicas: readonly string[];
   readonly #ownReplicas = new Map<number, readonly string[]>();
@@ -82,7 +88,7 @@ class FileCreation {
   #inodes = 0;
   #bytes = 0;
 
-  constructor(tables: Tables, command: CommandOf<'bear'>, atNs: string) {
+  constructor(tables: Tables, command: CreateWithContentsCommand, atNs: string) {
     this.#tables = tables;
     this.#command = command;
     this.#atNs = atNs;
@@ -91,7 +97,7 @@ class FileCreation {
       for (const inode of inodes) this.#ownReplicas.set(inode, replicas);
   }
 
-  get limited(): boolean {
+  get hasByteQuota(): boolean {
     return this.#volume !== null && this.#volume.quotaBytes > 0;
   }
 
@@ -122,7 +128,7 @@ class FileCreation {
       contentsEpoch: file.contents.epoch,
       contentsSeq: file.contents.seq,
       policy: volume.policy,
-      allowed: this.limited ? sizeBytes : null,
+      allowed: this.hasByteQuota ? sizeBytes : null,
     });
     storeAcl(id);
     this.#tables.entries.insert(directory.id, name, id);
@@ -133,7 +139,7 @@ class FileCreation {
     return mode === file.mode && gid === file.gid && xattrs === 0 ? null : { mode, gid, xattrs };
   }
 
-  updateCounters(): void {
+  updateVolumeAndDirectories(): void {
     if (this.#volume === null || this.#inodes === 0) return;
     this.#tables.volumes.count(this.#volume.id, this.#inodes, this.#bytes);
     this.#tables.volumes.charge(this.#volume.id, this.#inodes, this.#bytes);

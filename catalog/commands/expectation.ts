@@ -4,7 +4,7 @@ import type { ContentVersion, Expectation } from '../../wire/catalog-api.ts';
 import { attributesOf } from '../attributes.ts';
 import type { InodeRow } from '../inode-rows.ts';
 
-/** Compares an expectation with the entry's inode, in command order. @throws ServiceError `precondition-failed` */
+/** Compares an expectation with the entry's inode at execution. @throws ServiceError `precondition-failed` */
 export function assertExpected(expect: Expectation, name: string, old: InodeRow | undefined): void {
   switch (expect.kind) {
     case 'anything':
@@ -16,7 +16,7 @@ export function assertExpected(expect: Expectation, name: string, old: InodeRow 
       if (old?.id === expect.inode) return;
       throw new ServiceError('precondition-failed', `"${name}" is no longer inode ${expect.inode}`);
     case 'contents':
-      if (old?.id === expect.inode && hasContents(old, expect.contents)) return;
+      if (old?.id === expect.inode && hasVersion(old, expect.contents)) return;
       throw new ServiceError(
         'precondition-failed',
         `"${name}" has no longer the contents that were expected`,
@@ -28,12 +28,12 @@ export function assertExpected(expect: Expectation, name: string, old: InodeRow 
 
 /** Compares the contents that an unlink's sender saw with the file's. @throws ServiceError `fence-lost` */
 export function assertUnwritten(name: string, file: InodeRow, seen: ContentVersion): void {
-  if (hasContents(file, seen)) return;
+  if (hasVersion(file, seen)) return;
   throw new ServiceError('fence-lost', `"${name}" was written since its removal was acknowledged`);
 }
 
-/** Only its primary knows a live file's contents; a writer marks the file before its data is visible. */
-function hasContents(old: InodeRow, wanted: ContentVersion): boolean {
+/** Compares versions. False for a live file: only its primary knows its version, and the mark precedes visible data. */
+function hasVersion(old: InodeRow, wanted: ContentVersion): boolean {
   const { live, contents } = attributesOf(old);
   return !live && contents.epoch === wanted.epoch && contents.seq === wanted.seq;
 }

@@ -147,7 +147,7 @@ export class ClusterClient {
    * contents and a majority of the catalog's members has the name; its size and times are settled.
    * @param creatingServer the server that creates files with these numbers, as `reserveInodes` returned it; one per
    *   request
-   * @param files at most `BIRTHS_MAX`, within the limits of `wire/new-files.ts`; the caller leaves the contents
+   * @param files at most `NEW_FILES_MAX`, within the limits of `wire/new-files.ts`; the caller leaves the contents
    *   unchanged until it resolves
    * @returns the outcome of each file, in their order
    * @throws ServiceError `unknown` if the outcome is not known; otherwise nothing happened

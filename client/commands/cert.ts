@@ -6,7 +6,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { isServerId } from '../../base/ids.ts';
 import {
   type CertifiedIdentity,
-  isGrantName,
+  isCredentialName,
   isRole,
   isVolumeName,
   ROLES,
@@ -78,7 +78,7 @@ export function addCertCommands(program: Command): void {
 
   withCommonOptions(cert.command('create-client'), CLIENT_DAYS)
     .description('make a certificate that a client can use instead of a token')
-    .argument('<name>', 'name of the client, shown in logs', grantName)
+    .argument('<name>', 'name of the client, shown in logs', credentialName)
     .addOption(roleOption())
     .option(
       '--volume <name>',
@@ -287,8 +287,8 @@ function serverId(text: string) {
   throw new InvalidArgumentError('An id has 1 to 32 characters of a-z, 0-9 and inner hyphens, such as s1.');
 }
 
-export function grantName(text: string): string {
-  if (isGrantName(text)) return text;
+export function credentialName(text: string): string {
+  if (isCredentialName(text)) return text;
   throw new InvalidArgumentError('A name has 1 to 63 characters of a-z, 0-9, dots, hyphens and underscores.');
 }
 
@@ -323,7 +323,7 @@ function collectClient(
   before: readonly (readonly [string, Role])[],
 ): (readonly [string, Role])[] {
   const [name, role] = pairOf(text);
-  if (isRole(role)) return [...before, [grantName(name), role]];
+  if (isRole(role)) return [...before, [credentialName(name), role]];
   throw new InvalidArgumentError(
     `It is a name and one of the roles ${ROLES.join(', ')}, such as backup=read.`,
   );

@@ -20,7 +20,7 @@ class ClusterCommand extends Command {
   }
 
   run<Given extends readonly unknown[]>(
-    action: (client: ClusterClient, call: ClientCall, ...given: Given) => Promise<void>,
+    action: (client: ClusterClient, call: AbortOptions, ...given: Given) => Promise<void>,
   ): this {
     return this.action((...all: readonly unknown[]) =>
       withClient(this, (client, call) => action(client, call, ...(all as unknown as Given))),
@@ -50,7 +50,7 @@ const CLUSTER_OPTIONS: readonly (readonly [flags: string, effect: string])[] = [
   ],
 ];
 
-export type ClientCall = Required<Pick<CallOptions, 'signal'>>;
+export type AbortOptions = Required<Pick<CallOptions, 'signal'>>;
 
 interface ClusterOptions extends AccessFiles {
   readonly servers?: string;

@@ -26,7 +26,7 @@ interface MountCommandOptions {
 
 const OPTIONS_HELP = `
 Options of -o:
-${MOUNT_OPTIONS.map(({ name, value, effect }) => `  ${optionTerm(name, value).padEnd(32)} ${effect}`).join('\n')}`;
+${MOUNT_OPTIONS.map(({ name, valueForm, effect }) => `  ${optionTerm(name, valueForm).padEnd(32)} ${effect}`).join('\n')}`;
 
 export function addMountCommands(program: Command): void {
   const mount = clusterCommand(program, 'mount')
@@ -130,11 +130,14 @@ function printMounts(mounts: readonly MountStatus[], isJson: boolean): void {
 
 /** @returns the mount options that are also options of the command; `--servers` exists already */
 function tableFlags(): Option[] {
-  return MOUNT_OPTIONS.flatMap(({ name, flag, value, effect }) => {
+  return MOUNT_OPTIONS.flatMap(({ name, flag, valueForm, effect }) => {
     if (flag === undefined || flag === 'servers') return [];
-    const option = new Option(value === null ? `--${flag}` : `--${flag} <${value.toLowerCase()}>`, effect);
+    const option = new Option(
+      valueForm === null ? `--${flag}` : `--${flag} <${valueForm.toLowerCase()}>`,
+      effect,
+    );
     // Parsed here, so that a wrong value is a usage error before any request.
-    if (value !== null) {
+    if (valueForm !== null) {
       option.argParser((text: string) => {
         parseMountOptions([optionText(name, text)]);
         return text;

@@ -13,7 +13,7 @@ import {
 } from '../certificates/token-file.ts';
 import { notFoundFailure, preconditionFailure } from '../terminal/failure.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
-import { collectVolume, grantName, roleOption } from './cert.ts';
+import { collectVolume, credentialName, roleOption } from './cert.ts';
 import { wholeNumber } from './cluster-command.ts';
 
 const DAY_MS = 86_400_000;
@@ -38,7 +38,7 @@ export function addTokenCommands(program: Command): void {
 
   tokensOption(token.command('create'))
     .description('create a token; it is printed once, or written to --out, and kept nowhere')
-    .argument('<name>', 'name of the holder, shown in logs', grantName)
+    .argument('<name>', 'name of the holder, shown in logs', credentialName)
     .addOption(roleOption())
     .option(
       '--volume <name>',

@@ -33,7 +33,7 @@ export async function freePortsInARow(count: number): Promise<number[]> {
 }
 
 function isFree(port: number): Promise<boolean> {
-  return tryListen({ port, host: HOST }, false);
+  return tryListen({ port, host: HOST }, { keep: false });
 }
 
 /**
@@ -42,16 +42,16 @@ function isFree(port: number): Promise<boolean> {
  * it in any case, and is visible to all that share the ports.
  */
 function reserve(port: number): Promise<boolean> {
-  return tryListen({ path: `\0leasehold-port-${port}` }, true);
+  return tryListen({ path: `\0leasehold-port-${port}` }, { keep: true });
 }
 
-/** Listens on an address. @returns whether it was free; with `isKept`, this process then listens until it ends */
-function tryListen(address: ListenOptions, isKept: boolean): Promise<boolean> {
+/** Listens on an address. @returns whether it was free; with `keep`, this process then listens until it ends */
+function tryListen(address: ListenOptions, { keep }: { readonly keep: boolean }): Promise<boolean> {
   const server = createServer();
   return new Promise((resolve) => {
     server.once('error', () => resolve(false));
     server.listen(address, () => {
-      if (!isKept) {
+      if (!keep) {
         server.close(() => resolve(true));
         return;
       }

@@ -35,7 +35,7 @@ const CHECK_MS_MAX = 1_000;
 
 export type CommandEnd =
   | Extract<GuardReport, { readonly kind: 'ended' | 'failed' }>
-  /** The guard was killed, and the command with it, unless the guard had not yet reported what it guards. */
+  /** The guard was killed early. `killed`: the command, too; false if its pid was not yet reported. */
   | { readonly kind: 'unguarded'; readonly killed: boolean };
 
 /** How long before the end of a lease its command is asked to end, in milliseconds. */
@@ -55,7 +55,7 @@ export class GuardedCommand {
   readonly #socket: Socket;
   /** Resolves when nothing of the command runs any more, as far as can be known. */
   readonly ended: Promise<CommandEnd>;
-  #pid: number | null = null;
+  #commandPid: number | null = null;
   #lastReport: CommandEnd | null = null;
   #killAt: LeaseMoment;
   #stopping = false;
@@ -129,7 +129,7 @@ export class GuardedCommand {
       for (const report of reader.push(text)) {
         if (report.kind !== 'started') this.#lastReport = report;
         else {
-          this.#pid = report.pid;
+          this.#commandPid = report.pid;
           this.#arm();
         }
       }
@@ -144,17 +144,17 @@ export class GuardedCommand {
   }
 
   /**
-   * @returns what is known of a command whose guard ended without a last report. If the command's time was over, the
-   * guard has killed it: its report is lost if this process was stopped while it was about to write.
+   * @returns what is known of a command whose guard ended without a last report. After the deadline the guard has
+   * killed it. This process, the keeper, lost the report if it was stopped and then wrote to the guard's closed socket.
    */
   #endWithoutReport(): CommandEnd {
-    if (this.#pid === null || leaseRemainingMs(this.#world, this.#killAt) > 0)
-      return { kind: 'unguarded', killed: this.#pid !== null };
+    if (this.#commandPid === null || leaseRemainingMs(this.#world, this.#killAt) > 0)
+      return { kind: 'unguarded', killed: this.#commandPid !== null };
     return { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
   }
 
-  get pid(): number | null {
-    return this.#pid;
+  get commandPid(): number | null {
+    return this.#commandPid;
   }
 
   #arm(): void {
@@ -180,18 +180,18 @@ export class GuardedCommand {
   #replaceGuard(): void {
     if (this.#lastReport !== null || this.#guardLeftMs() > 0) return;
     // The guard may have been stopped before it could report its command. Without a child it will start none.
-    const pid = this.#pid ?? childOf(this.#guard.pid);
+    const pid = this.#commandPid ?? childOf(this.#guard.pid);
     if (pid === undefined) return;
-    this.#pid = pid;
+    this.#commandPid = pid;
     this.#killCommand();
     this.#lastReport = { kind: 'ended', code: null, signal: pid === null ? null : 'SIGKILL', expired: true };
     this.#guard.kill('SIGKILL');
   }
 
   #killCommand(): void {
-    if (this.#pid === null) return;
+    if (this.#commandPid === null) return;
     try {
-      process.kill(-this.#pid, 'SIGKILL');
+      process.kill(-this.#commandPid, 'SIGKILL');
     } catch (error) {
       if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
     }

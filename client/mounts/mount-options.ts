@@ -46,7 +46,7 @@ export type CacheMode =
 interface MountOption {
   readonly name: string;
   /** The form of the value in the documentation; null for an option without a value. */
-  readonly value: string | null;
+  readonly valueForm: string | null;
   readonly flag: string | undefined;
   readonly effect: string;
   readonly set: SetOption;
@@ -71,7 +71,7 @@ const FLAGS: Readonly<Record<string, string>> = {
 };
 
 function valued(name: string, value: string | null, effect: string, set: SetOption): MountOption {
-  return { name, value, flag: FLAGS[name], effect, set };
+  return { name, valueForm: value, flag: FLAGS[name], effect, set };
 }
 
 function valueless(name: string, effect: string, settings: Partial<MountSettings> = {}): MountOption {
@@ -277,7 +277,7 @@ function settingsOf(
   value: string | null,
   before: MountSettings,
 ): Partial<MountSettings> {
-  const { name, value: form } = option;
+  const { name, valueForm: form } = option;
   if (value === null && form !== null && !form.startsWith('['))
     throw refusal(name, `it needs a value, as in ${name}=${form}`);
   if (value !== null && form === null) throw refusal(name, 'it takes no value');

@@ -121,14 +121,14 @@ async function prepare(options: MountOptions): Promise<string> {
  * read into is kept for the next one: returned to the system, it would cost a page fault for every 4 KiB, a sixth of a
  * long read.
  */
-const ALLOCATION = {
+const MALLOC_ENV = {
   MALLOC_ARENA_MAX: '2',
   MALLOC_MMAP_THRESHOLD_: String(16 * 1024 * 1024),
   MALLOC_TRIM_THRESHOLD_: String(64 * 1024 * 1024),
 };
 
 /** V8 settings: collect garbage of answers early (docs/design/mount.md, "Memory"). */
-const COLLECTION = ['--max-semi-space-size=16', '--heap-growing-percent=30'];
+const GC_FLAGS = ['--max-semi-space-size=16', '--heap-growing-percent=30'];
 
 /** Starts the mount's process, and awaits that it is ready. @param log for its output, closed here; null: inherited */
 async function startDaemon(
@@ -140,19 +140,19 @@ async function startDaemon(
   const output = log === null ? 'inherit' : log.file.fd;
   let child: ChildProcess;
   try {
-    child = spawn(process.execPath, [...COLLECTION, ...daemonArguments(options, directory)], {
+    child = spawn(process.execPath, [...GC_FLAGS, ...daemonArguments(options, directory)], {
       // Also in the foreground: Ctrl-C reaches it once, through the waiting process.
       detached: true,
       // Any other working directory might keep a mount busy.
       cwd: '/',
-      env: { ...ALLOCATION, ...process.env, ...env },
+      env: { ...MALLOC_ENV, ...process.env, ...env },
       stdio: ['ignore', output, output, 'pipe'],
     });
   } finally {
     await log?.file.close();
   }
   try {
-    return { child, pid: await becomeReady(child, log?.path ?? null) };
+    return { child, pid: await awaitReadyLine(child, log?.path ?? null) };
   } catch (error) {
     child.kill('SIGKILL');
     throw error;
@@ -230,12 +230,11 @@ async function probeDirectory(
 
 interface ReadyLine {
   readonly ready?: unknown;
-  readonly pid?: unknown;
   readonly error?: { readonly code?: unknown; readonly message?: unknown; readonly hint?: unknown };
 }
 
 /** Awaits the line by which the mount's process reports that it is ready. @returns its pid @throws why it is not */
-async function becomeReady(child: ChildProcess, log: string | null): Promise<number> {
+async function awaitReadyLine(child: ChildProcess, log: string | null): Promise<number> {
   const ended = new Promise<never>((_, reject) => {
     child.once('error', reject);
     // 'close' and not 'exit': by then all output has been read.
@@ -257,9 +256,7 @@ async function becomeReady(child: ChildProcess, log: string | null): Promise<num
   try {
     const line = await Promise.race([readLine(child.stdio[3] as Readable, ended), ended, late]);
     const status = JSON.parse(line) as ReadyLine;
-    if (status.ready === true && child.pid !== undefined) {
-      return typeof status.pid === 'number' ? status.pid : child.pid;
-    }
+    if (status.ready === true && child.pid !== undefined) return child.pid;
     const { code, message = line, hint = '' } = status.error ?? {};
     if (isErrorCode(code)) throw new ServiceError(code, `Cannot mount: ${String(message)}`);
     throw generalFailure(`Cannot mount: ${String(message)}`, String(hint));
@@ -269,7 +266,7 @@ async function becomeReady(child: ChildProcess, log: string | null): Promise<num
   }
 }
 
-async function readLine(stream: Readable, ended: Promise<never>): Promise<string> {
+async function readLine(stream: Readable, processEnded: Promise<never>): Promise<string> {
   let text = '';
   for await (const chunk of stream.setEncoding('utf8')) {
     text += chunk;
@@ -278,5 +275,5 @@ async function readLine(stream: Readable, ended: Promise<never>): Promise<string
     if (text.length > READY_LINE_BYTES_MAX) break;
   }
   // The pipe ended without a line, so the process is about to end: its exit says why.
-  return ended;
+  return processEnded;
 }

@@ -139,10 +139,10 @@ async function syncBeforeUnmount(directory: string, daemons: readonly number[], 
   if (synced.kind === 'missing') return { kind: 'unknown', why: 'the program sync is not installed' };
   const reason = /error syncing .*: (.*)/.exec(synced.output)?.[1];
   if (reason !== undefined) return { kind: 'lost', why: reason };
-  return { kind: 'unknown', why: synced.output + stoppedText(daemons) };
+  return { kind: 'unknown', why: synced.output + stoppedProcessHint(daemons) };
 }
 
-function stoppedText(daemons: readonly number[]): string {
+function stoppedProcessHint(daemons: readonly number[]): string {
   const stopped = daemons.filter(isStopped).join(' ');
   return stopped === '' ? '' : `; process ${stopped} is stopped: continue it with "kill -CONT ${stopped}"`;
 }

@@ -70,7 +70,7 @@ export class Exchanger {
     return this.perform(subject, request, readJson<Value>, options);
   }
 
-  /** As `ask`; also returns when the answered attempt was sent. */
+  /** As `ask`; also returns when the answered attempt was sent: attempts never overlap, so it is the last. */
   async askTimed<Value>(
     clock: () => number,
     request: ExchangeRequest,

@@ -19,7 +19,7 @@ import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import { entityTag } from '../transfer/entity-tag.ts';
 import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import { attemptOne, type TreeReport } from './report.ts';
+import { type TreeReport, tryOrReport } from './report.ts';
 import { isSame } from './same.ts';
 import { FILES_AT_ONCE, PIECES_AT_ONCE, type Piece, partName, resumeOffset, sectionsOf } from './sections.ts';
 
@@ -42,17 +42,17 @@ export async function getTree(
     for await (const { path, attributes } of walk(client, top, call)) {
       call.signal?.throwIfAborted();
       if (missing.some((directory) => path.startsWith(`${directory}/`))) continue;
-      const place = join(local, path);
+      const localPath = join(local, path);
       if (attributes.kind === 'directory') {
-        if (!(await get.directory(path, place, attributes))) missing.push(path);
+        if (!(await get.directory(path, localPath, attributes))) missing.push(path);
       } else if (attributes.kind === 'symlink') {
-        await get.link(path, place, attributes.target);
+        await get.link(path, localPath, attributes.target);
       } else if (attributes.kind !== 'file') {
         report.skipped.push(path);
-      } else if (isSame(await lstatOrNull(place), attributes)) {
+      } else if (isSame(await lstatOrNull(localPath), attributes)) {
         report.same += 1;
       } else {
-        await files.begin(() => get.file(path, place, attributes));
+        await files.begin(() => get.file(path, localPath, attributes));
       }
     }
   } finally {
@@ -73,45 +73,45 @@ class TreeGet {
     this.#onBytes = onBytes;
   }
 
-  async directory(path: string, place: string, { mode }: Attributes): Promise<boolean> {
-    const exists = await attemptOne(this.#report, path, async () => {
-      const stats = await lstatOrNull(place);
+  async directory(path: string, localPath: string, { mode }: Attributes): Promise<boolean> {
+    const exists = await tryOrReport(this.#report, path, async () => {
+      const stats = await lstatOrNull(localPath);
       // A link to a directory is none: it would lead out of the tree.
-      if (stats !== null && !stats.isDirectory()) throw conflictFailure(place);
+      if (stats !== null && !stats.isDirectory()) throw conflictFailure(localPath);
       if (stats !== null) return true;
       // The copying user has to be able to write in it.
-      await mkdir(place, { mode: (mode & 0o777) | 0o700 });
+      await mkdir(localPath, { mode: (mode & 0o777) | 0o700 });
       this.#report.directories += 1;
       return true;
     });
     return exists ?? false;
   }
 
-  async link(path: string, place: string, target: string): Promise<void> {
-    await attemptOne(this.#report, path, async () => {
-      const stats = await lstatOrNull(place);
-      if (stats?.isDirectory()) throw conflictFailure(place);
-      if (stats?.isSymbolicLink() && (await readlink(place)) === target) return;
-      if (stats !== null) await rm(place);
-      await symlink(target, place);
+  async link(path: string, localPath: string, target: string): Promise<void> {
+    await tryOrReport(this.#report, path, async () => {
+      const stats = await lstatOrNull(localPath);
+      if (stats?.isDirectory()) throw conflictFailure(localPath);
+      if (stats?.isSymbolicLink() && (await readlink(localPath)) === target) return;
+      if (stats !== null) await rm(localPath);
+      await symlink(target, localPath);
       this.#report.links += 1;
     });
   }
 
-  async file(path: string, place: string, attributes: Attributes): Promise<void> {
-    await attemptOne(this.#report, path, async () => {
-      if ((await lstatOrNull(place))?.isDirectory()) throw conflictFailure(place);
-      for (let attempt = 1; !(await this.#fetch(place, attributes)); attempt++)
+  async file(path: string, localPath: string, attributes: Attributes): Promise<void> {
+    await tryOrReport(this.#report, path, async () => {
+      if ((await lstatOrNull(localPath))?.isDirectory()) throw conflictFailure(localPath);
+      for (let attempt = 1; !(await this.#fetchUnchanged(localPath, attributes)); attempt++)
         if (attempt === ATTEMPTS_MAX) throw preconditionFailure('it changed during each attempt to read it');
     });
   }
 
   /** Copies a file to a part, and renames that. @returns false if the file changed in the cluster meanwhile */
-  async #fetch(place: string, attributes: Attributes): Promise<boolean> {
+  async #fetchUnchanged(localPath: string, attributes: Attributes): Promise<boolean> {
     const file = this.#client.openFile(attributes.inode, attributes);
     const before = await file.state(this.#call);
     const tag = entityTag({ inode: attributes.inode, contents: before.contents });
-    const part = join(dirname(place), partName(basename(place), tag));
+    const part = join(dirname(localPath), partName(basename(localPath), tag));
     const stats = await lstatOrNull(part);
     const from = stats?.isFile() ? resumeOffset(Number(stats.size), before.sizeBytes) : 0;
     // Private until it is complete.
@@ -134,7 +134,7 @@ class TreeGet {
     } finally {
       await local.close();
     }
-    await rename(part, place);
+    await rename(part, localPath);
     this.#report.files += 1;
     if (from > 0) {
       this.#report.continued += 1;
@@ -159,9 +159,9 @@ class TreeGet {
   }
 }
 
-async function lstatOrNull(place: string): Promise<BigIntStats | null> {
+async function lstatOrNull(localPath: string): Promise<BigIntStats | null> {
   try {
-    return await lstat(place, { bigint: true });
+    return await lstat(localPath, { bigint: true });
   } catch (error) {
     if (isSystemError(error) && error.code === 'ENOENT') return null;
     throw error;
@@ -172,6 +172,6 @@ function secondsOf(nanoseconds: string): number {
   return Number(nanoseconds) / 1e9;
 }
 
-function conflictFailure(place: string): CommandFailure {
-  return preconditionFailure(`"${place}" exists, and is of another type`);
+function conflictFailure(localPath: string): CommandFailure {
+  return preconditionFailure(`"${localPath}" exists, and is of another type`);
 }

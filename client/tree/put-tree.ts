@@ -13,7 +13,7 @@ import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import { prefetch } from '../transfer/prefetch.ts';
 import { whoami } from '../transfer/whoami.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import { attemptOne, type TreeReport } from './report.ts';
+import { type TreeReport, tryOrReport } from './report.ts';
 import { isSame } from './same.ts';
 import {
   FILES_AT_ONCE,
@@ -116,7 +116,7 @@ class TreePut {
     for await (const { name, attributes } of this.#client.list({ inode }, this.#call))
       known.set(name, attributes);
     const local = join(this.#local, path);
-    const found = await attemptOne(this.#report, path, () => readdir(local, { encoding: 'buffer' }));
+    const found = await tryOrReport(this.#report, path, () => readdir(local, { encoding: 'buffer' }));
     const names: string[] = [];
     for (const bytes of found ?? []) {
       const name = utf8Text(bytes);
@@ -147,22 +147,22 @@ class TreePut {
 
   async #entry(path: string, place: Place, known: Attributes | null): Promise<void> {
     const local = join(this.#local, path);
-    const stats = await attemptOne(this.#report, path, () => lstat(local, { bigint: true }));
+    const stats = await tryOrReport(this.#report, path, () => lstat(local, { bigint: true }));
     if (stats === null) return;
     if (stats.isDirectory()) {
-      const directory = await attemptOne(this.#report, path, () =>
+      const directory = await tryOrReport(this.#report, path, () =>
         this.createDirectory(place, known, ownOf(stats)),
       );
       if (directory !== null) await this.putDirectory(path, directory);
     } else if (stats.isSymbolicLink()) {
-      await attemptOne(this.#report, path, async () =>
+      await tryOrReport(this.#report, path, async () =>
         this.#link(linkText(await readlink(local, { encoding: 'buffer' })), place, known, ownOf(stats)),
       );
     } else if (stats.isFile()) {
       if (isSame(stats, known)) this.#report.same += 1;
       else
         await this.#files.begin(async () => {
-          await attemptOne(this.#report, path, () => this.#file(local, place, known));
+          await tryOrReport(this.#report, path, () => this.#file(local, place, known));
         });
     } else {
       this.#report.skipped.push(path);

@@ -31,8 +31,8 @@ export function treeReport(): TreeReport {
   };
 }
 
-/** @returns the result of `step`; null, and a line in the report, if it fails for a reason of `path` alone */
-export async function attemptOne<Value>(
+/** Runs `step`. If it fails for a reason of `path` alone, reports that and returns null; throws other errors. */
+export async function tryOrReport<Value>(
   report: TreeReport,
   path: string,
   step: () => Promise<Value>,

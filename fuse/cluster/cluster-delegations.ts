@@ -44,7 +44,7 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
     return { ...numbers, server };
   }
 
-  creatingServer(): string | null {
+  reservingServer(): string | null {
     return this.#client.catalogPrimary;
   }
 

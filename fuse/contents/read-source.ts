@@ -42,7 +42,7 @@ export class ReadSource {
     const generation = (): number => this.#generation;
     this.#windows = new ReadWindows({
       ...{ world, read, sizeBytes, range },
-      get generation() {
+      get contentsGeneration() {
         return generation();
       },
     });

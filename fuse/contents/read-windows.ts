@@ -16,22 +16,22 @@ export interface Fetched {
 
 export interface WindowSource {
   readonly world: World;
-  readonly generation: number;
+  readonly contentsGeneration: number;
   sizeBytes(): number;
   read(offset: number, length: number): Promise<Uint8Array>;
   range(offset: number, length: number): Promise<BackendRange | null>;
 }
 
 interface Window {
-  readonly generation: number;
+  readonly contentsGeneration: number;
   readonly range: Promise<BackendRange | null>;
-  /** Infinity during the request. */
+  /** Until when it may be read; Infinity during the request, which later reads share. */
   untilMs: number;
 }
 
 /**
- * Reads from windows, which cost the backend less than single pieces. After bytes were read otherwise, which may be
- * newer, `invalidate` must be called.
+ * Reads through windows of a file. One request finds where a window's bytes are on a disk of this machine, for many
+ * reads. After bytes were read otherwise, which may be newer, `invalidate` must be called.
  */
 export class ReadWindows {
   readonly #source: WindowSource;
@@ -43,15 +43,15 @@ export class ReadWindows {
 
   /** Reads a piece, which must be within one window. */
   async read(offset: number, length: number): Promise<Fetched> {
-    const number = Math.floor(offset / WINDOW_BYTES);
-    const range = await this.#window(number).range;
+    const index = Math.floor(offset / WINDOW_BYTES);
+    const range = await this.#windowAt(index).range;
     if (range === null) {
       const bytes = await this.#source.read(offset, length);
       return { bytes, sinceMs: this.#source.world.nowMs() };
     }
     // Requested early, so that no read waits for it.
-    const isLate = offset + length > (number + 1 / 2) * WINDOW_BYTES;
-    if (isLate && (number + 1) * WINDOW_BYTES < this.#source.sizeBytes()) this.#window(number + 1);
+    const isLate = offset + length > (index + 1 / 2) * WINDOW_BYTES;
+    if (isLate && (index + 1) * WINDOW_BYTES < this.#source.sizeBytes()) this.#windowAt(index + 1);
     return { bytes: await range.read(offset, length), sinceMs: range.sinceMs };
   }
 
@@ -60,19 +60,20 @@ export class ReadWindows {
     this.#windows.clear();
   }
 
-  #window(number: number): Window {
-    const { generation } = this.#source;
-    const known = this.#windows.get(number);
+  #windowAt(index: number): Window {
+    const { contentsGeneration } = this.#source;
+    const known = this.#windows.get(index);
     const isGood =
-      known?.generation === generation && known.untilMs - this.#source.world.nowMs() > LEFT_MS_MIN;
-    const window = isGood ? known : this.#requestWindow(number, generation);
-    this.#windows.set(number, window);
+      known?.contentsGeneration === contentsGeneration &&
+      known.untilMs - this.#source.world.nowMs() > LEFT_MS_MIN;
+    const window = isGood ? known : this.#locateWindow(index, contentsGeneration);
+    this.#windows.set(index, window);
     return window;
   }
 
-  #requestWindow(number: number, generation: number): Window {
-    const range = this.#source.range(number * WINDOW_BYTES, WINDOW_BYTES);
-    const window: Window = { generation, range, untilMs: Number.POSITIVE_INFINITY };
+  #locateWindow(index: number, contentsGeneration: number): Window {
+    const range = this.#source.range(index * WINDOW_BYTES, WINDOW_BYTES);
+    const window: Window = { contentsGeneration, range, untilMs: Number.POSITIVE_INFINITY };
     range.then(
       (found) => {
         window.untilMs = found?.untilMs ?? 0;

@@ -4,8 +4,8 @@ import type { ListedName } from './delegated-directories.ts';
 import { namesCompare } from './name-order.ts';
 
 export const LIST_COUNT = 1000;
-/** Stretches whose entries are kept: the one being read, and a few for programs that seek. */
-const KEPT_MAX = 4;
+/** Pages whose entries stay in memory: the one being read, and a few for programs that seek. */
+const RECENT_PAGES_MAX = 4;
 
 export interface ListedEntry extends ListedName {
   /** A read that continues after this entry starts at the next position, which is one more. */
@@ -18,74 +18,74 @@ export type List = (
   countMax: number,
 ) => Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }>;
 
-interface Stretch {
+interface Page {
   /** It has the names after `after`, up to `last`. */
   readonly after: string;
   readonly last: string;
-  readonly first: number;
-  /** A digest of each name, by which its position is found again. */
+  readonly firstPosition: number;
+  /** A digest of each name: names keep their positions when the page is listed again. */
   readonly digests: Uint32Array;
 }
 
 /**
  * One pass of a program through a directory, in the order of names. An entry that exists all the time is returned once
- * and keeps its position (`seekdir`); others may be returned or not, as POSIX allows. Only a few stretches keep their
+ * and keeps its position (`seekdir`); others may be returned or not, as POSIX allows. Only a few pages keep their
  * entries; each other entry takes four bytes.
  */
 export class Listing {
   readonly #list: List;
   readonly #inode: number;
-  readonly #first: number;
-  readonly #stretches: Stretch[] = [];
-  readonly #kept = new BoundedMap<number, readonly ListedEntry[]>(KEPT_MAX);
+  readonly #firstPosition: number;
+  readonly #pages: Page[] = [];
+  readonly #recentEntries = new BoundedMap<number, readonly ListedEntry[]>(RECENT_PAGES_MAX);
   #complete = false;
-  #listed: Promise<void> = Promise.resolve();
+  #lastRequest: Promise<void> = Promise.resolve();
 
-  /** @param first position of the first entry */
-  constructor(inode: number, list: List, first = 0) {
+  /** @param firstPosition position of the first entry */
+  constructor(inode: number, list: List, firstPosition = 0) {
     this.#inode = inode;
-    this.#first = first;
+    this.#firstPosition = firstPosition;
     this.#list = list;
   }
 
   /** @returns at most `countMax` entries from `position`; none at the end of the directory */
   async read(position: number, countMax: number): Promise<readonly ListedEntry[]> {
-    for (let at = Math.max(position, this.#first); ; ) {
-      const index = await this.#stretchIndexOf(at);
+    for (let at = Math.max(position, this.#firstPosition); ; ) {
+      const index = await this.#pageIndexOf(at);
       if (index === null) return [];
       const entries = await this.#entries(index);
       const from = entries.findIndex((entry) => entry.position >= at);
       if (from !== -1) return entries.slice(from, from + countMax);
-      // The rest of this stretch has been removed since.
-      const { first, digests } = this.#stretch(index);
-      at = first + digests.length;
+      // The rest of this page has been removed since.
+      const { firstPosition, digests } = this.#page(index);
+      at = firstPosition + digests.length;
     }
   }
 
-  #stretch(index: number): Stretch {
-    const stretch = this.#stretches[index];
-    assert(stretch !== undefined, 'A stretch that is asked for was listed');
+  #page(index: number): Page {
+    const stretch = this.#pages[index];
+    assert(stretch !== undefined, 'A page that is asked for was listed');
     return stretch;
   }
 
-  /** The index of the stretch with `position`; null beyond the end. */
-  async #stretchIndexOf(position: number): Promise<number | null> {
+  /** The index of the page with `position`; null beyond the end. */
+  async #pageIndexOf(position: number): Promise<number | null> {
     for (;;) {
-      const last = this.#stretches.at(-1);
-      if (last !== undefined && position < last.first + last.digests.length) break;
+      const last = this.#pages.at(-1);
+      if (last !== undefined && position < last.firstPosition + last.digests.length) break;
       if (this.#complete) return null;
-      // Requests are sequential, even for concurrent reads.
-      const listed = this.#listed.then(() => this.#listNext(last));
-      this.#listed = listed.catch(() => undefined);
+      // Requests are sequential: concurrent reads append a page once.
+      const listed = this.#lastRequest.then(() => this.#appendPage(last));
+      this.#lastRequest = listed.catch(() => undefined);
       await listed;
     }
-    return this.#stretches.findLastIndex(({ first }) => first <= position);
+    return this.#pages.findLastIndex(({ firstPosition }) => firstPosition <= position);
   }
 
-  async #listNext(last: Stretch | undefined): Promise<void> {
-    if (this.#stretches.at(-1) !== last || this.#complete) return;
+  async #appendPage(last: Page | undefined): Promise<void> {
+    if (this.#pages.at(-1) !== last || this.#complete) return;
     const after = last?.last ?? '';
-    const first = last === undefined ? this.#first : last.first + last.digests.length;
+    const firstPosition = last === undefined ? this.#firstPosition : last.firstPosition + last.digests.length;
     const { entries, more } = await this.#requestEntries(after);
     this.#complete = !more;
     const end = entries.at(-1);
@@ -94,22 +94,22 @@ export class Listing {
       return;
     }
     const digests = Uint32Array.from(entries, ({ name }) => digest(name));
-    this.#stretches.push({ after, last: end.name, first, digests });
-    this.#kept.set(
-      this.#stretches.length - 1,
-      entries.map((entry, index) => ({ ...entry, position: first + index })),
+    this.#pages.push({ after, last: end.name, firstPosition, digests });
+    this.#recentEntries.set(
+      this.#pages.length - 1,
+      entries.map((entry, index) => ({ ...entry, position: firstPosition + index })),
     );
   }
 
   async #entries(index: number): Promise<readonly ListedEntry[]> {
-    const kept = this.#kept.get(index);
-    const entries = kept ?? (await this.#listAgain(this.#stretch(index)));
-    this.#kept.set(index, entries);
+    const kept = this.#recentEntries.get(index);
+    const entries = kept ?? (await this.#relistPage(this.#page(index)));
+    this.#recentEntries.set(index, entries);
     return entries;
   }
 
-  /** The remaining entries of a stretch, at their positions. */
-  async #listAgain({ after, last, first, digests }: Stretch): Promise<ListedEntry[]> {
+  /** The remaining entries of a page, at their positions. */
+  async #relistPage({ after, last, firstPosition, digests }: Page): Promise<ListedEntry[]> {
     const remaining: ListedEntry[] = [];
     let from = after;
     for (let found = 0; ; ) {
@@ -119,7 +119,7 @@ export class Listing {
         // A name that did not exist then has no position.
         if (index === -1) continue;
         found = index + 1;
-        remaining.push({ ...entry, position: first + index });
+        remaining.push({ ...entry, position: firstPosition + index });
       }
       const end = entries.at(-1);
       if (!more || end === undefined || found === digests.length) return remaining;
@@ -133,7 +133,7 @@ export class Listing {
   }
 }
 
-/** FNV-1a over UTF-16 code units. About one in ten thousand stretches has two equal digests. */
+/** FNV-1a over UTF-16 code units. About one in ten thousand pages has two equal digests. */
 function digest(name: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < name.length; index++) {

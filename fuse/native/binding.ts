@@ -447,8 +447,8 @@ class Binding {
   async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
     this.#view.forgetPages(from);
     this.#view.forgetPages(to);
-    const source = await this.#paths.place(from);
-    const target = await this.#paths.place(to);
+    const source = await this.#paths.resolveParent(from);
+    const target = await this.#paths.resolveParent(to);
     if (HIDDEN_NAME.test(target.name) && flags === 0) {
       await this.#paths.hide(from, source, to, uid);
       return;

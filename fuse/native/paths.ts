@@ -10,14 +10,14 @@ export class Paths {
   readonly open = new OpenPaths();
   readonly #calls: FileSystemCalls;
   /** Paths that libfuse assumes for unlinked open files. */
-  readonly #hidden = new Map<string, number>();
+  readonly #hiddenInodes = new Map<string, number>();
 
   constructor(calls: FileSystemCalls) {
     this.#calls = calls;
   }
 
   /** Looks up the directories of `path`, which are cached for a moment. @returns its last name, with the directory */
-  async place(path: string): Promise<Place> {
+  async resolveParent(path: string): Promise<Place> {
     assertWasUtf8(path);
     const names = path.split('/').slice(1);
     const name = names.pop();
@@ -32,16 +32,16 @@ export class Paths {
   }
 
   async at<Value>(path: string, call: (at: Place) => Promise<Value>): Promise<Value> {
-    return call(await this.place(path));
+    return call(await this.resolveParent(path));
   }
 
   async attributes(path: string | null): Promise<Attributes> {
     // libfuse has no path for an unlinked file.
     if (path === null) throw new ErrnoError('ENOENT', 'The file was unlinked');
     if (path === '/') return this.#calls.attributes(this.#calls.root);
-    const hidden = this.#hidden.get(path);
+    const hidden = this.#hiddenInodes.get(path);
     if (hidden !== undefined) return this.#calls.attributes(hidden);
-    const { parent, name } = await this.place(path);
+    const { parent, name } = await this.resolveParent(path);
     return this.#calls.lookup(parent, name);
   }
 
@@ -65,7 +65,7 @@ export class Paths {
 
   async inode(path: string | null): Promise<number> {
     if (path === '/') return this.#calls.root;
-    const hidden = path === null ? undefined : this.#hidden.get(path);
+    const hidden = path === null ? undefined : this.#hiddenInodes.get(path);
     return hidden ?? (await this.attributes(path)).inode;
   }
 
@@ -77,9 +77,9 @@ export class Paths {
   /** The inode of the name now, without cached answers. */
   async inodeToOpen(path: string | null): Promise<number> {
     if (path === null) throw new ErrnoError('ENOENT', 'The file was unlinked');
-    const hidden = this.#hidden.get(path);
+    const hidden = this.#hiddenInodes.get(path);
     if (hidden !== undefined) return hidden;
-    const { parent, name } = await this.place(path);
+    const { parent, name } = await this.resolveParent(path);
     return (await this.#calls.lookupToOpen(parent, name)).inode;
   }
 
@@ -95,11 +95,11 @@ export class Paths {
       // then gets an error, and one that was renaming over it can continue.
       if (!this.open.isAbsent(path)) throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
     }
-    if (inode !== undefined) this.#hidden.set(hidden, inode);
+    if (inode !== undefined) this.#hiddenInodes.set(hidden, inode);
     this.open.moved(path, hidden);
   }
 
   forgetHidden(path: string): boolean {
-    return this.#hidden.delete(path);
+    return this.#hiddenInodes.delete(path);
   }
 }

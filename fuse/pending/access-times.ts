@@ -7,7 +7,7 @@ import { ACCESSES_MAX } from '../../wire/request-limits.ts';
 import type { Attributes, FileSystemBackend, RecordedAccess } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import type { Log } from '../transport.ts';
-import { SHARES } from './budget.ts';
+import { BUDGET_SHARES } from './budget.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from './pending-ops.ts';
 
 export interface AccessRule {
@@ -86,7 +86,8 @@ export class AccessTimes implements PendingKind {
     const readNs = nowNs(this.#world);
     if (!this.#isWanted(accessedNs, attributes, readNs)) return false;
     if (this.#world.nowMs() < this.#offUntilMs) return false;
-    if (this.#pending.size >= SHARES['access-time'].countMax && !this.#pending.has(inode)) return false;
+    if (this.#pending.size >= BUDGET_SHARES['access-time'].countMax && !this.#pending.has(inode))
+      return false;
     // The read follows the change that it saw, even if the clock of that change is ahead.
     const changed = BigInt(changedNs);
     const atNs = readNs > changed ? readNs : changed + 1n;
@@ -203,7 +204,7 @@ export class AccessTimes implements PendingKind {
     }
     this.#log('debug', 'access times are not sent', facts);
     for (const [inode, read] of batch)
-      if (!this.#pending.has(inode) && this.#pending.size < SHARES['access-time'].countMax)
+      if (!this.#pending.has(inode) && this.#pending.size < BUDGET_SHARES['access-time'].countMax)
         this.#pending.set(inode, read);
     this.#againMs = this.#world.nowMs() + AGAIN_MS;
     this.#schedule();

@@ -11,7 +11,7 @@ export interface BudgetLimits {
 }
 
 /** Shares of the budget. They bound what a recall, an unmount and `fsync` of the root wait for. */
-export const SHARES = {
+export const BUDGET_SHARES = {
   create: { countMax: 2_000, bytesMax: 16 * MEBIBYTE },
   unlink: { countMax: 500 },
   /** Beyond, reads are not recorded. */

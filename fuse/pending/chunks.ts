@@ -7,7 +7,7 @@ export const CHUNK_BYTES_MAX = 4 * 1024 * 1024;
 export interface Chunk {
   offset: number;
   length: number;
-  parts: Uint8Array[];
+  buffers: Uint8Array[];
   /** `open`: the newest, may grow at its end; `queued`: complete, not sent. */
   state: 'open' | 'queued' | 'in-flight';
   /** Resolves when the chunk is acknowledged or dropped; never rejects. */

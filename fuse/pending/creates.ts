@@ -39,7 +39,7 @@ export interface InodeNumber {
 /** While a request is under way the next files gather and share a request, unless they have many bytes. */
 export class Creates {
   readonly #world: World;
-  readonly #backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'creatingServer'>;
+  readonly #backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'reservingServer'>;
   readonly #failed: (error: unknown) => void;
   readonly #queue = new SendQueue<Waiting>({
     requestsMax: REQUESTS_MAX,
@@ -56,7 +56,7 @@ export class Creates {
 
   constructor(
     world: World,
-    backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'creatingServer'>,
+    backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'reservingServer'>,
     failed: (error: unknown) => void,
   ) {
     this.#world = world;
@@ -64,14 +64,14 @@ export class Creates {
     this.#failed = failed;
   }
 
-  /** Reserves inode numbers if there are few, if they expire soon, or if another server creates files now. */
+  /** Reserves inode numbers if few are left, if they expire soon, or if the catalog has another primary. */
   prepare(): void {
     const numbers = this.#numbers;
     const isGood =
       numbers !== null &&
       numbers.next < numbers.first + numbers.count &&
       this.#world.nowMs() < numbers.untilMs - MARGIN_MS &&
-      numbers.server === this.#backend.creatingServer();
+      numbers.server === this.#backend.reservingServer();
     if (!isGood) this.#numbers = null;
     if (!isGood || numbers.first + numbers.count - numbers.next <= NUMBERS_LEFT_MIN) this.#reserve();
   }

@@ -61,8 +61,8 @@ export class SendQueue<Op extends Sendable> {
 
   #send(): void {
     this.#isScheduled = false;
-    while (this.#maySend) {
-      if (this.#pauses()) return;
+    while (this.#isBatchReady) {
+      if (this.#delaySend()) return;
       this.#underWay++;
       void this.#sender.send(this.#takeBatch()).finally(() => {
         this.#underWay--;
@@ -71,13 +71,13 @@ export class SendQueue<Op extends Sendable> {
     }
   }
 
-  get #maySend(): boolean {
+  get #isBatchReady(): boolean {
     const { requestsMax, gatheredBytes = Number.POSITIVE_INFINITY } = this.#sender;
     if (this.#waiting.length === 0 || this.#underWay >= requestsMax) return false;
     return this.#underWay === 0 || this.#waitingBytes >= gatheredBytes;
   }
 
-  #pauses(): boolean {
+  #delaySend(): boolean {
     const { pause } = this.#sender;
     if (pause === undefined) return false;
     const nowMs = pause.world.nowMs();

@@ -5,7 +5,7 @@ import type { Attributes, ListedPage } from '../backend.ts';
 import { namesCompare } from '../metadata/name-order.ts';
 import { type Place, placeKey } from '../place.ts';
 import type { Log } from '../transport.ts';
-import { type Budget, SHARES } from './budget.ts';
+import { BUDGET_SHARES, type Budget } from './budget.ts';
 import type { CommitMode } from './file-commit.ts';
 import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind, type PendingOps } from './pending-ops.ts';
 import type { UncommittedFile } from './uncommitted-file.ts';
@@ -30,7 +30,7 @@ export class UncommittedFiles implements PendingKind {
   constructor(world: World, pending: PendingOps, log: Log) {
     this.#world = world;
     this.#log = log;
-    this.budget = pending.budget.share(SHARES.create);
+    this.budget = pending.budget.share(BUDGET_SHARES.create);
     pending.add('create', this);
   }
 

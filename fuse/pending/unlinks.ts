@@ -4,7 +4,7 @@ import type { World } from '../../base/world.ts';
 import { UNLINKS_MAX } from '../../wire/request-limits.ts';
 import type { DelegationBackend, FencedName, UnlinkedName, UnlinkOutcome } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
-import { type Budget, SHARES } from './budget.ts';
+import { BUDGET_SHARES, type Budget } from './budget.ts';
 import type { ErrorSequence } from './error-sequence.ts';
 import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind, type PendingOps } from './pending-ops.ts';
 import { SendQueue } from './send-queue.ts';
@@ -82,7 +82,7 @@ export class Unlinks implements PendingKind {
     waitMsMax: number,
   ) {
     this.#world = world;
-    this.#budget = pending.budget.share(SHARES.unlink);
+    this.#budget = pending.budget.share(BUDGET_SHARES.unlink);
     this.#errors = pending.errors;
     pending.add('unlink', this);
     this.#queue = new SendQueue<Pending>({

@@ -8,8 +8,8 @@ import type { Budget } from './budget.ts';
 import { CHUNK_BYTES_MAX, type Chunk, Chunks } from './chunks.ts';
 import { SendWindow, WINDOW_BYTES_MAX } from './send-window.ts';
 
-/** If parts are smaller than this on average, they are copied into one: each part costs more than its copy. */
-const PART_BYTES_MIN = 32 * 1024;
+/** If buffers are smaller than this on average, they are copied into one: each buffer costs more than its copy. */
+const BUFFER_BYTES_MIN = 32 * 1024;
 /** Chunks up to this size share requests, from anywhere in the file: a request costs more than their bytes. */
 const SMALL_BYTES_MAX = 64 * 1024;
 const BATCH_COUNT_MAX = 256;
@@ -119,8 +119,8 @@ export class WriteBehind {
   #addToChunk(offset: number, part: Uint8Array, full: boolean): void {
     const neighbour = this.#chunks.neighbour(offset, part.length);
     if (neighbour !== undefined) {
-      if (neighbour.offset < offset) neighbour.parts.push(part);
-      else neighbour.parts.unshift(part);
+      if (neighbour.offset < offset) neighbour.buffers.push(part);
+      else neighbour.buffers.unshift(part);
       neighbour.offset = Math.min(neighbour.offset, offset);
       neighbour.length += part.length;
       assert(neighbour.length <= CHUNK_BYTES_MAX, 'A chunk ends at the boundary');
@@ -135,7 +135,7 @@ export class WriteBehind {
       this.#chunks.add({
         offset,
         length: part.length,
-        parts: [part],
+        buffers: [part],
         state,
         done: promise,
         finish: resolve,
@@ -213,7 +213,7 @@ export class WriteBehind {
     this.#inFlightBytes += bytes;
     const { world, limitMs } = this.#options;
     const sentMs = world.nowMs();
-    const parts = chunks.flatMap((chunk) => chunk.parts);
+    const parts = chunks.flatMap((chunk) => chunk.buffers);
     try {
       const written = this.#requestWrite(chunks);
       this.#options.acknowledged(await withDeadline(world, written, limitMs, 'A write'));
@@ -231,10 +231,10 @@ export class WriteBehind {
   #requestWrite(chunks: readonly Chunk[]): Promise<FileState> {
     const [first] = chunks;
     if (chunks.length === 1 && first !== undefined)
-      return this.#options.write(first.offset, takeParts(first));
+      return this.#options.write(first.offset, takeBuffers(first));
     return this.#options.writeParts(
       chunks.map((chunk) => {
-        const [only = NO_BYTES, ...more] = takeParts(chunk);
+        const [only = NO_BYTES, ...more] = takeBuffers(chunk);
         return { offset: chunk.offset, bytes: more.length === 0 ? only : Buffer.concat([only, ...more]) };
       }),
     );
@@ -258,9 +258,9 @@ export class WriteBehind {
   }
 }
 
-function takeParts(chunk: Chunk): readonly Uint8Array[] {
-  const { parts, length } = chunk;
-  chunk.parts = [];
-  const areSmall = parts.length > 1 && length < parts.length * PART_BYTES_MIN;
-  return areSmall ? [Buffer.concat(parts, length)] : parts;
+function takeBuffers(chunk: Chunk): readonly Uint8Array[] {
+  const { buffers, length } = chunk;
+  chunk.buffers = [];
+  const areSmall = buffers.length > 1 && length < buffers.length * BUFFER_BYTES_MIN;
+  return areSmall ? [Buffer.concat(buffers, length)] : buffers;
 }

@@ -5,6 +5,7 @@ import type { NumberPlacement } from '../../replica/create-with-contents.ts';
 import type {
   Command,
   CommandResults,
+  CreateWithContentsCommand,
   CreateWithContentsResult,
   FileSettings,
   Query,
@@ -280,7 +281,7 @@ export class CreateWithContents {
       ...(changedNs === null ? {} : { changedNs }),
       contents: CREATED_WITH_CONTENTS,
     }));
-    const command: Extract<Command, { kind: 'bear' }> = {
+    const command: CreateWithContentsCommand = {
       kind: 'bear',
       ...{ owner, replicas: [...first.members], objectBytes, files },
       ...(elsewhere.length === 0 ? {} : { elsewhere }),

@@ -37,7 +37,7 @@ const LOOKUPS_PER_TICK = 128;
  * right once its digest, combined with the local one, equals the other's. Until then it is a guess, so it may be built
  * from answers of several instants, and kept for the next transfer.
  */
-export class Difference {
+export class ObjectMapDifference {
   readonly from: Position;
   /** Objects of the other with a later version than this are asked for by version; earlier ones, found by digests. */
   known: Version;
@@ -47,7 +47,7 @@ export class Difference {
   readonly #damaged: ReadonlySet<number>;
   readonly #changes = new Map<number, ObjectEntry | null>();
   readonly #missing = new Map<number, ObjectEntry>();
-  readonly #overlay = new ObjectDigests();
+  readonly #learnedDigests = new ObjectDigests();
 
   /** @param damaged local objects whose bytes are lost: they differ, whatever their entries say */
   constructor(world: World, file: FileId, store: FileStore, from: Position, damaged: ReadonlySet<number>) {
@@ -72,7 +72,10 @@ export class Difference {
   }
 
   async matches(total: Digest): Promise<boolean> {
-    return digestEqual(digestXor((await this.#store.digests(this.#file)).total, this.#overlay.total), total);
+    return digestEqual(
+      digestXor((await this.#store.digests(this.#file)).total, this.#learnedDigests.total),
+      total,
+    );
   }
 
   noteStaged(entry: ObjectEntry): void {
@@ -81,76 +84,85 @@ export class Difference {
 
   /**
    * Completes the difference to the other's state, unless that changes meanwhile. Memory is proportional to the result.
-   * @param check throws if a later transfer has replaced this one; called after each wait
+   * @param assertNotReplaced throws if a later transfer has replaced this one; called after each wait
    */
-  async learn(ask: CallSource, comparison: Comparison, check: () => void): Promise<void> {
+  async learn(ask: CallSource, comparison: Comparison, assertNotReplaced: () => void): Promise<void> {
     const { position, changes, total, height } = comparison;
-    await this.#learnEntries(changes.entries, check);
+    await this.#learnEntries(changes.entries, assertNotReplaced);
     for (let from = changes.next; from !== null; ) {
       const page = decodePage(await ask(METHODS.changes, encodeSince(this.known, from)));
-      check();
+      assertNotReplaced();
       assertProgress(from, page.next);
-      await this.#learnEntries(page.entries, check);
+      await this.#learnEntries(page.entries, assertNotReplaced);
       from = page.next;
     }
     const matches = await this.matches(total);
-    check();
+    assertNotReplaced();
     if (!matches) {
       const own = await this.#store.digests(this.#file);
-      check();
-      await this.#descend(ask, Math.max(height, own.height, this.#overlay.height), [0], check);
+      assertNotReplaced();
+      await this.#descend(
+        ask,
+        Math.max(height, own.height, this.#learnedDigests.height),
+        [0],
+        assertNotReplaced,
+      );
     }
     this.known = { epoch: position.epoch.counter, seq: position.seq };
   }
 
-  async #learnEntries(entries: readonly ObjectEntry[], check: () => void): Promise<void> {
+  async #learnEntries(entries: readonly ObjectEntry[], assertNotReplaced: () => void): Promise<void> {
     let lookups = 0;
     for (const entry of entries) {
       if (++lookups % LOOKUPS_PER_TICK === 0) {
         await this.#world.nextTick();
-        check();
+        assertNotReplaced();
       }
       this.#record(entry.index, this.#localEntry(entry.index), entry);
     }
   }
 
-  /** Compares the children of these nodes, depth first: at leaves that differ, asks for the entries. */
+  /** Compares the children of these nodes, depth first: fetches the entries of leaves, and of ranges absent here. */
   async #descend(
     ask: CallSource,
     level: number,
     numbers: readonly number[],
-    check: () => void,
+    assertNotReplaced: () => void,
   ): Promise<void> {
     for (let at = 0; at < numbers.length; at += NODES_MAX) {
       const nodes = numbers.slice(at, at + NODES_MAX);
       const theirs = decodeDigests(await ask(METHODS.digests, encodeNodes(level, nodes)), nodes.length);
       const own = await this.#store.digests(this.#file);
-      check();
+      assertNotReplaced();
       const differing: number[] = [];
       const empty: IndexRange[] = [];
       const unknown: IndexRange[] = [];
       for (const [place, digest] of theirs.entries()) {
         const number = (nodes[Math.floor(place / FAN_OUT)] as number) * FAN_OUT + (place % FAN_OUT);
-        const mine = digestXor(own.digest(level - 1, number), this.#overlay.digest(level - 1, number));
+        const mine = digestXor(own.digest(level - 1, number), this.#learnedDigests.digest(level - 1, number));
         if (digestEqual(mine, digest)) continue;
         const range = nodeRange({ level: level - 1, number });
         if (digestEqual(digest, NOTHING)) empty.push(range);
         else if (level === 1 || digestEqual(mine, NOTHING)) pushRange(unknown, range);
         else differing.push(number);
       }
-      for (const range of empty) await this.#recordRange(range, [], check);
-      await this.#askEntries(ask, unknown, check);
-      await this.#descend(ask, level - 1, differing, check);
+      for (const range of empty) await this.#recordDifferences(range, [], assertNotReplaced);
+      await this.#fetchEntries(ask, unknown, assertNotReplaced);
+      await this.#descend(ask, level - 1, differing, assertNotReplaced);
     }
   }
 
   /** Asks for all entries of the other in these ranges, in pages, and records what differs. */
-  async #askEntries(ask: CallSource, ranges: readonly IndexRange[], check: () => void): Promise<void> {
+  async #fetchEntries(
+    ask: CallSource,
+    ranges: readonly IndexRange[],
+    assertNotReplaced: () => void,
+  ): Promise<void> {
     let left = ranges;
     while (left.length > 0) {
       const asked = left.slice(0, RANGES_MAX);
       const { entries, next } = decodePage(await ask(METHODS.entries, encodeRanges(asked)));
-      check();
+      assertNotReplaced();
       assertProgress((asked[0] as IndexRange).first, next);
       const end = next ?? Infinity;
       let at = 0;
@@ -159,7 +171,7 @@ export class Difference {
         const range = { first, last: Math.min(last, end - 1) };
         const begin = at;
         while (at < entries.length && (entries[at] as ObjectEntry).index <= range.last) at++;
-        await this.#recordRange(range, entries.slice(begin, at), check);
+        await this.#recordDifferences(range, entries.slice(begin, at), assertNotReplaced);
       }
       const rest = asked.filter(({ last }) => last >= end);
       left = [
@@ -170,7 +182,11 @@ export class Difference {
   }
 
   /** Records what differs in a range, in which `theirs` are all entries of the other. */
-  async #recordRange(range: IndexRange, theirs: readonly ObjectEntry[], check: () => void): Promise<void> {
+  async #recordDifferences(
+    range: IndexRange,
+    theirs: readonly ObjectEntry[],
+    assertNotReplaced: () => void,
+  ): Promise<void> {
     const left = new Map(theirs.map((entry) => [entry.index, entry]));
     for (let from = range.first; ; ) {
       const own = this.#store.entries(this.#file, from, range.last, ENTRIES_PER_TICK);
@@ -182,7 +198,7 @@ export class Difference {
       if (end === undefined || own.length < ENTRIES_PER_TICK) break;
       from = end.index + 1;
       await this.#world.nextTick();
-      check();
+      assertNotReplaced();
     }
     // Entries in the range that neither side has now: an earlier answer of the other listed them.
     const known = new Set(theirs.map((entry) => entry.index));
@@ -210,7 +226,7 @@ export class Difference {
     const change = this.#changes.get(index);
     const before = change === undefined ? own : change;
     if (objectEqual(before, entry)) return;
-    this.#overlay.replace(before, entry);
+    this.#learnedDigests.replace(before, entry);
     if (objectEqual(own, entry) && !this.#damaged.has(index)) {
       this.#changes.delete(index);
       this.#missing.delete(index);

@@ -10,7 +10,7 @@ import { decodeFileOperation, type FileOperation, partsWritten } from '../../wir
 import type { CallSource, FetchedState, FetchOptions, Subject } from '../drivers/subject.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 import type { FetchedObject, FileDifference, FileStore } from '../storage/store.ts';
-import { Difference, objectEqual } from './difference.ts';
+import { ObjectMapDifference, objectEqual } from './difference.ts';
 import { FileStateSource } from './file-source.ts';
 import { decodeComparison, encodeKnown, METHODS } from './file-transfer.ts';
 import { ObjectFetch, type ObjectSource } from './object-fetch.ts';
@@ -28,19 +28,19 @@ export class FileSubject implements Subject {
   readonly #store: FileStore;
   readonly #source: FileStateSource;
   #fetched: FileDifference | null = null;
-  /** The difference that the last fetch found, complete or not: the next one continues with it. */
-  #difference: Difference | null = null;
+  /** What the source has and this replica lacks, as far as fetches have found it: the next one continues with it. */
+  #difference: ObjectMapDifference | null = null;
   /** Number of the latest fetch. An earlier one must not stage anything any more: it would mix two states. */
   #fetch = 0;
   readonly #staging = new Set<Promise<void>>();
-  readonly #damaged: Set<number>;
+  readonly #damagedObjects: Set<number>;
 
   /** @param damaged the file's objects that are known to be damaged here; this class adds and removes entries */
   constructor(world: World, file: FileId, store: FileStore, damaged: Set<number> = new Set()) {
     this.#world = world;
     this.#file = file;
     this.#store = store;
-    this.#damaged = damaged;
+    this.#damagedObjects = damaged;
     this.#source = new FileStateSource(file, store, (index) => this.markDamaged(index));
   }
 
@@ -50,7 +50,7 @@ export class FileSubject implements Subject {
 
   trust(): Trust {
     const trust = this.#store.trust(this.#file);
-    return trust === 'intact' && this.#damaged.size > 0 ? 'damaged' : trust;
+    return trust === 'intact' && this.#damagedObjects.size > 0 ? 'damaged' : trust;
   }
 
   promise(epoch: Epoch): Promise<void> {
@@ -88,7 +88,7 @@ export class FileSubject implements Subject {
   }
 
   markDamaged(index: number): void {
-    this.#damaged.add(index);
+    this.#damagedObjects.add(index);
     this.#difference = null;
   }
 
@@ -105,27 +105,27 @@ export class FileSubject implements Subject {
    */
   async fetch(ask: CallSource, help: FetchOptions = {}): Promise<FetchedState> {
     const fetchNumber = ++this.#fetch;
-    const check = (): void => this.#assertLatestFetch(fetchNumber);
+    const assertNotReplaced = (): void => this.#assertLatestFetch(fetchNumber);
     this.#fetched = null;
     // Writes of an earlier fetch that are still in progress might replace what this one stages.
     await Promise.allSettled(this.#staging);
-    check();
+    assertNotReplaced();
     let before: Position | null = null;
     const lost: number[] = [];
     for (let pass = 1; pass <= PASSES_MAX; pass++) {
-      const difference = this.#differenceHere();
+      const difference = this.#currentDifference();
       const comparison = decodeComparison(await ask(METHODS.compare, encodeKnown(difference.known)));
-      check();
+      assertNotReplaced();
       const { position, view, sessions, attributes, total } = comparison;
-      await difference.learn(ask, comparison, check);
+      await difference.learn(ask, comparison, assertNotReplaced);
       if (pass === 1) this.#unstageUnwanted(difference);
       const missing = difference.missing.size;
-      await this.#stageAll(difference, comparison.objects, check);
+      await this.#stageAll(difference, comparison.objects, assertNotReplaced);
       const answered =
-        difference.missing.size > 0 && (await this.#fetchObjects(ask, help, difference, check));
-      check();
+        difference.missing.size > 0 && (await this.#fetchObjects(ask, help, difference, assertNotReplaced));
+      assertNotReplaced();
       const matches = await difference.matches(total);
-      check();
+      assertNotReplaced();
       const record = this.record();
       if (matches && difference.missing.size === 0 && isAt(record, difference.from)) {
         const { from, changes } = difference;
@@ -142,7 +142,7 @@ export class FileSubject implements Subject {
           );
         // No member has them: a lost object must not keep the rest of the file, and later changes, from this replica.
         for (const entry of [...difference.missing.values()]) {
-          await this.#stageLost(difference, entry, check);
+          await this.#stageLost(difference, entry, assertNotReplaced);
           lost.push(entry.index);
         }
       }
@@ -160,7 +160,7 @@ export class FileSubject implements Subject {
     this.#fetched = null;
     this.#difference = null;
     await this.#store.install(this.#file, epoch, seq, sessions, base);
-    for (const index of base?.changes.keys() ?? []) this.#damaged.delete(index);
+    for (const index of base?.changes.keys() ?? []) this.#damagedObjects.delete(index);
   }
 
   serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
@@ -171,32 +171,38 @@ export class FileSubject implements Subject {
     this.#fetch++;
   }
 
-  #differenceHere(): Difference {
+  #currentDifference(): ObjectMapDifference {
     const record = this.record();
     if (this.#difference === null || !isAt(record, this.#difference.from)) {
       const from = { epoch: record.installed, seq: record.seq };
-      this.#difference = new Difference(this.#world, this.#file, this.#store, from, new Set(this.#damaged));
+      this.#difference = new ObjectMapDifference(
+        this.#world,
+        this.#file,
+        this.#store,
+        from,
+        new Set(this.#damagedObjects),
+      );
     }
     return this.#difference;
   }
 
-  #unstageUnwanted(difference: Difference): void {
+  #unstageUnwanted(difference: ObjectMapDifference): void {
     this.#store.unstage(this.#file, (entry) =>
       objectEqual(difference.changes.get(entry.index) ?? null, entry),
     );
   }
 
   async #stageAll(
-    difference: Difference,
+    difference: ObjectMapDifference,
     objects: readonly FetchedObject[],
-    check: () => void,
+    assertNotReplaced: () => void,
   ): Promise<void> {
     const wanted = objects.filter(({ entry }) =>
       objectEqual(difference.missing.get(entry.index) ?? null, entry),
     );
     const staging = wanted.map(async ({ entry, bytes }) => {
       try {
-        await this.#stage(difference, entry, bytes, check);
+        await this.#stage(difference, entry, bytes, assertNotReplaced);
       } catch (error) {
         // Damaged in transit: it is requested again.
         if (!(error instanceof ServiceError) || error.code !== 'integrity') throw error;
@@ -205,17 +211,27 @@ export class FileSubject implements Subject {
     await Promise.all(staging);
   }
 
-  #stage(difference: Difference, entry: ObjectEntry, bytes: Uint8Array, check: () => void): Promise<void> {
-    check();
-    return this.#staged(difference, entry, this.#store.stage(this.#file, { entry, bytes }), check);
+  #stage(
+    difference: ObjectMapDifference,
+    entry: ObjectEntry,
+    bytes: Uint8Array,
+    assertNotReplaced: () => void,
+  ): Promise<void> {
+    assertNotReplaced();
+    return this.#staged(
+      difference,
+      entry,
+      this.#store.stage(this.#file, { entry, bytes }),
+      assertNotReplaced,
+    );
   }
 
   /** Waits until an object is staged, and notes it in the difference, unless a later fetch has begun. */
   async #staged(
-    difference: Difference,
+    difference: ObjectMapDifference,
     entry: ObjectEntry,
     staging: Promise<void>,
-    check: () => void,
+    assertNotReplaced: () => void,
   ): Promise<void> {
     this.#staging.add(staging);
     try {
@@ -223,20 +239,24 @@ export class FileSubject implements Subject {
     } finally {
       this.#staging.delete(staging);
     }
-    check();
+    assertNotReplaced();
     difference.noteStaged(entry);
   }
 
-  #stageLost(difference: Difference, entry: ObjectEntry, check: () => void): Promise<void> {
-    return this.#staged(difference, entry, this.#store.stageLost(this.#file, entry), check);
+  #stageLost(
+    difference: ObjectMapDifference,
+    entry: ObjectEntry,
+    assertNotReplaced: () => void,
+  ): Promise<void> {
+    return this.#staged(difference, entry, this.#store.stageLost(this.#file, entry), assertNotReplaced);
   }
 
   /** Objects that have changed at the source are skipped. @returns whether all servers that may have them answered */
   #fetchObjects(
     ask: CallSource,
     help: FetchOptions,
-    difference: Difference,
-    check: () => void,
+    difference: ObjectMapDifference,
+    assertNotReplaced: () => void,
   ): Promise<boolean> {
     const { others = [], callOther, pace = UNLIMITED, patienceMs = PATIENCE_MS } = help;
     const sources: ObjectSource[] = [{ ask: (wanted) => ask(METHODS.objects, wanted) }];
@@ -251,7 +271,7 @@ export class FileSubject implements Subject {
       sources,
       pace,
       patienceMs,
-      stage: (entry, bytes) => this.#stage(difference, entry, bytes, check),
+      stage: (entry, bytes) => this.#stage(difference, entry, bytes, assertNotReplaced),
     }).run();
   }
 

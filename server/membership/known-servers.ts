@@ -102,13 +102,14 @@ export class KnownServers {
 
   /**
    * Merges another server's list, which may be older: adds unknown servers, and adopts a newer view of the catalog. So
-   * a member of the catalog whose disk was replaced finds the others, even while the catalog waits for it.
+   * a member of the catalog whose disk was replaced finds the others, even while the catalog waits for this
+   * member.
    */
   mergePeerList({ servers, ...rest }: ClusterServers): void {
     const unknown = servers.filter(({ id }) => !this.#servers.some((known) => known.id === id));
-    const place = catalogViewOf(rest);
-    if (unknown.length > 0 || place.number > this.#catalogView.number)
-      this.#adopt([...this.#servers, ...unknown], place);
+    const catalogView = catalogViewOf(rest);
+    if (unknown.length > 0 || catalogView.number > this.#catalogView.number)
+      this.#adopt([...this.#servers, ...unknown], catalogView);
   }
 
   /**

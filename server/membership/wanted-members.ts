@@ -125,7 +125,7 @@ export function chooseRebalance(servers: readonly ServerCondition[], threshold: 
   if (fullest === undefined || emptiest === undefined) return null;
   const difference = fullest.used - emptiest.used;
   if (difference <= threshold) return null;
-  // A quarter of the difference: other writes, and unreported ones, must not reverse it.
+  // A quarter of the difference: writes meanwhile, and those not yet in the reported free space, must not reverse it.
   const bytesMax = Math.floor(
     (difference / 4) * Math.min(fullest.server.totalBytes, emptiest.server.totalBytes),
   );

@@ -14,7 +14,7 @@ export const LIST_COUNT_MAX = 1_000;
 
 export interface LeaseDirectoryParts {
   readonly self: ServerId;
-  readonly driver: NamedLeaseDriver;
+  readonly namedLeases: NamedLeaseDriver;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
 }
 
@@ -33,12 +33,12 @@ export class LeaseDirectory {
 
   /** Lists the first `count` leases whose names begin with `prefix`, in the order of code units. */
   async list(prefix: string, count: number): Promise<LeaseList> {
-    const { self, driver } = this.#parts;
-    const servers = driver.voterServers;
+    const { self, namedLeases } = this.#parts;
+    const servers = namedLeases.voterServers;
     const pages = await Promise.all(
       servers.map(async (server) => ({
         server,
-        page: server === self ? this.#known(prefix, count) : await this.#ask(server, prefix, count),
+        page: server === self ? this.#listLocally(prefix, count) : await this.#ask(server, prefix, count),
       })),
     );
     const byName = new Map<string, LeaseListEntry>();
@@ -65,7 +65,7 @@ export class LeaseDirectory {
     if (typeof prefix !== 'string' || typeof count !== 'number' || !(count >= 1 && count <= LIST_COUNT_MAX)) {
       throw new ServiceError('bad-request', 'A request for the list of named leases is malformed');
     }
-    return Buffer.from(JSON.stringify(this.#known(prefix, count)));
+    return Buffer.from(JSON.stringify(this.#listLocally(prefix, count)));
   }
 
   async #ask(server: ServerId, prefix: string, count: number): Promise<Page | null> {
@@ -79,9 +79,9 @@ export class LeaseDirectory {
     }
   }
 
-  #known(prefix: string, count: number): Page {
+  #listLocally(prefix: string, count: number): Page {
     const leases: LeaseListEntry[] = [];
-    for (const claim of this.#parts.driver.claims()) {
+    for (const claim of this.#parts.namedLeases.claims()) {
       const note = leaseNoteParse(claim.note);
       if (note === null || !note.name.startsWith(prefix)) continue;
       const { name, owner } = note;

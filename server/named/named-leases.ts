@@ -86,7 +86,7 @@ export class NamedLeases {
     this.watches = new LeaseWatches({ driver, member, relay, nowMs });
     this.directory = new LeaseDirectory({
       self,
-      driver,
+      namedLeases: driver,
       call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
     });
     this.drawSession = parts.drawIncarnation;

@@ -177,6 +177,7 @@ export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
       return operation.grows ? Math.max(sizeBytes, operation.to) : sizeBytes;
     case 'delete':
       return 0;
+    // Operations that change no bytes.
     case 'seal':
     case 'settling':
     case 'preserve':

@@ -16,8 +16,8 @@ import {
   type NamedClock,
   namedClockCarried,
   namedClockCovering,
-  namedClockEarlierMs,
   namedClockEnded,
+  namedClockLastVoteMs,
   readNamedClock,
 } from './named-clock.ts';
 import { isAside, SERVERS_FILE } from './set-aside.ts';
@@ -189,7 +189,7 @@ export class DataFolder {
           // votes.
           voters: known === null ? null : known.voters,
         };
-        const earlierNamedClockMs = namedClockEarlierMs(meta.namedClock, sameBoot);
+        const earlierNamedClockMs = namedClockLastVoteMs(meta.namedClock, sameBoot);
         if (known === null) createContainerDirectories(folder);
         writeMeta(folder, meta);
         if (failed) fs.rmSync(failureMarkPath(memoryFolder, meta.storageId), { force: true });

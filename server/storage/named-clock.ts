@@ -26,17 +26,17 @@ export function namedClockCarried(readingMs: number, known: NamedClock | null): 
 }
 
 /**
- * The latest reading at which an ended process may have voted; −Infinity if it never did. Within one boot the monotonic
- * clock shows what that process's lease clock would show by now, which is never less.
+ * The latest reading of its lease clock at which an earlier process may have voted on a name; −Infinity if none did.
+ * Within one boot it cannot be later than what that clock would show now: the monotonic clock plus `aheadMs`.
  */
-export function namedClockEarlierMs(known: NamedClock | null, isSameBoot: boolean): number {
+export function namedClockLastVoteMs(known: NamedClock | null, isSameBoot: boolean): number {
   if (known === null) return -Infinity;
   return isSameBoot ? Math.min(known.untilMs, monotonicMs() + known.aheadMs) : known.untilMs;
 }
 
 /** @returns the clock to store at an orderly end: it covers no vote after now, so the next process waits less */
 export function namedClockEnded(known: NamedClock | null): NamedClock | null {
-  return known === null ? null : { ...known, untilMs: namedClockEarlierMs(known, true) };
+  return known === null ? null : { ...known, untilMs: namedClockLastVoteMs(known, true) };
 }
 
 export function readNamedClock(value: unknown): NamedClock | null {

@@ -146,7 +146,7 @@ function batchLength(items: readonly Item[], sizeBytes: number): number {
   return count;
 }
 
-/** @returns how many operations are the next batch: one that removes bytes, or lends the contents, is one by itself */
+/** @returns how many operations are the next batch: `preserve`, or one that removes bytes, is a batch by itself */
 function applyLength(items: readonly Item[], sizeBytes: number): number {
   let size = sizeBytes;
   let byteCount = 0;

@@ -142,7 +142,7 @@ test('docs/mount.md lists exactly the options of the table', () => {
   const without = /Accepted, and without effect here[^:]*: (.*)\./s.exec(section)?.[1] ?? '';
   const accepted = [...without.matchAll(/`([^`]+)`/g)].map(([, name]) => name as string);
   const terms = MOUNT_OPTIONS.filter(({ name }) => !accepted.includes(name)).map(
-    ({ name, value, effect }) =>
+    ({ name, valueForm: value, effect }) =>
       `${value === null ? name : `${name}=${value.replaceAll('|', '\\|')}`}: ${effect}`,
   );
   assert.deepEqual(rows, terms);

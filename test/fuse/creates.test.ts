@@ -737,7 +737,7 @@ test('if the cluster refuses to reserve numbers, it is not asked for each file',
   };
   const numbers = new Creates(
     systemWorld,
-    { reserve, creatingServer: () => 's1', createWithContents: () => Promise.reject(refused) },
+    { reserve, reservingServer: () => 's1', createWithContents: () => Promise.reject(refused) },
     (error) => failures.push(error),
   );
   assert.equal(numbers.takeNumber(), null);
@@ -754,7 +754,7 @@ test('reserved numbers whose server created no file are dropped, and a server ca
     reserve: async (count: number) => {
       return { first: 1_000 * ++reserved, count, server: 's1', untilMs: Number.POSITIVE_INFINITY };
     },
-    creatingServer: () => 's1',
+    reservingServer: () => 's1',
     createWithContents: async () => [outcome],
   };
   const numbers = new Creates(systemWorld, backend, assert.ifError);

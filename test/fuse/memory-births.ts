@@ -159,7 +159,7 @@ export class MemoryBirths implements DelegationBackend {
     return { first, count, server: 's1', untilMs: Number.POSITIVE_INFINITY, ...named };
   }
 
-  creatingServer(): string {
+  reservingServer(): string {
     return 's1';
   }
 

@@ -117,7 +117,7 @@ test("a guard that ended without a report after its command's deadline has ended
   const command = guarded('echo $PPID $$ > $FOLDER/wordless; trap "" TERM; while :; do sleep 0.02; done');
   await until('it is ready', async () => existsSync(file) && readFileSync(file, 'utf8').includes('\n'));
   const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
-  await until('its process is known', async () => command.pid === pid);
+  await until('its process is known', async () => command.commandPid === pid);
   process.kill(guard, 'SIGSTOP');
   command.stop(0);
   process.kill(guard, 'SIGKILL');
@@ -166,7 +166,7 @@ test('a guard that is killed takes its command with it', async () => {
   await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
   const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
   // A guard that had no time to report its command's process takes no command with it.
-  await until('the guard has reported', async () => command.pid === pid);
+  await until('the guard has reported', async () => command.commandPid === pid);
   process.kill(guard, 'SIGKILL');
   assert.deepEqual(await command.ended, { kind: 'unguarded', killed: true });
   await until('the process has ended', async () => !alive(pid));
