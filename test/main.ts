@@ -75,7 +75,7 @@ const APART: ReadonlySet<string> = new Set([
   'test/fuse/kernel/names.test.ts',
   'test/fuse/mount.test.ts',
   'test/named/driver.test.ts',
-  'test/named/guard.test.ts',
+  'test/named/supervisor.test.ts',
   'test/named/held-lease.test.ts',
   'test/named/lease-command.test.ts',
   'test/storage/crash.test.ts',

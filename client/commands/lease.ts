@@ -4,9 +4,9 @@ import { ServiceError } from '../../base/errors.ts';
 import { isLeaseKey, isLeaseName, LEASE_KEY_FORM, LEASE_NAME_FORM } from '../../wire/named-lease.ts';
 import type { LeaseEvent, LeaseQueryAnswer } from '../../wire/named-lease-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { exitCodeOf, GuardedCommand, stopMarginMs } from '../lease/guarded-command.ts';
 import type { HeldLease } from '../lease/held-lease.ts';
 import type { NamedLeaseClient } from '../lease/named-lease-client.ts';
+import { exitCodeOf, SupervisedCommand, stopMarginMs } from '../lease/supervised-command.ts';
 import { CommandFailure, describeFailure, generalFailure } from '../terminal/failure.ts';
 import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatDuration } from '../terminal/quantities.ts';
@@ -141,28 +141,28 @@ async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number)
     LEASEHOLD_LEASE_NAME: held.name,
     LEASEHOLD_LEASE_TOKEN: String(held.token),
   };
-  const guarded = new GuardedCommand(systemWorld, argv, env, ttlMs, held.end);
-  held.onRefreshed((end) => guarded.extend(end));
+  const supervised = new SupervisedCommand(systemWorld, argv, env, ttlMs, held.end);
+  held.onRefreshed((end) => supervised.extend(end));
   let signals = 0;
-  const onSignal = (signal: NodeJS.Signals) => guarded.signal(signals++ === 0 ? signal : 'SIGKILL');
+  const onSignal = (signal: NodeJS.Signals) => supervised.signal(signals++ === 0 ? signal : 'SIGKILL');
   for (const signal of SIGNALS) process.on(signal, onSignal);
   held.lost.addEventListener('abort', () => {
     const why = describeFailure(held.lost.reason).lines[0];
     process.stderr.write(`${why}; the command is stopped\n`);
-    guarded.stop(held.lostEarly ? LOST_GRACE_MS : ttlMs);
+    supervised.stop(held.lostEarly ? LOST_GRACE_MS : ttlMs);
   });
   held.watch();
   try {
-    const end = await guarded.ended;
+    const end = await supervised.ended;
     const isLost = held.lost.aborted || (end.kind === 'ended' && end.expired);
-    if (end.kind === 'unguarded' && !end.killed) {
+    if (end.kind === 'unsupervised' && !end.killed) {
       throw generalFailure(
-        'The guard process was killed at its start: the command may still run, so its lease is not released',
+        'The supervisor process was killed at its start: the command may still run, so its lease is not released',
       );
     }
     await releaseOrWarn(held);
-    if (end.kind === 'unguarded') {
-      throw generalFailure('The guard process was killed, and the command with it');
+    if (end.kind === 'unsupervised') {
+      throw generalFailure('The supervisor process was killed, and the command with it');
     }
     if (end.kind === 'failed') {
       process.stderr.write(`leasehold: Cannot run "${argv[0]}": ${end.message}\n`);

@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 
-/** Identifies a command: a retry has the same numbers, and gets the first result instead of another execution. */
+/** Identifies a command, or a write: a retry has the same numbers, and gets the first result, not another execution. */
 export interface NumberedRequest {
   readonly session: number;
   readonly number: number;
@@ -18,7 +18,7 @@ interface Session {
   next: number;
 }
 
-/** Numbers the commands that this server issues. One that hangs blocks its session; others use further sessions. */
+/** Numbers this server's commands, or its writes of one file. If one hangs, others begin a further session. */
 export class NumberedRequests {
   readonly #random53: () => number;
   readonly #sessions: Session[] = [];

@@ -106,7 +106,7 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'client/demo/': 'real servers, which it kills',
   'client/dev/': 'processes of real servers',
   'client/doctor/': 'examines the real system',
-  'client/lease/guard.ts': 'a process of its own, which watches a real command',
+  'client/lease/supervisor.ts': 'a process of its own, which watches a real command',
   'client/mounts/mount-log.ts': 'files of the process of a mount',
   'client/mounts/mount-process.ts': 'starts the process of a mount',
   'client/terminal/output.ts': 'the terminal',
@@ -134,7 +134,7 @@ const SEAMED = ['client', 'fuse'];
 /** Files that use them, below the interfaces that a simulation implements itself: `ServerChannel` and `Transport`. */
 const SYSTEM_EDGES: Readonly<Record<string, string>> = {
   'client/transport/direct-http.ts': 'the sockets of a ServerChannel',
-  'client/lease/guarded-command.ts': 'a command under a lease',
+  'client/lease/supervised-command.ts': 'a command under a lease',
   'client/transport/loopback.ts': 'distinguishes addresses from host names',
   'client/mounts/mount-control.ts': 'asks the process of a mount',
   'client/transport/revoked-servers.ts': 'the sockets of a ServerChannel',

@@ -10,9 +10,9 @@ const NEXT_MS_MAX = 60_000;
 export interface Act {
   readonly who: string;
   readonly token: number;
-  /** Processes that sent it: the command, and the guard that is its parent. */
+  /** Processes that sent it: the command, and the supervisor that is its parent. */
   readonly pid: number;
-  readonly guard: number;
+  readonly supervisor: number;
   readonly atMs: number;
   readonly accepted: boolean;
 }
@@ -62,7 +62,7 @@ export class FencedResource {
    * @returns the status of the answer
    */
   async act(token: number): Promise<number> {
-    const headers = { 'fencing-token': String(token), who: 'test', pid: '0', guard: '0' };
+    const headers = { 'fencing-token': String(token), who: 'test', pid: '0', supervisor: '0' };
     return (await ask(this.url, 'POST', '/', { headers })).status;
   }
 
@@ -75,8 +75,8 @@ export class FencedResource {
     const token = Number(headers['fencing-token']);
     const accepted = token >= this.#tokenMax;
     if (accepted) this.#tokenMax = token;
-    const [pid, guard] = [Number(headers.pid), Number(headers.guard)];
-    this.acts.push({ who: String(headers.who), token, pid, guard, atMs: performance.now(), accepted });
+    const [pid, supervisor] = [Number(headers.pid), Number(headers.supervisor)];
+    this.acts.push({ who: String(headers.who), token, pid, supervisor, atMs: performance.now(), accepted });
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     for (const wake of waiting) wake();

@@ -10,7 +10,7 @@ const headers = {
   'fencing-token': process.env.LEASEHOLD_LEASE_TOKEN ?? '',
   who,
   pid: String(process.pid),
-  guard: String(process.ppid),
+  supervisor: String(process.ppid),
 };
 
 function act(): void {

@@ -154,7 +154,7 @@ test('one of three contenders works; after its kill another continues, within th
   );
   await until(
     'the command of the killed one has ended',
-    async () => !alive(first.pid) && !alive(first.guard),
+    async () => !alive(first.pid) && !alive(first.supervisor),
   );
 
   three.get(second.who)?.signal('SIGTERM');
@@ -223,7 +223,7 @@ test('a keeper is stopped beyond its lease: its command has ended before another
   t.diagnostic(
     `taken over ${((taken.atMs - stoppedMs) / TAKEOVER_MS).toFixed(2)} lease and skew after the stop`,
   );
-  assert.ok(!alive(before.pid), 'The command was stopped by its guard, while the keeper was suspended');
+  assert.ok(!alive(before.pid), 'The command was stopped by its supervisor, while the keeper was suspended');
   const last = resource.acts.findLast(({ who }) => who === 'old');
   t.diagnostic(
     `the old command acted last ${Math.round(taken.atMs - (last?.atMs ?? 0))} ms before the new one`,
@@ -241,13 +241,13 @@ test('all processes of a holder are stopped beyond its lease: what the command s
   const before = await resource.next(({ who }) => who === 'cold');
   const heir = new Contender('frozen', 'warm');
   await heir.waits();
-  const frozen = [before.pid, before.guard, old.child.pid as number];
+  const frozen = [before.pid, before.supervisor, old.child.pid as number];
   for (const pid of frozen) process.kill(pid, 'SIGSTOP');
   const taken = await resource.next(({ who }) => who === 'warm');
   // The worst order: the command resumes first.
   for (const pid of frozen) process.kill(pid, 'SIGCONT');
   assert.equal(await old.ended, EXIT_LEASE_LOST);
-  assert.ok(!alive(before.pid), 'Its guard has killed it');
+  assert.ok(!alive(before.pid), 'Its supervisor has killed it');
   const late = resource.acts.filter(({ who, atMs }) => who === 'cold' && atMs > taken.atMs);
   t.diagnostic(`${late.length} acts of the command after it woke up, all refused`);
   assert.ok(late.every(({ accepted }) => !accepted));
@@ -256,10 +256,10 @@ test('all processes of a holder are stopped beyond its lease: what the command s
   await heir.ended;
 });
 
-test('a guard that is killed takes its command with it', async () => {
-  const contender = new Contender('unguarded', 'x');
+test('a supervisor that is killed takes its command with it', async () => {
+  const contender = new Contender('unsupervised', 'x');
   const act = await resource.next(({ who }) => who === 'x');
-  process.kill(act.guard, 'SIGKILL');
+  process.kill(act.supervisor, 'SIGKILL');
   assert.equal(await contender.ended, 1);
   await until('its command has ended', async () => !alive(act.pid));
 });

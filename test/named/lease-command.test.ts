@@ -112,12 +112,12 @@ describe('leasehold lease acquire', () => {
     });
   }
 
-  test("a guard that is killed before it could report its command's process: the lease is not released", async () => {
-    // The guard's process ends right after the command was started.
+  test("a supervisor that is killed before it could report its command's process: the lease is not released", async () => {
+    // The supervisor's process ends right after the command was started.
     const hook = `
       import child from 'node:child_process';
       import { syncBuiltinESMExports } from 'node:module';
-      if (/guard.[jt]s$/.test(process.argv[1])) {
+      if (/supervisor.[jt]s$/.test(process.argv[1])) {
         const { spawn } = child;
         child.spawn = (...all) => { spawn(...all); process.kill(process.pid, 'SIGKILL'); for (;;); };
         syncBuiltinESMExports();

@@ -89,7 +89,7 @@ async function packedAndRun(t: TestContext, isBuilt: boolean): Promise<void> {
     await leasehold('get', '--servers', servers.at(-1)?.url ?? '', 'main:/file', '-'),
     'from a package',
   );
-  // A file that is found by its path relative to a module: the guard of a command is a separate file.
+  // A file that is found by its path relative to a module: the supervisor of a command is a separate file.
   assert.equal(
     await leasehold('lease', 'acquire', 'once', '--servers', urls, '--', 'echo', 'held'),
     'held\n',

@@ -2,15 +2,15 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { Socket } from 'node:net';
 import type { Timer } from '../../base/world.ts';
 import { systemWorld as world } from '../../world/system-world.ts';
-import {
-  GUARD_FD,
-  type GuardDeadline,
-  type GuardOrder,
-  GuardReader,
-  type GuardReport,
-  guardText,
-} from './guard-messages.ts';
 import { type LeaseMoment, leaseMomentEarlier, leaseRemainingMs } from './lease-clock.ts';
+import {
+  SUPERVISOR_FD,
+  type SupervisorDeadline,
+  type SupervisorOrder,
+  SupervisorReader,
+  type SupervisorReport,
+  supervisorText,
+} from './supervisor-messages.ts';
 
 const CHECK_MS_MAX = 200;
 
@@ -19,11 +19,11 @@ const CHECK_MS_MAX = 200;
  * that a signal that stops the keeper does not stop it. When no extension arrives by the deadline, or the keeper has
  * ended, it ends the command and everything in the command's process group.
  */
-class Guard {
-  readonly #keeper = new Socket({ fd: GUARD_FD, readable: true, writable: true });
-  readonly #reader = new GuardReader<GuardOrder>();
+class Supervisor {
+  readonly #keeper = new Socket({ fd: SUPERVISOR_FD, readable: true, writable: true });
+  readonly #reader = new SupervisorReader<SupervisorOrder>();
   #child: ChildProcess | null = null;
-  #deadline: GuardDeadline | null = null;
+  #deadline: SupervisorDeadline | null = null;
   /** The command was asked to end because of the lease, which is final. */
   #expired = false;
   #timer: Timer | null = null;
@@ -40,7 +40,7 @@ class Guard {
       process.on(signal, () => this.#signal(signal));
   }
 
-  #execute(order: GuardOrder): void {
+  #execute(order: SupervisorOrder): void {
     switch (order.kind) {
       case 'run':
         this.#deadline = order.deadline;
@@ -133,14 +133,14 @@ class Guard {
     }
   }
 
-  #send(report: GuardReport): void {
-    if (!this.#keeper.destroyed) this.#keeper.write(guardText(report));
+  #send(report: SupervisorReport): void {
+    if (!this.#keeper.destroyed) this.#keeper.write(supervisorText(report));
   }
 
-  #sendLast(report: GuardReport): void {
+  #sendLast(report: SupervisorReport): void {
     if (this.#keeper.destroyed) process.exit();
-    this.#keeper.end(guardText(report), () => process.exit());
+    this.#keeper.end(supervisorText(report), () => process.exit());
   }
 }
 
-if (import.meta.main) new Guard().start();
+if (import.meta.main) new Supervisor().start();

@@ -4,18 +4,18 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { exitCodeOf, GuardedCommand } from '../../client/lease/guarded-command.ts';
 import { leaseMomentAfter, leaseMomentNow, leaseRemainingMs } from '../../client/lease/lease-clock.ts';
+import { exitCodeOf, SupervisedCommand } from '../../client/lease/supervised-command.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 
 const TTL_MS = 4_000;
-const folder = mkdtempSync(join(tmpdir(), 'leasehold-guard-'));
+const folder = mkdtempSync(join(tmpdir(), 'leasehold-supervisor-'));
 after(() => rmSync(folder, { recursive: true }));
 
 const afterMs = (ms: number) => leaseMomentAfter(leaseMomentNow(systemWorld), ms);
-const guarded = (script: string, end = afterMs(60_000)) =>
-  new GuardedCommand(systemWorld, ['sh', '-c', script], { ...process.env, FOLDER: folder }, TTL_MS, end);
+const supervised = (script: string, end = afterMs(60_000)) =>
+  new SupervisedCommand(systemWorld, ['sh', '-c', script], { ...process.env, FOLDER: folder }, TTL_MS, end);
 
 /** @returns whether a process can still act */
 function alive(pid: number): boolean {
@@ -30,23 +30,29 @@ function childrenOf(pid: number): number[] {
 }
 
 test('a command ends by itself: its code is passed on', async () => {
-  assert.deepEqual(await guarded('exit 5').ended, { kind: 'ended', code: 5, signal: null, expired: false });
+  assert.deepEqual(await supervised('exit 5').ended, {
+    kind: 'ended',
+    code: 5,
+    signal: null,
+    expired: false,
+  });
 });
 
 test('a command that cannot be started', async () => {
-  const end = await new GuardedCommand(systemWorld, ['./none'], process.env, TTL_MS, afterMs(60_000)).ended;
+  const end = await new SupervisedCommand(systemWorld, ['./none'], process.env, TTL_MS, afterMs(60_000))
+    .ended;
   assert.ok(end.kind === 'failed');
   assert.equal(exitCodeOf(end), 127);
 });
 
 test('a command that ignores SIGTERM is killed when its lease is not extended', async () => {
-  const end = await guarded('trap "" TERM; while :; do sleep 0.02; done', afterMs(TTL_MS)).ended;
+  const end = await supervised('trap "" TERM; while :; do sleep 0.02; done', afterMs(TTL_MS)).ended;
   assert.deepEqual(end, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
 });
 
 test('a command that handles SIGTERM has the time to clean up', async () => {
   const file = join(folder, 'cleaned');
-  const end = await guarded(
+  const end = await supervised(
     'trap "echo done > $FOLDER/cleaned; exit 9" TERM; while :; do sleep 0.02; done',
     afterMs(TTL_MS),
   ).ended;
@@ -55,30 +61,30 @@ test('a command that handles SIGTERM has the time to clean up', async () => {
 });
 
 test('a command whose lease has already ended is not started', async () => {
-  const end = await guarded('echo x > $FOLDER/begun', afterMs(0)).ended;
+  const end = await supervised('echo x > $FOLDER/begun', afterMs(0)).ended;
   assert.deepEqual(end, { kind: 'ended', code: null, signal: null, expired: true });
   assert.ok(!existsSync(join(folder, 'begun')));
 });
 
-test('an extension that arrived in time counts, even if the guard was suspended beyond the deadline before it', async () => {
+test('an extension that arrived in time counts, even if the supervisor was suspended beyond the deadline before it', async () => {
   const first = afterMs(TTL_MS);
-  const command = guarded(
-    'echo $PPID > $FOLDER/guard; while [ ! -e $FOLDER/go ]; do sleep 0.02; done; exit 4',
+  const command = supervised(
+    'echo $PPID > $FOLDER/supervisor; while [ ! -e $FOLDER/go ]; do sleep 0.02; done; exit 4',
     first,
   );
-  const file = join(folder, 'guard');
+  const file = join(folder, 'supervisor');
   await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
-  const guard = Number(readFileSync(file, 'utf8'));
-  process.kill(guard, 'SIGSTOP');
+  const supervisor = Number(readFileSync(file, 'utf8'));
+  process.kill(supervisor, 'SIGSTOP');
   command.extend(afterMs(60_000));
   await until(
     'the first deadline is over',
     async () => leaseMomentNow(systemWorld).monotonicMs > first.monotonicMs,
   );
-  process.kill(guard, 'SIGCONT');
-  process.kill(guard, 0);
+  process.kill(supervisor, 'SIGCONT');
+  process.kill(supervisor, 0);
   await until('the command may end', async () => {
-    assert.ok(alive(guard));
+    assert.ok(alive(supervisor));
     return leaseMomentNow(systemWorld).monotonicMs > first.monotonicMs + 300;
   });
   writeFileSync(join(folder, 'go'), '');
@@ -86,14 +92,14 @@ test('an extension that arrived in time counts, even if the guard was suspended 
 });
 
 test('processes that a command leaves in its process group end with it', async () => {
-  await guarded('sleep 1000 & echo $! > $FOLDER/left').ended;
+  await supervised('sleep 1000 & echo $! > $FOLDER/left').ended;
   const left = Number(readFileSync(join(folder, 'left'), 'utf8'));
   assert.ok(left > 1);
   await until('the process has ended', async () => !alive(left));
 });
 
 test('a signal reaches the whole group', async () => {
-  const command = guarded('trap "exit 6" INT; echo $$ > $FOLDER/ready; while :; do sleep 0.02; done');
+  const command = supervised('trap "exit 6" INT; echo $$ > $FOLDER/ready; while :; do sleep 0.02; done');
   await until('it is ready', async () => existsSync(join(folder, 'ready')));
   command.signal('SIGINT');
   assert.deepEqual(await command.ended, { kind: 'ended', code: 6, signal: null, expired: false });
@@ -101,79 +107,83 @@ test('a signal reaches the whole group', async () => {
 
 test('a command whose lease is lost is asked to end at once, and killed soon, however long the lease would have lasted', async () => {
   const ready = join(folder, 'deaf');
-  const deaf = guarded('trap "" TERM; echo > $FOLDER/deaf; while :; do sleep 0.02; done');
+  const deaf = supervised('trap "" TERM; echo > $FOLDER/deaf; while :; do sleep 0.02; done');
   await until('it is ready', async () => existsSync(ready));
   deaf.stop(100);
   deaf.extend(afterMs(60_000));
   assert.deepEqual(await deaf.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  const heeding = guarded('trap "exit 8" TERM; echo > $FOLDER/heeds; while :; do sleep 0.02; done');
+  const heeding = supervised('trap "exit 8" TERM; echo > $FOLDER/heeds; while :; do sleep 0.02; done');
   await until('it is ready', async () => existsSync(join(folder, 'heeds')));
   heeding.stop(60_000);
   assert.deepEqual(await heeding.ended, { kind: 'ended', code: 8, signal: null, expired: true });
 });
 
-test("a guard that ended without a report after its command's deadline has ended the command", async () => {
+test("a supervisor that ended without a report after its command's deadline has ended the command", async () => {
   const file = join(folder, 'wordless');
-  const command = guarded('echo $PPID $$ > $FOLDER/wordless; trap "" TERM; while :; do sleep 0.02; done');
+  const command = supervised('echo $PPID $$ > $FOLDER/wordless; trap "" TERM; while :; do sleep 0.02; done');
   await until('it is ready', async () => existsSync(file) && readFileSync(file, 'utf8').includes('\n'));
-  const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
+  const [supervisor = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
   await until('its process is known', async () => command.commandPid === pid);
-  process.kill(guard, 'SIGSTOP');
+  process.kill(supervisor, 'SIGSTOP');
   command.stop(0);
-  process.kill(guard, 'SIGKILL');
+  process.kill(supervisor, 'SIGKILL');
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
   await until('the command has ended', async () => !alive(pid));
 });
 
 test('a lease that is lost in its last part leaves no more time than it has', async () => {
   const end = afterMs(TTL_MS);
-  const command = guarded('trap "" TERM; echo > $FOLDER/last; while :; do sleep 0.02; done', end);
+  const command = supervised('trap "" TERM; echo > $FOLDER/last; while :; do sleep 0.02; done', end);
   await until('it is ready', async () => existsSync(join(folder, 'last')));
   command.stop(60_000);
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
   assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
 });
 
-test('a guard that is suspended beyond the deadline is replaced: the command is killed before its lease ends', async () => {
+test('a supervisor that is suspended beyond the deadline is replaced: the command is killed before its lease ends', async () => {
   const end = afterMs(TTL_MS);
-  const command = guarded('echo $PPID $$ > $FOLDER/asleep; trap "" TERM; while :; do sleep 0.02; done', end);
+  const command = supervised(
+    'echo $PPID $$ > $FOLDER/asleep; trap "" TERM; while :; do sleep 0.02; done',
+    end,
+  );
   const file = join(folder, 'asleep');
   await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
-  const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
-  process.kill(guard, 'SIGSTOP');
+  const [supervisor = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
+  process.kill(supervisor, 'SIGSTOP');
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
   assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
-  assert.ok(!alive(guard));
+  assert.ok(!alive(supervisor));
   await until('the process has ended', async () => !alive(pid));
 });
 
-test("so is a guard that was stopped before it could report its command's process", async () => {
+test("so is a supervisor that was stopped before it could report its command's process", async () => {
   const before = new Set(childrenOf(process.pid));
   const end = afterMs(TTL_MS);
-  const command = guarded('echo $$ > $FOLDER/untold; trap "" TERM; while :; do sleep 0.02; done', end);
-  const guard = childrenOf(process.pid).find((pid) => !before.has(pid)) ?? assert.fail('There is a guard');
-  while (childrenOf(guard).length === 0) await turn();
-  process.kill(guard, 'SIGSTOP');
-  const [pid = 0] = childrenOf(guard);
+  const command = supervised('echo $$ > $FOLDER/untold; trap "" TERM; while :; do sleep 0.02; done', end);
+  const supervisor =
+    childrenOf(process.pid).find((pid) => !before.has(pid)) ?? assert.fail('There is a supervisor');
+  while (childrenOf(supervisor).length === 0) await turn();
+  process.kill(supervisor, 'SIGSTOP');
+  const [pid = 0] = childrenOf(supervisor);
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
   assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
-  await until('both have ended', async () => !alive(pid) && !alive(guard));
+  await until('both have ended', async () => !alive(pid) && !alive(supervisor));
 });
 
-test('a guard that is killed takes its command with it', async () => {
-  const command = guarded('echo $PPID $$ > $FOLDER/orphan; while :; do sleep 0.02; done');
+test('a supervisor that is killed takes its command with it', async () => {
+  const command = supervised('echo $PPID $$ > $FOLDER/orphan; while :; do sleep 0.02; done');
   const file = join(folder, 'orphan');
   await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
-  const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
-  // A guard that had no time to report its command's process takes no command with it.
-  await until('the guard has reported', async () => command.commandPid === pid);
-  process.kill(guard, 'SIGKILL');
-  assert.deepEqual(await command.ended, { kind: 'unguarded', killed: true });
+  const [supervisor = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
+  // A supervisor that had no time to report its command's process takes no command with it.
+  await until('the supervisor has reported', async () => command.commandPid === pid);
+  process.kill(supervisor, 'SIGKILL');
+  assert.deepEqual(await command.ended, { kind: 'unsupervised', killed: true });
   await until('the process has ended', async () => !alive(pid));
 });
 
-test('the last report of a guard counts, even if this process was suspended when it arrived and has to send something itself', async () => {
-  const command = guarded('echo > $FOLDER/short; sleep 0.2; exit 3');
+test('the last report of a supervisor counts, even if this process was suspended when it arrived and has to send something itself', async () => {
+  const command = supervised('echo > $FOLDER/short; sleep 0.2; exit 3');
   await until('the command runs', async () => existsSync(join(folder, 'short')));
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000);
   command.stop(100);

@@ -7,36 +7,36 @@ import { fileURLToPath } from 'node:url';
 import type { Timer, World } from '../../base/world.ts';
 import { isSystemError } from '../terminal/failure.ts';
 import {
-  GUARD_FD,
-  type GuardDeadline,
-  type GuardOrder,
-  GuardReader,
-  type GuardReport,
-  guardText,
-} from './guard-messages.ts';
-import {
   type LeaseMoment,
   leaseMomentAfter,
   leaseMomentEarlier,
   leaseMomentNow,
   leaseRemainingMs,
 } from './lease-clock.ts';
+import {
+  SUPERVISOR_FD,
+  type SupervisorDeadline,
+  type SupervisorOrder,
+  SupervisorReader,
+  type SupervisorReport,
+  supervisorText,
+} from './supervisor-messages.ts';
 
 /** With the extension of this file, TypeScript or JavaScript. */
-const GUARD = fileURLToPath(new URL(`guard${extname(import.meta.url)}`, import.meta.url));
+const SUPERVISOR = fileURLToPath(new URL(`supervisor${extname(import.meta.url)}`, import.meta.url));
 
 /** How long before the end of the lease the command is asked to end, and killed: shares of the lease. */
 const STOP_SHARE = 0.25;
 const KILL_SHARE = 0.1;
 const KILL_MS_MIN = 100;
-/** A guard that is later by this share of the time between its kill and the end of the lease is replaced. */
-const GUARD_LATE_SHARE = 0.5;
+/** A supervisor that is later by this share of the time between its kill and the end of the lease is replaced. */
+const SUPERVISOR_LATE_SHARE = 0.5;
 const CHECK_MS_MAX = 1_000;
 
 export type CommandEnd =
-  | Extract<GuardReport, { readonly kind: 'ended' | 'failed' }>
-  /** The guard was killed early. `killed`: the command, too; false if its pid was not yet reported. */
-  | { readonly kind: 'unguarded'; readonly killed: boolean };
+  | Extract<SupervisorReport, { readonly kind: 'ended' | 'failed' }>
+  /** The supervisor was killed early. `killed`: the command, too; false if its pid was not yet reported. */
+  | { readonly kind: 'unsupervised'; readonly killed: boolean };
 
 /** How long before the end of a lease its command is asked to end, in milliseconds. */
 export function stopMarginMs(ttlMs: number): number {
@@ -47,11 +47,11 @@ function killMarginMs(ttlMs: number): number {
   return Math.max(KILL_MS_MIN, ttlMs * KILL_SHARE);
 }
 
-/** A command that runs under a lease, guarded by a process of its own. This process replaces a stopped guard. */
-export class GuardedCommand {
+/** A command under a lease, supervised by a process of its own. This process replaces a supervisor that is stopped. */
+export class SupervisedCommand {
   readonly #world: World;
   readonly #ttlMs: number;
-  readonly #guard: ChildProcess;
+  readonly #supervisor: ChildProcess;
   readonly #socket: Socket;
   /** Resolves when nothing of the command runs any more, as far as can be known. */
   readonly ended: Promise<CommandEnd>;
@@ -74,8 +74,8 @@ export class GuardedCommand {
     this.#killAt = deadline.kill;
     const stdio = ['inherit', 'inherit', 'inherit', 'pipe'] as const;
     // A session of its own: Ctrl-C and Ctrl-Z are for the keeper of the lease.
-    this.#guard = spawn(process.execPath, [GUARD], { detached: true, stdio: [...stdio], env });
-    this.#socket = this.#guard.stdio[GUARD_FD] as Socket;
+    this.#supervisor = spawn(process.execPath, [SUPERVISOR], { detached: true, stdio: [...stdio], env });
+    this.#socket = this.#supervisor.stdio[SUPERVISOR_FD] as Socket;
     this.#socket.on('error', () => this.#socket.destroy());
     this.ended = this.#waitForEnd();
     const [command = '', ...args] = argv;
@@ -107,24 +107,24 @@ export class GuardedCommand {
     this.#send({ kind: 'signal', signal });
   }
 
-  #deadline(end: LeaseMoment): GuardDeadline {
+  #deadline(end: LeaseMoment): SupervisorDeadline {
     return {
       stop: leaseMomentAfter(end, -stopMarginMs(this.#ttlMs)),
       kill: leaseMomentAfter(end, -killMarginMs(this.#ttlMs)),
     };
   }
 
-  #send(order: GuardOrder): void {
-    // A write to a dead guard would also end the reading of its last report, so that is read first, in a process that
-    // was stopped meanwhile.
+  #send(order: SupervisorOrder): void {
+    // A write to a dead supervisor would also end the reading of its last report, so that is read first, in a process
+    // that was stopped meanwhile.
     this.#world.soon(() => {
-      if (this.#lastReport === null && this.#socket.writable) this.#socket.write(guardText(order));
+      if (this.#lastReport === null && this.#socket.writable) this.#socket.write(supervisorText(order));
     });
   }
 
   #waitForEnd(): Promise<CommandEnd> {
     const { promise, resolve, reject } = Promise.withResolvers<CommandEnd>();
-    const reader = new GuardReader<GuardReport>();
+    const reader = new SupervisorReader<SupervisorReport>();
     this.#socket.setEncoding('utf8').on('data', (text: string) => {
       for (const report of reader.push(text)) {
         if (report.kind !== 'started') this.#lastReport = report;
@@ -134,8 +134,8 @@ export class GuardedCommand {
         }
       }
     });
-    this.#guard.on('error', reject);
-    this.#guard.on('close', () => {
+    this.#supervisor.on('error', reject);
+    this.#supervisor.on('close', () => {
       this.#timer?.cancel();
       if (this.#lastReport === null) this.#killCommand();
       resolve(this.#lastReport ?? this.#endWithoutReport());
@@ -144,12 +144,12 @@ export class GuardedCommand {
   }
 
   /**
-   * @returns what is known of a command whose guard ended without a last report. After the deadline the guard has
-   * killed it. This process, the keeper, lost the report if it was stopped and then wrote to the guard's closed socket.
+   * @returns what is known of a command whose supervisor ended without a last report. After the deadline that has
+   * killed it. This process, the keeper, lost the report if it was stopped and then wrote to the other's closed socket.
    */
   #endWithoutReport(): CommandEnd {
     if (this.#commandPid === null || leaseRemainingMs(this.#world, this.#killAt) > 0)
-      return { kind: 'unguarded', killed: this.#commandPid !== null };
+      return { kind: 'unsupervised', killed: this.#commandPid !== null };
     return { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
   }
 
@@ -159,33 +159,33 @@ export class GuardedCommand {
 
   #arm(): void {
     this.#timer?.cancel();
-    if (this.#guard.exitCode !== null || this.#guard.signalCode !== null) return;
-    const leftMs = this.#guardLeftMs();
+    if (this.#supervisor.exitCode !== null || this.#supervisor.signalCode !== null) return;
+    const leftMs = this.#supervisorLeftMs();
     // One tick later: reports that arrived while this process was stopped are read first.
     this.#timer =
       leftMs > 0
         ? this.#world.after(Math.min(leftMs, CHECK_MS_MAX), () => this.#arm())
-        : this.#world.after(0, () => void this.#world.soon(() => this.#replaceGuard()));
+        : this.#world.after(0, () => void this.#world.soon(() => this.#replaceSupervisor()));
   }
 
-  /** How long the guard may still take to kill the command, in milliseconds. */
-  #guardLeftMs(): number {
+  /** How long the supervisor may still take to kill the command, in milliseconds. */
+  #supervisorLeftMs(): number {
     return leaseRemainingMs(
       this.#world,
-      leaseMomentAfter(this.#killAt, killMarginMs(this.#ttlMs) * GUARD_LATE_SHARE),
+      leaseMomentAfter(this.#killAt, killMarginMs(this.#ttlMs) * SUPERVISOR_LATE_SHARE),
     );
   }
 
-  /** Kills the command in place of a guard that is stopped or late. */
-  #replaceGuard(): void {
-    if (this.#lastReport !== null || this.#guardLeftMs() > 0) return;
-    // The guard may have been stopped before it could report its command. Without a child it will start none.
-    const pid = this.#commandPid ?? childOf(this.#guard.pid);
+  /** Kills the command in place of a supervisor that is stopped or late. */
+  #replaceSupervisor(): void {
+    if (this.#lastReport !== null || this.#supervisorLeftMs() > 0) return;
+    // The supervisor may have been stopped before it could report its command. Without a child it will start none.
+    const pid = this.#commandPid ?? childOf(this.#supervisor.pid);
     if (pid === undefined) return;
     this.#commandPid = pid;
     this.#killCommand();
     this.#lastReport = { kind: 'ended', code: null, signal: pid === null ? null : 'SIGKILL', expired: true };
-    this.#guard.kill('SIGKILL');
+    this.#supervisor.kill('SIGKILL');
   }
 
   #killCommand(): void {

@@ -1,26 +1,26 @@
 import type { LeaseMoment } from './lease-clock.ts';
 
 /** The command is asked to end at `stop` and killed at `kill`, unless a later deadline arrives in time. */
-export interface GuardDeadline {
+export interface SupervisorDeadline {
   readonly stop: LeaseMoment;
   readonly kill: LeaseMoment;
 }
 
-/** From the keeper of a lease to the guard of its command. */
-export type GuardOrder =
+/** From the keeper of a lease to the supervisor of its command. */
+export type SupervisorOrder =
   | {
       readonly kind: 'run';
       readonly command: string;
       readonly args: readonly string[];
-      readonly deadline: GuardDeadline;
+      readonly deadline: SupervisorDeadline;
     }
-  | { readonly kind: 'extend'; readonly deadline: GuardDeadline }
+  | { readonly kind: 'extend'; readonly deadline: SupervisorDeadline }
   /** The lease is lost: the command is asked to end now, and killed at `kill` at the latest. */
   | { readonly kind: 'stop'; readonly kill: LeaseMoment }
   | { readonly kind: 'signal'; readonly signal: NodeJS.Signals };
 
-/** From the guard to the keeper. */
-export type GuardReport =
+/** From the supervisor to the keeper. */
+export type SupervisorReport =
   | { readonly kind: 'started'; readonly pid: number }
   | { readonly kind: 'failed'; readonly code: string; readonly message: string }
   | {
@@ -31,9 +31,9 @@ export type GuardReport =
       readonly expired: boolean;
     };
 
-export const GUARD_FD = 3;
+export const SUPERVISOR_FD = 3;
 
-export class GuardReader<Message> {
+export class SupervisorReader<Message> {
   #rest = '';
 
   push(text: string): Message[] {
@@ -43,6 +43,6 @@ export class GuardReader<Message> {
   }
 }
 
-export function guardText(message: GuardOrder | GuardReport): string {
+export function supervisorText(message: SupervisorOrder | SupervisorReport): string {
   return `${JSON.stringify(message)}\n`;
 }
