@@ -66,8 +66,8 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
 ]);
 /** Commands that servers, not clients, send. Releases before `PLANS_VERSION` do not know them. */
 const SENT_BY_SERVERS: ReadonlySet<Command['kind']> = new Set(['plan-members', 'void-inodes']);
-/** Commands that change what the creator of a file may have changed, too, and not sent yet. */
-const KEPT_ATTRIBUTES: ReadonlySet<Command['kind']> = new Set([
+/** Commands that change attributes of which a file's creator may have acknowledged changes that it has not sent. */
+const UNSENT_ATTRIBUTES: ReadonlySet<Command['kind']> = new Set([
   'set-attributes',
   'set-xattr',
   'remove-xattr',
@@ -474,8 +474,10 @@ export class LocalCatalogService implements CatalogService {
       cache === null || command.kind !== 'unlink-fenced'
         ? cache
         : { ...cache, forgets: [...cache.forgets, ...command.files.map(({ inode }) => inode)] };
-    const keepers = KEPT_ATTRIBUTES.has(command.kind) ? this.#parts.recaller.keepersOf(touched, owner) : [];
-    return { inodes: [...touched, ...keepers], owner };
+    const directories = UNSENT_ATTRIBUTES.has(command.kind)
+      ? this.#parts.recaller.directoriesToRecall(touched, owner)
+      : [];
+    return { inodes: [...touched, ...directories], owner };
   }
 
   /** Reports reads, which recall nothing, to sessions with grants. */

@@ -147,7 +147,7 @@ export class Recaller {
   }
 
   /** @returns directories to be recalled before another client's change of these files' attributes */
-  keepersOf(inodes: readonly number[], owner: CacheOwner | null): number[] {
+  directoriesToRecall(inodes: readonly number[], owner: CacheOwner | null): number[] {
     const nowMs = this.#parts.world.nowMs();
     return this.#created
       .of(inodes)

@@ -59,7 +59,7 @@ function serviceOf(
       isCached: () => false,
       block: () => undefined,
       release: () => undefined,
-      keepersOf: () => [],
+      directoriesToRecall: () => [],
     },
     subject: {
       ready: () => Promise.resolve(),

@@ -99,7 +99,7 @@ watch('path: caches are recalled', ClientCaches, 'recall', (sessions) => session
 watch(
   'path: a directory is recalled for kept attributes',
   Recaller,
-  'keepersOf',
+  'directoriesToRecall',
   (directories) => directories.length > 0,
   rare,
 );
