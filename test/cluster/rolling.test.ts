@@ -129,7 +129,7 @@ test('each server is upgraded under load, the primary of the catalog after a kil
           return;
         }
         await writeFile(before.path('by-the-earlier'), `round ${turn}`);
-        assert.equal(await readFile(before.path('by-the-earlier'), 'utf8'), `turn ${turn}`);
+        assert.equal(await readFile(before.path('by-the-earlier'), 'utf8'), `round ${turn}`);
       }),
       loop('listed', async () => {
         const response = await fetch(`${cluster.url('s1')}/livez`).catch(() => null);
