@@ -119,7 +119,7 @@ export function startEpochInodes(db: CatalogDatabase, epoch: number): void {
 }
 
 /**
- * The primary's half: resolves and executes requests in order, in the caller's transaction, as batch number `seq`.
+ * At the primary: resolves and executes requests in order, in the caller's transaction, as batch number `seq`.
  *
  * @returns outcomes in request order, and the batch for the other replicas, without requests that need no execution
  *   (retries, early refusals). `touched`: per request the inodes with changed rows, entries or attributes.
@@ -155,7 +155,7 @@ export function executeRequests(
     }
     const batchCommand = { ...id, resolved };
     commands.push(batchCommand);
-    const outcome = executeOnce(db, tables, seq, rules, batchCommand);
+    const outcome = executeAndStore(db, tables, seq, rules, batchCommand);
     touched[index] = tables.touched();
     return outcome;
   });
@@ -164,11 +164,15 @@ export function executeRequests(
   return { batch, outcomes, touched };
 }
 
-/** The other replicas' half: executes a batch in the caller's transaction. @returns the primary's outcomes */
-export function executeBatch(db: CatalogDatabase, seq: number, { version, commands }: Batch): Outcome[] {
+/** Executes a batch at another replica, by the primary's rules, in the caller's transaction. @returns equal outcomes */
+export function executeBatch(
+  db: CatalogDatabase,
+  seq: number,
+  { version: rules, commands }: Batch,
+): Outcome[] {
   const tables = Tables.of(db);
-  tables.version.adopt(version);
-  return commands.map((command) => executeOnce(db, tables, seq, version, command));
+  tables.version.adopt(rules);
+  return commands.map((command) => executeAndStore(db, tables, seq, rules, command));
 }
 
 /**
@@ -187,23 +191,23 @@ function adopt(
   return rules;
 }
 
-function executeOnce(
+function executeAndStore(
   db: CatalogDatabase,
   tables: Tables,
   seq: number,
-  version: number,
+  rules: number,
   { resolved, ...id }: BatchCommand,
 ): Outcome {
   let outcome: Outcome;
   tables.forgetTouched();
-  tables.inodes.storesCreationTimes = version >= CREATIONS_VERSION;
+  tables.inodes.storesCreationTimes = rules >= CREATIONS_VERSION;
   try {
     outcome = { kind: 'done', result: executeCommand(db, resolved) };
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     outcome = outcomeOfError(error);
   }
-  const fenced = version >= SESSIONS_VERSION;
+  const fenced = rules >= SESSIONS_VERSION;
   sessionStore(tables, id, { seq, atNs: BigInt(resolved.atNs), fenced }, outcome);
   return outcome;
 }

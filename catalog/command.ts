@@ -147,7 +147,7 @@ function replicasWanted(tables: Tables, command: Command): number {
     if (command.kind === 'create-orphan') return volumeOf(tables, command.volume).replicas;
     return 0;
   } catch (error) {
-    // Execution refuses it, in the order of commands.
+    // Execution refuses it, and stores the refusal for retries.
     if (error instanceof ServiceError) return 0;
     throw error;
   }

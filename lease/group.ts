@@ -94,7 +94,7 @@ function bitCount(bits: number): number {
   return Math.imul((left + (left >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
 }
 
-function sameIds(a: readonly ServerId[], b: readonly ServerId[]): boolean {
+function membersEqual(a: readonly ServerId[], b: readonly ServerId[]): boolean {
   if (a === b) return true;
   if (a.length !== b.length) return false;
   for (let at = 0; at < a.length; at++) if (a[at] !== b[at]) return false;
@@ -136,7 +136,7 @@ export class GroupTable {
   /** Adds a reference to the group. @returns its number */
   addReference(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): number {
     for (const recent of this.#recent) {
-      if (recent.view !== view || recent.joint !== joint || !sameIds(recent.members, members)) continue;
+      if (recent.view !== view || recent.joint !== joint || !membersEqual(recent.members, members)) continue;
       this.#counted(recent.index).rows++;
       return recent.index;
     }

@@ -223,7 +223,7 @@ export class Backup {
     return true;
   }
 
-  /** A fetch failed. @returns false if an install waits for it */
+  /** A fetch failed: drops the install that waits for it. @returns false if there was one */
   stateFailed(epoch: Epoch, reason: string): boolean {
     const { install } = this.#state;
     if (install === null || install.stage !== 'fetching' || !epochEqual(install.epoch, epoch)) return true;

@@ -36,7 +36,7 @@ export interface Transitions {
   endInOrder(order: WriteOrder): void;
   /** Begins a reset if allowed. */
   tryBegin(nowMs: number): void;
-  /** The reset cannot succeed: a new one follows after a pause. */
+  /** The reset cannot succeed: a new one follows after a pause, under the same lease. */
   abandonReset(epoch: Epoch, nowMs: number): void;
   stop(): void;
   stopped(): void;

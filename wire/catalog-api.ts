@@ -429,7 +429,7 @@ export const Command = Type.Union([
     inode: Inode,
     name: Type.String({ minLength: 1, maxLength: 255 }),
   }),
-  /** Deletes orphans whose age counts from before `beforeNs`, and forgets expired reservations. */
+  /** Deletes orphans from before `beforeNs` that no snapshot shows, and forgets expired reservations. */
   Type.Object({
     kind: Type.Literal('collect'),
     beforeNs: Nanoseconds,

@@ -118,7 +118,7 @@ class Binding {
   readonly #calls: FileSystemCalls;
   readonly #options: TransportOptions;
   readonly #paths: Paths;
-  readonly #view: PathView;
+  readonly #kernelView: PathView;
   readonly #recentTimeouts: RecentTimeouts;
   readonly #timedOutCallers: TimedOutCallers;
 
@@ -126,7 +126,7 @@ class Binding {
     this.#calls = calls;
     this.#paths = new Paths(calls);
     this.#options = options;
-    this.#view = new PathView(options.world, options.cache.attributesMs);
+    this.#kernelView = new PathView(options.world, options.cache.attributesMs);
     this.#recentTimeouts = new RecentTimeouts(options.world);
     this.#timedOutCallers = new TimedOutCallers(options.world, options.limitMs);
   }
@@ -395,7 +395,7 @@ class Binding {
 
   /** Records that the kernel may cache these attributes. @returns them as presented, in the library's form */
   #statsAnswered(path: string | null, stored: Attributes, caller: number): Fuse.Stats {
-    if (path !== null) this.#view.answered(path, stored, caller);
+    if (path !== null) this.#kernelView.answered(path, stored, caller);
     return toStats(this.#options.present(stored));
   }
 
@@ -405,21 +405,21 @@ class Binding {
     const { handle, version } = opened;
     // After a truncation the kernel knows the size.
     const truncates = (flags & constants.O_TRUNC) !== 0;
-    if (version !== null && !truncates && this.#view.refuses(path, version, pid)) {
+    if (version !== null && !truncates && this.#kernelView.refuses(path, version, pid)) {
       await this.#calls.release(handle);
       throw new ErrnoError('ESTALE', `"${path}" has changed since it was looked up`);
     }
     return this.#opened(path, opened);
   }
 
-  /** Registers an open handle. @returns also whether the kernel may keep, or must bypass, its pages of the path */
+  /** Registers an open handle. @returns whether the kernel keeps or bypasses its page cache of the path */
   #opened(path: string, { handle, version, directIo, linked }: Opened): OpenedInfo {
     this.#paths.open.opened(path, handle, this.#calls.inodeOf(handle));
-    // The kernel's pages are another file's, which is still open by this path.
-    const isShared = this.#paths.open.latestOfSeveral(path) !== undefined;
+    // Another file is still open by this path, and the kernel has one page cache for both.
+    const hasOtherFile = this.#paths.open.latestOfSeveral(path) !== undefined;
     // To the kernel each name of a file is an inode with pages of its own.
-    const directIO = directIo || linked || isShared;
-    const keepCache = this.#view.opened(path, isShared ? null : version) && !directIO;
+    const directIO = directIo || linked || hasOtherFile;
+    const keepCache = this.#kernelView.opened(path, hasOtherFile ? null : version) && !directIO;
     if (keepCache) this.#calls.keptPages(handle);
     return { fd: handle, directIO, keepCache };
   }
@@ -435,7 +435,7 @@ class Binding {
   /** At the last close libfuse unlinks a hidden path, whose name `#rename` has removed at the cluster. */
   async #unlink(path: string, uid: number): Promise<void> {
     if (this.#paths.forgetHidden(path)) return;
-    this.#view.forgetPages(path);
+    this.#kernelView.forgetPages(path);
     await this.#paths.at(path, (at) => this.#calls.unlink(at.parent, at.name, uid));
   }
 
@@ -445,8 +445,8 @@ class Binding {
    * `#paths` has the hidden name.
    */
   async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
-    this.#view.forgetPages(from);
-    this.#view.forgetPages(to);
+    this.#kernelView.forgetPages(from);
+    this.#kernelView.forgetPages(to);
     const source = await this.#paths.resolveParent(from);
     const target = await this.#paths.resolveParent(to);
     if (HIDDEN_NAME.test(target.name) && flags === 0) {

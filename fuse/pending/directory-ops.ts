@@ -106,8 +106,8 @@ export class DirectoryOps {
   }
 
   /**
-   * The attributes of a delegated directory with its pending unlinks: other clients see it only after these.
-   * @returns null if there are none, or if they have to be executed first
+   * A delegated directory's attributes, with mtime and ctime estimated for its pending unlinks. A recall executes these
+   * before another client sees the directory. @returns null without pending unlinks, or if they must be executed first
    */
   async withUnlinks(directory: number): Promise<Attributes | null> {
     const { backend } = this.#parts;

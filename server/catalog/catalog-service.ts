@@ -426,7 +426,9 @@ export class LocalCatalogService implements CatalogService {
       for (const waiting of batch) waiting.reject(error);
       return;
     }
-    const changes = batch.map((waiting, place) => this.#changeOf(waiting, execution.touched[place] ?? []));
+    const changes = batch.map((waiting, place) =>
+      this.#blockedChangeOf(waiting, execution.touched[place] ?? []),
+    );
     if (this.#setAside(batch, changes)) return;
     const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
     // Until the batch is committed, the inodes that it changes are granted to no client.
@@ -468,7 +470,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  #changeOf({ request }: WaitingCommand, touched: readonly number[]): BlockedChange {
+  #blockedChangeOf({ request }: WaitingCommand, touched: readonly number[]): BlockedChange {
     const { cache = null, command } = request;
     const owner =
       cache === null || command.kind !== 'unlink-fenced'

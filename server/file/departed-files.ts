@@ -48,12 +48,12 @@ export class DepartedFiles {
     return [...this.#views.keys()];
   }
 
-  /** Resolves when it survives loss of power. */
-  add(file: FileId, view: View): Promise<void> {
+  /** Adds the view that removed this server from the file. Resolves when the entry survives loss of power. */
+  add(file: FileId, removedIn: View): Promise<void> {
     return this.#next(async () => {
       const handle = await fs.open(this.#path, 'a');
       try {
-        await handle.writeFile(`${JSON.stringify({ file, view } satisfies Line)}\n`);
+        await handle.writeFile(`${JSON.stringify({ file, view: removedIn } satisfies Line)}\n`);
         await handle.datasync();
       } catch (error) {
         // Part of the line may be there: the next line must not be appended to it.
@@ -62,7 +62,7 @@ export class DepartedFiles {
       } finally {
         await handle.close();
       }
-      this.#views.set(file, view);
+      this.#views.set(file, removedIn);
     });
   }
 

@@ -84,39 +84,39 @@ export class ObjectMapDifference {
 
   /**
    * Completes the difference to the other's state, unless that changes meanwhile. Memory is proportional to the result.
-   * @param assertNotReplaced throws if a later transfer has replaced this one; called after each wait
+   * @param assertLatestFetch throws if a later fetch has replaced this one; called after each wait
    */
-  async learn(ask: CallSource, comparison: Comparison, assertNotReplaced: () => void): Promise<void> {
+  async learn(ask: CallSource, comparison: Comparison, assertLatestFetch: () => void): Promise<void> {
     const { position, changes, total, height } = comparison;
-    await this.#learnEntries(changes.entries, assertNotReplaced);
+    await this.#learnEntries(changes.entries, assertLatestFetch);
     for (let from = changes.next; from !== null; ) {
       const page = decodePage(await ask(METHODS.changes, encodeSince(this.known, from)));
-      assertNotReplaced();
+      assertLatestFetch();
       assertProgress(from, page.next);
-      await this.#learnEntries(page.entries, assertNotReplaced);
+      await this.#learnEntries(page.entries, assertLatestFetch);
       from = page.next;
     }
     const matches = await this.matches(total);
-    assertNotReplaced();
+    assertLatestFetch();
     if (!matches) {
       const own = await this.#store.digests(this.#file);
-      assertNotReplaced();
+      assertLatestFetch();
       await this.#descend(
         ask,
         Math.max(height, own.height, this.#learnedDigests.height),
         [0],
-        assertNotReplaced,
+        assertLatestFetch,
       );
     }
     this.known = { epoch: position.epoch.counter, seq: position.seq };
   }
 
-  async #learnEntries(entries: readonly ObjectEntry[], assertNotReplaced: () => void): Promise<void> {
+  async #learnEntries(entries: readonly ObjectEntry[], assertLatestFetch: () => void): Promise<void> {
     let lookups = 0;
     for (const entry of entries) {
       if (++lookups % LOOKUPS_PER_TICK === 0) {
         await this.#world.nextTick();
-        assertNotReplaced();
+        assertLatestFetch();
       }
       this.#record(entry.index, this.#localEntry(entry.index), entry);
     }
@@ -127,13 +127,13 @@ export class ObjectMapDifference {
     ask: CallSource,
     level: number,
     numbers: readonly number[],
-    assertNotReplaced: () => void,
+    assertLatestFetch: () => void,
   ): Promise<void> {
     for (let at = 0; at < numbers.length; at += NODES_MAX) {
       const nodes = numbers.slice(at, at + NODES_MAX);
       const theirs = decodeDigests(await ask(METHODS.digests, encodeNodes(level, nodes)), nodes.length);
       const own = await this.#store.digests(this.#file);
-      assertNotReplaced();
+      assertLatestFetch();
       const differing: number[] = [];
       const empty: IndexRange[] = [];
       const unknown: IndexRange[] = [];
@@ -146,9 +146,9 @@ export class ObjectMapDifference {
         else if (level === 1 || digestEqual(mine, NOTHING)) pushRange(unknown, range);
         else differing.push(number);
       }
-      for (const range of empty) await this.#recordDifferences(range, [], assertNotReplaced);
-      await this.#fetchEntries(ask, unknown, assertNotReplaced);
-      await this.#descend(ask, level - 1, differing, assertNotReplaced);
+      for (const range of empty) await this.#recordDifferences(range, [], assertLatestFetch);
+      await this.#fetchEntries(ask, unknown, assertLatestFetch);
+      await this.#descend(ask, level - 1, differing, assertLatestFetch);
     }
   }
 
@@ -156,13 +156,13 @@ export class ObjectMapDifference {
   async #fetchEntries(
     ask: CallSource,
     ranges: readonly IndexRange[],
-    assertNotReplaced: () => void,
+    assertLatestFetch: () => void,
   ): Promise<void> {
     let left = ranges;
     while (left.length > 0) {
       const asked = left.slice(0, RANGES_MAX);
       const { entries, next } = decodePage(await ask(METHODS.entries, encodeRanges(asked)));
-      assertNotReplaced();
+      assertLatestFetch();
       assertProgress((asked[0] as IndexRange).first, next);
       const end = next ?? Infinity;
       let at = 0;
@@ -171,7 +171,7 @@ export class ObjectMapDifference {
         const range = { first, last: Math.min(last, end - 1) };
         const begin = at;
         while (at < entries.length && (entries[at] as ObjectEntry).index <= range.last) at++;
-        await this.#recordDifferences(range, entries.slice(begin, at), assertNotReplaced);
+        await this.#recordDifferences(range, entries.slice(begin, at), assertLatestFetch);
       }
       const rest = asked.filter(({ last }) => last >= end);
       left = [
@@ -185,7 +185,7 @@ export class ObjectMapDifference {
   async #recordDifferences(
     range: IndexRange,
     theirs: readonly ObjectEntry[],
-    assertNotReplaced: () => void,
+    assertLatestFetch: () => void,
   ): Promise<void> {
     const left = new Map(theirs.map((entry) => [entry.index, entry]));
     for (let from = range.first; ; ) {
@@ -198,7 +198,7 @@ export class ObjectMapDifference {
       if (end === undefined || own.length < ENTRIES_PER_TICK) break;
       from = end.index + 1;
       await this.#world.nextTick();
-      assertNotReplaced();
+      assertLatestFetch();
     }
     // Entries in the range that neither side has now: an earlier answer of the other listed them.
     const known = new Set(theirs.map((entry) => entry.index));

@@ -105,27 +105,27 @@ export class FileSubject implements Subject {
    */
   async fetch(ask: CallSource, help: FetchOptions = {}): Promise<FetchedState> {
     const fetchNumber = ++this.#fetch;
-    const assertNotReplaced = (): void => this.#assertLatestFetch(fetchNumber);
+    const assertLatestFetch = (): void => this.#assertLatestFetch(fetchNumber);
     this.#fetched = null;
     // Writes of an earlier fetch that are still in progress might replace what this one stages.
     await Promise.allSettled(this.#staging);
-    assertNotReplaced();
+    assertLatestFetch();
     let before: Position | null = null;
     const lost: number[] = [];
     for (let pass = 1; pass <= PASSES_MAX; pass++) {
       const difference = this.#currentDifference();
       const comparison = decodeComparison(await ask(METHODS.compare, encodeKnown(difference.known)));
-      assertNotReplaced();
+      assertLatestFetch();
       const { position, view, sessions, attributes, total } = comparison;
-      await difference.learn(ask, comparison, assertNotReplaced);
+      await difference.learn(ask, comparison, assertLatestFetch);
       if (pass === 1) this.#unstageUnwanted(difference);
       const missing = difference.missing.size;
-      await this.#stageAll(difference, comparison.objects, assertNotReplaced);
+      await this.#stageAll(difference, comparison.objects, assertLatestFetch);
       const answered =
-        difference.missing.size > 0 && (await this.#fetchObjects(ask, help, difference, assertNotReplaced));
-      assertNotReplaced();
+        difference.missing.size > 0 && (await this.#fetchObjects(ask, help, difference, assertLatestFetch));
+      assertLatestFetch();
       const matches = await difference.matches(total);
-      assertNotReplaced();
+      assertLatestFetch();
       const record = this.record();
       if (matches && difference.missing.size === 0 && isAt(record, difference.from)) {
         const { from, changes } = difference;
@@ -142,7 +142,7 @@ export class FileSubject implements Subject {
           );
         // No member has them: a lost object must not keep the rest of the file, and later changes, from this replica.
         for (const entry of [...difference.missing.values()]) {
-          await this.#stageLost(difference, entry, assertNotReplaced);
+          await this.#stageLost(difference, entry, assertLatestFetch);
           lost.push(entry.index);
         }
       }
@@ -195,14 +195,14 @@ export class FileSubject implements Subject {
   async #stageAll(
     difference: ObjectMapDifference,
     objects: readonly FetchedObject[],
-    assertNotReplaced: () => void,
+    assertLatestFetch: () => void,
   ): Promise<void> {
     const wanted = objects.filter(({ entry }) =>
       objectEqual(difference.missing.get(entry.index) ?? null, entry),
     );
     const staging = wanted.map(async ({ entry, bytes }) => {
       try {
-        await this.#stage(difference, entry, bytes, assertNotReplaced);
+        await this.#stage(difference, entry, bytes, assertLatestFetch);
       } catch (error) {
         // Damaged in transit: it is requested again.
         if (!(error instanceof ServiceError) || error.code !== 'integrity') throw error;
@@ -215,14 +215,14 @@ export class FileSubject implements Subject {
     difference: ObjectMapDifference,
     entry: ObjectEntry,
     bytes: Uint8Array,
-    assertNotReplaced: () => void,
+    assertLatestFetch: () => void,
   ): Promise<void> {
-    assertNotReplaced();
+    assertLatestFetch();
     return this.#staged(
       difference,
       entry,
       this.#store.stage(this.#file, { entry, bytes }),
-      assertNotReplaced,
+      assertLatestFetch,
     );
   }
 
@@ -231,7 +231,7 @@ export class FileSubject implements Subject {
     difference: ObjectMapDifference,
     entry: ObjectEntry,
     staging: Promise<void>,
-    assertNotReplaced: () => void,
+    assertLatestFetch: () => void,
   ): Promise<void> {
     this.#staging.add(staging);
     try {
@@ -239,16 +239,16 @@ export class FileSubject implements Subject {
     } finally {
       this.#staging.delete(staging);
     }
-    assertNotReplaced();
+    assertLatestFetch();
     difference.noteStaged(entry);
   }
 
   #stageLost(
     difference: ObjectMapDifference,
     entry: ObjectEntry,
-    assertNotReplaced: () => void,
+    assertLatestFetch: () => void,
   ): Promise<void> {
-    return this.#staged(difference, entry, this.#store.stageLost(this.#file, entry), assertNotReplaced);
+    return this.#staged(difference, entry, this.#store.stageLost(this.#file, entry), assertLatestFetch);
   }
 
   /** Objects that have changed at the source are skipped. @returns whether all servers that may have them answered */
@@ -256,7 +256,7 @@ export class FileSubject implements Subject {
     ask: CallSource,
     help: FetchOptions,
     difference: ObjectMapDifference,
-    assertNotReplaced: () => void,
+    assertLatestFetch: () => void,
   ): Promise<boolean> {
     const { others = [], callOther, pace = UNLIMITED, patienceMs = PATIENCE_MS } = help;
     const sources: ObjectSource[] = [{ ask: (wanted) => ask(METHODS.objects, wanted) }];
@@ -271,7 +271,7 @@ export class FileSubject implements Subject {
       sources,
       pace,
       patienceMs,
-      stage: (entry, bytes) => this.#stage(difference, entry, bytes, assertNotReplaced),
+      stage: (entry, bytes) => this.#stage(difference, entry, bytes, assertLatestFetch),
     }).run();
   }
 

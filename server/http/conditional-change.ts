@@ -31,10 +31,10 @@ export async function attributesAt(
 }
 
 /**
- * Executes a change of names under the conditions of a request. It checks them against what exists, and the catalog
- * refuses the change unless exactly that still exists, unchanged; then it checks them again. So no condition that holds
- * is refused, and none that fails passes.
- * @throws ServiceError `precondition-failed`
+ * Executes a change of names under the conditions of a request. It checks them against what exists; the catalog refuses
+ * the change if that has changed since, and then both are repeated, a limited number of times. So no change is made
+ * whose conditions do not hold.
+ * @throws ServiceError `precondition-failed`; `busy` after the last attempt
  */
 export async function changeUnderConditions<Result>(
   gateway: Gateway,

@@ -21,7 +21,7 @@ export interface RowsOptions<Reads extends keyof IndexDatabase> {
 export class IncrementalDigests {
   readonly #options: RowsOptions<'objectsAfter'>;
   /** Of the objects up to an index; null before the first request. */
-  #digests: { readonly tree: ObjectDigests; upTo: number } | null = null;
+  #digests: { readonly tree: ObjectDigests; readUpTo: number } | null = null;
   #reading: Promise<void> | null = null;
 
   constructor(options: RowsOptions<'objectsAfter'>) {
@@ -32,9 +32,9 @@ export class IncrementalDigests {
     return this.#reading !== null;
   }
 
-  /** The digests of all objects, as of the last commit in the tick in which the promise is fulfilled. */
+  /** The digests of all objects: one tree, which later commits change. Use it before the next await. */
   async all(): Promise<ObjectDigests> {
-    while (this.#digests?.upTo !== Infinity) {
+    while (this.#digests?.readUpTo !== Infinity) {
       this.#reading ??= this.#read().finally(() => {
         this.#reading = null;
         this.#options.idle();
@@ -53,28 +53,28 @@ export class IncrementalDigests {
     }
     for (const [before, after] of changes) {
       const index = after?.index ?? before?.index ?? Infinity;
-      if (index <= digests.upTo) digests.tree.replace(before, after);
+      if (index <= digests.readUpTo) digests.tree.replace(before, after);
     }
   }
 
   /** Reads all rows, in several ticks: commits meanwhile are applied to the rows read so far. */
   async #read(): Promise<void> {
     const { world, file, index, check } = this.#options;
-    const digests = { tree: new ObjectDigests(), upTo: -1 };
+    const digests = { tree: new ObjectDigests(), readUpTo: -1 };
     this.#digests = digests;
     for (;;) {
       await world.nextTick();
       check();
       // Dropped meanwhile: the waiters restart it.
       if (this.#digests !== digests) return;
-      const rows = index.objectsAfter(file, digests.upTo, DIGESTS_PER_TICK);
+      const rows = index.objectsAfter(file, digests.readUpTo, DIGESTS_PER_TICK);
       for (const row of rows) digests.tree.replace(null, row);
       const last = rows.at(-1);
       if (last === undefined || rows.length < DIGESTS_PER_TICK) {
-        digests.upTo = Infinity;
+        digests.readUpTo = Infinity;
         return;
       }
-      digests.upTo = last.index;
+      digests.readUpTo = last.index;
     }
   }
 }

@@ -94,8 +94,8 @@ export class ObjectWriter {
   }
 
   /**
-   * Writes a copy of an object without some bytes into a new slot. In place, zeros would overwrite bytes that the
-   * synced state may still have, and so would the next append after a truncation.
+   * Copies an object without some bytes to a new slot. In the old slot, zeros or, after a truncation, the next append
+   * would overwrite bytes to which the synced state may still refer.
    */
   #copyWithout(row: ObjectRow, part: Removed, versionEpoch: number, versionSeq: number): Promise<ObjectRow> {
     const { file, objectBytes, slots, mend } = this.#options;

@@ -40,7 +40,7 @@ export class ReplicaSlots {
   /** Slots that reads in progress use, with their number. */
   readonly #pins = new Map<number, number>();
   readonly #freeWhenUnpinned = new Set<number>();
-  #unpinned: (() => void) | null = null;
+  #nonePinned: (() => void) | null = null;
 
   constructor(world: World, file: FileId, index: SlotIndex) {
     this.#world = world;
@@ -221,14 +221,14 @@ export class ReplicaSlots {
       if (this.#freeWhenUnpinned.delete(slot)) this.#map?.free(slot);
     }
     if (this.#pins.size > 0) return;
-    this.#unpinned?.();
-    this.#unpinned = null;
+    this.#nonePinned?.();
+    this.#nonePinned = null;
   }
 
   async whenUnpinned(): Promise<void> {
     if (this.#pins.size === 0) return;
     await new Promise<void>((resolve) => {
-      this.#unpinned = resolve;
+      this.#nonePinned = resolve;
     });
   }
 }

@@ -8,7 +8,7 @@ const OBJECTS_PER_TICK = 4_096;
 export class StoredBytes {
   readonly #options: RowsOptions<'lengthsAfter'>;
   /** Of the objects up to an index; null before the first request. */
-  #counted: { bytes: number; upTo: number } | null = null;
+  #counted: { bytes: number; countedUpTo: number } | null = null;
   #counting: Promise<void> | null = null;
 
   constructor(options: RowsOptions<'lengthsAfter'>) {
@@ -22,10 +22,10 @@ export class StoredBytes {
   /** The total as of the last commit; null if there are many objects, and `whenCounted` was not awaited. */
   get(): number | null {
     if (this.#counted === null) {
-      this.#counted = { bytes: 0, upTo: -1 };
+      this.#counted = { bytes: 0, countedUpTo: -1 };
       this.#countNext(this.#counted);
     }
-    return this.#counted.upTo === Infinity ? this.#counted.bytes : null;
+    return this.#counted.countedUpTo === Infinity ? this.#counted.bytes : null;
   }
 
   /** Resolves once `get` is not null; rejects if the replica was removed, or the store has failed. */
@@ -43,15 +43,15 @@ export class StoredBytes {
     if (counted === null) return;
     for (const [before, after] of changes) {
       const index = after?.index ?? before?.index ?? Infinity;
-      if (index <= counted.upTo) counted.bytes += (after?.length ?? 0) - (before?.length ?? 0);
+      if (index <= counted.countedUpTo) counted.bytes += (after?.length ?? 0) - (before?.length ?? 0);
     }
   }
 
-  #countNext(counted: { bytes: number; upTo: number }): void {
+  #countNext(counted: { bytes: number; countedUpTo: number }): void {
     const { file, index } = this.#options;
-    const { count, bytes, last } = index.lengthsAfter(file, counted.upTo, OBJECTS_PER_TICK);
+    const { count, bytes, last } = index.lengthsAfter(file, counted.countedUpTo, OBJECTS_PER_TICK);
     counted.bytes += bytes;
-    counted.upTo = count < OBJECTS_PER_TICK ? Infinity : last;
+    counted.countedUpTo = count < OBJECTS_PER_TICK ? Infinity : last;
   }
 
   /** Counts the other rows, in several ticks: commits meanwhile are applied to the rows read so far. */
