@@ -93,6 +93,7 @@ export class CatalogCache {
     this.#attributes.set(attributes.inode, attributes);
   }
 
+  /** Caches the inode of a name, unless that has changed since the request. @param inode null if there is none */
   learnName(parent: number, name: string, inode: number | null, requestedAt: number): void {
     const keys = [directoryKey(parent), nameKey(parent, name)];
     if (!keys.every((key) => this.#sequencer.isValid(requestedAt, key))) return;
@@ -128,7 +129,7 @@ export class CatalogCache {
     this.#names = 0;
   }
 
-  /** The catalog has recorded a read of this client, without a recall. Otherwise unchanged attributes get its time. */
+  /** The catalog has recorded a read of this client, without a recall. Cached attributes as in `seen` get its time. */
   noteAccess({ inode, accessedNs: to, seen }: NotedAccess): void {
     // An answer in flight may be older.
     this.#sequencer.changed(inode);

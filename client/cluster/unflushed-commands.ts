@@ -41,6 +41,7 @@ export class UnflushedCommands {
     return this.#sessions.size === 0;
   }
 
+  /** Records an answered command until a flush covers it; at times drops all but the latest `REQUEST_WINDOW`. */
   answered(session: number, number: number): void {
     const known = this.#sessions.get(session);
     if (known === undefined) {

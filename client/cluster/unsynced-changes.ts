@@ -121,7 +121,7 @@ export class UnsyncedChanges {
     noteChange(unsynced, { contents, request });
   }
 
-  /** Drops the changes that a flush has covered. @param sent those that were acknowledged when it was sent */
+  /** Drops the changes `sent`, acknowledged before a flush was sent; notes a loss if its answer lacks one of them. */
   flushed({ contents, lost = false }: FlushResult, sent: readonly UnsyncedChange[]): void {
     const isLost = lost || isBehind(contents, sent);
     const unsynced = isLost ? this.#entry() : this.#find();

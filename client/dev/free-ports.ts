@@ -22,7 +22,6 @@ export async function freePorts(
   return [...ports];
 }
 
-/** @returns as many consecutive free ports */
 export async function freePortsInARow(count: number): Promise<number[]> {
   for (;;) {
     const first = portFrom(PORT_FIRST, PORT_END - count);

@@ -31,7 +31,6 @@ interface Meta {
   readonly failed?: unknown;
 }
 
-/** Checks the data folder of a server on this machine. */
 export async function examineDataFolder(folder: string): Promise<Finding[]> {
   const name = `data ${folder}`;
   try {

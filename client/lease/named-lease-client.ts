@@ -32,7 +32,6 @@ export interface AcquireOptions {
   readonly marginMs?: number;
 }
 
-/** Acquires, queries and watches named leases. */
 export class NamedLeaseClient implements LeaseExchange {
   readonly world: World;
   readonly #exchanger: Exchanger;

@@ -101,7 +101,7 @@ export class LocalReads {
     for (const endpoint of [...this.#servers.keys()]) this.#closeDisk(endpoint, Number.POSITIVE_INFINITY);
   }
 
-  /** @returns the primary, else a replica, whose disk is open here; opens further ones in the background */
+  /** @returns the primary, else a replica, whose disk is open here; null if none is: it opens in the background */
   #choose({ file, subject, replicas }: LocatedFile): {
     readonly endpoint: Endpoint;
     readonly known: KnownServer & { readonly kind: 'disk' };

@@ -57,7 +57,7 @@ export async function uploadFile(
   }
 }
 
-/** Postpones an orphan's collection during its upload. */
+/** Postpones the deletion of an orphan, a file without a name, while it is uploaded. */
 class OrphanKeeper {
   readonly #client: ClusterClient;
   readonly #inode: number;

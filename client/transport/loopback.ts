@@ -1,6 +1,5 @@
 import { isIP } from 'node:net';
 
-/** @returns whether the host of a URL is this machine */
 export function isLoopback(hostname: string): boolean {
   if (hostname === 'localhost' || hostname.endsWith('.localhost') || hostname === '[::1]') return true;
   if (hostname.startsWith('[::ffff:7f')) return true;

@@ -48,6 +48,7 @@ export class DirectoryCalls {
     return page;
   }
 
+  /** @returns a page without entries if the directory was removed, here or by another client (`not-found`) */
   async #listedPage(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
     const { removed, root } = this.#parts;
     const inode = this.#directories.inodeOf(handle) ?? root;

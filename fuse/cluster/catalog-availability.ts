@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { CallOptions } from '../../client/transport/exchange.ts';
 
-/** The time limit of a request while the catalog is away, in milliseconds. */
+/** The time limit of a request while the catalog is unavailable, in milliseconds. */
 const SHORT_MS = 500;
 /** Between two probes, if the first one failed at once. */
 const PAUSE_MS = 250;
@@ -10,7 +10,7 @@ const PAUSE_MS = 250;
 type Limits = Pick<CallOptions, 'timeoutMs'>;
 
 /**
- * Whether the catalog is away: a request has reached its time limit, and none was answered since.
+ * Whether the catalog is unavailable: a request has reached its time limit, and none was answered since.
  * The kernel serializes calls on one directory. If each took a whole limit, the last of many programs would wait for
  * all of them. So later requests fail soon, until a probe, which is repeated all the time, is answered.
  */
@@ -30,7 +30,7 @@ export class CatalogAvailability {
     return this.#isUnavailable;
   }
 
-  /** Sends a request; its outcome shows whether the catalog is away. @param ask must use the given limits */
+  /** Sends a request, with a short time limit while the catalog is unavailable; its outcome shows whether it is. */
   async request<Value>(ask: (limits: Limits) => Promise<Value>): Promise<Value> {
     const beganMs = this.#world.nowMs();
     try {

@@ -90,7 +90,7 @@ export class FileCalls {
     return this.#parts.world.nowMs() - file.known.confirmedMs < ageMaxMs || this.#files.confirm(file);
   }
 
-  /** The kernel keeps pages of an earlier open for this handle: it may read them without a request. */
+  /** Called when the kernel keeps pages of an earlier open for this handle: it may read these without a request. */
   keptPages(handle: number): void {
     const opened = this.#handles.of(handle);
     opened.hasPages = true;

@@ -271,6 +271,7 @@ export class OpenFile {
     };
   }
 
+  /** Called when acknowledged writes are lost: all descriptors report the error, and pages with them are dropped. */
   #recordLoss(error: unknown): void {
     const { inode } = this;
     this.known.pages.clear();

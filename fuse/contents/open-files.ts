@@ -61,6 +61,7 @@ export class OpenFiles implements PendingKind {
     this.#pageChecks = new StalePageChecks(world, cache.ttlMs, () => this.#open.values(), check);
   }
 
+  /** Adds a handle. @throws ErrnoError `ESTALE`: a name that the kernel has cached may be another file's now */
   async open(inode: number, flags: number, caller: Caller): Promise<OpenFile> {
     const writing = isForWriting(flags);
     // Linux requires write permission for it, however the file is opened.

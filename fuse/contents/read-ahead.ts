@@ -138,7 +138,6 @@ export class ReadAhead {
     if (block.userCount === 0 && block.readBytes >= bytes.length) releaseMemory(bytes);
   }
 
-  /** Reads exactly the requested bytes, without a block. */
   async #readWithoutBlock(source: ReadSource, offset: number, length: number): Promise<Uint8Array> {
     const beganMs = this.#world.nowMs();
     const { bytes } = await source.fetchAlone(offset, length);

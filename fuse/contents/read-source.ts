@@ -9,10 +9,9 @@ import { type Fetched, ReadWindows } from './read-windows.ts';
 export type StorePages = (offset: number, bytes: Uint8Array, isCurrent: () => boolean) => Promise<boolean>;
 
 /**
- * Contents of an open file as its readers see them, until they change.
- * The kernel trusts pages that it is given, even over bytes that a program has just written. So none are given while a
- * program here may write, nor after a change since their fetch. Before a notice of a change, or a write, all pages on
- * their way are waited for.
+ * Contents of an open file as its readers see them, until they change. The kernel trusts pages that it is given, even
+ * over bytes that a program has just written. So none are given while a program here may write, nor after a change
+ * since their fetch. Before a notice of a change, or a write, all pages on their way are waited for.
  */
 export class ReadSource {
   /** From the cluster, without windows. */

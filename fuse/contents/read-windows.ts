@@ -29,10 +29,7 @@ interface Window {
   untilMs: number;
 }
 
-/**
- * Reads through windows of a file. One request finds where a window's bytes are on a disk of this machine, for many
- * reads. After bytes were read otherwise, which may be newer, `invalidate` must be called.
- */
+/** Reads through windows: one request finds where a window's bytes are on a disk of this machine, for many reads. */
 export class ReadWindows {
   readonly #source: WindowSource;
   readonly #windows = new BoundedMap<number, Window>(WINDOWS_MAX);
@@ -55,11 +52,12 @@ export class ReadWindows {
     return { bytes: await range.read(offset, length), sinceMs: range.sinceMs };
   }
 
-  /** Bytes were read that may be newer than the windows, which are dropped. */
+  /** Drops all windows. Must be called after bytes were read otherwise, which may be newer. */
   invalidate(): void {
     this.#windows.clear();
   }
 
+  /** @returns the cached window if it is of these contents and lasts `LEFT_MS_MIN`; else a new one, being located */
   #windowAt(index: number): Window {
     const { contentsGeneration } = this.#source;
     const known = this.#windows.get(index);

@@ -5,8 +5,8 @@ import { UPTAKE_MS_MAX } from './in-flight.ts';
 const SEVERAL = 0;
 
 /**
- * A thread takes up an answer before its next request, and the kernel drops a directory's attributes when a thread
- * changes a name in it. But it may take up an answer to another thread after that.
+ * The threads to which directories' attributes were answered. The kernel drops these when a thread changes a name. An
+ * answer to the same thread is in its cache by then; one to another thread may get there later, and be out of date.
  */
 export class AttributeReaders {
   readonly #nowMs: () => number;
@@ -16,6 +16,7 @@ export class AttributeReaders {
     this.#nowMs = nowMs;
   }
 
+  /** An answer lets the kernel cache a directory's attributes. @param thread that requested it; 0 if unknown */
   answered(inode: number, thread: number): void {
     const isOnly = !this.hasOther(inode, thread);
     const nowMs = this.#nowMs();
@@ -23,6 +24,7 @@ export class AttributeReaders {
     this.#lastReaders.takeWhile(({ atMs }) => nowMs - atMs > UPTAKE_MS_MAX);
   }
 
+  /** @returns whether a thread other than `thread` may still take up an answer about the directory */
   hasOther(inode: number, thread: number): boolean {
     const last = this.#lastReaders.get(inode);
     if (last === undefined || this.#nowMs() - last.atMs > UPTAKE_MS_MAX) return false;

@@ -45,9 +45,8 @@ export class CachedNames {
   }
 
   /**
-   * An answer lets the kernel use this name once only, or the name now belongs to another inode. The kernel may not
-   * have processed an earlier answer yet, and an open by the old name may be on its way: the name stays cached for
-   * `UPTAKE_MS_MAX` at most.
+   * Called when an answer lets the kernel use this name only once, or the name belongs to another inode now. Ends its
+   * cached time within `UPTAKE_MS_MAX`: until then the kernel may take up an earlier answer, or send an open by it.
    */
   answeredUncached(place: Place): void {
     const key = placeKey(place);

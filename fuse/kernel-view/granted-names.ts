@@ -52,10 +52,10 @@ export class GrantedNames {
   }
 
   /**
-   * Records that the next answer lets the kernel cache the name, unless it must not.
+   * Called before an answer about a name is sent: records how long the kernel may cache the name.
    * @param leftMs how long the grant certainly lasts, in milliseconds
-   * @param isLookup the kernel may have the name already
-   * @returns how long the kernel may cache the name, in whole milliseconds; ends with the grant even if taken up late
+   * @param isLookup it answers a look-up, by which the kernel may renew a name that it has cached
+   * @returns that time in whole milliseconds, within the grant even if taken up late; 0 soon after a recall
    */
   answered(place: Place, leftMs: number, isLookup: boolean): number {
     const nowMs = this.#parts.world.nowMs();
@@ -69,8 +69,9 @@ export class GrantedNames {
   }
 
   /**
-   * Called before a rename. The kernel will cache the new name as long as the old one, even if it takes up an answer
-   * about that later. Resolves when a grant covers the new name too, or neither can be cached any more.
+   * Called before a rename, after which the kernel caches the new name as long as it would have cached the old one.
+   * Records the new name (an answer about the old one may still be on its way). If no grant covers the new name's
+   * directory, waits until the old name is no longer cached.
    */
   async renaming(from: Place, to: Place, isExchange: boolean): Promise<void> {
     const moves = isExchange

@@ -44,6 +44,7 @@ export class InodesWithoutAcls {
     Atomics.add(this.#memory, GENERATION, 1);
   }
 
+  /** Called by the reader thread. @returns false also if expired or being written: then the main thread answers */
   has(inode: number): boolean {
     const at = slotOf(inode);
     const words = this.#memory;

@@ -78,8 +78,8 @@ export class RefusedOpens {
   }
 
   /**
-   * Whether the open repeats the refused one: the thread has just looked the inode up, or opens it without a look-up,
-   * as something that is open already.
+   * Called once per open. @returns whether it repeats the thread's refused one: the thread has just looked the inode
+   * up, or opens the refused inode without a look-up, as through `/proc/self/fd`.
    */
   isRepetition(thread: number, inode: number): boolean {
     const refused = this.#current(thread);

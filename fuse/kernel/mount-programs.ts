@@ -34,10 +34,7 @@ export function unmountDirectory(mountpoint: string, lazily: boolean): Promise<s
   return run('umount', ['-i', '-c', ...(lazily ? ['-l'] : []), mountpoint]);
 }
 
-/**
- * Fails all calls, so that no program waits in the kernel. Needs neither the mount's directory, which may be removed,
- * nor the event loop, which may have ended.
- */
+/** Fails all calls in the kernel. Needs neither the mount's directory nor the event loop, which may have ended. */
 export function abortConnection(device: string): void {
   const connection = device.split(':')[1] ?? '';
   try {
@@ -52,7 +49,7 @@ export function abortConnection(device: string): void {
     spawnSync('mount', ['-i', '-t', 'fusectl', 'fusectl', directory]);
     writeFileSync(join(directory, connection, 'abort'), '1');
   } catch (error) {
-    // The connection is gone already.
+    // The connection has ended already.
     if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
   } finally {
     spawnSync('umount', ['-i', directory]);

@@ -62,7 +62,6 @@ export class Notifier {
   }
 }
 
-/** Bounds concurrency, in order of arrival. */
 class Semaphore {
   readonly #countMax: number;
   readonly #waiting: (() => void)[] = [];

@@ -78,7 +78,7 @@ export class PendingCalls {
     return this.#answered(({ header, request }) => request.kind === 'read' && header.node === node);
   }
 
-  /** As `readsAnswered`, for calls that may hold the kernel's lock of a directory. */
+  /** Resolves when each call that may hold the kernel's lock of a directory, and is under way now, has its answer. */
   directoryCallsAnswered(node: number): Promise<void> {
     return this.#answered(
       ({ header, request }) =>

@@ -26,6 +26,7 @@ export interface DecodedRequest<Of extends Request = Request> {
   readonly inode: number;
 }
 
+/** @param killsPrivileges whether a change of contents by this request clears set-user-id and set-group-id */
 export function callerOf({ header, request }: DecodedRequest, killsPrivileges = false): Caller {
   return {
     uid: header.uid,

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 
-/** Signals that ask a program to stop. */
 const STOPPING = maskOf(['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM']);
 const KILLED = maskOf(['SIGKILL']);
 

@@ -30,7 +30,7 @@ export class AttributeRecords {
     this.#sequencer = sequencer;
   }
 
-  /** Attributes that answer any request: those of a directory, or from a listing or an own change. */
+  /** @returns attributes for any request: a directory's, or a file's from a listing or an own change, while valid */
   of(inode: number): Answered | undefined {
     const record = this.#records.get(inode);
     if (record === undefined || !record.prefetched) return undefined;

@@ -24,8 +24,7 @@ interface NameRecord extends CachedAnswer {
 /**
  * Cached names and attributes. Those of directories answer all requests, as every path needs them; those of files only
  * if they come from a listing or an own change. The kernel caches an answer for the rest of its time, not for all of it
- * again.
- * An answer that was requested before an own change is not cached after it, since it may be older.
+ * again. An answer that was requested before an own change is not cached after it, since it may be older.
  */
 export class MetadataCache {
   readonly attributes: AttributeRecords;
@@ -87,7 +86,7 @@ export class MetadataCache {
     return attributes;
   }
 
-  /** As `lookedUp`, if that look-up was of this name. */
+  /** @returns the answer to a look-up of this name within the last 50 ms; undefined as in `lookedUp` */
   lookedUpAt(parent: number, name: string): Answered | undefined {
     const record = this.#names.get(keyOf(parent, name));
     if (record?.isLookedUp !== true || !this.#validity.isRecent(record)) return undefined;

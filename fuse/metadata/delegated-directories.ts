@@ -239,6 +239,7 @@ export class DelegatedDirectories {
     this.#requested.delete(directory);
   }
 
+  /** Caches the names of a new delegation. @param page its first names; names changed since its request are unknown */
   beginDelegation(attributes: Attributes, page: ListedPage): void {
     const { inode } = attributes;
     const directory = new DelegatedDirectory(attributes, page, this.#requested.get(inode));

@@ -50,7 +50,7 @@ export class Names {
     }
   }
 
-  /** As `lookup`, from the cluster or a look-up just before. @throws ErrnoError `ESTALE`: look it up again */
+  /** Finds a name for an open, by a look-up of the last 50 ms or the cluster. @throws ErrnoError `ESTALE` if missing */
   async lookupToOpen(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
     try {

@@ -86,6 +86,7 @@ export class AsyncUnlinks {
     return last.flags !== undefined || contentVersionCompare(last.contents, contents) > 0;
   }
 
+  /** Counts an unlink in the streak. During a streak, gets what asynchronous unlinks need: names, or a delegation. */
   #removedAtCluster(parent: number): void {
     const count = this.#ops.streaks.removed(parent);
     if (count < SHOWN_COUNT) return;

@@ -23,7 +23,7 @@ interface Waiting {
   readonly admit: () => void;
 }
 
-/** Bounds pending operations. A share also counts in its whole budget. Callers wait in order if it is exceeded. */
+/** Bounds the count and bytes of pending operations. What is in a share also counts in the whole budget. */
 export class Budget {
   readonly #world: World;
   readonly #bytesMax: number;
@@ -75,12 +75,14 @@ export class Budget {
     }
   }
 
+  /** Counts operations without a wait, even beyond the limits: callers check `isFull` before. */
   add(count: number, bytes: number): void {
     this.#count += count;
     this.#bytes += bytes;
     this.#whole?.add(count, bytes);
   }
 
+  /** Called when operations have ended: admits callers of `reserve` that fit now, and resolves `untilReleased`. */
   release(bytes: number, count = 0): void {
     this.#count -= count;
     this.#bytes -= bytes;

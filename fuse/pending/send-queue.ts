@@ -93,7 +93,7 @@ export class SendQueue<Op extends Sendable> {
     return false;
   }
 
-  /** The oldest operation, and later ones that fit the same request. */
+  /** Removes the oldest operation from the queue, with later ones that are like it and within the request's limits. */
   #takeBatch(): Op[] {
     const { countMax, bytesMax = Number.POSITIVE_INFINITY, isAlike = () => true } = this.#sender;
     const batch: Op[] = [];

@@ -156,7 +156,7 @@ export class Unlinks implements PendingKind {
     await (waitMsMax === Number.POSITIVE_INFINITY ? ended : this.#bounded(ended));
   }
 
-  /** Makes a change. If it is ended quota, makes it again after the pending unlinks, which may free some. */
+  /** Makes a change. If it exceeds the quota, makes it again after the pending unlinks, which may free some. */
   async withQuota<Result>(change: () => Promise<Result>): Promise<Result> {
     if (this.isEmpty) return change();
     try {
@@ -192,6 +192,7 @@ export class Unlinks implements PendingKind {
     await Promise.race([work, late]).finally(() => timer.cancel());
   }
 
+  /** Sends a batch. Records its outcomes; waits until the kernel has dropped the attributes; then ends the flushes. */
   async #send(batch: readonly Pending[]): Promise<void> {
     const { outcomes, atNs } = await this.#outcomes(batch);
     if (atNs !== null) this.observeServerTime(atNs);
