@@ -128,6 +128,7 @@ export class CatalogHolder implements CatalogService {
     return viewVoters(view).includes(self) && (known.number <= view.number || known.members.includes(self));
   }
 
+  /** Calls the replica here. Fails at once if it is no member, and early if it learns that it is no longer one. */
   #ask<Value>(work: (service: CatalogService) => Promise<Value>): Promise<Value> {
     const replica = this.#replica;
     if (replica === null || !this.#isMember(replica)) return Promise.reject(noReplicaError());

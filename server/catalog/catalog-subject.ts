@@ -117,6 +117,7 @@ export class CatalogSubject implements Subject {
     return { position: staged.position, view: staged.view, sessions: new Uint8Array(0) };
   }
 
+  /** Installs the base of `epoch`: the fetched state, or this replica's own. Its position is then (epoch, `seq`). */
   async install(epoch: Epoch, seq: number, _sessions: Uint8Array, fetched: boolean): Promise<void> {
     this.abandon();
     const staged = this.#staged;

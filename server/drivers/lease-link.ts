@@ -203,6 +203,7 @@ export class LeaseLink {
       : Math.abs(clock.sleptMs() - this.#sleptMs);
   }
 
+  /** Called at the start and after a clock fault: a host with a new incarnation, which begins with a recovery wait. */
   #newHost(): LeaseHost {
     const { self, leaseMs, clockSkewMaxMs, algorithm, earlier, knownView, view, jitterMaxMs } = this.#parts;
     this.#coveredUntilMs = -Infinity;
@@ -248,7 +249,7 @@ export class LeaseLink {
     );
   }
 
-  /** Has `clockMemory` cover votes at this reading. @returns false if the disk failed: then all leases end here */
+  /** Records on disk, before a vote, that the clock reaches `nowMs`. @returns false if that failed: all leases end */
   #cover(nowMs: number): boolean {
     const { clockMemory, log } = this.#parts;
     try {

@@ -147,10 +147,7 @@ export class ReplicaDriver {
     return !this.#closed && this.#around.isClockSound() && this.#core.isPrimary(this.#around.clock.nowMs());
   }
 
-  /**
-   * Whether this replica may give operations their positions: as primary, as creating server, or as resumed primary
-   * without a lease. @see Replica.mayOrder
-   */
+  /** Whether this replica may order operations: as active primary, creating server or resumed primary (`mayOrder`). */
   get orders(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.mayOrder(this.#around.clock.nowMs());
   }
@@ -433,6 +430,7 @@ export class ReplicaDriver {
     return answer;
   }
 
+  /** Refuses to serve the base of `epoch` to a replica unless this one has promised that epoch, and no later one. */
   #assertPromised(epoch: Epoch): void {
     if (epochCompare(this.subject.record().promised, epoch) !== 0) {
       throw new ServiceError(

@@ -42,7 +42,7 @@ export class ChangesInFlight {
     for (const wake of this.#waiters.splice(0)) wake();
   }
 
-  /** @param bytes reserved before @returns what to call when the change is over */
+  /** Counts a change as in flight. @param bytes as given to `reserve` @returns a function that ends it */
   begin(bytes: number): () => void {
     let over = (): void => undefined;
     const change = new Promise<void>((resolve) => {

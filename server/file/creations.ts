@@ -85,6 +85,7 @@ export function creationsOf(parts: CreationsParts): Creations {
 /** Deprecated labels, by outcome. */
 const EARLIER_LABELS: Readonly<Record<string, string>> = { created: 'born', 'not-created': 'unborn' };
 
+/** Registers the counter of files created with contents, and counts also under its deprecated name and labels. */
 function outcomesIn(metrics: MetricsRegistry): Counter {
   const name = 'leasehold_creations_with_contents_total';
   const outcomes = metrics.counter(name, 'Files created with contents, by outcome', ['outcome']);

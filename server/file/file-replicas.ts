@@ -86,6 +86,7 @@ export class FileReplicas {
     );
   }
 
+  /** Returns this server's replica, loaded. @throws ServiceError `not-primary`, with the members, if it is no member */
   async member(file: FileId): Promise<ReplicaDriver> {
     const driver = this.#parts.host.loaded(file) ?? (await this.#open(file));
     driver.usedAtMs = this.#parts.clock.nowMs();
@@ -131,10 +132,7 @@ export class FileReplicas {
     return this.#waiter.bounded(begin(), view, `file ${file}`);
   }
 
-  /**
-   * Keeps what the catalog says of a live file, for `FilePrimaries`.
-   * @param markedInEpoch its epoch as known before that
-   */
+  /** Keeps the catalog's answer about a live file. @param markedInEpoch the catalog's epoch, as known before it */
   noteMark(
     driver: ReplicaDriver,
     { allowedBytes = Infinity, changedNs, flags = [] }: Attributes,
@@ -210,6 +208,7 @@ export class FileReplicas {
     );
   }
 
+  /** Loads the replica; creates an empty one if the catalog places one here, and else throws `not-primary`. */
   async #open(file: FileId): Promise<ReplicaDriver> {
     const { host, store, catalog, self } = this.#parts;
     await host.creationEnded(file);

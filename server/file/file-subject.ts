@@ -154,6 +154,7 @@ export class FileSubject implements Subject {
     );
   }
 
+  /** Installs the base of `epoch`: the fetched state, or this replica's own. Its position is then (epoch, `seq`). */
   async install(epoch: Epoch, seq: number, sessions: Uint8Array, fetched: boolean): Promise<void> {
     const base = fetched ? this.#fetched : null;
     assert(!fetched || base !== null, 'What is installed was fetched before');

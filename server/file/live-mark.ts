@@ -13,9 +13,9 @@ export function endsInChange({ versionSeq, seal }: Changed, orderedSeq: number):
 }
 
 /**
- * Whether a new primary may write at once, under the mark of the one before it. It may not if a loss of power may have
- * taken the `settling` after the change, even before an earlier epoch that changed nothing: a snapshot may show the
- * contents by now.
+ * Whether a new primary may write before it sets a live mark in the catalog, because its predecessor's is still set. It
+ * may not if a loss of power may have taken the `settling` after the last change, even before an epoch that changed
+ * nothing: a snapshot may show the contents by now.
  * @param inheritedFrom see `Replica.inheritedFrom`
  */
 export function inheritsMark(

@@ -15,6 +15,7 @@ export function encodePlaceRequest(file: FileId): Uint8Array {
   return Buffer.from(JSON.stringify(file));
 }
 
+/** Answers `REPLICA_PLACE_CALL`: epoch and voters of this server's replica, as JSON; null if it has none. */
 export function serveReplicaPlace(
   payload: Uint8Array,
   record: (file: FileId) => ReplicaRecord | null,

@@ -150,6 +150,7 @@ export class ReservationSweep {
     await Promise.all(Array.from({ length: SETTLING_MAX }, work));
   }
 
+  /** After a file was settled: should the catalog keep the mark, it is settled again after twice as many rounds. */
   #noteSettled(file: FileId, mark: LiveMark, state: FileState): void {
     const { waitRounds: before = RETRY_ROUNDS_MIN / 2, reason = null } = this.#settled.get(file) ?? {};
     const waitRounds = Math.min(RETRY_ROUNDS_MAX, 2 * before);

@@ -38,6 +38,7 @@ export class SettleBatches {
     });
   }
 
+  /** Sends the waiting files, up to `FILES_MAX` in a command, until none waits; one command at a time. */
   async #pump(): Promise<void> {
     if (this.#busy) return;
     this.#busy = true;

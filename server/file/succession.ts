@@ -93,6 +93,7 @@ export class Succession {
     );
   }
 
+  /** Answers `announce` of `from`, which is about to release these files: becomes their primary, where it can. */
   async serve(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
     const { succeed, log } = this.#parts;
     await Promise.all(

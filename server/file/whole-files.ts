@@ -59,6 +59,7 @@ export class WholeFiles {
     this.#owner = drawIncarnation(parts.world);
   }
 
+  /** Whether a new file of `bytes` may exceed a quota of the volume, as last known here; the catalog decides. */
   async mayExceedQuota(volumeName: string, bytes: number): Promise<boolean> {
     const { volume } = await this.#parts.settings.ofVolume(volumeName);
     const { quotaBytes, namedBytes, quotaInodes, namedInodes } = volume;

@@ -223,7 +223,7 @@ export class NewFiles {
     return state;
   }
 
-  /** Gives the file its name, if the conditions hold at that moment. `removal` is for a file that it replaces. */
+  /** Links received contents at `path`, if the conditions hold at that moment. `removal` is for a file they replace. */
   async name(
     path: FilePath,
     received: ReceivedFile,
@@ -268,10 +268,11 @@ export class NewFiles {
     }
   }
 
+  /** Ends the reservation of a staged file that gets no directory entry, so that it is removed soon. */
   async #collectSoon(inode: number): Promise<void> {
     const command = { kind: 'keep-orphan', inode, untilNs: EXPIRED_NS } as const;
     await this.#gateway.command(command).catch((error: unknown) => {
-      // It is collected when it expires.
+      // It is removed when its reservation expires.
       if (!(error instanceof ServiceError)) throw error;
     });
   }

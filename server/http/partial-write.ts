@@ -194,6 +194,7 @@ export class PartialWrites {
     return { ...attempt, ...judged, judgements: judgements + 1 };
   }
 
+  /** Checks a write's conditions. A refusal is returned, because a repeated request gets its first attempt's answer. */
   async #judge(path: FilePath, conditions: Conditions, place: WritePlace): Promise<Judgement> {
     let found: { readonly current: Attributes; readonly changedNs: string } | null = null;
     try {

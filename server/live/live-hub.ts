@@ -260,7 +260,7 @@ export class LiveHub {
     };
   }
 
-  /** Returns the events after `lastId`; null if this server cannot know them all. */
+  /** For a client that reconnects: the events after `lastId`; null if this server no longer, or never, had them all. */
   #missed(lastId: string | null): readonly { readonly number: number; readonly event: ServerEvent }[] | null {
     const [, prefix = '', digits = ''] = /^(.*)\.([0-9]{1,15})$/.exec(lastId ?? '') ?? [];
     const number = Number(digits);

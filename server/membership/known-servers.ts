@@ -102,8 +102,7 @@ export class KnownServers {
 
   /**
    * Merges another server's list, which may be older: adds unknown servers, and adopts a newer view of the catalog. So
-   * a member of the catalog whose disk was replaced finds the others, even while the catalog waits for this
-   * member.
+   * a member of the catalog whose disk was replaced finds the others, even while the catalog waits for it.
    */
   mergePeerList({ servers, ...rest }: ClusterServers): void {
     const unknown = servers.filter(({ id }) => !this.#servers.some((known) => known.id === id));
@@ -122,6 +121,7 @@ export class KnownServers {
     return this.urls.has(server);
   }
 
+  /** Replaces the list of servers, and the catalog's view by a newer one; stores both. Calls listeners if changed. */
   #adopt(servers: readonly KnownServer[], catalogView: CatalogView | null): void {
     this.#servers = servers.map(({ id, url, zone, state }) => ({ id, url, zone, state }));
     const moved = catalogView !== null && catalogView.number > this.#catalogView.number;

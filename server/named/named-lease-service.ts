@@ -184,6 +184,7 @@ export class NamedLeaseService {
     return { lease: outcome.kind === 'free' ? null : outcome.lease, askedMs };
   }
 
+  /** Executes an order at the name's servers. @returns also when it was sent, for messages about the holder */
   async #ask(
     name: string,
     order: LeaseOrder,

@@ -35,10 +35,7 @@ export interface Machine {
   listen(app: FastifyInstance, options: FastifyListenOptions): Promise<unknown>;
 }
 
-/**
- * Connections to one peer, opened on demand. There are many, because requests for a file without a majority wait, and
- * must not block other files' requests.
- */
+/** Connections to a peer, opened on demand: requests for a file without a majority wait, but block no other file's. */
 const CONNECTIONS_MAX = 64;
 /** An exchange has its own time-out; this one only bounds an attempt to connect. */
 const CONNECT_MS_MAX = 10_000;

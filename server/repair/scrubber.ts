@@ -295,6 +295,7 @@ export class Scrubber {
     this.#wake = null;
   }
 
+  /** Paths of damaged files, for the status and the log. Without the catalog none are returned: ids suffice. */
   async #pathsOf(files: readonly FileId[]): Promise<ReadonlyMap<FileId, string>> {
     if (files.length === 0) return new Map();
     const nowMs = this.#parts.clock.nowMs();
@@ -305,7 +306,6 @@ export class Scrubber {
       this.#cachedPaths = { atMs: nowMs, asked: new Set(files), paths };
       return paths;
     } catch (error) {
-      // Ids suffice while the catalog is unavailable.
       if (!(error instanceof ServiceError)) throw error;
       return new Map();
     }

@@ -379,7 +379,7 @@ export class Gateway {
     );
   }
 
-  /** As `read`, but returns positions on this server's disk instead of bytes, and forwards nothing. */
+  /** Returns where a file's bytes are on this server's disk, for processes on this machine; never forwarded. */
   async locate(
     file: FileId,
     offset: number,

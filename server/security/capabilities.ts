@@ -57,6 +57,7 @@ export class Capabilities {
   }
 }
 
+/** Decodes a capability. @returns null if it is malformed or not signed with these keys; its end is not checked */
 function examine(text: string, keys: readonly KeyObject[]): Capability | null {
   if (text.length > TEXT_CHARS_MAX) return null;
   const [payload = '', signed = '', more] = text.split('.');

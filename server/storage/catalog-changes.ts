@@ -24,6 +24,7 @@ export class CatalogChanges {
     return this.#last;
   }
 
+  /** Adds an executed operation's changes for watches, and wakes these. Drops the oldest beyond `CHANGES_MAX`. */
   append(seq: number, changes: readonly NameChange[]): void {
     this.#last = seq;
     if (changes.length > 0) this.#operations.push({ seq, changes });

@@ -225,6 +225,7 @@ export class DiskStore implements FileStore {
     replica.submitOwn({ kind: 'create' });
   }
 
+  /** Stores new files' replicas, all operations applied. @returns for each null, or the error: then it is not stored */
   async createWithContents(
     replicas: readonly NewReplica[],
     epoch: Epoch,
@@ -356,6 +357,7 @@ export class DiskStore implements FileStore {
     return this.#findOrThrow(file).digests();
   }
 
+  /** Reads an object, which repairs a damaged one. @returns null unless the replica has exactly this version of it */
   async readObject(
     file: FileId,
     index: number,
@@ -476,6 +478,7 @@ export class DiskStore implements FileStore {
     this.#failure.check();
   }
 
+  /** Returns the file's replica, loaded from the index if necessary; null if there is none or it is being removed. */
   #find(file: FileId): ReplicaFile | null {
     this.#check();
     const loaded = this.#files.get(file);

@@ -34,10 +34,7 @@ export function isDamage(cause: unknown): boolean {
   return cause instanceof ServiceError ? cause.code === 'integrity' : errorCode(cause) === 'EIO';
 }
 
-/**
- * @param action as in `Cannot apply operation 7 of file 12`
- * @returns the failure as a ServiceError; our own errors pass unchanged
- */
+/** Wraps a foreign error as a ServiceError. @param action for its message: `Cannot apply operation 7 of file 12` */
 export function storageError(action: string, cause: unknown): Error {
   if (cause instanceof ServiceError || cause instanceof AssertionFailure) return cause;
   const reason = cause instanceof Error ? cause.message : String(cause);

@@ -97,6 +97,7 @@ export class ReplicaQueue {
     return !this.#running && this.#items.length === 0;
   }
 
+  /** Queues a request behind all earlier ones; settles with its outcome. */
   submit(request: ItemRequest): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#items.push({ ...request, resolve, reject } as Item);

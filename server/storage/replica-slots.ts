@@ -139,12 +139,12 @@ export class ReplicaSlots {
 
   // Older states --------------------------------------------------------------------------------------------------
 
-  /** The slot's object was extended in place; the state of this generation has the shorter one. */
+  /** Called after an append in place: `generation` has the shorter object, so `retire` keeps the slot for it. */
   keepForOlder(slot: number, generation: number): void {
     this.#inOlderState.set(slot, generation);
   }
 
-  /** The committed state no longer needs the slot. Older ones may: of `generation`, else of that of `keepForOlder`. */
+  /** Frees a slot of no use to the committed state once no older one needs it: `generation`'s, or `keepForOlder`'s. */
   retire(slot: number, generation: number | null): void {
     const needed = generation ?? this.#inOlderState.get(slot);
     this.#inOlderState.delete(slot);

@@ -33,10 +33,7 @@ export class SlotMap {
     if (slot === this.#lowestFree) this.#lowestFree++;
   }
 
-  /**
-   * @param preferred the preferred first slot, so that a file is sequential on the disk; −1 for any
-   * @returns the first of `count` adjacent slots
-   */
+  /** Takes `count` adjacent slots; returns the first: `preferred`, which keeps a file sequential, if free; −1: any. */
   takeRun(count: number, preferred: number): number {
     assert(count > 0, 'A run has slots');
     const first = preferred >= 0 && this.#isFree(preferred, count) ? preferred : this.#search(count);

@@ -9,10 +9,7 @@ import { traceFields } from './trace-context.ts';
 const RETRIES_MAX = 10;
 const RETRY_AFTER_MS = 10;
 
-/**
- * The log of a server: one JSON object a line, to standard error by default. Written synchronously, so that the last
- * lines of a process are not lost.
- */
+/** A server's log: one JSON object a line, to standard error by default. Synchronous, so that no last line is lost. */
 export function createLogger(
   config: Pick<ServerConfig, 'id' | 'cluster' | 'logLevel'>,
   world: World,

@@ -164,10 +164,7 @@ function plainArray(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
-/**
- * Decodes a frame into records whose payloads are views of the fragments.
- * @throws MalformedError for the whole frame if one record is malformed
- */
+/** Decodes a frame into records whose payloads are views of it. @throws MalformedError if any record is malformed */
 export function decodeFrame(fragments: readonly Uint8Array[]): FrameRecord[] {
   const [first, second] = fragments;
   if (first === undefined) return [];

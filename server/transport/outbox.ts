@@ -16,10 +16,7 @@ export interface FrameSink {
   sendFrame(fragments: readonly Uint8Array[]): void;
 }
 
-/**
- * Longest delay of a deferrable record, in milliseconds: long enough to share a frame on a busy server, and short
- * compared with every timeout of the protocols.
- */
+/** Longest delay of a deferrable record, in ms: it may share a frame, and all timeouts of protocols are much longer. */
 export const DEFERRED_MS_MAX = 10;
 
 export type Pushed = 'queued' | 'full' | 'too-large';
