@@ -89,6 +89,7 @@ export class CatalogSubject implements Subject {
     await this.#store.promise(epoch);
   }
 
+  /** Applies an operation. What `execute` has executed here, as primary, is still an open transaction: commits that. */
   async apply(epoch: Epoch, seq: number, operation: Operation): Promise<void> {
     if (this.#executed !== null && operation.body === this.#executed) {
       this.#executed = null;

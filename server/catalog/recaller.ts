@@ -102,7 +102,7 @@ export class Recaller {
     return { result, granted: refused === null ? null : { session, refused } };
   }
 
-  /** As `answer`, but grants only the queried directory, which is delegated if possible. */
+  /** Answers a client that wants the queried directory delegated; nothing else of the answer is granted. */
   answerDelegating(query: Query, session: number, ask: (query: Query) => Answer): GrantedAnswer<Answer> {
     const result = presentOrNull(query, ask);
     const inode = directoryOf(query);

@@ -280,6 +280,7 @@ export class FileLocks {
     });
   }
 
+  /** Removes a lock request from the queue: it got its lock, would deadlock, was withdrawn or has expired. */
   #endWaiting(state: LockState, place: number): void {
     state.table.removeWaiter(place);
     const waiting = state.waiting.get(place);
@@ -405,6 +406,7 @@ export class FileLocks {
     state.timer.unref();
   }
 
+  /** Called for a new lock while clients of the last primary may still renew theirs; waits at most `limitMs`. */
   #waitForGraceEnd(state: LockState, limitMs: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {

@@ -42,6 +42,7 @@ export class FileReads {
     this.#parts = parts;
   }
 
+  /** Reads by the first authority that this server has, of one state. @param asOf other contents are refused */
   read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead> {
     return this.#answer(file, {
       sealed: (attributes) => {

@@ -123,10 +123,7 @@ export class FileReplicas {
     );
   }
 
-  /**
-   * Waits for the work no longer than for a majority of the file's members.
-   * @param begin not called if the store has failed: its outcome would be lost
-   */
+  /** Waits no longer than for a majority. @param begin not called if the store failed: its outcome would be lost */
   withinTimeout<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value> {
     const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
     return this.#waiter.bounded(begin(), view, `file ${file}`);

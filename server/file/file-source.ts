@@ -44,6 +44,7 @@ export class FileStateSource {
     throw new ServiceError('not-found', `The replica of file ${this.#file} was removed from this server`);
   }
 
+  /** Answers the requests of another replica that finds and fetches what it lacks of the state here. */
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
     switch (method) {
       case METHODS.compare:

@@ -239,7 +239,7 @@ export class AntiEntropy {
     });
   }
 
-  /** Compares replicas with those of each peer, one after the other. Called periodically; more often if any is behind. */
+  /** Compares replicas with those of each peer, one after the other. Called periodically, sooner if any is behind. */
   async #compareAll(): Promise<void> {
     const peers = this.#parts.peers();
     for (const known of [...this.#behind.keys()]) if (!peers.includes(known)) this.#behind.delete(known);

@@ -111,11 +111,7 @@ export class KnownServers {
       this.#adopt([...this.#servers, ...unknown], catalogView);
   }
 
-  /**
-   * Whether the cluster has this server. If it is unknown here, adopts the catalog's list first: it may just have
-   * joined.
-   * @param listed the servers as the catalog has them now
-   */
+  /** Whether the cluster has this server. If it is unknown here, first adopts the catalog's list, which may have it. */
   async find(server: ServerId, listed: () => Promise<readonly ServerInfo[]>): Promise<boolean> {
     if (!this.urls.has(server)) this.adoptCatalogList((await listed()).map(knownServerOf), null, null);
     return this.urls.has(server);

@@ -209,6 +209,7 @@ export class Membership {
     );
   }
 
+  /** Answers a call of another server about membership; null: the call is of another subsystem. */
   serve(from: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> | null {
     switch (method) {
       case POSITIONS_CALL:

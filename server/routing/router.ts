@@ -139,7 +139,7 @@ export class Router {
     return { primary: hint?.server ?? null, epoch: hint?.epoch ?? status?.epoch ?? 0, role };
   }
 
-  /** In each round: this server, the primary that an answer or an earlier call named, perhaps the other members. */
+  /** Tries, in rounds until the time-out: this server, the primary that an answer named, perhaps the other members. */
   async route<Result>(call: Call<Result>, options: CallOptions, trail: Trail | null = null): Promise<Result> {
     this.#calls++;
     try {

@@ -63,10 +63,7 @@ export interface CatalogService {
    * @param maker called before that, if the command creates a file and is no retry of one that has
    */
   execute(request: CommandRequest, maker?: CreationListener): Promise<CommandResults[Command['kind']]>;
-  /**
-   * Answers from committed state, with the catalog's attributes of live files.
-   * @param exact recall the directory first, if it is delegated to a client
-   */
+  /** Answers from the catalog's committed state, also for live files. @param exact recalls a directory's delegation */
   query(query: Query, exact?: boolean): Promise<QueryResults[Query['kind']]>;
   /** As `query` with `exact`, for a client that caches the answer. @param delegate delegate the directory to it */
   queryWithGrants(
@@ -129,10 +126,7 @@ export interface ChangeRequest extends RequestId {
 
 /** Contents of files. This server becomes primary if a call needs that and there is none. */
 export interface FileService extends CreationListener {
-  /**
-   * Returns bytes of one state: fewer than `length` at the end of the file.
-   * @param asOf contents of another version are refused with `precondition-failed`
-   */
+  /** Returns bytes of one state, fewer at the file's end. @param asOf other contents: `precondition-failed` */
   read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead>;
   /**
    * As `read`, for a process that reads this server's disk: positions that stay valid for `LOCATIONS_VALID_MS`.

@@ -104,6 +104,7 @@ export class Security {
     this.#watch?.close();
   }
 
+  /** Called at the start and after the token file changes: closes the connections of certificates that it revokes. */
   #applyRevocations(): void {
     if (this.tls === null) return;
     const ended = this.tls.revocations.replace(this.tokens?.revoked ?? []);

@@ -204,6 +204,7 @@ export class DiskStore implements FileStore {
     return this.#index.filesWithViewAfter(number);
   }
 
+  /** Creates an empty replica, in the background, unless there is one. @throws `busy` while an old one is removed */
   create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
     this.#check();
     if (this.#files.get(file)?.removed === true) {

@@ -142,6 +142,7 @@ export class PeerConnection implements FrameSink {
     this.terminate(`nothing was received for ${this.#silentIntervals} ping intervals`);
   }
 
+  /** Called at an error of the socket or of `ws`: ends the connection, and reports why. */
   #fail(error: Error & { code?: string }): void {
     // ws has already answered its own errors, WS_ERR_…, with the right close code.
     const malformed = error.code?.startsWith('WS_ERR') ?? false;
