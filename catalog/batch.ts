@@ -176,8 +176,9 @@ export function executeBatch(
 }
 
 /**
- * Adopts rules once all members know them; a member that does not would execute commands differently. Flags' rules
- * start with the first flags: until then a member may be of the previous release. @returns the latest adopted rules
+ * At the primary: chooses the rules (a version) of a batch, which all members execute, and stores them. They are the
+ * latest that all members know; others would execute commands differently. Flags' rules start with the first flags:
+ * until then a member may be of the previous release. @returns the rules
  */
 function adopt(
   { version }: Tables,

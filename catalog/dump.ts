@@ -1,9 +1,6 @@
 import { type CatalogDatabase, TABLE_KEYS } from './schema.ts';
 
-/**
- * The whole catalog as text, one line per row. Equal catalogs give equal lines, whatever their database files
- * contain.
- */
+/** The catalog as text, one line per row. Equal catalogs give equal lines, even if their database files differ. */
 export function* dumpCatalog(db: CatalogDatabase): Generator<string> {
   for (const [table, key] of Object.entries(TABLE_KEYS)) {
     // BigInt, because rounding a time would hide a difference.

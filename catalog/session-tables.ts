@@ -74,7 +74,7 @@ export class SessionTables {
     }
   }
 
-  /** Forgets timed sessions unused since `beforeMs`. */
+  /** Forgets at most `count` timed sessions that were not used since `beforeMs`, the least recently used first. */
   forgetTimed(beforeMs: number, count: number): void {
     const oldest = this.#statements.all<{ id: number }>(
       'SELECT id FROM timed_sessions WHERE used_ms < ? ORDER BY used_ms, id LIMIT ?',

@@ -118,7 +118,7 @@ export class SnapshotTables {
     );
   }
 
-  /** The same for an extended attribute, or with `name` null for all of the inode; the caller sets the new `since`. */
+  /** Call before an xattr (null: all of the inode) changes: copies what a snapshot shows. The caller sets `since`. */
   keepXattrs(inode: number, name: string | null = null): void {
     if (!this.#any) return;
     const versions = this.#versionsOfInode(inode);
@@ -210,6 +210,7 @@ export class SnapshotTables {
     );
   }
 
+  /** @returns the extended attributes of an inode that the snapshot `serial` shows, by name */
   xattrsAt(inode: number, serial: number): { readonly name: string; readonly value: Uint8Array }[] {
     return this.#statements.all(
       `SELECT name, value FROM xattrs WHERE inode = ? AND since <= ?

@@ -118,7 +118,7 @@ export function tallyWon(tally: Tally, group: Group): boolean {
   return groupHasMajority(group, tally.acks);
 }
 
-/** Whether too few voters can still ack. After a nack, a disconnected voter counts as one: the retry starts sooner. */
+/** Whether a nack came and too few voters can still ack. Disconnected ones cannot, so that the retry starts sooner. */
 export function tallyLost(
   { acks, nacks }: Tally,
   group: Group,

@@ -103,9 +103,8 @@ export class BallotSequence {
   }
 
   /**
-   * Makes the next ballot larger than `known` if that is of the same interval. Flease does not adopt a later
-   * interval: it comes from another clock, and this one catches up. In PaxosLease intervals have no meaning, so they
-   * are adopted.
+   * Makes the next ballot larger than `known` if that is of the same interval. Flease adopts no later interval: it
+   * comes from another clock, and this one catches up. In PaxosLease intervals mean nothing: it adopts them.
    */
   raiseAbove(known: Ballot): void {
     if (known.round >= ROUNDS_MAX - 1) return;

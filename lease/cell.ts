@@ -97,7 +97,7 @@ export class Cell {
     return this.#cursor.work === null && !this.#cursor.isOpen && !this.#cursor.isOwn;
   }
 
-  /** Drops finished work. @returns when `tick` is due, null if unchanged; for an idle cell: when to remove it */
+  /** After each event: drops finished work. @returns when `tick` (idle: removal) is due; null: as set before */
   finishStep(nowMs: number): number | null {
     const { parameters } = this.#context;
     const row = this.#cursor.row;
@@ -264,6 +264,7 @@ export class Cell {
     this.#proposer.attemptIfDue(nowMs, out);
   }
 
+  /** At a due time: ends a lapsed lease, aborts or repeats the attempt, starts one that is due, sends a due release. */
   tick(nowMs: number, out: LeaseAction[]): void {
     this.#knowledge.expire(nowMs, out);
     if (this.#cursor.work === null && !this.#cursor.isOpen) return;

@@ -18,6 +18,7 @@ export class HolderKnowledge {
     this.#timing = timing;
   }
 
+  /** @returns the holder as far as this server knows; null if it knows no valid lease. `own`: it is this process */
   view(nowMs: number): LeaseView {
     const known = this.#context.table.knownLease(this.#cursor.row);
     if (known === null) return { holder: null, own: false, remainingMs: 0 };

@@ -70,7 +70,7 @@ export class PaxosLeaseRules implements LeaseRules {
     return { ...lease, untilMs: spanMs };
   }
 
-  /** Never shorter than the same holder's previous lease: the holder may not know yet that it asked for less. */
+  /** The span as an end by this clock, but not before the holder's last end: it may not know that it asked for less. */
   leaseToStore(lease: Lease, before: Lease | null, nowMs: number): Lease {
     const untilMs = nowMs + lease.untilMs * (1 + CLOCK_DRIFT_MAX);
     const same = before !== null && !before.released && leaseSameHolder(before, lease);

@@ -74,9 +74,8 @@ export function registerWrite(register: Register, k: Ballot, lease: Lease): [Reg
 }
 
 /**
- * Whether λ would replace another holder's lease that is valid on this clock. A proposer with a correct clock never
- * asks that after a majority reported the lease; one whose clock is ahead needs a majority of such acceptors. Beyond
- * the paper.
+ * Whether λ would replace another holder's lease that is valid on this clock. With a correct clock no proposer asks
+ * that after a majority reported the lease; one with a fast clock needs a majority of fast acceptors. Beyond the paper.
  */
 export function registerStillValid(register: Register, acquired: Lease, nowMs: number): boolean {
   const held = register.lease;

@@ -16,7 +16,7 @@ export function positionForQuorumRead({ installed, seq }: ReplicaRecord, trust: 
   return trust === 'intact' && installed.counter > 0 ? { epoch: installed, seq } : null;
 }
 
-/** Whether another replica, asked after the read began, has the same position and the same settled view. */
+/** At a replica asked after a quorum read began: whether it has the reader's position and view, and no joint view. */
 export function agrees(record: ReplicaRecord, trust: Trust, position: Position, viewNumber: number): boolean {
   const own = positionForQuorumRead(record, trust);
   const isSame = own !== null && epochEqual(own.epoch, position.epoch) && own.seq === position.seq;

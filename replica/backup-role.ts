@@ -69,7 +69,7 @@ export class BackupRole extends ReplicaRole {
     else this.#beginReset(nowMs);
   }
 
-  /** With the lease, the creating server orders in the first epoch, at the latest once the disk has stored `begin`. */
+  /** The creating server has the lease: it orders in the first epoch, at the latest once the disk has `begin`. */
   #beginFirst(nowMs: number): void {
     const { candidacy, schedule, out } = this.parts;
     const epoch = candidacy.takeFirstEpoch();

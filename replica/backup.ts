@@ -320,6 +320,7 @@ export class Backup {
     this.#out.send(installed.server, { kind: 'read-request', epoch: installed, nonce });
   }
 
+  /** The primary grants a read lease. `advanced` has the driver try waiting reads again. */
   #onReadGrant({
     epoch,
     nonce,
@@ -333,9 +334,8 @@ export class Backup {
   }
 
   /**
-   * Whether a read may be served here: no larger epoch was promised, the lease runs at this moment, and all that the
-   * answer shows is known to be committed. Never serves the version before an uncommitted operation, which may be
-   * committed elsewhere.
+   * Whether a read may be served here: no larger epoch was promised, the lease runs now, and all that the answer shows
+   * is known to be committed. Never serves the version before an uncommitted operation: others may commit it.
    */
   readGate(dependsOnSeq: number, nowMs: number): 'serve' | 'wait' | 'not-primary' {
     const { installed, promised, seq } = this.#state;

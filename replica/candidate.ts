@@ -132,6 +132,7 @@ export class Candidate extends ReplicaRole {
     return [...this.#reset.voters].filter((voter) => voter !== this.parts.config.self);
   }
 
+  /** Sends a voter the request of this reset that it has not answered: PREPARE, or the install once there is a base. */
   #request(voter: ServerId): void {
     const reset = this.#reset;
     const { out, config, peerIncarnations } = this.parts;

@@ -150,11 +150,7 @@ function encodeMessage(file: FileId, message: ReplicaMessage, isBodyApart: boole
   return writer.finish();
 }
 
-/**
- * Decodes a message; body and result of an operation are views into `frame` and `tail`, not copies.
- * @param tail the second piece of `encodeReplicaPieces`
- * @throws MalformedError
- */
+/** Decodes the pieces of `encodeReplicaPieces`; an operation's body and result are views. @throws MalformedError */
 export function decodeReplicaMessage(frame: Uint8Array, tail?: Uint8Array): ReplicaFrame {
   const reader = new ByteReader(frame);
   const file = readFileId(reader);

@@ -61,8 +61,7 @@ export class CommitPoint {
 
   /**
    * Commits what a majority, this replica included, and all read lease holders applied in this epoch. Acks are
-   * cumulative, so the k-th largest gives it. Acks of older epochs never get here: there the same number is another
-   * operation.
+   * cumulative: the k-th largest gives it. Acks of older epochs never get here: there a number is another operation.
    */
   #commit(nowMs: number): void {
     const { state, out, log, grants, peers, epoch } = this.#context;

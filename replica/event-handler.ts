@@ -136,6 +136,7 @@ export class EventHandler {
     backup.onNewPromise();
   }
 
+  /** The disk has the epoch's base, up to operation `seq`: the replica, and its role, continue from there. */
   #installed(epoch: Epoch, seq: number): void {
     const { state, candidacy, backup } = this.#parts;
     state.installStored(epoch, seq);

@@ -40,7 +40,7 @@ export class Heartbeats {
     return nowMs - this.#sentMs;
   }
 
-  /** Until when no other primary is possible, by a majority's answers; this replica binds itself too. */
+  /** Before this time no other primary is possible: a majority, with this replica, is bound by its guard until then. */
   guardEndMs(): number {
     const { config, peers } = this.#context;
     const guardUntilMs = (server: ServerId): number =>
@@ -81,7 +81,7 @@ export class Heartbeats {
     else peer.lostSinceBeat ??= this.#number;
   }
 
-  /** Renews the peer's guard, counted from before the heartbeat left, so that it ends here first. */
+  /** Renews the peer's guard, counted from before heartbeat `number` left, so that it ends here first. */
   #noteGuard(peer: Progress, number: number, committedSeq: number, nowMs: number): void {
     const beat = this.#beats.get(number);
     if (beat === undefined) return;

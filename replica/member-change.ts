@@ -63,7 +63,7 @@ export class MemberChange {
     return this.#change !== null && this.#change.stage !== 'learning' && seq >= this.#change.seq;
   }
 
-  /** Requests a change, or joins the same one. @returns whether new members must learn now; else it is answered */
+  /** Requests or joins a change. @returns whether new members must learn now; else it is answered or under way */
   request(ticket: number, servers: readonly ServerId[]): boolean {
     const { out } = this.#context;
     const change = this.#change;
@@ -154,6 +154,7 @@ export class MemberChange {
     return areReady && target.every((server) => voters.includes(server) || hasIt(server));
   }
 
+  /** Called when the change's last operation is committed: answers its clients, and drops the removed members. */
   #completeChange(tickets: readonly number[], committedSeq: number): void {
     const { out, peers, epoch } = this.#context;
     const view = this.#view;

@@ -25,7 +25,6 @@ export class Progress {
   receivedMs: number;
   /** Until then it promises nothing to another candidate, by the local clock. */
   guardUntilMs = -Infinity;
-  /** The last heartbeat that it answered. */
   answeredBeat = 0;
   trust: Trust = 'intact';
   /** The last heartbeat before it reported a lost disk; null without a loss. */
@@ -151,7 +150,7 @@ export class Progress {
     this.#floorSeq = floorSeq;
   }
 
-  /** The replica restarted: forgets its position. @param beat last heartbeat: a replaced disk may be replaced again */
+  /** It restarted: its acks no longer count. @param beat last heartbeat: a disk loss counts from it, like a new one */
   restarted(floorSeq: number, beat: number): void {
     if (this.#stage.kind !== 'unasked') this.#stage = { kind: 'unknown' };
     this.#isFetching = false;

@@ -34,6 +34,7 @@ export class QuorumFlush {
     this.#context.localFlush.want(seq);
   }
 
+  /** Answers the clients whose operations a majority, this replica included, has synced. */
   advance(): void {
     if (this.#pending.length === 0) return;
     const { localFlush, config, peers, out } = this.#context;

@@ -44,6 +44,7 @@ export class ReadLease {
     return dueMs <= this.#readMs + this.#leaseMs ? dueMs : Infinity;
   }
 
+  /** @returns a nonce, which the grant must repeat */
   request(nowMs: number): number {
     this.#nonce++;
     this.#askedMs = nowMs;
@@ -51,7 +52,7 @@ export class ReadLease {
     return this.#nonce;
   }
 
-  /** @returns whether the grant answers the latest request */
+  /** Extends the lease from its request on. @returns false, without effect, if it does not answer the latest one */
   granted(epoch: Epoch, nonce: number, durationMs: number, startSeq: number): boolean {
     if (!this.#isRequested || nonce !== this.#nonce) return false;
     this.#isRequested = false;

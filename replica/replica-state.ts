@@ -120,9 +120,8 @@ export class ReplicaState {
   }
 
   /**
-   * Gives the next operation to the disk. @param reports whether to report a change of view at once. A primary reports
-   * it after the commit: before, it may be the only one that has it, and would make voters refuse the view of all
-   * others.
+   * Gives the next operation to the disk. @param reports whether to report a change of view at once. A primary does so
+   * after the commit: if it alone has the view, voters that know it would refuse the view of all others.
    */
   apply(operation: Operation, sessions: SessionTable, reports: boolean): void {
     assert(this.install === null, 'Contents that are about to be replaced do not change');

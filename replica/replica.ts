@@ -140,9 +140,8 @@ export class Replica {
   }
 
   /**
-   * Position at which this process may order without a lease, in an epoch that it ended in good order or in which it
-   * created the subject with contents; else null. It answers no reads by that, and no server waits for it. Decision
-   * 0074.
+   * Where this process may order without a lease: the position in an epoch that it ended in good order, or in which it
+   * created the subject with contents; else null. It answers no reads by it; no server waits for it (decision 0074).
    */
   get resumable(): Position | null {
     return this.#roles.current.resumable;

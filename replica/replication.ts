@@ -27,7 +27,7 @@ export class Replication {
     this.#commit = commit;
   }
 
-  /** Sends what the replica lacks, in order, within the window. */
+  /** Sends a peer missing operations, in order, within the window; if the log lacks them, has it fetch the state. */
   pump(peer: Progress, deferrable: boolean = false): void {
     const { log, state, out } = this.#context;
     if (peer.isNotRequested) this.#requestFirstInstall(peer, deferrable);

@@ -169,7 +169,7 @@ export class Reset {
     return base;
   }
 
-  /** @returns true once: when a majority promised, but may lack what was acknowledged */
+  /** @returns true once, for a trace: a majority promised, but operations may be lost, so that `choose` waits */
   noticeDistrust(): boolean {
     if (this.#distrusted || !this.#promises.has(this.#self)) return false;
     const promised = (server: ServerId): boolean => this.#promises.has(server);

@@ -126,6 +126,7 @@ export class Roles implements Transitions {
     return own !== null && epochEqual(own, epoch);
   }
 
+  /** The lease layer reports this server's lease: extended, or lost if `untilMs` is not after `nowMs`. */
   leaseChanged(untilMs: number, view: number, nowMs: number): void {
     if (untilMs > nowMs) {
       this.#parts.lease.extend(untilMs, view);

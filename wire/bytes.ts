@@ -100,7 +100,7 @@ export class ByteWriter {
     return this.uint16(bytes.length).raw(bytes);
   }
 
-  /** @returns false, with nothing written, if a character is not ASCII */
+  /** Writes length and text if all characters are ASCII. @returns false, with nothing written, if not */
   #shortText(value: string): boolean {
     const { length } = value;
     const begin = this.#length;

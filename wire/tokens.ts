@@ -54,6 +54,7 @@ export function formatTokenFile({ keys, tokens, revoked }: TokenFile): string {
   return `${JSON.stringify({ format: FORMAT, keys, tokens, revoked }, null, 2)}\n`;
 }
 
+/** A certificate's serial number without colons and leading zeros, in upper case, so that equal ones compare equal. */
 export function serialText(serial: string): string {
   return serial
     .replaceAll(':', '')

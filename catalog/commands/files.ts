@@ -73,7 +73,7 @@ export function createOrphan(
   return { attributes: attributesOf(tables.inodes.existing(id)) };
 }
 
-/** Postpones the collection of an unlinked file: an unfinished upload, or a file that is still open. */
+/** Counts the age of an orphan from `untilNs`, or now, so that an unfinished upload or open file is collected later. */
 export function keepOrphan(
   tables: Tables,
   command: CommandOf<'keep-orphan'>,
@@ -166,6 +166,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
   return { settled };
 }
 
+/** Deletes orphans from before `beforeNs` that no snapshot shows, at most `countMax`; forgets expired reservations. */
 export function collect(
   tables: Tables,
   command: CommandOf<'collect'>,

@@ -181,6 +181,7 @@ export function setVoters(tables: Tables, { view }: CommandOf<'set-voters'>): Co
   return {};
 }
 
+/** Sets how many replicas a file should have; without `count`, as many as its volume has. */
 export function setReplicas(
   tables: Tables,
   command: CommandOf<'set-replicas'>,

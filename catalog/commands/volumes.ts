@@ -57,7 +57,7 @@ export function volumeSet(tables: Tables, command: CommandOf<'volume-set'>): Com
   return { volume: volumeInfoOf(tables.volumes.row(volume.id)) };
 }
 
-/** Removes an empty volume. Orphans do not count: they are deleted, and servers find that out as after `collect`. */
+/** Removes an empty volume; orphans do not count, and are deleted. Servers remove replicas as of all deleted files. */
 export function volumeRemove(
   tables: Tables,
   command: CommandOf<'volume-remove'>,
