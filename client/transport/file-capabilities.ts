@@ -24,6 +24,7 @@ export class FileCapabilities {
     this.#nowMs = nowMs;
   }
 
+  /** Caches the capability for a file, if an answer of the catalog includes one. */
   learn(answer: unknown): void {
     const { attributes } = (answer ?? {}) as { readonly attributes?: unknown };
     const { inode, capability } = (attributes ?? {}) as Readonly<Record<string, unknown>>;
@@ -49,6 +50,7 @@ export class FileCapabilities {
     return known !== undefined && this.#nowMs() - known.sinceMs < FRESH_MS;
   }
 
+  /** Gets the capabilities of files, each in one request at a time. @param ask requests those of several files */
   async #fetch(files: readonly number[], ask: AskCapabilities): Promise<void> {
     const unasked = files.filter((file) => !this.#asking.has(file)).slice(0, CAPABILITY_FILES_MAX);
     if (unasked.length > 0) {

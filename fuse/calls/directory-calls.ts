@@ -76,6 +76,7 @@ export class DirectoryCalls {
     this.#errorCursors.delete(handle);
   }
 
+  /** `fsync` of a directory: flushes its pending operations, of the root all, and throws errors of earlier ones. */
   async persistDirectory(inode: number, handle = 0): Promise<void> {
     const { backend, pending, root } = this.#parts;
     const scope: FlushScope = inode === root ? FLUSH_ALL : { kind: 'directory', inode };

@@ -42,6 +42,7 @@ export class FreeSpace {
     this.#refusedMs = this.#world.nowMs();
   }
 
+  /** Called with reported space. It is no longer short only when much is free, some time after the last refusal. */
   update({ totalBytes, freeBytes, freeInodes = 1 }: Space): void {
     // The space is unknown.
     if (totalBytes === 0) return;

@@ -133,7 +133,7 @@ export class OpenLocks {
     return this.#locks.close();
   }
 
-  /** @returns handles with locks of this kind, of which a descriptor was closed before */
+  /** @returns handles with locks of this kind of which a descriptor was closed recently: an unlock may follow */
   #closingNow(kind: Owner['kind']): readonly number[] {
     const nowMs = this.#world.nowMs();
     return [...this.#closing].flatMap(([handle, { untilMs }]) => {

@@ -155,10 +155,7 @@ export class OpenFile {
     return copiedBytes;
   }
 
-  /**
-   * Stores earlier writes and a new file's name, or puts the error into the sequence.
-   * @see BackendFile.ensureCommitted
-   */
+  /** Stores earlier writes and a new file's name, or records the error. @param isReported as of `ensureCommitted` */
   async flush(isReported = false): Promise<void> {
     await this.writes.drain();
     const state = await this.#bounded(this.#backend.ensureCommitted(isReported), 'Committing');

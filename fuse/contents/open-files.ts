@@ -298,7 +298,7 @@ export class OpenFiles implements PendingKind {
   }
 }
 
-/** Called at an open for writing; the primary refuses later changes. @throws ErrnoError `EPERM` if flags forbid it */
+/** Called at an open for writing. @throws ErrnoError `EPERM` if flags of the file forbid it; the primary checks writes */
 function assertMayChange({ inode, flags: kept = [] }: Attributes, flags: number): void {
   const appends = (flags & constants.O_APPEND) !== 0 && (flags & constants.O_TRUNC) === 0;
   if (kept.includes('immutable') || (kept.includes('append-only') && !appends))

@@ -147,6 +147,7 @@ export function handlersOf(
   };
 }
 
+/** Truncates, then sets the other attributes. A request without changes, such as `chown` to -1, sets the ctime. */
 async function setAttributes(
   calls: FileSystemCalls,
   call: DecodedRequest<RequestOf<'set-attributes'>>,

@@ -118,10 +118,7 @@ export class DirectoryOps {
     return this.unlinks.timesOf(directory) === null ? null : (this.afterUnlinks(attributes) ?? null);
   }
 
-  /**
-   * Attributes after pending unlinks; times of a directory are estimates.
-   * @returns undefined if the unlinks have to be executed first
-   */
+  /** @returns attributes with a directory's times estimated for pending unlinks; undefined if these must end first */
   afterUnlinks(attributes: Attributes): Attributes | undefined {
     if (this.unlinks.isOf(attributes.inode)) return undefined;
     const atNs = this.unlinks.timesOf(attributes.inode);

@@ -178,10 +178,7 @@ export class FileCommit {
     return true;
   }
 
-  /**
-   * @returns the attributes if they are as `changes`
-   * @throws ErrnoError `EIO` if another client has changed the file
-   */
+  /** @returns the file's attributes if they show `changes`. @throws ErrnoError `EIO`: another client has changed it */
   async #appliedOrRefuse(error: unknown, inode: number, changes: AttributeChanges): Promise<Attributes> {
     if (!isPreconditionFailed(error)) throw error;
     const found = await this.#requests.attributes(inode);

@@ -287,6 +287,7 @@ export class UncommittedFile implements BackendFile {
   }
 }
 
+/** The locks of an uncommitted file: the first call commits the file, and opens its locks at the cluster. */
 function locksOf(open: () => Promise<BackendLocks>): BackendLocks {
   let opened: BackendLocks | null = null;
   let opening: Promise<BackendLocks> | null = null;
