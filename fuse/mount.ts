@@ -96,6 +96,7 @@ export async function mountVolume(
   }
 }
 
+/** Makes the mount writable or read-only. @throws ErrnoError `EBUSY` if files are open for writing, unless forced */
 async function remount(
   world: World,
   fileSystem: FileSystem,

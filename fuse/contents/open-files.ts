@@ -298,7 +298,7 @@ export class OpenFiles implements PendingKind {
   }
 }
 
-/** Called at an open for writing. @throws ErrnoError `EPERM` if flags of the file forbid it; the primary checks writes */
+/** Called at an open for writing. @throws ErrnoError `EPERM` if the flags forbid it; the primary checks each write */
 function assertMayChange({ inode, flags: kept = [] }: Attributes, flags: number): void {
   const appends = (flags & constants.O_APPEND) !== 0 && (flags & constants.O_TRUNC) === 0;
   if (kept.includes('immutable') || (kept.includes('append-only') && !appends))

@@ -117,7 +117,7 @@ export class ReadAhead {
     return all;
   }
 
-  /** The transport does not use the bytes of a `read` any more. */
+  /** Called when the transport no longer uses the bytes of a `read`: ends their use of the block's memory. */
   release(bytes: Uint8Array): void {
     const block = this.#returnedParts.get(bytes);
     if (block === undefined) return;

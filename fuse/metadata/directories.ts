@@ -24,7 +24,7 @@ export class Directories {
     this.#names = names;
   }
 
-  /** @param attributes as last known. @param isNoAtime reads do not count as accesses */
+  /** Adds a handle. @param attributes as last known. @param isNoAtime its reads do not count as accesses */
   open(inode: number, attributes: Attributes | undefined, isNoAtime = false): number {
     this.#handleLast += 2;
     const handle = this.#handleLast;

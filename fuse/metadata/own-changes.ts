@@ -125,7 +125,7 @@ export class OwnChanges {
     return { replaced, last };
   }
 
-  /** @param learn caches the outcome. @returns false if that is unknown */
+  /** Changes names; drops them from the cache if that fails or `learn` returns false. @param learn caches the outcome */
   async #change<Outcome>(
     places: readonly Place[],
     change: () => Promise<Outcome>,

@@ -33,6 +33,7 @@ export class AsyncUnlinks {
     }
   }
 
+  /** Makes the unlink pending if `#removable` allows it, else has the cluster execute it. Both count in the streak. */
   async #unlink(
     place: Place,
     uid: number | undefined,
