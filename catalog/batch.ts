@@ -192,6 +192,7 @@ function adopt(
   return rules;
 }
 
+/** Executes a command of a batch, and stores its outcome, also a refusal, for retries. */
 function executeAndStore(
   db: CatalogDatabase,
   tables: Tables,

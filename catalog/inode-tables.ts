@@ -321,7 +321,7 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET preserving = ? WHERE id = ?', preserving, id);
   }
 
-  /** A preserving inode has its contents: stores its servers and size. */
+  /** The inode got the contents that it preserves for snapshots: stores their servers, size and version. */
   storePreserved(id: number, contents: InodeRow, view: number, replicas: string): void {
     this.#servers.addPlacements(id, replicas);
     this.#statements.run(

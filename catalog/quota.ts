@@ -40,10 +40,9 @@ export function assertBytesAllowed(volume: Charged, bytes: number, replacedBytes
 }
 
 /**
- * Allows a file to grow.
+ * Sets the size to which a file may grow within the quota, beyond `growTo`, so that few growths ask again.
  * @param growTo null if the primary has no certain size
- * @returns the new limit; null without a quota
- * @throws ServiceError `quota-exceeded`
+ * @returns the new limit; null without a quota @throws ServiceError `quota-exceeded`
  */
 export function allowGrowth(tables: Tables, inode: InodeRow, growTo: number | null): number | null {
   const volume = tables.volumes.row(inode.volume);

@@ -187,9 +187,8 @@ const TRASH = `
 `;
 
 /**
- * Snapshots (decision 0043), added in version 4. `serial` numbers a volume's snapshots. Snapshots from `since` on see
- * a row; those from `since` to `until` see a row of a past table. Servers and marks of live rows are not part of a
- * snapshot.
+ * Snapshots (decision 0043), added in version 4. `serial` numbers a volume's snapshots. Those from `since` on see a
+ * row; those from `since` to `until` see a row of a past table. Servers and marks of live rows are in no snapshot.
  */
 const SNAPSHOTS = `
   -- the latest snapshot ever, and the latest existing one; 0: none

@@ -87,8 +87,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
 
 /**
  * Fields newer than their command. Omitted, because they mean nothing before a newer command: `by` and `trash` of
- * unlinks (without a trash), `preserves` and `preserved` of `open-for-write` (without a snapshot), its `restricts`
- * (version 9).
+ * unlinks (without a trash); of `open-for-write` `preserves`, `preserved` (no snapshot), `restricts` (version 9).
  */
 const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, number>> } = {
   'volume-create': { trashMs: 2 },

@@ -25,6 +25,7 @@ export class FleaseRules implements LeaseRules {
     return ballotRefusal(k, this.recovery.floor, nowMs, this.#parameters);
   }
 
+  /** @returns why this acceptor refuses a WRITE that its register would allow; null if it does not */
   writeRefusal(register: Register, write: WriteMessage, nowMs: number): Refusal | null {
     const { lease, acquires } = write;
     if (this.isTooLong(lease, nowMs)) return 'future';
@@ -39,7 +40,7 @@ export class FleaseRules implements LeaseRules {
   }
 
   /**
-   * Departure: counts from before the READ, the paper from after it. There a lease could end t_max after an
+   * Departure: a lease counts from before the READ, in the paper from after it. There it could end t_max after an
    * arbitrarily late WRITE, and an acceptor restarted in between would have forgotten a promise that still mattered.
    */
   endMs(startedMs: number, spanMs: number): number {

@@ -111,6 +111,7 @@ export class VotersChange {
   }
 
   /**
+   * Decides the next step of a change: to joint voters, and from them, once both sets are ready, to the new ones alone.
    * @param view the latest agreed view
    * @param wanted voters; null to keep them
    * @param nowMs monotonic clock

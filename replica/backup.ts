@@ -365,6 +365,7 @@ export class Backup {
     this.#out.push({ kind: 'advanced', committedSeq });
   }
 
+  /** The primary wants operations up to `seq` to survive power loss: answers, now or after a flush of the disk. */
   #onFlush(epoch: Epoch, seq: number): void {
     if (this.#localFlush.flushedSeq >= seq) {
       this.#out.send(epoch.server, { kind: 'flushed', epoch, seq: this.#localFlush.flushedSeq });

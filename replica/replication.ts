@@ -127,8 +127,8 @@ export class Replication {
   }
 
   /**
-   * Peers beyond a majority of those that keep up: their acks decide nothing. The same servers for every subject, so
-   * that messages share frames. If one of the majority falls behind the commit point, another takes its place.
+   * Peers whose messages may be deferred: those beyond a majority that keeps up. Their acks decide nothing. The same
+   * servers for each subject, so that messages share frames. If one of the majority lags, another takes its place.
    */
   extraPeers(nowMs: number): ReadonlySet<ServerId> {
     const { peers, base, grants } = this.#context;

@@ -147,6 +147,7 @@ export class WriteOrder {
     this.advance(nowMs);
   }
 
+  /** Begins a change of members: new ones fetch the state. Peers of a change that this one replaces are dropped. */
   changeMembers(ticket: number, servers: readonly ServerId[], nowMs: number): void {
     if (!this.#members.request(ticket, servers)) return;
     const { peers, config, state } = this.#context;

@@ -27,9 +27,8 @@ export type FileOperation =
   /** The file is deleted: no contents, no further change. */
   | { readonly kind: 'delete' }
   /**
-   * Freezes the contents; only `delete` still has an effect. Sequenced twice: `final` once the first one survives
-   * power loss at a majority. A replica with the final seal knows, without asking, that no other contents can be
-   * acknowledged.
+   * Freezes the contents; only `delete` still has an effect. Sequenced twice: `final` once the first one survives power
+   * loss at a majority. A replica with the final seal knows that no other contents can be acknowledged.
    */
   | { readonly kind: 'seal'; readonly final: boolean }
   /** The primary is about to report the size to the catalog; the next write must report first. */
@@ -207,7 +206,7 @@ export function viewFormat(view: SequencedView): string {
   return JSON.stringify(view);
 }
 
-/** @throws MalformedError */
+/** Parses a view from JSON, and checks its form. @throws MalformedError */
 export function viewParse(text: string): SequencedView {
   let view: unknown;
   try {

@@ -83,10 +83,7 @@ export interface FlushResult extends FileState {
 export interface WriteResult extends FileState {
   /** The version just before: a client with it now has `contents`. Absent in a repeated answer. */
   readonly before?: ContentVersion;
-  /**
-   * The guard's `changedNs` was compared and held: a conditional rename or replacement came after the write. Absent
-   * if not compared.
-   */
+  /** The guard's `changedNs` held: a conditional rename or replacement came after the write. Absent: not compared. */
   readonly sameNames?: true;
   readonly offset: number;
 }

@@ -75,6 +75,7 @@ export interface NewFilesAnswer {
   readonly outcomes: readonly (Created<'born'> | Refused | { readonly kind: 'unborn' })[];
 }
 
+/** The outcomes of a request as its answer has them: `born` is a created file, `unborn` one that is not created. */
 export function encodeOutcomes(outcomes: readonly NewFileOutcome[]): NewFilesAnswer {
   return {
     outcomes: outcomes.map((outcome) => {

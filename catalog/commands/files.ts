@@ -42,6 +42,7 @@ export function createFile(
   return { attributes: attributesOf(tables.inodes.existing(inode.id)), created: true };
 }
 
+/** Creates an unlinked file for an upload. Unless `replace` links it, it is collected; its age is from `untilNs`. */
 export function createOrphan(
   tables: Tables,
   command: CommandOf<'create-orphan'>,

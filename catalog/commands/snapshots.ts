@@ -54,7 +54,7 @@ export function snapshotRemove(
   return {};
 }
 
-/** Sweeps rows; files whose contents no snapshot shows any more become collectable. */
+/** Deletes past rows that no snapshot shows. Files that only removed snapshots showed may then be collected. */
 export function sweep(tables: Tables, command: CommandOf<'sweep'>): CommandResults['sweep'] {
   const { rows, more, sources } = tables.sweeps.sweep(command.countMax);
   for (const id of sources) {
