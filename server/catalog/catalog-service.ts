@@ -254,6 +254,7 @@ export class LocalCatalogService implements CatalogService {
     return subject.query(query);
   }
 
+  /** Answers a client that caches the answer, after other clients' grants that conflict have been recalled. */
   async queryWithGrants(
     query: Query,
     session: number,

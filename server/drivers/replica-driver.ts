@@ -440,7 +440,7 @@ export class ReplicaDriver {
     }
   }
 
-  /** A failed store fails the replica, at whatever action; it breaks no invariant. */
+  /** Performs an action of the core. If the store fails, the replica fails, at whatever action; no invariant breaks. */
   #carryOut(action: ReplicaAction): void {
     try {
       this.#perform(action);

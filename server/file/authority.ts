@@ -84,7 +84,7 @@ export class Authorities {
     return attributes === null ? null : { kind: 'sealed-replica', attributes };
   }
 
-  /** @returns null if the file has a primary, as far as this server knows, or the replica here may answer by itself */
+  /** Whether to ask a majority: null if the file has a primary, as known here, or this replica may answer by itself. */
   quorum(file: FileId): QuorumRead | null {
     const { quorumReads, host, lease } = this.#parts;
     if (quorumReads === undefined) return null;

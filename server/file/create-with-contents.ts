@@ -243,7 +243,7 @@ export class CreateWithContents {
     }
   }
 
-  /** Asks the client for new numbers if those used have bad members: else it would use such numbers for ten minutes. */
+  /** Marks outcomes with `renew` if other members would be better: else clients use such numbers for ten minutes. */
   #requestNewNumbers(
     outcomes: NewFileOutcome[],
     groups: readonly PlacedGroup[],

@@ -360,7 +360,7 @@ export class FileLocks {
     );
   }
 
-  /** Ends clients without a message, and locks without a renewal, for a lock lease; and places kept in the queue. */
+  /** Removes clients that sent nothing, and locks not renewed, for a lock lease; and requests too long in the queue. */
   #expire(driver: ReplicaDriver, state: LockState): void {
     const nowMs = this.#parts.clock.nowMs();
     for (const [place, waiting] of state.waiting)

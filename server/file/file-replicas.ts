@@ -170,6 +170,7 @@ export class FileReplicas {
     return driver;
   }
 
+  /** Waits until this server orders changes of the file and `isEnough` holds, as that it answers reads. */
   async #waitForOrders(driver: ReplicaDriver, isEnough: (driver: ReplicaDriver) => boolean): Promise<void> {
     const subject = `file ${driver.file}`;
     await this.#waiter.primary(driver, subject, true, () => driver.orders);

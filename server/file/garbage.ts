@@ -103,6 +103,7 @@ export class Garbage {
     return isSpaceShort() ? Math.min(graceMs, SHORT_GRACE_MS) : graceMs;
   }
 
+  /** Has the catalog delete orphans past their grace, expired reservations, and what only removed snapshots showed. */
   async #collect(): Promise<void> {
     const beforeNs = this.#parts.nowNs() - BigInt(Math.round(this.#graceMs)) * 1_000_000n;
     for (let page = 0; page < PAGES_MAX; page++) {
@@ -278,6 +279,7 @@ export class Garbage {
     return record.installed.counter === 0 || this.#isAtMajority(file, place, positionOf(record));
   }
 
+  /** Whether other servers that are a majority of the members have everything up to `position`. */
   async #isAtMajority(file: FileId, { members }: PlacedFile, position: Position): Promise<boolean> {
     const { self, hasPosition } = this.#parts;
     const others = (members as readonly ServerId[]).filter((member) => member !== self);

@@ -5,8 +5,8 @@ import type { FileAttributes } from '../storage/store.ts';
 type Changed = Pick<FileAttributes, 'versionEpoch' | 'versionSeq' | 'seal'>;
 
 /**
- * Whether the last operation of the sequence is a change: then the catalog asks for the size. A change is ordered only
- * after the mark is set, and a primary that ends the mark first orders a `settling` after the last change.
+ * Whether the file's last operation changes contents: then the catalog has a live mark, and asks for the size. A change
+ * is ordered only after the mark is set, and a primary that ends the mark first orders a `settling`.
  */
 export function endsInChange({ versionSeq, seal }: Changed, orderedSeq: number): boolean {
   return seal === 'open' && versionSeq === orderedSeq;

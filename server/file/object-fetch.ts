@@ -173,6 +173,7 @@ export class ObjectFetch {
     this.#pump();
   }
 
+  /** Stages the objects that a source returned. One that does not match its checksum makes the source unusable. */
   async #stageAnswer(
     batch: Batch,
     state: SourceState,

@@ -49,7 +49,7 @@ export class ReplicaCheck {
     return { findings: await this.#withPaths(findings), compared: page.length, next };
   }
 
-  /** @param known the conflict of members that was found before @returns null if replica and catalog agree */
+  /** Compares the replica here with the catalog. @param known a conflict found before @returns null if they agree */
   #finding(file: FileId, place: PlacedFile | null, known: string | null): Finding | null {
     const { self, store, conflicts } = this.#parts;
     const record = store.record(file);

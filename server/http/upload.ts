@@ -40,7 +40,7 @@ export class Uploads {
 
   /**
    * Stores `body` in `file`, which is empty and has no other writer, and finishes it.
-   * @throws ServiceError if the client disconnects, a digest differs or a write fails; the file is collected later
+   * @throws ServiceError if the client disconnects, a digest differs or a write fails; the file is removed later
    */
   async store(file: Attributes, body: AsyncIterable<Buffer>, check: DigestCheck): Promise<FileState> {
     return this.#fillAndFinish(file, () =>

@@ -285,6 +285,7 @@ export class AntiEntropy {
     else await open(file);
   }
 
+  /** Asks a peer which of its replicas lack operations up to these positions. @returns those, with their last number */
   async #ask(
     peer: ServerId,
     asked: readonly ReplicaToCompare[],

@@ -60,6 +60,7 @@ export class Registrar {
     this.#timer?.cancel();
   }
 
+  /** Registers this server at the catalog, again and again, until the catalog has another disk under its name. */
   async #round(): Promise<void> {
     let pauseMs = this.#parts.periodMs ?? PERIOD_MS;
     try {

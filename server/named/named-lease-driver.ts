@@ -315,6 +315,7 @@ export class NamedLeaseDriver {
     this.#endRequests();
   }
 
+  /** Sends a frame behind a hash of the servers that vote: a receiver with other servers drops the frame. */
   #send(to: ServerId, frame: Uint8Array): void {
     const payload = new Uint8Array(SERVERS_HASH_BYTES + frame.length);
     new DataView(payload.buffer).setUint32(0, this.#serversHash, true);

@@ -90,10 +90,7 @@ export class NamedLeaseService {
     return this.#refresh(name, session, ttlMs ?? note.ttlMs, keys === null ? null : { ...note, keys });
   }
 
-  /**
-   * Releases a lease, which may be over already.
-   * @throws ServiceError `lease-lost` if another session holds it; `unknown` without a majority
-   */
+  /** Releases a lease, which may have ended. @throws ServiceError `lease-lost` if another session has it; `unknown` */
   async release(name: string, session: number): Promise<void> {
     assertName(name);
     const { outcome, askedMs } = await this.#ask(name, { kind: 'release', session });
@@ -136,10 +133,7 @@ export class NamedLeaseService {
     return { name, key, value, token };
   }
 
-  /**
-   * Sets a key, or removes it (null), and refreshes the lease. Its holder must write one key after the other: of two
-   * concurrent writes one may be lost.
-   */
+  /** Sets a key (null removes it), and refreshes the lease. Of a holder's concurrent writes of keys one may be lost. */
   async writeKey(name: string, session: number, key: string, value: string | null): Promise<GrantedLease> {
     assertName(name);
     assertKey(key);

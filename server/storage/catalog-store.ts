@@ -518,6 +518,7 @@ export class CatalogStore {
     this.#checkpointIfDue();
   }
 
+  /** Called after each commit: once SQLite's log is long, syncs it, and next copies it back into the database. */
   #checkpointIfDue(): void {
     const next = this.#checkpoint.afterCommit(this.#handles.logFd, this.#exclusiveWork === null);
     if (next === 'nothing') return;
@@ -661,6 +662,7 @@ export class CatalogStore {
     };
   }
 
+  /** Called if the contents are unknown: the store refuses all work until a restart. Reports the first error. */
   #fail(error: Error): Error {
     if (this.#failed !== null) return error;
     this.#failed = error;

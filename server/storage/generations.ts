@@ -64,10 +64,7 @@ export class Generations {
     this.#rows.deleteBelow(this.#file, Number.MAX_SAFE_INTEGER);
   }
 
-  /**
-   * Records what is applied from now on against the committed state.
-   * @returns the generation of that state, if it is not known to be synced; else null
-   */
+  /** Before a sync: begins a generation if the current one has changes. @returns the newest; null if it is synced */
   advance(seq: number): number | null {
     if (this.#isStateSaved) this.#next(seq);
     return this.#current > this.#durable ? this.#current : null;

@@ -87,6 +87,7 @@ export class ObjectDigests {
     return leaves;
   }
 
+  /** Adds an entry to the digests of each level of the tree, or removes it: both are an exclusive or. */
   #toggle(entry: ObjectEntry, isAdded: boolean): void {
     const { low, high } = entryDigest(entry);
     let number = Math.floor(entry.index / FAN_OUT);

@@ -120,6 +120,7 @@ export class ObjectWriter {
     return done;
   }
 
+  /** Writes the drafts after reading the objects of which they keep a part, which repairs damaged ones. */
   async #writeTo(container: Container, drafts: readonly ObjectDraft[], epoch: number): Promise<ObjectRow[]> {
     const { file, objectBytes, mend } = this.#options;
     const bases = await Promise.all(

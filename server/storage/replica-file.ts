@@ -537,6 +537,7 @@ export class ReplicaFile {
 
   // Commits and syncs ---------------------------------------------------------------------------------------------
 
+  /** Commits `change` and the file's next state in one transaction of the index; only then it is the state here. */
   async #commit(next: FileState, changes: readonly RowChange[], change: () => void): Promise<void> {
     await this.#parts.index.commit(() => {
       change();

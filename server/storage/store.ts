@@ -172,10 +172,7 @@ export interface FileStore {
   /** Stores an object of another replica beside the local contents. Verifies the checksum. Lost at a crash. */
   stage(file: FileId, object: FetchedObject): Promise<void>;
 
-  /**
-   * Stages an object whose bytes no replica has: its version is kept, and reading it fails with `integrity` until it is
-   * repaired or replaced. Lost at a crash.
-   */
+  /** Stages a version whose bytes no replica has: reads fail (`integrity`) until repair or change. Lost at a crash. */
   stageLost(file: FileId, entry: ObjectEntry): Promise<void>;
 
   /** @returns the entry that was staged last for this object, unless it was installed or dropped since */

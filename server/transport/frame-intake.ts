@@ -165,6 +165,7 @@ export class FrameIntake {
     return NOTHING;
   }
 
+  /** Whether the frame begins, or ends, a large message in two frames, which is gathered here without a copy. */
   #isPartOfLarge({ isPlain, isFinal, opcode, length }: FrameHead): boolean {
     if (!isPlain || this.deliver === null) return false;
     if (this.#firstFrame === null) return opcode === BINARY && !isFinal && length <= FIRST_FRAME_BYTES_MAX;
