@@ -291,7 +291,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** Searches before the flush, which fails if the epoch ends meanwhile: so the flush covers what was found. */
+  /** Syncs at a majority what was found, and returns lost commands of `answered`. Fails if the epoch ends meanwhile. */
   async flush(answered: readonly AnsweredCommands[] = []): Promise<FlushAnswer> {
     await this.#primary();
     const { driver, subject } = this.#parts;

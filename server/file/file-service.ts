@@ -213,7 +213,7 @@ export class LocalFileService implements FileService {
     return fileLeaseStatus(this.#parts, file);
   }
 
-  /** This server is primary now, or the members changed: the catalog may not know them. */
+  /** Called when this server became primary or members changed: prepares locks, reports members, ends a begun seal. */
   becamePrimary(file: FileId): void {
     const { host, store, log } = this.#parts;
     const driver = host.loaded(file);

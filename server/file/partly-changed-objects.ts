@@ -48,6 +48,7 @@ export class PartlyChangedObjects {
     return [...new Set(edges.map((at) => Math.floor(at / objectBytes)))];
   }
 
+  /** Whether the change keeps a part of the object, and the object was not read in this primary's epoch. */
   #isUnread(index: number, { from, to }: ByteRange): boolean {
     if (this.#readable.has(index)) return false;
     const { objectBytes } = this.#store.attributes(this.#file);

@@ -370,6 +370,7 @@ export class ReplicaHost {
     throw new ServiceError('not-found', `This server has no replica of file ${file}`);
   }
 
+  /** Gives a message to its replica, which may be loaded or created for it; without one, the message is dropped. */
   #deliver(
     from: ServerId,
     frame: Uint8Array,

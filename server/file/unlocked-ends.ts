@@ -34,7 +34,7 @@ export class UnlockedEnds {
     this.#parts = parts;
   }
 
-  /** @param servers that may be the next primary; notifications of one tick are sent together */
+  /** Reports an epoch's end without locks to `servers`, one of which may be the next primary; once a tick to each. */
   notify(ending: UnlockedEnd, servers: readonly ServerId[]): void {
     if (this.#pending.size === 0) this.#parts.world.soon(() => this.#flush());
     for (const server of servers) {

@@ -333,7 +333,7 @@ export class NewFiles {
     });
   }
 
-  /** @throws ServiceError `quota-exceeded` early, because refused contents stay until their number is void */
+  /** Stores contents without an entry yet; null: the file takes two steps. @throws `quota-exceeded`, before it stores */
   async #storeWhole(path: FilePath, bytes: Buffer, removal: Removal): Promise<StoredContents | null> {
     if (this.#wholeFiles === null) return null;
     if (await this.#wholeFiles.mayExceedQuota(path.volume, bytes.length)) {

@@ -235,7 +235,7 @@ export class PartialWrites {
     return { current: state === null ? known : attributesWithState(known, state), changedNs };
   }
 
-  /** @throws ServiceError `precondition-failed` if the path has another file now: the write cannot be read there */
+  /** After a conditional write: @throws `precondition-failed` if the path has another file, which lacks the write */
   async #assertStillThere(path: FilePath, file: FileId): Promise<void> {
     const now = await attributesAt(this.#gateway, path, { follow: true, live: false });
     if (now?.inode === file) return;

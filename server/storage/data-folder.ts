@@ -280,6 +280,7 @@ export class DataFolder {
     writeMeta(this.path, this.#meta);
   }
 
+  /** Returns the record, in META, of whether the database `name` in this folder is open or closed. */
   mark(name: string): DatabaseMark {
     const known = this.#marks.get(name);
     if (known !== undefined) return known;
