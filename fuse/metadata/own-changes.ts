@@ -125,7 +125,7 @@ export class OwnChanges {
     return { replaced, last };
   }
 
-  /** Changes names; drops them from the cache if that fails or `learn` returns false. @param learn caches the outcome */
+  /** Changes names; drops the cached ones if that fails or `learn` returns false. @param learn caches the outcome */
   async #change<Outcome>(
     places: readonly Place[],
     change: () => Promise<Outcome>,
