@@ -291,7 +291,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** Syncs at a majority what was found, and returns lost commands of `answered`. Fails if the epoch ends meanwhile. */
+  /** Finds lost commands of `answered`, then flushes, which fails if the epoch ends meanwhile: so it covers the others. */
   async flush(answered: readonly AnsweredCommands[] = []): Promise<FlushAnswer> {
     await this.#primary();
     const { driver, subject } = this.#parts;

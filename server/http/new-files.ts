@@ -333,7 +333,7 @@ export class NewFiles {
     });
   }
 
-  /** Stores contents without an entry yet; null: the file takes two steps. @throws `quota-exceeded`, before it stores */
+  /** Stores contents that have no entry yet; null: the file takes two steps. @throws `quota-exceeded` before storing */
   async #storeWhole(path: FilePath, bytes: Buffer, removal: Removal): Promise<StoredContents | null> {
     if (this.#wholeFiles === null) return null;
     if (await this.#wholeFiles.mayExceedQuota(path.volume, bytes.length)) {
