@@ -291,7 +291,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** Finds lost commands of `answered`, then flushes, which fails if the epoch ends meanwhile: so it covers the others. */
+  /** Finds lost commands of `answered`, then flushes, which fails if the epoch ends meanwhile: it covers the rest. */
   async flush(answered: readonly AnsweredCommands[] = []): Promise<FlushAnswer> {
     await this.#primary();
     const { driver, subject } = this.#parts;
