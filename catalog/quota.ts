@@ -32,7 +32,7 @@ export function assertInodeAllowed(volume: Charged): void {
   );
 }
 
-/** Checks before a file is linked, maybe instead of one that is not smaller. @throws ServiceError `quota-exceeded` */
+/** Checks the quota before a file is linked, perhaps in place of another. @throws ServiceError `quota-exceeded` */
 export function assertBytesAllowed(volume: Charged, bytes: number, replacedBytes: number): void {
   const after = volume.namedBytes - replacedBytes + bytes;
   if (volume.quotaBytes === 0 || after <= volume.quotaBytes || bytes <= replacedBytes) return;

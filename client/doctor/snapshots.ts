@@ -7,7 +7,7 @@ import type { Access } from '../transport/access.ts';
 import { ANSWER_MS } from './doctor-client.ts';
 import { type Finding, warning } from './finding.ts';
 
-/** Finds snapshots of backups that were killed. @returns nothing if that cannot be determined */
+/** Finds snapshots that aborted backups left behind. @returns only those found before a request fails, if one does */
 export async function examineSnapshots(servers: readonly string[], access: Access): Promise<Finding[]> {
   const client = new ClusterClient({ world: systemWorld, servers, access });
   const leases = new NamedLeaseClient({ world: systemWorld, servers, access });

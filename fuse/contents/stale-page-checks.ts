@@ -36,11 +36,11 @@ export class StalePageChecks {
     this.#timer.cancel();
   }
 
-  /** Checks files with pages that were not confirmed lately. Skips a period while a check is running. */
+  /** Checks files with pages that were not confirmed lately. Does nothing while the last run has not finished. */
   async #run(): Promise<void> {
     if (this.#isRunning) return;
     this.#isRunning = true;
-    // Half a period, since the kernel's own requests confirm files at about the same rate.
+    // Half: a file confirmed shortly after the last run would otherwise wait for almost two periods.
     const beforeMs = this.#world.nowMs() - this.#periodMs / 2;
     const due = [...this.#files()].filter((file) => file.mayHavePages && file.known.confirmedMs < beforeMs);
     const first = due.toSorted((a, b) => a.known.confirmedMs - b.known.confirmedMs).slice(0, CHECKS_MAX);

@@ -216,7 +216,7 @@ export class AccessTimes implements PendingKind {
     return readNs - BigInt(accessedNs) >= DAY_NS;
   }
 
-  /** The attributes with the access time of reads here that they lack. */
+  /** Adds the access time of this mount's last read, if the attributes lack it and the cluster accepts or has it. */
   withReads<Known extends Attributes>(attributes: Known): Known {
     if (this.#pending.size + this.#sending.size + this.#sentReads.size === 0) return attributes;
     const { inode } = attributes;

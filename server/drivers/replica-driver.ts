@@ -280,7 +280,7 @@ export class ReplicaDriver {
   }
 
   /**
-   * Gives an operation its position, and replicates it; a retry of a known request gets the first result.
+   * Gives an operation its log position, and replicates it; a retry of a known request gets the first result.
    * @param sequenced called before `submit` returns if the operation got a position, so not for a retry
    * @returns the committed position and result
    * @throws ServiceError `not-primary`, `session-expired` (both: certainly not done) or `unknown`

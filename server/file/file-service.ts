@@ -188,7 +188,7 @@ export class LocalFileService implements FileService {
         throw new ServiceError('bad-request', `There is no server "${member}"`);
     const driver = await this.replicas.primary(file);
     const view = await this.#plans.change(driver, members);
-    // Reported now, and not only by the next primary, because there may be none for a while.
+    // The next primary reports it too, but there may be none for a while.
     await this.#memberReports.follow(file, view);
     return view;
   }
