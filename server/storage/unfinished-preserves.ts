@@ -45,13 +45,13 @@ export class UnfinishedPreserves {
     await this.undoIfFailed(file);
   }
 
-  /** Removes the objects of a failed attempt, but none of one in progress. @throws if the disk refuses that */
+  /** Undoes a failed attempt, at its failure or before a create of the file. @throws if the disk refuses that */
   async undoIfFailed(file: FileId): Promise<void> {
     const arrival = this.#files.get(file);
     if (arrival?.hasFailed !== true) return;
     const isSameAttempt = (): boolean => this.#files.get(file) === arrival;
     await this.#index.commit(() => {
-      // Its operation may have been applied again meanwhile: then these are the objects of that attempt.
+      // A new attempt may have begun while the commit waited: then the borrowed objects are its own.
       if (isSameAttempt() && this.#index.file(file) === null) this.#index.lent.delete(file);
     });
     if (!isSameAttempt()) return;
