@@ -27,8 +27,8 @@ import { run } from './run-program.ts';
 
 const END_TIMEOUT_MS = 60_000;
 const POLL_MS = 20;
-/** A process that queries the free space or attributes of a mount keeps it busy for a moment, and cannot be named. */
-const BUSY_MS_MAX = 1_000;
+/** A process that queries free space or attributes keeps the mount busy for a moment, and cannot be named. */
+const BUSY_MS_MAX = 5_000;
 const COMMAND_CHARS_MAX = 60;
 
 export interface UnmountOptions {
