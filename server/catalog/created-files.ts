@@ -28,7 +28,7 @@ export class CreatedFiles {
     return true;
   }
 
-  /** @returns the directories of those of the inodes that a client has created lately, with that client's session */
+  /** @returns those of the inodes that a client has created lately: their directories, and that client's session */
   of(inodes: readonly number[]): CreatedFile[] {
     return inodes.flatMap((inode) => this.#byInode.get(inode) ?? []);
   }

@@ -140,10 +140,12 @@ export class Recaller {
    * @returns the generation of that delegation; null if the client must not keep changes
    */
   created(session: number | undefined, directory: number, inode: number): number | null {
+    if (session === undefined) return null;
     const sinceMs = this.#parts.world.nowMs();
-    const generation = session === undefined ? null : this.#caches.generationOf(session, directory, sinceMs);
-    if (session === undefined || generation === null) return null;
-    return this.#created.add(inode, { directory, session, sinceMs }) ? generation : null;
+    const generation = this.#caches.generationOf(session, directory, sinceMs);
+    return generation !== null && this.#created.add(inode, { directory, session, sinceMs })
+      ? generation
+      : null;
   }
 
   /** @returns directories to be recalled before another client's change of these files' attributes */

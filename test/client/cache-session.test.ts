@@ -46,7 +46,7 @@ class SessionRun {
               const whole = { session: 1, validMs: 1_000, recalls: [], through: 0, fenced: true, ...answer };
               resolve({ answer: whole, sentMs });
             },
-            fail: () => reject(new Error('nobody answers')),
+            fail: () => reject(new Error('no server answers')),
           });
         });
       },

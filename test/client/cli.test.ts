@@ -153,9 +153,9 @@ describe('the command line', () => {
     cluster.verdict = 'down';
     assert.equal((await run('status')).code, 5);
     cluster.verdict = 'healthy';
-    const nobody = await runCli(['status', '--json', '--servers', 'http://127.0.0.1:1']);
-    assert.equal(nobody.code, 5);
-    assert.equal(JSON.parse(nobody.stdout).verdict, 'down');
+    const unreachable = await runCli(['status', '--json', '--servers', 'http://127.0.0.1:1']);
+    assert.equal(unreachable.code, 5);
+    assert.equal(JSON.parse(unreachable.stdout).verdict, 'down');
     const temporary = await runCli(['ls', 'main:/', '--servers', '127.0.0.1:1', '--timeout', '300ms']);
     assert.equal(temporary.code, 5);
     assert.match(temporary.stderr, /no server answers at http:\/\/127\.0\.0\.1:1\n {2}"leasehold status"/);

@@ -70,13 +70,13 @@ const ELECTIONS = 'leasehold_lease_events_total{mark="decided"}';
 const CATALOG_SYNCS = 'leasehold_sync_duration_seconds_count{of="catalog"}';
 
 test('files created with contents have contents and attributes, and are written like any others', async () => {
-  const { first, creatingServer: bearer } = await client.reserveInodes(100);
+  const { first, creatingServer } = await client.reserveInodes(100);
   const births = [
     birth(first, 'a', 'alpha'),
     birth(first + 1, 'b', 'b'.repeat(200_000)),
     birth(first + 2, 'empty', ''),
   ];
-  const outcomes = await client.createWithContents(bearer, births);
+  const outcomes = await client.createWithContents(creatingServer, births);
   for (const [place, outcome] of outcomes.entries()) {
     const told = born(outcome);
     const { attributes } = await client.query({ kind: 'attributes', inode: first + place });
@@ -102,13 +102,13 @@ test('files created with contents have contents and attributes, and are written 
 });
 
 test('files created with contents are synced by their replicas, and have no primary for that', async () => {
-  const { first, creatingServer: bearer } = await client.reserveInodes(10);
-  const [outcome] = await client.createWithContents(bearer, [birth(first, 'synced', 'to be kept')]);
+  const { first, creatingServer } = await client.reserveInodes(10);
+  const [outcome] = await client.createWithContents(creatingServer, [birth(first, 'synced', 'to be kept')]);
   const { contents, sizeBytes } = born(outcome);
   const before = await counted(ELECTIONS);
   const syncsBefore = await counted(CATALOG_SYNCS);
   // The one that is behind and certainly has it: the third gets its own a moment later.
-  const other = cluster.ids[(cluster.ids.indexOf(bearer) + 1) % cluster.ids.length] as string;
+  const other = cluster.ids[(cluster.ids.indexOf(creatingServer) + 1) % cluster.ids.length] as string;
   for (const asked of [client, new ClusterClient({ world: systemWorld, servers: [cluster.url(other)] })]) {
     const state = await asked.openFile(first).flush();
     assert.deepEqual([state.contents, state.sizeBytes], [contents, sizeBytes]);
@@ -122,14 +122,14 @@ test('files created with contents are synced by their replicas, and have no prim
 });
 
 test('a name that exists refuses one file and no other, and makes its number void at once', async () => {
-  const { first, creatingServer: bearer } = await client.reserveInodes(10);
-  await client.createWithContents(bearer, [birth(first, 'taken', 'x')]);
+  const { first, creatingServer } = await client.reserveInodes(10);
+  await client.createWithContents(creatingServer, [birth(first, 'taken', 'x')]);
   const births = [
     birth(first + 1, 'taken', 'y'),
     birth(first + 2, 'free', 'z'),
     birth(first + 3, 'n'.repeat(300), 'contents'),
   ];
-  const outcomes = await client.createWithContents(bearer, births);
+  const outcomes = await client.createWithContents(creatingServer, births);
   const codes = outcomes.map((outcome) => (outcome.kind === 'refused' ? outcome.code : outcome.kind));
   assert.deepEqual(codes, ['exists', 'created', 'name-too-long']);
   assert.equal(await contentsOf(first + 2), 'z');
@@ -152,14 +152,14 @@ test('a name that exists refuses one file and no other, and makes its number voi
 });
 
 test('a number creates one file, and only for its owner', async () => {
-  const { first, creatingServer: bearer } = await client.reserveInodes(10);
-  await client.createWithContents(bearer, [birth(first, 'once', '1')]);
-  const again = await client.createWithContents(bearer, [
+  const { first, creatingServer } = await client.reserveInodes(10);
+  await client.createWithContents(creatingServer, [birth(first, 'once', '1')]);
+  const again = await client.createWithContents(creatingServer, [
     birth(first, 'twice', '2'),
     birth(first + 1, 'with it', '2'),
   ]);
   assert.deepEqual(again, [{ kind: 'not-created' }, { kind: 'not-created' }]);
-  const other = cluster.ids.find((id) => id !== bearer) as string;
+  const other = cluster.ids.find((id) => id !== creatingServer) as string;
   const single = new ClusterClient({ world: systemWorld, servers: [cluster.url(other)] });
   const elsewhere = await single.createWithContents(other, [birth(first + 2, 'elsewhere', '3')]);
   assert.deepEqual(elsewhere, [{ kind: 'not-created' }]);
@@ -168,19 +168,19 @@ test('a number creates one file, and only for its owner', async () => {
 });
 
 test('files survive the server that created them with contents, and a retry elsewhere answers that it did not create them', async () => {
-  const { first, creatingServer: bearer } = await client.reserveInodes(10);
+  const { first, creatingServer } = await client.reserveInodes(10);
   const births = Array.from({ length: 8 }, (_, at) => birth(first + at, `survivor-${at}`, `contents ${at}`));
-  for (const outcome of await client.createWithContents(bearer, births)) born(outcome);
-  await cluster.kill(bearer);
+  for (const outcome of await client.createWithContents(creatingServer, births)) born(outcome);
+  await cluster.kill(creatingServer);
   for (let at = 0; at < 8; at++) assert.equal(await contentsOf(first + at), `contents ${at}`);
-  const outcomes = await client.createWithContents(bearer, [birth(first + 8, 'late', 'late')]);
+  const outcomes = await client.createWithContents(creatingServer, [birth(first + 8, 'late', 'late')]);
   assert.deepEqual(outcomes, [{ kind: 'not-created' }]);
-  await cluster.restart(bearer);
+  await cluster.restart(creatingServer);
 });
 
 test('while one server is down, the others create files with contents', async () => {
-  const { creatingServer: bearer } = await client.reserveInodes(1);
-  const away = cluster.ids.find((id) => id !== bearer) as string;
+  const { creatingServer } = await client.reserveInodes(1);
+  const away = cluster.ids.find((id) => id !== creatingServer) as string;
   await cluster.kill(away);
   // On a busy machine the one other server may answer too late; then no file is created with contents.
   let created = 0;
@@ -197,20 +197,20 @@ test('while one server is down, the others create files with contents', async ()
 test('in volumes that need more than a majority, files are created in the ordinary way', async () => {
   const all = { kind: 'volume-create', name: 'all', replicas: 3, objectBytes: 4096, policy: 'all' } as const;
   const { volume } = await client.command(all);
-  const { first, creatingServer: bearer } = await client.reserveInodes(2);
-  assert.deepEqual(await client.createWithContents(bearer, [birth(first, 'a', 'a', volume.root)]), [
+  const { first, creatingServer } = await client.reserveInodes(2);
+  assert.deepEqual(await client.createWithContents(creatingServer, [birth(first, 'a', 'a', volume.root)]), [
     { kind: 'not-created' },
   ]);
 });
 
 /** As a mount does: what cannot be created with contents is created by the same number, and written. */
-async function store(birth: FileWithContents, bearer: string): Promise<'borne' | 'made'> {
+async function store(birth: FileWithContents, creatingServer: string): Promise<'created' | 'made'> {
   const { inode, parent, name, contents } = birth;
-  const told = await client.createWithContents(bearer, [birth]).catch((error: unknown) => {
+  const told = await client.createWithContents(creatingServer, [birth]).catch((error: unknown) => {
     if (!(error instanceof ServiceError)) throw error;
     return null;
   });
-  if (told?.[0]?.kind === 'created') return 'borne';
+  if (told?.[0]?.kind === 'created') return 'created';
   assert.notEqual(told?.[0]?.kind, 'refused', JSON.stringify(told));
   const { attributes } = await client.command({
     ...{ kind: 'create-file', mode: 0o600, uid: 0, gid: 0, exclusive: true },
@@ -229,14 +229,14 @@ test('every acknowledged file exists, while servers die one after the other', {
 }, async () => {
   const done = new Map<number, string>();
   const madeAfterAll: number[] = [];
-  const how = { borne: 0, made: 0 };
+  const how = { created: 0, made: 0 };
   let isOver = false;
   const worker = async (at: number): Promise<void> => {
     while (!isOver) {
-      const { first, creatingServer: bearer } = await client.reserveInodes(20);
+      const { first, creatingServer } = await client.reserveInodes(20);
       for (let inode = first; inode < first + 20 && !isOver; inode++) {
         const contents = `${at} of ${inode} `.repeat(50);
-        const came = await store(birth(inode, `under-fire-${inode}`, contents), bearer);
+        const came = await store(birth(inode, `under-fire-${inode}`, contents), creatingServer);
         how[came]++;
         if (came === 'made') madeAfterAll.push(inode);
         done.set(inode, contents);
@@ -255,7 +255,7 @@ test('every acknowledged file exists, while servers die one after the other', {
   }
   isOver = true;
   await Promise.all(workers);
-  assert.ok(how.borne > 0 && how.made > 0, JSON.stringify(how));
+  assert.ok(how.created > 0 && how.made > 0, JSON.stringify(how));
   // Reading a file needs its lease: this reads the files created in the ordinary way, and one of four of the thousands
   // created with contents.
   const read = new Set([...madeAfterAll, ...[...done.keys()].filter((_, place) => place % 4 === 0)]);

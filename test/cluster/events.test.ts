@@ -122,7 +122,7 @@ describe('events of a cluster', () => {
 
   test('a terminal shows the same events', async () => {
     const servers = ['--servers', cluster.urls.join()];
-    const [events, top, nobody] = await Promise.all([
+    const [events, top, unreachable] = await Promise.all([
       runCli(['events', '--json', ...servers]),
       runCli(['top', '--watch', 'main:/greeting', ...servers]),
       runCli(['top', '--servers', 'http://127.0.0.1:9']),
@@ -137,7 +137,7 @@ describe('events of a cluster', () => {
       assert.match(top.stdout, new RegExp(`^${id} +serving`, 'm'));
     }
     assert.match(top.stdout, /^main:\/greeting: primary (?:s[123]|none), epoch \d+, /m);
-    assert.equal(nobody.code, 5, 'The majority may return: its absence is not a final failure');
+    assert.equal(unreachable.code, 5, 'The majority may return: its absence is not a final failure');
   });
 
   test('the death of a primary is reported as events, and a client that reconnects receives those that it missed', async () => {

@@ -89,7 +89,7 @@ async function define(): Promise<void> {
   }
 
   const somebodyWaits = (name: string): Promise<void> =>
-    untilLocks(name, 'somebody waits', ({ waiting }) => waiting > 0);
+    untilLocks(name, 'a client waits', ({ waiting }) => waiting > 0);
 
   /**
    * All programs count at the same time.

@@ -25,12 +25,12 @@ const STEPS = 1_500;
 const AGE_MS = 600_000;
 const EXCHANGE = 2;
 
-/** @param bears whether directories are delegated to the mount, so that it creates files with contents */
-function started(t: TestContext, bears: boolean) {
+/** @param isDelegated whether directories are delegated to the mount, so that it creates files with contents */
+function started(t: TestContext, isDelegated: boolean) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   const state = births.state(systemWorld, AGE_MS);
-  const backend: FileSystemBackend = bears
+  const backend: FileSystemBackend = isDelegated
     ? withPendingNames(systemWorld, births.backend, births, state, () => undefined)
     : memory;
   const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, state);
@@ -61,9 +61,9 @@ async function nullIfGone<Value>(answer: Promise<Value>): Promise<Value | null> 
 }
 
 for (const seed of [1, 2, 3, 4, 5, 6]) {
-  const bears = seed % 2 === 0;
-  test(`answers equal the cluster’s state (SEED=${seed}${bears ? ', delegated' : ''})`, async (t) => {
-    const { memory, fileSystem, file, arrived } = started(t, bears);
+  const isDelegated = seed % 2 === 0;
+  test(`answers equal the cluster’s state (SEED=${seed}${isDelegated ? ', delegated' : ''})`, async (t) => {
+    const { memory, fileSystem, file, arrived } = started(t, isDelegated);
     const prng = new Prng(seed);
     const directories = [ROOT];
     const place = () => ({ parent: prng.pick(directories), name: prng.pick(NAMES) });
@@ -148,7 +148,7 @@ test('after renames, creations and removals in a delegated directory look-ups ne
     // Each creation with contents at the cluster in memory counts a query of attributes.
     return { lookup, attributes: attributes - bear, list, delegated: births.asked.count };
   };
-  const before = { ...asked(), borne: memory.calls.bear ?? 0 };
+  const before = { ...asked(), created: memory.calls.bear ?? 0 };
   for (let round = 0; round < 3; round++) {
     await assert.rejects(fileSystem.lookup(directory, 'lock'), { code: 'not-found' });
     await file(directory, 'lock', FLAGS);
@@ -160,7 +160,7 @@ test('after renames, creations and removals in a delegated directory look-ups ne
     const { links } = await fileSystem.attributes(directory);
     assert.equal(links, 2);
   }
-  assert.deepEqual({ ...asked(), borne: (memory.calls.bear ?? 0) - 3 }, before);
+  assert.deepEqual({ ...asked(), created: (memory.calls.bear ?? 0) - 3 }, before);
 });
 
 test('a rename of a directory moves its link from the old to the new parent', async (t) => {
