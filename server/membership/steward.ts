@@ -1,14 +1,15 @@
 import type { Logger } from 'pino';
-import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { View } from '../../replica/view.ts';
+import { sameServers, type View } from '../../replica/view.ts';
 import type { PlacedFile, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { Moving } from '../../wire/http-api.ts';
 import type { Candidate } from '../process/placement.ts';
 import { Rounds } from '../process/rounds.ts';
+import { CatalogMover } from './catalog-mover.ts';
+import { type Move, Mover } from './mover.ts';
+import { ServerConditions } from './server-conditions.ts';
 import {
-  catalogReplicasWanted,
   chooseRebalance,
   type FileMembers,
   rebalancedMembers,
@@ -16,7 +17,6 @@ import {
   wantedMembers,
 } from './wanted-members.ts';
 
-const PARALLEL = 4;
 const PAGE = 500;
 const PERIOD_MS = 1_000;
 const COUNT_PERIOD_MS = 600_000;
@@ -25,17 +25,10 @@ const REBALANCE_THRESHOLD = 0.2;
 /** Between two moves for balance: servers report their free space no more often. */
 const REBALANCE_PERIOD_MS = 120_000;
 const REBALANCE_FILES_MAX = 100;
-/** Pause before a file that could not be moved is tried again; it doubles. */
-const RETRY_FIRST_MS = 1_000;
-const RETRY_MAX_MS = 60_000;
-const RETRIES_MAX = 10_000;
 /** A plan that was open for this time is resumed: the file's primary has abandoned it, or the change takes long. */
 export const PLAN_MS = 120_000;
 /** The same for a plan with a server that leaves, which is not removed before the plan has ended. */
 const LEAVING_PLAN_MS = 5_000;
-
-/** Errors after which a move is not counted as failed: it continues, or another server does it. */
-const UNFINISHED: ReadonlySet<string> = new Set(['unknown', 'busy']);
 
 export interface StewardParts {
   readonly world: World;
@@ -55,19 +48,15 @@ export interface StewardParts {
   announce(servers: readonly ServerInfo[]): void;
 }
 
-interface Retry {
-  readonly atMs: number;
-  readonly pauseMs: number;
-}
-
 interface SeenPlan {
   readonly mark: string;
   readonly sinceMs: number;
 }
 
 /**
- * Moves replicas to the servers where they should be. It runs at the catalog's primary and keeps only counters and
- * pauses: the work follows from the catalog, so that the next primary continues.
+ * Decides which files get other members, so that replicas are where they should be; the mover changes them. It runs at
+ * the catalog's primary and keeps only counters and pauses: the work follows from the catalog, so that the next primary
+ * continues.
  *
  * Files on servers that are draining, out, or to be replaced come first; then files with too few or too many replicas;
  * then the catalog itself; and if nothing else is to do, the fullest disk gives files to the emptiest.
@@ -75,12 +64,10 @@ interface SeenPlan {
 export class Steward {
   readonly #parts: StewardParts;
   readonly #rounds: Rounds;
-  readonly #unreachableSinceMs = new Map<string, number>();
-  readonly #retries = new Map<number, Retry>();
-  readonly #moving = new Set<number>();
+  readonly #conditions: ServerConditions;
+  readonly #mover: Mover;
+  readonly #catalogMover: CatalogMover;
   #plans = new Map<number, SeenPlan>();
-  #movedCount = 0;
-  #failedCount = 0;
   /** Files still to be moved, by the last count. */
   #remaining = 0;
   #countedFor = '';
@@ -89,6 +76,9 @@ export class Steward {
 
   constructor(parts: StewardParts) {
     this.#parts = parts;
+    this.#conditions = new ServerConditions(parts);
+    this.#mover = new Mover(parts);
+    this.#catalogMover = new CatalogMover(parts);
     this.#rounds = new Rounds({
       world: parts.world,
       periodMs: parts.periodMs ?? PERIOD_MS,
@@ -104,13 +94,8 @@ export class Steward {
 
   moving(): Moving | null {
     if (!this.#parts.isCatalogPrimary()) return null;
-    const done = this.#movedCount;
-    return {
-      total: done + Math.max(this.#remaining, this.#moving.size),
-      done,
-      failed: this.#failedCount,
-      current: [...this.#moving],
-    };
+    const { movedCount: done, failedCount: failed, moving: current } = this.#mover;
+    return { total: done + Math.max(this.#remaining, current.length), done, failed, current };
   }
 
   runRound(): Promise<void> {
@@ -130,33 +115,14 @@ export class Steward {
     }
     moved += await this.#moveAll(this.#planned(leaving));
     moved += await this.#moveMiscounted(conditions);
-    await this.#moveCatalog(conditions);
+    await this.#catalogMover.move(conditions);
     if (moved === 0 && this.#remaining === 0) moved += await this.#rebalance(conditions);
-    if (moved === 0 && this.#remaining === 0 && this.#moving.size === 0) this.#dropOldRetries();
+    if (moved === 0 && this.#remaining === 0) this.#mover.idle();
   }
 
-  /** The servers' current conditions. How long a server is unreachable counts from when this primary noticed it. */
+  /** @see ServerConditions.of */
   conditions(servers: readonly ServerInfo[]): ServerCondition[] {
-    const { replaceAfterMs, isConnected } = this.#parts;
-    const nowMs = this.#parts.world.nowMs();
-    const candidates = this.#parts.candidates(servers);
-    const taking = new Set(candidates.map(({ id }) => id));
-    const leaving = servers
-      .filter(({ id }) => !taking.has(id as ServerId))
-      .map(({ id, zone, freeBytes, totalBytes }) => ({
-        ...{ id: id as ServerId, zone, freeBytes, totalBytes },
-        registered: true,
-        reachable: isConnected(id as ServerId),
-      }));
-    const states = new Map<string, ServerInfo['state']>(servers.map(({ id, state }) => [id, state]));
-    return [...candidates, ...leaving].map((server) => {
-      const { id, reachable } = server;
-      if (reachable) this.#unreachableSinceMs.delete(id);
-      else if (!this.#unreachableSinceMs.has(id)) this.#unreachableSinceMs.set(id, nowMs);
-      const sinceMs = this.#unreachableSinceMs.get(id);
-      const toBeReplaced = sinceMs !== undefined && nowMs - sinceMs >= replaceAfterMs;
-      return { ...server, state: states.get(id) ?? 'in', toBeReplaced };
-    });
+    return this.#conditions.of(servers);
   }
 
   async *#filesOn(server: string): AsyncGenerator<PlacedFile> {
@@ -181,13 +147,13 @@ export class Steward {
     const now = JSON.stringify([volumes.map(({ name, replicas }) => [name, replicas]), states]);
     const nowMs = this.#parts.world.nowMs();
     if (now === this.#countedFor && nowMs - this.#countedMs < COUNT_PERIOD_MS) return 0;
-    const before = this.#failedCount;
+    const before = this.#mover.failedCount;
     let unfinished = false;
     const moved = await this.#moveAll(this.#miscounted(), () => {
       unfinished = true;
     });
     // Failed or postponed moves are scanned for again, because nothing else would find them.
-    if (this.#failedCount === before && !unfinished) {
+    if (this.#mover.failedCount === before && !unfinished) {
       this.#countedFor = now;
       this.#countedMs = nowMs;
     }
@@ -229,82 +195,22 @@ export class Steward {
     yield* due;
   }
 
-  async #moveAll(
-    files: AsyncGenerator<PlacedFile>,
-    postponed: () => void = () => undefined,
-  ): Promise<number> {
-    let moved = 0;
-    const worker = async (): Promise<void> => {
-      // The workers share one generator: each file is taken by the first free worker.
-      for (let next = await files.next(); next.done !== true; next = await files.next()) {
-        if (!this.#parts.isCatalogPrimary()) return;
-        const file = next.value;
-        // Queried again for each file: a scan takes long, and servers change meanwhile.
-        const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
-        const members = wantedMembers(membersOf(file), this.conditions(servers), file.wanted);
-        // Confirming the current members ends a planned change.
-        if (isSame(members, file.members) && file.planned === undefined) continue;
-        const outcome = await this.#move(file.inode as FileId, members);
-        if (outcome === 'moved') moved += 1;
-        if (outcome === 'put-off') postponed();
-      }
-    };
-    await Promise.all(Array.from({ length: PARALLEL }, worker));
-    return moved;
+  #moveAll(files: AsyncGenerator<PlacedFile>, postponed: () => void = () => undefined): Promise<number> {
+    return this.#mover.moveAll(this.#moves(files), (_, outcome) => {
+      if (outcome === 'moved') this.#remaining = Math.max(0, this.#remaining - 1);
+      if (outcome === 'put-off') postponed();
+    });
   }
 
-  /** Moves one file. @returns `put-off` if that failed, or is paused after a failure; `gone` if the file was deleted */
-  async #move(file: FileId, members: readonly ServerId[]): Promise<'moved' | 'put-off' | 'gone'> {
-    const nowMs = this.#parts.world.nowMs();
-    const retry = this.#retries.get(file);
-    if (this.#moving.has(file) || (retry !== undefined && retry.atMs > nowMs)) return 'put-off';
-    this.#moving.add(file);
-    try {
-      const view = await this.#parts.changeMembers(file, members);
-      await this.#parts.followView(file, view);
-      this.#retries.delete(file);
-      this.#movedCount += 1;
-      this.#remaining = Math.max(0, this.#remaining - 1);
-      this.#parts.log.info({ file, view: view.number, members: view.members }, 'moved a file');
-      return 'moved';
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error;
-      if (error.code === 'not-found') return 'gone';
-      if (!UNFINISHED.has(error.code)) this.#failedCount += 1;
-      const pauseMs = Math.min(RETRY_MAX_MS, 2 * (retry?.pauseMs ?? RETRY_FIRST_MS / 2));
-      if (this.#retries.size >= RETRIES_MAX) this.#retries.clear();
-      this.#retries.set(file, { atMs: this.#parts.world.nowMs() + pauseMs, pauseMs });
-      this.#parts.log.info({ file, members, reason: error.message }, 'a file is not moved yet');
-      return 'put-off';
-    } finally {
-      this.#moving.delete(file);
-    }
-  }
-
-  /** Moves the catalog away from servers that leave, and to the wanted number of servers if possible. */
-  async #moveCatalog(conditions: readonly ServerCondition[]): Promise<void> {
-    const members = this.#parts.catalogMembers();
-    const inCount = conditions.filter(({ state, toBeReplaced }) => state === 'in' && !toBeReplaced).length;
-    const leaving = new Set(conditions.flatMap(({ id, state }) => (state === 'in' ? [] : [id])));
-    // A member may not have registered yet.
-    const known = new Set([...members, ...conditions.map(({ id }) => id)]);
-    const stayingCount = [...known].filter((id) => !leaving.has(id)).length;
-    const first = this.#parts.catalogReplicasFirst;
-    const count = catalogReplicasWanted({ first, now: members.length, inCount, stayingCount });
-    const wanted = wantedMembers({ inode: 0, members }, conditions, count);
-    if (isSame(wanted, members)) return;
-    const retry = this.#retries.get(0);
-    const nowMs = this.#parts.world.nowMs();
-    if (retry !== undefined && retry.atMs > nowMs) return;
-    try {
-      const view = await this.#parts.changeCatalogMembers(wanted);
-      this.#retries.delete(0);
-      this.#parts.log.info({ view: view.number, members: view.members }, 'moved the catalog');
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error;
-      const pauseMs = Math.min(RETRY_MAX_MS, 2 * (retry?.pauseMs ?? RETRY_FIRST_MS / 2));
-      this.#retries.set(0, { atMs: nowMs + pauseMs, pauseMs });
-      this.#parts.log.info({ members: wanted, reason: error.message }, 'the catalog is not moved yet');
+  /** The moves that these files need. */
+  async *#moves(files: AsyncGenerator<PlacedFile>): AsyncGenerator<Move> {
+    for await (const file of files) {
+      // Queried again for each file: a scan takes long, and servers change meanwhile.
+      const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
+      const members = wantedMembers(membersOf(file), this.conditions(servers), file.wanted);
+      // Confirming the current members ends a planned change.
+      if (sameServers(members, file.members as readonly ServerId[]) && file.planned === undefined) continue;
+      yield { file: file.inode as FileId, members };
     }
   }
 
@@ -321,38 +227,29 @@ export class Steward {
       if (moved >= REBALANCE_FILES_MAX || bytes >= move.bytesMax || !this.#parts.isCatalogPrimary()) break;
       if (file.sizeBytes === 0 || bytes + file.sizeBytes > move.bytesMax) continue;
       const members = rebalancedMembers(membersOf(file), conditions, move);
-      if (members === null || (await this.#move(file.inode as FileId, members)) !== 'moved') continue;
+      if (members === null || !(await this.#isMoved({ file: file.inode as FileId, members }))) continue;
       bytes += file.sizeBytes;
       moved += 1;
     }
     return moved;
   }
 
-  #dropOldRetries(): void {
-    if (this.#retries.size === 0) return;
-    const nowMs = this.#parts.world.nowMs();
-    for (const [file, { atMs, pauseMs }] of this.#retries) {
-      if (atMs + pauseMs < nowMs) this.#retries.delete(file);
-    }
+  async #isMoved(move: Move): Promise<boolean> {
+    return (await this.#mover.move(move)) === 'moved';
   }
 
   /** Resets all: this server is not the catalog's primary. A primary begins with what the catalog has. */
   #reset(): void {
-    this.#unreachableSinceMs.clear();
-    this.#retries.clear();
+    this.#conditions.reset();
+    this.#mover.reset();
+    this.#catalogMover.reset();
     this.#plans.clear();
     this.#countedFor = '';
     this.#countedMs = Number.NEGATIVE_INFINITY;
-    this.#movedCount = 0;
-    this.#failedCount = 0;
     this.#remaining = 0;
   }
 }
 
 function membersOf({ inode, members }: PlacedFile): FileMembers {
   return { inode, members: members as readonly ServerId[] };
-}
-
-function isSame(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((one) => b.includes(one));
 }

@@ -1,0 +1,54 @@
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import { sameServers, type View } from '../../replica/view.ts';
+import { MoveRetries } from './move-retries.ts';
+import { catalogReplicasWanted, type ServerCondition, wantedMembers } from './wanted-members.ts';
+
+export interface CatalogMoverParts {
+  readonly world: Pick<World, 'nowMs'>;
+  readonly log: Logger;
+  readonly catalogReplicasFirst: number;
+  catalogMembers(): readonly ServerId[];
+  changeCatalogMembers(members: readonly ServerId[]): Promise<View>;
+}
+
+const CATALOG = 0;
+
+/** Moves the catalog away from servers that leave, and to the wanted number of servers if possible. */
+export class CatalogMover {
+  readonly #parts: CatalogMoverParts;
+  readonly #retries: MoveRetries;
+
+  constructor(parts: CatalogMoverParts) {
+    this.#parts = parts;
+    this.#retries = new MoveRetries(parts.world);
+  }
+
+  async move(conditions: readonly ServerCondition[]): Promise<void> {
+    const { catalogMembers, catalogReplicasFirst: first, changeCatalogMembers, log } = this.#parts;
+    const members = catalogMembers();
+    const inCount = conditions.filter(({ state, toBeReplaced }) => state === 'in' && !toBeReplaced).length;
+    const leaving = new Set(conditions.flatMap(({ id, state }) => (state === 'in' ? [] : [id])));
+    // A member may not have registered yet.
+    const known = new Set([...members, ...conditions.map(({ id }) => id)]);
+    const stayingCount = [...known].filter((id) => !leaving.has(id)).length;
+    const count = catalogReplicasWanted({ first, now: members.length, inCount, stayingCount });
+    const wanted = wantedMembers({ inode: CATALOG, members }, conditions, count);
+    if (sameServers(wanted, members) || this.#retries.isPaused(CATALOG)) return;
+    try {
+      const view = await changeCatalogMembers(wanted);
+      this.#retries.succeeded(CATALOG);
+      log.info({ view: view.number, members: view.members }, 'moved the catalog');
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      this.#retries.failed(CATALOG);
+      log.info({ members: wanted, reason: error.message }, 'the catalog is not moved yet');
+    }
+  }
+
+  reset(): void {
+    this.#retries.clear();
+  }
+}

@@ -1,0 +1,52 @@
+import type { ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import type { ServerInfo } from '../../wire/catalog-api.ts';
+import type { Candidate } from '../process/placement.ts';
+import type { ServerCondition } from './wanted-members.ts';
+
+export interface ServerConditionsParts {
+  readonly world: Pick<World, 'nowMs'>;
+  /** A server is replaced after it was unreachable from the catalog's primary for this long, in milliseconds. */
+  readonly replaceAfterMs: number;
+  candidates(servers: readonly ServerInfo[]): readonly Candidate[];
+  isConnected(server: ServerId): boolean;
+}
+
+/** Conditions of servers as the catalog's primary sees them. */
+export class ServerConditions {
+  readonly #parts: ServerConditionsParts;
+  readonly #unreachableSinceMs = new Map<string, number>();
+
+  constructor(parts: ServerConditionsParts) {
+    this.#parts = parts;
+  }
+
+  /** The servers' current conditions. How long a server is unreachable counts from when this primary noticed it. */
+  of(servers: readonly ServerInfo[]): ServerCondition[] {
+    const { replaceAfterMs, isConnected } = this.#parts;
+    const nowMs = this.#parts.world.nowMs();
+    const candidates = this.#parts.candidates(servers);
+    const taking = new Set(candidates.map(({ id }) => id));
+    const leaving = servers
+      .filter(({ id }) => !taking.has(id as ServerId))
+      .map(({ id, zone, freeBytes, totalBytes }) => ({
+        ...{ id: id as ServerId, zone, freeBytes, totalBytes },
+        registered: true,
+        reachable: isConnected(id as ServerId),
+      }));
+    const states = new Map<string, ServerInfo['state']>(servers.map(({ id, state }) => [id, state]));
+    return [...candidates, ...leaving].map((server) => {
+      const { id, reachable } = server;
+      if (reachable) this.#unreachableSinceMs.delete(id);
+      else if (!this.#unreachableSinceMs.has(id)) this.#unreachableSinceMs.set(id, nowMs);
+      const sinceMs = this.#unreachableSinceMs.get(id);
+      const toBeReplaced = sinceMs !== undefined && nowMs - sinceMs >= replaceAfterMs;
+      return { ...server, state: states.get(id) ?? 'in', toBeReplaced };
+    });
+  }
+
+  /** Forgets since when servers are unreachable. */
+  reset(): void {
+    this.#unreachableSinceMs.clear();
+  }
+}
