@@ -11,8 +11,8 @@ import type {
 } from '../wire/catalog-api.ts';
 import { flagNames } from './flags.ts';
 import type { InodeRow } from './inode-rows.ts';
+import type { PlacedRow } from './placement-tables.ts';
 import { KIND_FILE, POLICIES } from './schema.ts';
-import type { PlacedRow } from './server-tables.ts';
 import type { SnapshotRow } from './snapshot-tables.ts';
 import type { TrashRow } from './trash-tables.ts';
 import type { ShownRow, Tree } from './tree.ts';

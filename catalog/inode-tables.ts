@@ -3,8 +3,8 @@ import type { ChangeRecord } from './change-record.ts';
 import { charge, chargeOf } from './charges.ts';
 import type { InodeNumbers } from './inode-numbers.ts';
 import { INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
+import type { PlacementTables } from './placement-tables.ts';
 import { KIND_FILE } from './schema.ts';
-import type { ServerTables } from './server-tables.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
 import type { Statements } from './statements.ts';
 import type { TrashTables } from './trash-tables.ts';
@@ -59,7 +59,7 @@ const INODE = `SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.id = ?`;
 interface SharedTables {
   readonly volumes: VolumeTables;
   readonly numbers: InodeNumbers;
-  readonly servers: ServerTables;
+  readonly placements: PlacementTables;
   readonly trash: TrashTables;
   readonly snapshots: SnapshotTables;
   readonly changes: ChangeRecord;
@@ -70,7 +70,7 @@ export class InodeTables {
   readonly #statements: Statements;
   readonly #volumes: VolumeTables;
   readonly #numbers: InodeNumbers;
-  readonly #servers: ServerTables;
+  readonly #placements: PlacementTables;
   readonly #trash: TrashTables;
   readonly #snapshots: SnapshotTables;
   readonly #changes: ChangeRecord;
@@ -79,12 +79,12 @@ export class InodeTables {
 
   constructor(
     statements: Statements,
-    { volumes, numbers, servers, trash, snapshots, changes }: SharedTables,
+    { volumes, numbers, placements, trash, snapshots, changes }: SharedTables,
   ) {
     this.#statements = statements;
     this.#volumes = volumes;
     this.#numbers = numbers;
-    this.#servers = servers;
+    this.#placements = placements;
     this.#trash = trash;
     this.#snapshots = snapshots;
     this.#changes = changes;
@@ -134,13 +134,13 @@ export class InodeTables {
       this.#snapshots.nextSerialOfVolume(inode.volume),
       this.storesCreationTimes ? inode.atNs : null,
     );
-    if (inode.replicas !== '') this.#servers.addPlacements(id, inode.replicas);
+    if (inode.replicas !== '') this.#placements.add(id, inode.replicas);
     this.#volumes.count(inode.volume, 1, 0);
     if (inode.orphanedNs === null) this.#volumes.charge(inode.volume, 1, chargeOf(inode));
     return id;
   }
 
-  /** Like `insert`, for a linked file with contents; the caller counts and charges the volume once for many. */
+  /** Like `insert`, for a linked file with contents; the caller adds to all counters, once for many files. */
   insertWithContents(inode: InodeWithContents): void {
     this.#statements.run(
       `INSERT INTO inodes VALUES
@@ -165,7 +165,7 @@ export class InodeTables {
       this.#snapshots.nextSerialOfVolume(inode.volume),
       this.storesCreationTimes ? inode.createdNs : null,
     );
-    this.#servers.addPlacements(inode.id, inode.replicas);
+    this.#placements.insert(inode.id, inode.replicas);
   }
 
   delete(inode: InodeRow): void {
@@ -175,8 +175,8 @@ export class InodeTables {
     this.#snapshots.keepInodeAndXattrs(inode.id);
     this.#statements.run('DELETE FROM xattrs WHERE inode = ?', inode.id);
     this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
-    if (inode.replicas !== '') this.#servers.removePlacements(inode.id, inode.replicas);
-    this.#servers.endPlan(inode.id, Number.MAX_SAFE_INTEGER);
+    if (inode.replicas !== '') this.#placements.remove(inode.id, inode.replicas);
+    this.#placements.endPlan(inode.id, Number.MAX_SAFE_INTEGER);
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
   }
 
@@ -194,9 +194,9 @@ export class InodeTables {
 
   setView(inode: InodeRow, view: number, replicas: string): void {
     this.#changes.touch(inode.id);
-    this.#servers.removePlacements(inode.id, inode.replicas);
-    this.#servers.addPlacements(inode.id, replicas);
-    this.#servers.endPlan(inode.id, view);
+    this.#placements.remove(inode.id, inode.replicas);
+    this.#placements.add(inode.id, replicas);
+    this.#placements.endPlan(inode.id, view);
     this.#statements.run('UPDATE inodes SET view = ?, replicas = ? WHERE id = ?', view, replicas, inode.id);
   }
 
@@ -323,7 +323,7 @@ export class InodeTables {
 
   /** The inode got the contents that it preserves for snapshots: stores their servers, size and version. */
   storePreserved(id: number, contents: InodeRow, view: number, replicas: string): void {
-    this.#servers.addPlacements(id, replicas);
+    this.#placements.add(id, replicas);
     this.#statements.run(
       `UPDATE inodes SET view = ?, replicas = ?, size = ?, modified_ns = ?, contents_epoch = ?, contents_seq = ? WHERE id = ?`,
       view,

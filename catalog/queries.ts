@@ -14,9 +14,10 @@ import { noAttribute } from './commands/set-attributes.ts';
 import { isSweepPending } from './commands/snapshots.ts';
 import { pathCheck } from './commands/trash.ts';
 import type { NameRow } from './entry-tables.ts';
+import { miscountedFiles } from './miscounted-files.ts';
 import { nameCheck } from './names.ts';
-import { type CatalogDatabase, KIND_FILE } from './schema.ts';
-import type { PlacedRow } from './server-tables.ts';
+import type { PlacedRow } from './placement-tables.ts';
+import type { CatalogDatabase } from './schema.ts';
 import { sessionLast, sessionsMissing } from './sessions.ts';
 import { Tables } from './tables.ts';
 import { directoryOf, inodeOf, treeAt, treeByName, volumeOf } from './tree.ts';
@@ -108,33 +109,31 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     case 'servers': {
       const servers = tables.servers.all();
       if (!query.counts) return { servers };
-      return { servers: servers.map((server) => ({ ...server, replicas: tables.servers.count(server.id) })) };
+      return {
+        servers: servers.map((server) => ({ ...server, replicas: tables.placements.count(server.id) })),
+      };
     }
     case 'voters':
       return { view: tables.servers.voters() };
     case 'files-on': {
-      const rows = tables.servers.filesOn(query.server, query.after, query.countMax + 1);
+      const rows = tables.placements.filesOn(query.server, query.after, query.countMax + 1);
       return {
         files: placedFiles(tables, rows.slice(0, query.countMax)),
         more: rows.length > query.countMax,
       };
     }
     case 'files-miscounted': {
-      const rows = tables.servers.scan(query.after, query.countMax);
-      const files = placedFiles(
-        tables,
-        // A file without servers will preserve another's contents soon.
-        rows.filter((row) => row.kind === KIND_FILE && row.replicas !== ''),
-      ).filter((file) => file.members.length !== file.wanted);
-      return { files, next: rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null) };
+      const { after, servers, countMax } = query;
+      const { rows, next } = miscountedFiles(tables, after, servers, countMax);
+      return { files: placedFiles(tables, rows), next };
     }
     case 'plans': {
-      const rows = tables.servers.plannedFiles(query.after, query.countMax);
+      const rows = tables.placements.plannedFiles(query.after, query.countMax);
       const next = rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null);
-      return { files: placedFiles(tables, rows), next, begun: tables.servers.hasPlanned };
+      return { files: placedFiles(tables, rows), next, begun: tables.placements.hasPlanned };
     }
     case 'placed': {
-      const rows = query.inodes.flatMap((inode) => tables.servers.placed(inode) ?? []);
+      const rows = query.inodes.flatMap((inode) => tables.placements.placed(inode) ?? []);
       const placed = new Set(rows.map(({ id }) => id));
       return {
         files: placedFiles(tables, rows, query.settings),
@@ -167,11 +166,11 @@ function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | n
 
 function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = false): PlacedFile[] {
   const volumes = new Map<number, VolumeRow>();
-  const arePlanned = tables.servers.hasPlanned;
+  const arePlanned = tables.placements.hasPlanned;
   return rows.map((row) => {
     const volume = volumes.get(row.volume) ?? tables.volumes.row(row.volume);
     volumes.set(row.volume, volume);
-    const plan = arePlanned ? tables.servers.planOf(row.id) : null;
+    const plan = arePlanned ? tables.placements.planOf(row.id) : null;
     const placed = { ...placedFileOf(row, volume.replicas), ...(plan === null ? {} : { planned: plan }) };
     return settings ? { ...placed, settings: fileSettingsOf(row, volume) } : placed;
   });

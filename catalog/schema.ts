@@ -5,7 +5,7 @@ import { ServiceError } from '../base/errors.ts';
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables, stored as `user_version`. */
-export const SCHEMA_VERSION = 9;
+export const SCHEMA_VERSION = 10;
 
 /** Kinds of inodes in the tables. A number is never reused. */
 export const KIND_FILE = 1;
@@ -348,6 +348,20 @@ const FLAGS = `
   ALTER TABLE counters ADD COLUMN flagged INTEGER NOT NULL DEFAULT 0;
 `;
 
+const REPLICA_COUNTS = `
+  -- the number of a server's rows in placements; no row if it has none
+  CREATE TABLE placement_counts (
+    server  TEXT PRIMARY KEY COLLATE BINARY,
+    files   INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  INSERT INTO placement_counts SELECT server, COUNT(*) FROM placements GROUP BY server;
+  -- of a file: the number of servers in replicas
+  ALTER TABLE inodes ADD COLUMN members INTEGER
+    GENERATED ALWAYS AS (LENGTH(replicas) - LENGTH(REPLACE(replicas, ',', '')) + 1) VIRTUAL;
+  -- finds files with too few or too many replicas without visiting the others
+  CREATE INDEX file_members ON inodes (volume, members, wanted) WHERE kind = ${KIND_FILE} AND replicas <> '';
+`;
+
 /** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -373,6 +387,7 @@ const MIGRATIONS: readonly string[] = [
   HOLES,
   CREATIONS,
   FLAGS,
+  REPLICA_COUNTS,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
@@ -388,6 +403,7 @@ export const TABLE_KEYS = {
   servers: 'id',
   replaced_stores: 'storage_id',
   placements: 'server, inode',
+  placement_counts: 'server',
   planned_members: 'server, inode',
   voters: 'id',
   reserved: 'first',

@@ -25,7 +25,7 @@ export class Statements {
   }
 
   /** @returns the single value of the single row */
-  counter(sql: string, ...values: number[]): number {
+  counter(sql: string, ...values: readonly (number | string)[]): number {
     const row = this.get<Record<string, number>>(sql, ...values);
     assert(row !== undefined, 'The row of counters exists');
     const [value] = Object.values(row);

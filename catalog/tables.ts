@@ -6,6 +6,7 @@ import { InodeLists } from './inode-lists.ts';
 import { InodeNumbers } from './inode-numbers.ts';
 import type { EntryRow, InodeRow } from './inode-rows.ts';
 import { InodeTables } from './inode-tables.ts';
+import { PlacementTables } from './placement-tables.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { ServerTables } from './server-tables.ts';
 import { SessionTables } from './session-tables.ts';
@@ -26,6 +27,7 @@ export class Tables {
   readonly xattrs: XattrTables;
   readonly sessions: SessionTables;
   readonly servers: ServerTables;
+  readonly placements: PlacementTables;
   readonly trash: TrashTables;
   /** Every change of a row that snapshots show keeps a copy first. */
   readonly snapshots: SnapshotTables;
@@ -45,12 +47,13 @@ export class Tables {
     this.numbers = new InodeNumbers(statements);
     this.sessions = new SessionTables(statements);
     this.servers = new ServerTables(statements);
+    this.placements = new PlacementTables(statements);
     this.trash = new TrashTables(statements);
     this.snapshots = new SnapshotTables(statements);
     this.sweeps = new SnapshotSweeps(statements);
     this.inodeLists = new InodeLists(statements);
-    const { volumes, numbers, servers, trash, snapshots } = this;
-    this.inodes = new InodeTables(statements, { volumes, numbers, servers, trash, snapshots, changes });
+    const { volumes, numbers, placements, trash, snapshots } = this;
+    this.inodes = new InodeTables(statements, { volumes, numbers, placements, trash, snapshots, changes });
     this.entries = new EntryTables(statements, { snapshots, changes });
     this.xattrs = new XattrTables(statements, { snapshots, changes });
   }

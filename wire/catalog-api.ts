@@ -652,6 +652,15 @@ export const AnsweredCommands = Type.Object({
 });
 export type AnsweredCommands = Static<typeof AnsweredCommands>;
 
+/** Position in the list of files with a wrong number of replicas: by volume, number of replicas, and wanted number. */
+export const MiscountedPosition = Type.Object({
+  volume: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  members: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  wanted: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  inode: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+});
+export type MiscountedPosition = Static<typeof MiscountedPosition>;
+
 export const Query = Type.Union([
   /** The inode at a path; a final symbolic link is followed only with `follow`. */
   Type.Object({ kind: Type.Literal('resolve'), volume: TreeName, path: Path, follow: Type.Boolean() }),
@@ -709,10 +718,11 @@ export const Query = Type.Union([
     after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
-  /** Files with a wrong number of replicas; examines `countMax` inodes after `after`. */
+  /** Files with too few replicas, of those that `servers` servers can have, or too many. */
   Type.Object({
     kind: Type.Literal('files-miscounted'),
-    after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    servers: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    after: Type.Union([MiscountedPosition, Type.Null()]),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
   /** Files with planned members, ascending, after `after`. `begun`: plans were ever made. */
@@ -872,7 +882,10 @@ export interface QueryResults {
   readonly voters: { readonly view: Voters | null };
   readonly 'files-on': { readonly files: readonly PlacedFile[]; readonly more: boolean };
   /** `next`: resume point, null at the end. */
-  readonly 'files-miscounted': { readonly files: readonly PlacedFile[]; readonly next: number | null };
+  readonly 'files-miscounted': {
+    readonly files: readonly PlacedFile[];
+    readonly next: MiscountedPosition | null;
+  };
   /** `reserved`: numbers that may still become files. */
   readonly plans: {
     readonly files: readonly PlacedFile[];

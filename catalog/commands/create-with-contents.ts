@@ -68,7 +68,7 @@ export function createFilesWithContents(
       files[file.inode] = { code: error.code, message: error.message };
     }
   }
-  creation.updateVolumeAndDirectories();
+  creation.updateCountersAndDirectories();
   return { atNs, limited: creation.hasByteQuota, files };
 }
 
@@ -84,6 +84,8 @@ class FileCreation {
   readonly #ownReplicas = new Map<number, readonly string[]>();
   readonly #directories = new Map<number, InodeRow>();
   readonly #changedDirectories = new Set<number>();
+  /** Created files by their servers. */
+  readonly #created = new Map<string, number>();
   #volume: VolumeRow | null = null;
   #inodes = 0;
   #bytes = 0;
@@ -114,8 +116,9 @@ class FileCreation {
     const changedNs = timeCheck(file.changedNs ?? this.#atNs);
     assertInodeAllowed(volume);
     assertBytesAllowed(volume, sizeBytes, 0);
-    const replicas = this.#ownReplicas.get(id) ?? this.#replicas;
-    this.#assertMembers(id, replicas);
+    const members = this.#ownReplicas.get(id) ?? this.#replicas;
+    this.#assertMembers(id, members);
+    const replicas = members.join(',');
     if (!this.#tables.numbers.takeReserved(this.#command.owner, id)) throw notReserved(id);
 
     const { mode, storeAcl } = inheritAcl(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
@@ -123,7 +126,7 @@ class FileCreation {
     this.#tables.inodes.insertWithContents({
       ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs },
       createdNs: this.#atNs,
-      replicas: replicas.join(','),
+      replicas,
       objectBytes: volume.objectBytes,
       contentsEpoch: file.contents.epoch,
       contentsSeq: file.contents.seq,
@@ -133,16 +136,18 @@ class FileCreation {
     storeAcl(id);
     this.#tables.entries.insert(directory.id, name, id);
     this.#changedDirectories.add(directory.id);
+    this.#created.set(replicas, (this.#created.get(replicas) ?? 0) + 1);
     this.#inodes++;
     this.#bytes += sizeBytes;
     const xattrs = directory.xattrs === 0 ? 0 : this.#tables.xattrs.count(id);
     return mode === file.mode && gid === file.gid && xattrs === 0 ? null : { mode, gid, xattrs };
   }
 
-  updateVolumeAndDirectories(): void {
+  updateCountersAndDirectories(): void {
     if (this.#volume === null || this.#inodes === 0) return;
     this.#tables.volumes.count(this.#volume.id, this.#inodes, this.#bytes);
     this.#tables.volumes.charge(this.#volume.id, this.#inodes, this.#bytes);
+    for (const [replicas, files] of this.#created) this.#tables.placements.addToCounts(replicas, files);
     for (const id of this.#changedDirectories) this.#tables.inodes.touchDirectory(id, 0, this.#atNs);
   }
 

@@ -88,6 +88,7 @@ function createUnlinked(
     allowed: volume.quotaBytes > 0 ? sizeBytes : null,
   });
   tables.volumes.count(volume.id, 1, sizeBytes);
+  tables.placements.addToCounts(replicas.join(','), 1);
   return tables.inodes.existing(id);
 }
 

@@ -100,10 +100,10 @@ export function serverRemove(
   command: CommandOf<'server-remove'>,
 ): CommandResults['server-remove'] {
   const before = serverOf(tables, command.id);
-  if (!command.dead && tables.servers.hasFiles(before.id)) {
+  if (!command.dead && tables.placements.hasFiles(before.id)) {
     throw new ServiceError(
       'precondition-failed',
-      `Server ${before.id} holds or is to hold replicas of ${tables.servers.count(before.id)} files: drain it first`,
+      `Server ${before.id} holds or is to hold replicas of ${tables.placements.count(before.id)} files: drain it first`,
     );
   }
   if (!command.dead && isNeededVoter(tables, before.id)) {
@@ -152,11 +152,11 @@ export function planMembers(
     throw new ServiceError('bad-request', 'A plan names each of its servers once');
   const out = members.find((member) => tables.servers.server(member)?.state === 'out');
   if (out !== undefined) throw new ServiceError('precondition-failed', `Server ${out} is removed`);
-  const before = tables.servers.planOf(id);
+  const before = tables.placements.planOf(id);
   const isLater = before === null || comparePlans(mark, before.mark) >= 0;
   if (!isLater || view < inode.view) return { planned: before?.servers ?? [] };
   // Replaces the earlier plan: the primary of `mark` has committed `view`, so no earlier change is under way.
-  tables.servers.plan(id, members, view, mark);
+  tables.placements.plan(id, members, view, mark);
   return { planned: members };
 }
 

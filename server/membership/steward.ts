@@ -8,6 +8,7 @@ import type { Candidate } from '../process/placement.ts';
 import { Rounds } from '../process/rounds.ts';
 import { CatalogMover } from './catalog-mover.ts';
 import { type Move, Mover } from './mover.ts';
+import { PassPauses } from './pass-pauses.ts';
 import { ServerConditions } from './server-conditions.ts';
 import {
   chooseRebalance,
@@ -19,7 +20,6 @@ import {
 
 const PAGE = 500;
 const PERIOD_MS = 1_000;
-const COUNT_PERIOD_MS = 600_000;
 /** Disks whose used parts differ by no more than this are balanced. */
 const REBALANCE_THRESHOLD = 0.2;
 /** Between two moves for balance: servers report their free space no more often. */
@@ -67,11 +67,10 @@ export class Steward {
   readonly #conditions: ServerConditions;
   readonly #mover: Mover;
   readonly #catalogMover: CatalogMover;
+  readonly #pauses: PassPauses;
   #plans = new Map<number, SeenPlan>();
   /** Files still to be moved, by the last count. */
   #remaining = 0;
-  #countedFor = '';
-  #countedMs = Number.NEGATIVE_INFINITY;
   #rebalancedMs = Number.NEGATIVE_INFINITY;
 
   constructor(parts: StewardParts) {
@@ -79,6 +78,7 @@ export class Steward {
     this.#conditions = new ServerConditions(parts);
     this.#mover = new Mover(parts);
     this.#catalogMover = new CatalogMover(parts);
+    this.#pauses = new PassPauses(parts.world);
     this.#rounds = new Rounds({
       world: parts.world,
       periodMs: parts.periodMs ?? PERIOD_MS,
@@ -110,11 +110,11 @@ export class Steward {
     const counts = new Map<string, number>(servers.map(({ id, replicas }) => [id, replicas ?? 0]));
     this.#remaining = leaving.reduce((sum, { id }) => sum + (counts.get(id) ?? 0), 0);
     let moved = 0;
-    for (const { id } of leaving) {
-      if ((counts.get(id) ?? 0) > 0) moved += await this.#moveAll(this.#filesOn(id));
-    }
+    this.#pauses.begin(await this.#state(conditions));
+    // The counts are for display: what is moved follows from the placements themselves.
+    for (const { id } of leaving) moved += await this.#pass(`on ${id}`, this.#filesOn(id));
     moved += await this.#moveAll(this.#planned(leaving));
-    moved += await this.#moveMiscounted(conditions);
+    moved += await this.#pass('miscounted', this.#miscounted(conditions));
     await this.#catalogMover.move(conditions);
     if (moved === 0 && this.#remaining === 0) moved += await this.#rebalance(conditions);
     if (moved === 0 && this.#remaining === 0) this.#mover.idle();
@@ -123,6 +123,17 @@ export class Steward {
   /** @see ServerConditions.of */
   conditions(servers: readonly ServerInfo[]): ServerCondition[] {
     return this.#conditions.of(servers);
+  }
+
+  /** What decides which files can be moved. */
+  async #state(conditions: readonly ServerCondition[]): Promise<string> {
+    const { volumes } = await this.#parts.query({ kind: 'volumes' });
+    return JSON.stringify([
+      volumes.map(({ name, replicas }) => [name, replicas]),
+      conditions.map(({ id, state, toBeReplaced, reachable, registered }) => {
+        return [id, state, toBeReplaced, reachable, registered];
+      }),
+    ]);
   }
 
   async *#filesOn(server: string): AsyncGenerator<PlacedFile> {
@@ -140,34 +151,17 @@ export class Steward {
     }
   }
 
-  /** Scans all files, if volumes or servers have changed since the last scan, or it was long ago. */
-  async #moveMiscounted(conditions: readonly ServerCondition[]): Promise<number> {
-    const { volumes } = await this.#parts.query({ kind: 'volumes' });
-    const states = conditions.map(({ id, state, reachable }) => [id, state, reachable]);
-    const now = JSON.stringify([volumes.map(({ name, replicas }) => [name, replicas]), states]);
-    const nowMs = this.#parts.world.nowMs();
-    if (now === this.#countedFor && nowMs - this.#countedMs < COUNT_PERIOD_MS) return 0;
-    const before = this.#mover.failedCount;
-    let unfinished = false;
-    const moved = await this.#moveAll(this.#miscounted(), () => {
-      unfinished = true;
-    });
-    // Failed or postponed moves are scanned for again, because nothing else would find them.
-    if (this.#mover.failedCount === before && !unfinished) {
-      this.#countedFor = now;
-      this.#countedMs = nowMs;
-    }
-    return moved;
-  }
-
-  async *#miscounted(): AsyncGenerator<PlacedFile> {
-    for (let after: number | null = 0; after !== null; ) {
+  async *#miscounted(conditions: readonly ServerCondition[]): AsyncGenerator<PlacedFile> {
+    const servers = conditions.filter(({ state, toBeReplaced }) => state === 'in' && !toBeReplaced).length;
+    for (let after: QueryResults['files-miscounted']['next'] = null; ; ) {
       const page: QueryResults['files-miscounted'] = await this.#parts.query({
         kind: 'files-miscounted',
+        servers,
         after,
         countMax: PAGE,
       });
       yield* page.files;
+      if (page.next === null) return;
       after = page.next;
     }
   }
@@ -195,10 +189,24 @@ export class Steward {
     yield* due;
   }
 
-  #moveAll(files: AsyncGenerator<PlacedFile>, postponed: () => void = () => undefined): Promise<number> {
+  /** Moves files that may be many, unless the last pass with this name has left too many where they were. */
+  async #pass(name: string, files: AsyncGenerator<PlacedFile>): Promise<number> {
+    if (this.#pauses.isPaused(name)) return 0;
+    let seen = 0;
+    const counted = async function* (): AsyncGenerator<PlacedFile> {
+      for await (const file of files) {
+        seen += 1;
+        yield file;
+      }
+    };
+    const moved = await this.#moveAll(counted());
+    this.#pauses.ended(name, seen - moved);
+    return moved;
+  }
+
+  #moveAll(files: AsyncGenerator<PlacedFile>): Promise<number> {
     return this.#mover.moveAll(this.#moves(files), (_, outcome) => {
       if (outcome === 'moved') this.#remaining = Math.max(0, this.#remaining - 1);
-      if (outcome === 'put-off') postponed();
     });
   }
 
@@ -244,8 +252,7 @@ export class Steward {
     this.#mover.reset();
     this.#catalogMover.reset();
     this.#plans.clear();
-    this.#countedFor = '';
-    this.#countedMs = Number.NEGATIVE_INFINITY;
+    this.#pauses.reset();
     this.#remaining = 0;
   }
 }

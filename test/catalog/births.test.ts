@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Command, CommandResults } from '../../wire/catalog-api.ts';
 import { Catalog, main } from './fixture.ts';
+import { assertSound } from './soundness.ts';
 
 type Bear = Extract<Command, { kind: 'bear' }>;
 
@@ -52,6 +53,7 @@ test('files are created with contents that are settled', () => {
     [3, 4106, 3, 4106],
   );
   assert.equal(catalog.inode(parent).modifiedNs, catalog.timeNs.toString());
+  assertSound(catalog.db);
 });
 
 test('a file that is created by number may set its own times', () => {

@@ -1,7 +1,18 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Removes from a database of today what version 9 added. */
+/** Removes from a database of today what version 10 added. */
+export function asVersion9(db: CatalogDatabase): void {
+  db.exec(`
+    DROP TABLE placement_counts;
+    DROP INDEX file_members;
+    ALTER TABLE inodes DROP COLUMN members;
+    PRAGMA user_version = 9;
+  `);
+}
+
+/** And what version 9 added. */
 export function asVersion8(db: CatalogDatabase): void {
+  asVersion9(db);
   db.exec(`
     ALTER TABLE inodes DROP COLUMN flags;
     ALTER TABLE past_inodes DROP COLUMN flags;

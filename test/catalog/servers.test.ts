@@ -4,8 +4,8 @@ import Database from 'better-sqlite3';
 import { executeRequests } from '../../catalog/batch.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
-import type { CommandOf, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
-import { asVersion1 } from './earlier-schema.ts';
+import type { CommandOf, MiscountedPosition, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
+import { asVersion1, asVersion9 } from './earlier-schema.ts';
 import { Catalog, main, SERVERS } from './fixture.ts';
 
 function registration(id: string, more: Partial<CommandOf<'server-register'>> = {}) {
@@ -129,37 +129,84 @@ test('follow-view: the larger number wins, and removed files are ignored', () =>
   assert.deepEqual(files, [{ inode, members: ['s3', 's4'], view: 4, wanted: 3, sizeBytes: 0 }]);
 });
 
-test('files with too few or too many replicas are found, a page of inodes at a time', () => {
+/** Pairs of inode and wanted number, `countMax` at a time. */
+function miscounted(catalog: Catalog, { servers = 5, countMax = 9 } = {}): [number, number][] {
+  const found: [number, number][] = [];
+  for (let after: MiscountedPosition | null = null; ; ) {
+    const query = { kind: 'files-miscounted', servers, after, countMax } as const;
+    const page: QueryResults['files-miscounted'] = catalog.query(query);
+    assert.ok(page.files.length <= countMax);
+    for (const { inode, wanted } of page.files) found.push([inode, wanted]);
+    if (page.next === null) return found;
+    after = page.next;
+  }
+}
+
+test('files with too few or too many replicas are found, whatever changed', () => {
   const catalog = new Catalog();
   const [a, b] = [catalog.file('/a').inode, catalog.file('/b').inode];
-  const miscounted = () => {
-    const found: [number, number][] = [];
-    let pages = 0;
-    for (let after: number | null = 0; after !== null; pages++) {
-      const page: QueryResults['files-miscounted'] = catalog.query({
-        kind: 'files-miscounted',
-        after,
-        countMax: 2,
-      });
-      for (const { inode, wanted } of page.files) found.push([inode, wanted]);
-      after = page.next;
-    }
-    assert.equal(pages, 2, 'A root and two files, two at a time');
-    return found;
-  };
-  assert.deepEqual(miscounted(), []);
+  assert.deepEqual(miscounted(catalog), []);
   catalog.run({ kind: 'set-replicas', inode: b, count: 4 });
-  assert.deepEqual(miscounted(), [[b, 4]]);
+  assert.deepEqual(miscounted(catalog), [[b, 4]]);
   catalog.run({ kind: 'volume-set', name: 'main', replicas: 2 });
-  assert.deepEqual(miscounted(), [
+  const all = [
     [a, 2],
     [b, 4],
-  ]);
+  ];
+  assert.deepEqual(miscounted(catalog), all);
+  assert.deepEqual(miscounted(catalog, { countMax: 1 }), all, 'In pages');
+  catalog.run({ kind: 'follow-view', inode: a, view: { number: 2, members: ['s1', 's2'] } });
+  assert.deepEqual(miscounted(catalog), [[b, 4]]);
   catalog.run({ kind: 'set-replicas', inode: b, count: null });
   catalog.run({ kind: 'volume-set', name: 'main', replicas: 3 });
-  assert.deepEqual(miscounted(), []);
+  assert.deepEqual(miscounted(catalog), [[a, 3]]);
+  catalog.run({ kind: 'unlink', place: main('/a') });
+  catalog.run({ kind: 'collect', beforeNs: (catalog.timeNs + 1n).toString(), countMax: 10 });
+  assert.deepEqual(miscounted(catalog), []);
   catalog.refuse('bad-request', { kind: 'set-replicas', inode: catalog.root, count: 1 });
   catalog.refuse('not-found', { kind: 'volume-set', name: 'none', replicas: 1 });
+});
+
+test('a file that has as many replicas as there are servers has not too few', () => {
+  const catalog = new Catalog();
+  const { inode } = catalog.file('/a');
+  catalog.run({ kind: 'volume-set', name: 'main', replicas: 5 });
+  assert.deepEqual(miscounted(catalog, { servers: 4 }), [[inode, 5]]);
+  assert.deepEqual(miscounted(catalog, { servers: 3 }), []);
+  catalog.run({ kind: 'volume-set', name: 'main', replicas: 2 });
+  assert.deepEqual(miscounted(catalog, { servers: 3 }), [[inode, 2]], 'Too many are too many');
+});
+
+test('the number of files on a server follows creations, moves and removals', () => {
+  const catalog = new Catalog();
+  for (const id of SERVERS) register(catalog, id);
+  const counts = () =>
+    catalog.query({ kind: 'servers', counts: true }).servers.map(({ replicas }) => replicas);
+  const [a] = [catalog.file('/a').inode, catalog.file('/b').inode];
+  assert.deepEqual(counts(), [2, 2, 2, 0, 0]);
+  catalog.run({ kind: 'follow-view', inode: a, view: { number: 2, members: ['s1', 's4', 's5'] } });
+  assert.deepEqual(counts(), [2, 1, 1, 1, 1]);
+  const plan = (members: string[]) =>
+    catalog.run({ kind: 'plan-members', inode: a, view: 2, mark: { epoch: 1, turn: 1 }, members });
+  plan(['s1', 's2']);
+  assert.deepEqual(counts(), [2, 2, 1, 1, 1], 'A planned member counts, but not twice');
+  catalog.run({ kind: 'unlink', place: main('/a') });
+  catalog.run({ kind: 'collect', beforeNs: (catalog.timeNs + 1n).toString(), countMax: 10 });
+  assert.deepEqual(counts(), [1, 1, 1, 0, 0]);
+});
+
+test('a catalog of version 9 gets counts of placements, and an index by number of replicas', () => {
+  const catalog = new Catalog();
+  catalog.file('/a');
+  const moved = catalog.file('/b').inode;
+  catalog.run({ kind: 'follow-view', inode: moved, view: { number: 2, members: ['s5'] } });
+  catalog.run({ kind: 'follow-view', inode: moved, view: { number: 3, members: ['s4', 's1'] } });
+  catalog.directory('/d');
+  const before = [...dumpCatalog(catalog.db)];
+  asVersion9(catalog.db);
+  ensureSchema(catalog.db);
+  assert.deepEqual([...dumpCatalog(catalog.db)], before);
+  assert.deepEqual(miscounted(catalog), [[moved, 3]]);
 });
 
 test('a file has the policy that its volume had at its creation', () => {
@@ -209,11 +256,11 @@ test('a catalog of version 1 is upgraded, and knows which servers have which fil
   const moved = catalog.file('/d/b').inode;
   catalog.run({ kind: 'follow-view', inode: moved, view: { number: 2, members: ['s5'] } });
   catalog.orphan();
-  // That version had sessions of one kind, and neither times of creation nor flags, which are the last columns.
+  // That version had sessions of one kind, and neither times of creation nor flags, which are before the last column.
   const dump = () =>
     [...dumpCatalog(catalog.db)]
       .filter((line) => !/^(counters|timed_sessions) /.test(line))
-      .map((line) => (line.startsWith('inodes ') ? line.replace(/ \S+ \S+$/, '') : line));
+      .map((line) => (line.startsWith('inodes ') ? line.replace(/ \S+ \S+( \S+)$/, '$1') : line));
   const before = dump();
   asVersion1(catalog.db);
   ensureSchema(catalog.db);

@@ -81,5 +81,16 @@ export function assertSound(db: CatalogDatabase): void {
       .map((member) => ({ server: member, inode: id })),
   );
   assert.deepEqual(placed, members, 'What is on a server is what names the server');
+  none(
+    'A server counts its files, and one without files has no count',
+    `SELECT server, COUNT(*) FROM placements GROUP BY server EXCEPT SELECT server, files FROM placement_counts
+     UNION ALL SELECT * FROM placement_counts c WHERE files <> (SELECT COUNT(*) FROM placements WHERE server = c.server)
+       OR files = 0`,
+  );
+  none(
+    'A file counts its members',
+    `SELECT * FROM inodes i WHERE kind = 1 AND replicas <> ''
+       AND members <> (SELECT COUNT(*) FROM placements WHERE inode = i.id)`,
+  );
   none('Attributes belong to inodes', 'SELECT * FROM xattrs WHERE inode NOT IN (SELECT id FROM inodes)');
 }

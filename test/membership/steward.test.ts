@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import { measureSteward } from '../../bench/scale/steward.ts';
 import type { View } from '../../replica/view.ts';
 import { Steward } from '../../server/membership/steward.ts';
 import { Placement } from '../../server/process/placement.ts';
@@ -24,6 +25,8 @@ class World {
   catalogMembers: readonly ServerId[] = SERVERS.slice(0, 3);
   /** Throws if a move is to fail. */
   onMove: (file: number) => void = () => undefined;
+  /** Kinds of the queries of the steward since the last look. */
+  readonly queries: string[] = [];
   readonly steward: Steward;
 
   constructor(catalogReplicas = 3, servers: readonly string[] = SERVERS) {
@@ -37,8 +40,10 @@ class World {
       periodMs: 2 ** 30,
       world: { ...systemWorld, nowMs: () => this.nowMs },
       isCatalogPrimary: () => this.isPrimary,
-      query: async <Q extends Query>(query: Q) =>
-        this.catalog.query(query as never) as QueryResults[Q['kind']],
+      query: async <Q extends Query>(query: Q) => {
+        this.queries.push(query.kind);
+        return this.catalog.query(query as never) as QueryResults[Q['kind']];
+      },
       candidates: (servers) => placement.candidates(servers),
       isConnected: (server) => !this.away.has(server),
       catalogMembers: () => this.catalogMembers,
@@ -115,6 +120,44 @@ test('a draining server is emptied, of files and of the catalog', async (t) => {
   assert.ok(shares > 5 && shares < 25, `The others share its files: ${shares} of 30`);
   assert.ok(!world.catalogMembers.includes('s1' as ServerId) && world.catalogMembers.length === 3);
   assert.deepEqual(world.steward.moving(), { total: 30, done: 30, failed: 0, current: [] });
+});
+
+test('a draining server is emptied also if its counted files are wrong', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const file = world.file('/a');
+  world.catalog.db.exec('DELETE FROM placement_counts');
+  world.run({ kind: 'server-state', id: 's1', state: 'draining' });
+  await world.settle();
+  assert.ok(!world.members(file).includes('s1'));
+});
+
+test('files that no server can take are looked at again after a while in proportion to their number, or once one can', async (t) => {
+  const world = new World(3, SERVERS.slice(0, 3));
+  t.after(() => world.steward.close());
+  const files = Array.from({ length: 40 }, (_, index) => world.file(`/f${index}`));
+  world.run({ kind: 'server-state', id: 's1', state: 'draining' });
+  const isLookedAt = async () => {
+    world.queries.length = 0;
+    await world.steward.runRound();
+    return world.queries.includes('files-on');
+  };
+  assert.equal(await isLookedAt(), true);
+  world.nowMs += 39;
+  assert.equal(await isLookedAt(), false);
+  world.nowMs += 1;
+  assert.equal(await isLookedAt(), true);
+  world.register('s4');
+  await world.settle();
+  assert.equal(world.moves.length, files.length);
+});
+
+test('a round in which nothing is to do costs the same with a hundred times as many files', async () => {
+  const few = await measureSteward(200);
+  const many = await measureSteward(20_000);
+  const show = JSON.stringify([few, many]);
+  assert.ok(many.idleRoundMs < 5 * few.idleRoundMs, show);
+  assert.ok(many.firstRoundMs < 5 * few.firstRoundMs, `The first one, too: ${show}`);
 });
 
 test('the catalog shrinks with the cluster, and grows again', async (t) => {
@@ -239,6 +282,9 @@ test('files follow the number of replicas of their volume, and their own', async
   world.run({ kind: 'volume-set', name: 'main', replicas: 2 });
   await world.settle();
   assert.deepEqual([world.members(a).length, world.members(b).length], [2, 1]);
+  world.run({ kind: 'set-replicas', inode: a, count: 4 });
+  await world.settle();
+  assert.equal(world.members(a).length, 4, 'In the next round');
 });
 
 test('if more replicas are wanted than there are servers, as many as possible are kept, and completed with a new server', async (t) => {

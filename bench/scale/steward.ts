@@ -1,0 +1,72 @@
+import { pino } from 'pino';
+import { runQuery } from '../../catalog/queries.ts';
+import { Steward } from '../../server/membership/steward.ts';
+import { Placement } from '../../server/process/placement.ts';
+import type { Query, QueryResults } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
+import { FilledCatalog, SERVERS } from './filled-catalog.ts';
+
+const ROUNDS = 20;
+
+export interface StewardFigures {
+  readonly files: number;
+  /** Processor time of the catalog's commands for each file. */
+  readonly createUs: number;
+  /** Processor time of the first round, which looks for files to move. */
+  readonly firstRoundMs: number;
+  /** Processor time of a round in which nothing is to do. */
+  readonly idleRoundMs: number;
+}
+
+/** Measures the steward in a cluster where nothing is to be moved. */
+export async function measureSteward(files: number): Promise<StewardFigures> {
+  const begunUs = processorUs();
+  const { db } = new FilledCatalog(files);
+  const createUs = (processorUs() - begunUs) / files;
+  const placement = new Placement({ configured: [], isConnected: () => true });
+  const refuse = (): never => {
+    throw new Error('Nothing is to be moved');
+  };
+  const steward = new Steward({
+    log: pino({ level: 'silent' }),
+    replaceAfterMs: 60_000,
+    periodMs: 2 ** 30,
+    world: systemWorld,
+    isCatalogPrimary: () => true,
+    query: async <Q extends Query>(query: Q) => runQuery(db, query as never) as QueryResults[Q['kind']],
+    candidates: (servers) => placement.candidates(servers),
+    isConnected: () => true,
+    catalogMembers: () => SERVERS,
+    catalogReplicasFirst: SERVERS.length,
+    changeMembers: refuse,
+    changeCatalogMembers: refuse,
+    followView: refuse,
+    announce: () => undefined,
+  });
+  try {
+    const firstRoundMs = await roundsMs(steward, 1);
+    return { files, createUs, firstRoundMs, idleRoundMs: (await roundsMs(steward, ROUNDS)) / ROUNDS };
+  } finally {
+    steward.close();
+    db.close();
+  }
+}
+
+async function roundsMs(steward: Steward, count: number): Promise<number> {
+  const begunUs = processorUs();
+  for (let round = 0; round < count; round++) await steward.runRound();
+  return (processorUs() - begunUs) / 1_000;
+}
+
+function processorUs(): number {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+}
+
+if (import.meta.main) {
+  for (const files of [1_000, 300_000]) {
+    const { createUs, firstRoundMs, idleRoundMs } = await measureSteward(files);
+    const figures = `first round ${firstRoundMs.toFixed(1)} ms, idle round ${idleRoundMs.toFixed(2)} ms`;
+    process.stdout.write(`${files} files: ${figures}, creation ${createUs.toFixed(1)} µs each\n`);
+  }
+}

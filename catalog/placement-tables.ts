@@ -1,0 +1,160 @@
+import type { PlanMark, PlannedMembers } from '../wire/catalog-api.ts';
+import { KIND_FILE } from './schema.ts';
+import type { Statements } from './statements.ts';
+
+/** A file's servers in the tables. */
+export interface PlacedRow {
+  readonly id: number;
+  readonly replicas: string;
+  readonly view: number;
+  readonly wanted: number;
+  readonly volume: number;
+  readonly sizeBytes: number;
+  /** Index of the file's policy; the volume's at creation. */
+  readonly policy: number;
+  readonly objectBytes: number;
+}
+
+/** Files of a volume with equal numbers of replicas and of wanted ones; `wanted` is 0 if the volume decides. */
+export interface ReplicaGroup {
+  readonly volume: number;
+  readonly members: number;
+  readonly wanted: number;
+}
+
+const PLACED_COLUMNS =
+  'id, replicas, view, wanted, volume, size AS sizeBytes, policy, object_bytes AS objectBytes';
+const PLACED = `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`;
+const PLACED_ON = 'SELECT 1 FROM placements WHERE server = ? LIMIT 1';
+const PLANNED = 'SELECT 1 FROM planned_members WHERE server = ? LIMIT 1';
+/** The condition of the index `file_members`. A file without servers will preserve another's contents soon. */
+const IS_PLACED = `kind = ${KIND_FILE} AND replicas <> ''`;
+
+/** Which servers hold which files, and will hold them. Plain access, no rules. */
+export class PlacementTables {
+  readonly #statements: Statements;
+
+  constructor(statements: Statements) {
+    this.#statements = statements;
+  }
+
+  /** @param replicas server ids, separated by commas */
+  add(inode: number, replicas: string): void {
+    this.insert(inode, replicas);
+    this.addToCounts(replicas, 1);
+  }
+
+  /** Like `add`, without the counts; the caller adds to them once for many files. */
+  insert(inode: number, replicas: string): void {
+    for (const server of replicas.split(','))
+      this.#statements.run('INSERT INTO placements VALUES (?, ?)', server, inode);
+  }
+
+  addToCounts(replicas: string, files: number): void {
+    for (const server of replicas.split(','))
+      this.#statements.run(
+        'INSERT INTO placement_counts VALUES (?, ?) ON CONFLICT (server) DO UPDATE SET files = files + excluded.files',
+        ...[server, files],
+      );
+  }
+
+  remove(inode: number, replicas: string): void {
+    for (const server of replicas.split(',')) {
+      this.#statements.run('DELETE FROM placements WHERE server = ? AND inode = ?', server, inode);
+      this.#statements.run('UPDATE placement_counts SET files = files - 1 WHERE server = ?', server);
+      // So that the table depends on the placements alone, also where it was filled by a migration.
+      this.#statements.run('DELETE FROM placement_counts WHERE server = ? AND files = 0', server);
+    }
+  }
+
+  /** Includes files of which the server will become a member. */
+  hasFiles(server: string): boolean {
+    return [PLACED_ON, PLANNED].some((query) => this.#statements.get(query, server) !== undefined);
+  }
+
+  /** Number of files that a server holds, as counted, or will hold; visits only the latter. */
+  count(server: string): number {
+    return this.#statements.counter(
+      `SELECT COALESCE((SELECT files FROM placement_counts WHERE server = ?), 0)
+         + (SELECT COUNT(*) FROM planned_members m WHERE m.server = ?
+            AND NOT EXISTS (SELECT 1 FROM placements p WHERE p.server = m.server AND p.inode = m.inode))`,
+      ...[server, server],
+    );
+  }
+
+  /** Replaces the planned members of a file. */
+  plan(inode: number, servers: readonly string[], view: number, { epoch, turn }: PlanMark): void {
+    if (!this.hasPlanned) this.#statements.run('UPDATE counters SET planned = 1');
+    this.endPlan(inode, Number.MAX_SAFE_INTEGER);
+    for (const server of servers)
+      this.#statements.run(
+        'INSERT INTO planned_members (server, inode, view, epoch, turn) VALUES (?, ?, ?, ?, ?)',
+        ...[server, inode, view, epoch, turn],
+      );
+  }
+
+  get hasPlanned(): boolean {
+    return this.#statements.counter('SELECT planned FROM counters') === 1;
+  }
+
+  planOf(inode: number): PlannedMembers | null {
+    const rows = this.#statements.all<{ server: string; view: number; epoch: number; turn: number }>(
+      'SELECT server, view, epoch, turn FROM planned_members WHERE inode = ? ORDER BY server',
+      inode,
+    );
+    const [first] = rows;
+    if (first === undefined) return null;
+    const { view, epoch, turn } = first;
+    return { servers: rows.map(({ server }) => server), view, mark: { epoch, turn } };
+  }
+
+  /** Ends changes that began with a view below `view`. */
+  endPlan(inode: number, view: number): void {
+    this.#statements.run('DELETE FROM planned_members WHERE inode = ? AND view < ?', inode, view);
+  }
+
+  /** Files with planned members, by number. */
+  plannedFiles(after: number, countMax: number): PlacedRow[] {
+    return this.#statements
+      .all<{ inode: number }>(
+        'SELECT DISTINCT inode FROM planned_members WHERE inode > ? ORDER BY inode LIMIT ?',
+        after,
+        countMax,
+      )
+      .flatMap(({ inode }) => this.placed(inode) ?? []);
+  }
+
+  filesOn(server: string, after: number, countMax: number): PlacedRow[] {
+    return this.#statements
+      .all<{ inode: number }>(
+        'SELECT inode FROM placements WHERE server = ? AND inode > ? ORDER BY inode LIMIT ?',
+        server,
+        after,
+        countMax,
+      )
+      .flatMap(({ inode }) => this.placed(inode) ?? []);
+  }
+
+  /** A file's servers; undefined if the inode is no file or was deleted. */
+  placed(inode: number): PlacedRow | undefined {
+    return this.#statements.get<PlacedRow>(PLACED, inode);
+  }
+
+  /** The group after the given one; undefined after the last. Takes one step in the index, however many files. */
+  nextGroup({ volume, members, wanted }: ReplicaGroup): ReplicaGroup | undefined {
+    return this.#statements.get<ReplicaGroup>(
+      `SELECT volume, members, wanted FROM inodes INDEXED BY file_members
+       WHERE ${IS_PLACED} AND (volume, members, wanted) >= (?, ?, ?) ORDER BY volume, members, wanted LIMIT 1`,
+      // Not `>` of the group itself: SQLite would visit all its files first.
+      ...[volume, members, wanted + 1],
+    );
+  }
+
+  filesOfGroup({ volume, members, wanted }: ReplicaGroup, after: number, countMax: number): PlacedRow[] {
+    return this.#statements.all<PlacedRow>(
+      `SELECT ${PLACED_COLUMNS} FROM inodes INDEXED BY file_members
+       WHERE ${IS_PLACED} AND volume = ? AND members = ? AND wanted = ? AND id > ? ORDER BY id LIMIT ?`,
+      ...[volume, members, wanted, after, countMax],
+    );
+  }
+}
