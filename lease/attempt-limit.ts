@@ -10,6 +10,8 @@ const ATTEMPTS_MAX = 2048;
  */
 export class AttemptLimit {
   readonly #queuedRows = new Set<number>();
+  /** Is at the row that has waited longest: a new iterator passes all places that rows left since the last rehash. */
+  #waiting: SetIterator<number> | null = null;
   readonly #slowMs: number;
   #running = 0;
   #slowUntilMs = -Infinity;
@@ -48,13 +50,15 @@ export class AttemptLimit {
   /** Removes the row that has waited longest from the queue. @returns null if none waits or the limit is reached */
   takeQueued(): number | null {
     if (this.isFull || this.#queuedRows.size === 0) return null;
-    const [row] = this.#queuedRows as Iterable<number>;
+    this.#waiting ??= this.#queuedRows.values();
+    const { value: row } = this.#waiting.next();
     assert(row !== undefined, 'A row waits');
-    this.#queuedRows.delete(row);
+    this.unqueue(row);
     return row;
   }
 
   unqueue(row: number): void {
     this.#queuedRows.delete(row);
+    if (this.#queuedRows.size === 0) this.#waiting = null;
   }
 }

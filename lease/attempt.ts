@@ -44,21 +44,21 @@ interface AttemptBase {
   readonly ballot: Ballot;
   /** t0: local clock before the first READ. The lease counts from here, whenever it is decided. */
   readonly startedMs: number;
-  readonly repeatAtMs: number;
-  readonly tally: Tally;
+  repeatAtMs: number;
+  tally: Tally;
   /** Voters that were asked in this phase, as bits. */
-  readonly asked: number;
+  asked: number;
 }
 
 export interface ReadingAttempt extends AttemptBase {
   readonly phase: 'reading';
   /** The newest write among the answers so far, and its ballot. */
-  readonly written: Ballot;
-  readonly lease: Lease | null;
+  written: Ballot;
+  lease: Lease | null;
   /** Largest write ballot of all answers, even of one whose lease does not count as the newest. */
-  readonly highest: Ballot;
+  highest: Ballot;
   /** All answers so far report the same WRITE. If they are a majority, that WRITE is decided. */
-  readonly unanimous: boolean;
+  unanimous: boolean;
   /** Queries were sent instead of READs: without promises this attempt cannot write. */
   readonly query: boolean;
 }
@@ -71,7 +71,7 @@ export interface WritingAttempt extends AttemptBase {
   readonly reason: 'acquire' | 'renew' | 'help';
 }
 
-/** One attempt to acquire, renew or confirm a cell's lease. [Flease] Alg. 4, [PaxosLease] §4. */
+/** One attempt to acquire, renew or confirm a cell's lease; answers change it. [Flease] Alg. 4, [PaxosLease] §4. */
 export type Attempt = ReadingAttempt | WritingAttempt;
 
 export function attemptStart(
@@ -139,14 +139,15 @@ export function readingMerge(
   written: Ballot,
   lease: Lease | null,
   outranks: boolean,
-): ReadingAttempt {
+): void {
   const first = attempt.tally.acks === 0;
   const same = first || ballotCompare(written, attempt.highest) === 0;
-  const unanimous = attempt.unanimous && same;
-  const highest = ballotMax(written, attempt.highest);
-  return outranks
-    ? { ...attempt, tally, written, lease, highest, unanimous }
-    : { ...attempt, tally, highest, unanimous };
+  attempt.tally = tally;
+  attempt.unanimous &&= same;
+  attempt.highest = ballotMax(written, attempt.highest);
+  if (!outranks) return;
+  attempt.written = written;
+  attempt.lease = lease;
 }
 
 export function attemptWrite(
@@ -157,7 +158,16 @@ export function attemptWrite(
 ): WritingAttempt {
   const { bidder, ballot, startedMs } = attempt;
   const { lease, spanMs, reason } = bid;
-  const repeatAtMs = nowMs + parameters.repeatMs;
-  const base = { bidder, ballot, startedMs, repeatAtMs, tally: TALLY_EMPTY, asked: 0 };
-  return { phase: 'writing', ...base, lease, spanMs, reason };
+  return {
+    phase: 'writing',
+    bidder,
+    ballot,
+    startedMs,
+    repeatAtMs: nowMs + parameters.repeatMs,
+    tally: TALLY_EMPTY,
+    asked: 0,
+    lease,
+    spanMs,
+    reason,
+  };
 }

@@ -39,7 +39,7 @@ export class CellCursor {
 
   moveTo(row: number): void {
     this.#row = row;
-    this.#work = this.#works.size === 0 ? null : (this.#works.get(row) ?? null);
+    this.#work = this.#context.table.hasWork(row) ? (this.#works.get(row) ?? null) : null;
   }
 
   get row(): number {
@@ -70,15 +70,17 @@ export class CellCursor {
 
   workOrNew(): CellWork {
     if (this.#work !== null) return this.#work;
-    const { wheel } = this.#context;
+    const { table, wheel } = this.#context;
     const work = workBegin(this.isOpen ? wheel.dueMs(this.#row) : Infinity);
     this.#works.set(this.#row, work);
+    table.setHasWork(this.#row, true);
     this.#work = work;
     return work;
   }
 
   dropWork(): void {
     this.#works.delete(this.#row);
+    this.#context.table.setHasWork(this.#row, false);
     this.#work = null;
   }
 

@@ -23,6 +23,7 @@ const SWEEP_EVERY = 4096;
 
 const OPEN = 1;
 const RELEASED = 2;
+const WORKING = 4;
 
 /** The lease that this server knows: its own, or another server's that it learned of. */
 export interface KnownLease {
@@ -45,14 +46,22 @@ export class CellTable implements WheelLinks {
   #rows = 0;
   #freeRow = NONE;
   #size = 0;
+  /** The row of the last `find` or `add`; of no meaning once it was removed. */
+  #lastRow = 0;
   #refused = 0;
 
   get size(): number {
     return this.#size;
   }
 
+  /** Tries the last row and the one after it first: most series of messages have the order of the rows. */
   find(cell: CellId): number | null {
-    return this.#index.find(cell);
+    const last = this.#lastRow;
+    if (last < this.#rows && this.cell(last) === cell) return last;
+    const next = last + 1;
+    const row = next < this.#rows && this.cell(next) === cell ? next : this.#index.find(cell);
+    if (row !== null) this.#lastRow = row;
+    return row;
   }
 
   add(cell: CellId): number {
@@ -66,6 +75,7 @@ export class CellTable implements WheelLinks {
     this.setKnownLease(row, null);
     this.#index.add(cell, row);
     this.#size++;
+    this.#lastRow = row;
     return row;
   }
 
@@ -96,6 +106,15 @@ export class CellTable implements WheelLinks {
 
   setOpen(row: number, open: boolean): void {
     this.#flag(row, OPEN, open);
+  }
+
+  /** Whether the row has a `CellWork`, so that the others, which are most, are not looked up. */
+  hasWork(row: number): boolean {
+    return ((this.#page(row).flags[row & OFFSET_MASK] as number) & WORKING) !== 0;
+  }
+
+  setHasWork(row: number, works: boolean): void {
+    this.#flag(row, WORKING, works);
   }
 
   group(row: number): Group {

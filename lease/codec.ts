@@ -29,9 +29,9 @@ const TAGS = {
   query: 12,
 } as const satisfies Record<LeaseMessage['kind'], number>;
 
-const KINDS = new Map<number, LeaseMessage['kind']>(
-  Object.entries(TAGS).map(([kind, tag]) => [tag, kind as LeaseMessage['kind']]),
-);
+/** Kinds by tag. */
+const KINDS: (LeaseMessage['kind'] | undefined)[] = [];
+for (const [kind, tag] of Object.entries(TAGS)) KINDS[tag] = kind as LeaseMessage['kind'];
 
 const REASONS: readonly RefusedMessage['reason'][] = ['old', 'future', 'still-valid'];
 
@@ -107,8 +107,7 @@ export class LeaseFrameReader {
     };
     const incarnations: ServerIncarnation[] = [];
     for (let left = reader.varint(); left > 0; left--) {
-      const server = reader.text();
-      if (!isServerId(server)) throw new MalformedError('A server id is malformed');
+      const server = serverIdOf(reader.text());
       incarnations.push({ server, incarnation: reader.uint53() as Incarnation });
     }
     this.#reader = reader;
@@ -140,19 +139,23 @@ export function decodeLeaseFrame(bytes: Uint8Array): LeaseFrame {
 }
 
 function messageWrite(writer: ByteWriter, incarnations: FrameIncarnations, message: LeaseMessage): void {
-  writer.uint8(TAGS[message.kind]);
-  writer.varint(message.cell).varint(message.view);
-  ballotWrite(writer, incarnations, message.kind === 'release' ? message.uid : message.ballot);
-  switch (message.kind) {
+  const { kind, cell, view } = message;
+  writer.uint8(TAGS[kind]).varint(cell).varint(view);
+  if (kind === 'release') {
+    ballotWrite(writer, incarnations, message.uid);
+    return;
+  }
+  const { ballot } = message;
+  ballotWrite(writer, incarnations, ballot);
+  switch (kind) {
     case 'read':
     case 'query':
     case 'ack-write':
     case 'wrong-view':
-    case 'release':
       break;
     case 'write':
       writer.uint8(message.acquires ? 1 : 0);
-      leaseWrite(writer, incarnations, message.lease, message.ballot);
+      leaseWrite(writer, incarnations, message.lease, ballot);
       break;
     case 'ack-read':
       ballotWrite(writer, incarnations, message.written);
@@ -167,16 +170,16 @@ function messageWrite(writer: ByteWriter, incarnations: FrameIncarnations, messa
       writer.uint8(REASONS.indexOf(message.reason));
       break;
     case 'learn':
-      leaseWrite(writer, incarnations, message.lease, message.ballot);
+      leaseWrite(writer, incarnations, message.lease, ballot);
       break;
     default:
-      unreachable(message);
+      unreachable(kind);
   }
 }
 
 function messageRead(reader: ByteReader, incarnations: readonly ServerIncarnation[]): LeaseMessage {
   const tag = reader.uint8();
-  const kind = KINDS.get(tag);
+  const kind = KINDS[tag];
   if (kind === undefined) throw new MalformedError(`Lease message with tag ${tag}`);
   const cell = reader.varint() as CellId;
   const view = reader.varint();
@@ -309,6 +312,18 @@ class FrameIncarnations {
     entries.push({ server, incarnation });
     return entries.length - 1;
   }
+}
+
+/** Servers of earlier frames: the same text as the same object, so that comparisons look at no characters. */
+const knownServers = new Map<string, ServerId>();
+const KNOWN_SERVERS_MAX = 1024;
+
+function serverIdOf(text: string): ServerId {
+  const known = knownServers.get(text);
+  if (known !== undefined) return known;
+  if (!isServerId(text)) throw new MalformedError('A server id is malformed');
+  if (knownServers.size < KNOWN_SERVERS_MAX) knownServers.set(text, text);
+  return text;
 }
 
 function incarnationRead(reader: ByteReader, incarnations: readonly ServerIncarnation[]): ServerIncarnation {

@@ -68,15 +68,24 @@ export function groupMajority(
     bits = 1 << own;
     missing--;
   }
-  const wrapped = (server: ServerId): number => (server < self ? 1 : 0);
-  const inNameOrder = voters
-    .filter((server) => server !== self && isPresent(server))
-    .sort((a, b) => wrapped(a) - wrapped(b) || (a < b ? -1 : 1));
-  for (const server of inNameOrder.slice(0, missing)) {
-    bits |= 1 << voters.indexOf(server);
-    missing--;
+  for (; missing > 0; missing--) {
+    let first = -1;
+    for (let index = 0; index < voters.length; index++) {
+      const voter = voters[index] as ServerId;
+      if ((bits & (1 << index)) !== 0 || voter === self) continue;
+      if (first >= 0 && !comesFirst(self, voter, voters[first] as ServerId)) continue;
+      if (isPresent(voter)) first = index;
+    }
+    if (first < 0) return groupAll(group);
+    bits |= 1 << first;
   }
-  return missing > 0 ? groupAll(group) : bits;
+  return bits;
+}
+
+/** Whether `a` comes before `b` in the order of names that begins after `self` and wraps around. */
+function comesFirst(self: ServerId, a: ServerId, b: ServerId): boolean {
+  const isAfterSelf = a > self;
+  return isAfterSelf === b > self ? a < b : isAfterSelf;
 }
 
 function setHasMajority(set: number, bits: number): boolean {

@@ -18,18 +18,28 @@ export class IncarnationTable {
   readonly #incarnations: (Known | null)[] = [];
   readonly #byServer = new Map<ServerId, Known[]>();
   readonly #free: number[] = [];
+  /** The last one numbered: most messages in a row are of one incarnation. */
+  #recent: Known | null = null;
 
   /** @returns the number of an incarnation, a new one if needed; null if the table is full */
   number(server: ServerId, incarnation: Incarnation): number | null {
+    const recent = this.#recent;
+    if (recent !== null && recent.incarnation === incarnation && recent.server === server)
+      return recent.index;
     let known = this.#byServer.get(server);
     if (known === undefined) {
       known = [];
       this.#byServer.set(server, known);
     }
-    for (const entry of known) if (entry.incarnation === incarnation) return entry.index;
+    for (const entry of known) {
+      if (entry.incarnation !== incarnation) continue;
+      this.#recent = entry;
+      return entry.index;
+    }
     const index = this.#free.pop() ?? this.#incarnations.length;
     if (index >= INCARNATIONS_MAX) return null;
     const entry = { server, incarnation, index };
+    this.#recent = entry;
     this.#incarnations[index] = entry;
     known.push(entry);
     return index;
@@ -47,6 +57,7 @@ export class IncarnationTable {
 
   /** Removes the incarnations without an entry in `used`: no row refers to them. */
   sweep(used: Uint8Array): void {
+    this.#recent = null;
     for (const [server, known] of this.#byServer) {
       const left = known.filter(({ index }) => used[index] === 1);
       for (const { index } of known) {

@@ -100,7 +100,8 @@ export class Proposer {
   #ask(work: CellWork, attempt: Attempt, bits: number, nowMs: number, out: LeaseAction[]): void {
     const { self } = this.#context.parameters;
     const { voters, view } = this.#cursor.group;
-    work.attempt = { ...attempt, asked: attempt.asked | bits };
+    work.attempt = attempt;
+    attempt.asked |= bits;
     const message = this.#requestMessage(attempt, view);
     let asksSelf = false;
     for (let index = 0; index < voters.length; index++) {
@@ -150,9 +151,9 @@ export class Proposer {
     }
     this.#cursor.trace(out, 'repeated', attempt.phase);
     this.#context.attemptLimit.noteSlowVoters(nowMs);
-    const repeated = { ...attempt, repeatAtMs: nowMs + this.#context.parameters.repeatMs };
+    attempt.repeatAtMs = nowMs + this.#context.parameters.repeatMs;
     const { acks, nacks } = attempt.tally;
-    this.#ask(work, repeated, groupAll(this.#cursor.group) & ~(acks | nacks), nowMs, out);
+    this.#ask(work, attempt, groupAll(this.#cursor.group) & ~(acks | nacks), nowMs, out);
   }
 
   receive(from: ServerId, message: AcceptorAnswer, nowMs: number, out: LeaseAction[]): void {
@@ -189,9 +190,8 @@ export class Proposer {
     const { rules } = this.#context;
     const lease = message.lease === null ? null : rules.leaseReceived(message.lease, nowMs);
     const outranks = rules.outranks(attempt, message.written, lease);
-    const merged = readingMerge(attempt, tally, message.written, lease, outranks);
-    work.attempt = merged;
-    if (tallyWon(tally, group)) this.#propose(work, merged, nowMs, out);
+    readingMerge(attempt, tally, message.written, lease, outranks);
+    if (tallyWon(tally, group)) this.#propose(work, attempt, nowMs, out);
   }
 
   /** A majority promised: the bidder writes a lease, waits, or is done, by one clock reading. */
@@ -231,9 +231,8 @@ export class Proposer {
     const group = this.#cursor.group;
     const tally = tallyAdd(attempt.tally, group, from, 'ack');
     if (tally === null) return;
-    const counted = { ...attempt, tally };
-    work.attempt = counted;
-    if (tallyWon(tally, group)) this.#decide(work, counted, nowMs, out);
+    attempt.tally = tally;
+    if (tallyWon(tally, group)) this.#decide(work, attempt, nowMs, out);
   }
 
   /** A majority accepted λ: it is the cell's lease. */
@@ -294,15 +293,14 @@ export class Proposer {
     const group = this.#cursor.group;
     const tally = tallyAdd(attempt.tally, group, from, 'nack');
     if (tally === null) return;
-    const refused = { ...attempt, tally };
-    work.attempt = refused;
+    attempt.tally = tally;
     if (this.#isLost(tally)) {
       this.#cursor.trace(out, 'overruled', message.kind);
       this.abort(work, nowMs);
       return;
     }
     const rest = groupAll(group) & ~attempt.asked;
-    if (rest !== 0) this.#ask(work, refused, rest, nowMs, out);
+    if (rest !== 0) this.#ask(work, attempt, rest, nowMs, out);
   }
 
   #isLost(tally: Attempt['tally']): boolean {

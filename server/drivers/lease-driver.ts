@@ -74,7 +74,12 @@ export class LeaseDriver {
   open(cell: CellId, view: View): void {
     if (!viewVoters(view).includes(this.#parts.self)) return;
     this.#opened.set(cell, view);
-    this.#link.step({ kind: 'open', cell, ...this.#viewOf(view), handicapMs: 0 });
+    const { number, members, joint } = view;
+    this.#link.step(
+      joint === undefined
+        ? { kind: 'open', cell, view: number, members, handicapMs: 0 }
+        : { kind: 'open', cell, view: number, members, joint, handicapMs: 0 },
+    );
   }
 
   /** The members of the cell changed: the cell uses the new view, and is closed if this server is no member. */
@@ -237,20 +242,18 @@ export class LeaseDriver {
   }
 
   #notify(cell: CellId): void {
-    for (const listener of [...(this.#listeners.get(cell) ?? [])]) listener();
+    const listeners = this.#listeners.get(cell);
+    if (listeners !== undefined) for (const listener of [...listeners]) listener();
   }
 
   /**
    * A server that is no member of a view still votes by the one before, in which both sets vote: the new view may not
    * have reached any other server. If it has, a majority of its own members refuses the one before.
    */
-  #viewOf({ number, members, joint }: View): KnownView {
-    if (
-      !viewVoters({ number, members, ...(joint === undefined ? {} : { joint }) }).includes(this.#parts.self)
-    ) {
-      return { view: number - 1, members };
-    }
-    return { view: number, members, ...(joint === undefined ? {} : { joint }) };
+  #viewOf(view: View): KnownView {
+    const { number, members, joint } = view;
+    if (!viewVoters(view).includes(this.#parts.self)) return { view: number - 1, members };
+    return joint === undefined ? { view: number, members } : { view: number, members, joint };
   }
 }
 

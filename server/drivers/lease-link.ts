@@ -167,8 +167,9 @@ export class LeaseLink {
   /** Drops those messages by which the peer would acquire cells that it may not acquire. @see LeaseLinkParts */
   #admitted(from: ServerId, messages: readonly LeaseMessage[]): readonly LeaseMessage[] {
     const { mayAcquire } = this.#parts;
+    if (mayAcquire === undefined) return messages;
     const isRefused = ({ kind, cell }: LeaseMessage): boolean => {
-      if ((kind !== 'read' && kind !== 'write') || mayAcquire?.(cell, from) !== false) return false;
+      if ((kind !== 'read' && kind !== 'write') || mayAcquire(cell, from)) return false;
       const { holder, remainingMs } = this.#host.view(cell, this.nowMs());
       return holder !== from || remainingMs <= 0;
     };

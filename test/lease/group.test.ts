@@ -2,7 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { ServerId } from '../../base/ids.ts';
-import { GroupTable, groupHasMajority, groupHasVeto, NO_MEMBERS } from '../../lease/group.ts';
+import {
+  GroupTable,
+  groupAll,
+  groupHasMajority,
+  groupHasVeto,
+  groupMajority,
+  NO_MEMBERS,
+} from '../../lease/group.ts';
 
 const IDS = [...'abcdefgh'] as ServerId[];
 const members = fc.subarray(IDS, { minLength: 1 });
@@ -46,6 +53,25 @@ test('majorities before, during and after a change share a server', () => {
         if (!groupHasMajority(group, bitsOf(group.voters, also))) continue;
         assert.ok(acks.some((id) => also.includes(id) && group.voters.includes(id)));
       }
+    }),
+    { numRuns: 1000 },
+  );
+});
+
+test('the voters asked first are this server and the present ones that follow it by name', () => {
+  fc.assert(
+    fc.property(members, fc.constantFrom(...IDS), fc.subarray(IDS), (voters, self, present) => {
+      const table = new GroupTable();
+      const group = table.at(table.addReference(1, voters, undefined));
+      const others = voters.filter((id) => id !== self && present.includes(id)).sort();
+      const inOrder = [...others.filter((id) => id > self), ...others.filter((id) => id < self)];
+      const asked = [...voters.filter((id) => id === self), ...inOrder];
+      const count = Math.floor(voters.length / 2) + 1;
+      const expected = asked.length < count ? groupAll(group) : bitsOf(group.voters, asked.slice(0, count));
+      assert.equal(
+        groupMajority(group, self, (id) => present.includes(id)),
+        expected,
+      );
     }),
     { numRuns: 1000 },
   );
