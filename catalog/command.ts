@@ -18,9 +18,11 @@ import { collect, createFile, createOrphan, keepOrphan, openForWrite, settle } f
 import { rename, renameWhiteout } from './commands/rename.ts';
 import { replace, replaceWithContents } from './commands/replace.ts';
 import {
+  clusterSet,
   followView,
   planMembers,
   serverAdd,
+  serverMaintenance,
   serverRegister,
   serverRemove,
   serverState,
@@ -243,6 +245,10 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return serverState(tables, command);
     case 'server-zone':
       return serverZone(tables, command);
+    case 'server-maintenance':
+      return serverMaintenance(tables, command, atNs);
+    case 'cluster-set':
+      return clusterSet(tables, command);
     case 'server-remove':
       return serverRemove(tables, command);
     case 'follow-view':

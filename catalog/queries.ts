@@ -108,9 +108,11 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { paths: tables.entries.firstNames(query.inodes).flatMap((name) => pathOf(tables, name) ?? []) };
     case 'servers': {
       const servers = tables.servers.all();
-      if (!query.counts) return { servers };
+      const settings = tables.servers.settings();
+      if (!query.counts) return { servers, settings };
       return {
         servers: servers.map((server) => ({ ...server, replicas: tables.placements.count(server.id) })),
+        settings,
       };
     }
     case 'voters':

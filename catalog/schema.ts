@@ -362,6 +362,17 @@ const REPLICA_COUNTS = `
   CREATE INDEX file_members ON inodes (volume, members, wanted) WHERE kind = ${KIND_FILE} AND replicas <> '';
 `;
 
+const CLUSTER = `
+  CREATE TABLE settings (
+    id                INTEGER PRIMARY KEY CHECK (id = 1),
+    -- wanted number of the catalog's members; 0: by the number of servers
+    catalog_replicas  INTEGER NOT NULL
+  ) STRICT;
+  INSERT INTO settings VALUES (1, 0);
+  -- until this time the server's replicas are not replaced; null: no maintenance
+  ALTER TABLE servers ADD COLUMN maintenance_ns INTEGER;
+`;
+
 /** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -387,7 +398,7 @@ const MIGRATIONS: readonly string[] = [
   HOLES,
   CREATIONS,
   FLAGS,
-  REPLICA_COUNTS,
+  REPLICA_COUNTS + CLUSTER,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
@@ -400,6 +411,7 @@ export const TABLE_KEYS = {
   sessions: 'id',
   timed_sessions: 'id',
   requests: 'session, number',
+  settings: 'id',
   servers: 'id',
   replaced_stores: 'storage_id',
   placements: 'server, inode',

@@ -1,9 +1,13 @@
-import type { ServerInfo, Voters } from '../wire/catalog-api.ts';
+import type { ClusterSettings, ServerInfo, Voters } from '../wire/catalog-api.ts';
 import type { Statements } from './statements.ts';
 
 const SERVER_COLUMNS = `id, url, zone, state, storage_id AS storageId, born_at AS bornAt,
-  free_bytes AS freeBytes, total_bytes AS totalBytes, CAST(registered_ns AS TEXT) AS registeredNs`;
-/** Servers, replaced stores, and the voters of named leases. Plain access, no rules. */
+  free_bytes AS freeBytes, total_bytes AS totalBytes, CAST(registered_ns AS TEXT) AS registeredNs,
+  CAST(maintenance_ns AS TEXT) AS maintenanceNs`;
+
+type ServerRow = Omit<ServerInfo, 'maintenanceNs'> & { readonly maintenanceNs: string | null };
+
+/** Servers, replaced stores, the voters of named leases, and settings. Plain access, no rules. */
 export class ServerTables {
   readonly #statements: Statements;
 
@@ -12,16 +16,19 @@ export class ServerTables {
   }
 
   server(id: string): ServerInfo | undefined {
-    return this.#statements.get<ServerInfo>(`SELECT ${SERVER_COLUMNS} FROM servers WHERE id = ?`, id);
+    const row = this.#statements.get<ServerRow>(`SELECT ${SERVER_COLUMNS} FROM servers WHERE id = ?`, id);
+    return row === undefined ? undefined : serverInfoOf(row);
   }
 
   all(): ServerInfo[] {
-    return this.#statements.all<ServerInfo>(`SELECT ${SERVER_COLUMNS} FROM servers ORDER BY id`);
+    return this.#statements
+      .all<ServerRow>(`SELECT ${SERVER_COLUMNS} FROM servers ORDER BY id`)
+      .map(serverInfoOf);
   }
 
   put(server: ServerInfo): void {
     this.#statements.run(
-      'INSERT OR REPLACE INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+      'INSERT OR REPLACE INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
       server.id,
       server.url,
       server.zone,
@@ -31,7 +38,17 @@ export class ServerTables {
       server.freeBytes,
       server.totalBytes,
       server.registeredNs,
+      server.maintenanceNs ?? null,
     );
+  }
+
+  settings(): ClusterSettings {
+    const count = this.#statements.counter('SELECT catalog_replicas FROM settings');
+    return { catalogReplicas: count === 0 ? null : count };
+  }
+
+  setSettings({ catalogReplicas }: ClusterSettings): void {
+    this.#statements.run('UPDATE settings SET catalog_replicas = ?', catalogReplicas ?? 0);
   }
 
   /** The voters on named leases; null before the first change. */
@@ -53,4 +70,9 @@ export class ServerTables {
       this.#statements.get('SELECT 1 FROM replaced_stores WHERE storage_id = ?', storageId) !== undefined
     );
   }
+}
+
+/** Without maintenance the field is absent: earlier releases, which store the same results, do not know it. */
+function serverInfoOf({ maintenanceNs, ...server }: ServerRow): ServerInfo {
+  return maintenanceNs === null ? server : { ...server, maintenanceNs };
 }

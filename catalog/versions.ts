@@ -12,9 +12,9 @@ import type { Command } from '../wire/catalog-api.ts';
  *   access times not set since; U+FFFD in names; two kinds of sessions, by whether they name their start; pinned
  *   writes; changing voters of named leases; replacement with contents; renames that leave a whiteout.
  * - 6: planned members; ended reservations. 7: holes of settled files. 8: creation times. 9: flags.
- * - 10: attributes that are changed only if the inode is unchanged.
+ * - 10: attributes that are changed only if the inode is unchanged. 11: settings of the cluster; maintenance.
  */
-export const COMMANDS_VERSION = 10;
+export const COMMANDS_VERSION = 11;
 
 /** Servers from this version on obey fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -83,6 +83,8 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'plan-members': 6,
   'void-inodes': 6,
   'set-flags': 9,
+  'cluster-set': 11,
+  'server-maintenance': 11,
 };
 
 /**

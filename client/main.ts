@@ -3,6 +3,7 @@ import { addBackupCommands } from './commands/backup.ts';
 import { addBenchCommand } from './commands/bench.ts';
 import { addCertCommands } from './commands/cert.ts';
 import { addCheckCommand, addResolveCommand } from './commands/check.ts';
+import { addClusterSettingsCommands } from './commands/cluster-settings.ts';
 import { addCopyCommand } from './commands/copy.ts';
 import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
@@ -95,6 +96,7 @@ export function buildProgram(
   // Before the name of a command it means the same as after it.
   program.option('--servers <urls>', 'base URLs of the servers, for every command that talks to a cluster');
   addServerCommand(program);
+  addClusterSettingsCommands(program);
   addDevCommand(program);
   addVolumeCommands(program);
   addSnapshotCommands(program);

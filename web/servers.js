@@ -151,6 +151,7 @@ function isOfferedBy(what, server) {
   return server.state !== 'unreachable';
 }
 
-function membershipText({ membership }) {
-  return { in: '', draining: 'draining', out: 'out' }[membership] ?? membership;
+function membershipText({ membership, maintenanceUntilMs }) {
+  const text = { in: '', draining: 'draining', out: 'out' }[membership] ?? membership;
+  return maintenanceUntilMs === undefined ? text : [text, 'in maintenance'].filter(Boolean).join(', ');
 }

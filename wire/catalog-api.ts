@@ -4,6 +4,7 @@ import {
   ACCESSES_MAX,
   FLUSH_SESSIONS_MAX,
   FORGETS_MAX,
+  MAINTENANCE_MS_MAX,
   NEW_FILES_MAX,
   UNLINKS_MAX,
 } from './request-limits.ts';
@@ -457,6 +458,17 @@ export const Command = Type.Union([
     state: Type.Union([Type.Literal('in'), Type.Literal('draining')]),
   }),
   Type.Object({ kind: Type.Literal('server-zone'), id: ServerName, zone: Zone }),
+  /** Replicas of the server are not replaced for this time, however long it is away; null ends that. */
+  Type.Object({
+    kind: Type.Literal('server-maintenance'),
+    id: ServerName,
+    forMs: Type.Union([Type.Integer({ minimum: 1, maximum: MAINTENANCE_MS_MAX }), Type.Null()]),
+  }),
+  /** Settings of the cluster; absent ones stay. `catalogReplicas`: 3, 5 or 7; null: by the number of servers. */
+  Type.Object({
+    kind: Type.Literal('cluster-set'),
+    catalogReplicas: Type.Optional(Type.Union([Type.Integer({ minimum: 3, maximum: 7 }), Type.Null()])),
+  }),
   /** Removes a server for good; `precondition-failed` while it holds replicas, unless it is `dead`. */
   Type.Object({ kind: Type.Literal('server-remove'), id: ServerName, dead: Type.Boolean() }),
   /** A file's primary reports the file's servers; the largest number wins. */
@@ -583,6 +595,14 @@ export interface ServerInfo {
   readonly freeBytes: number;
   readonly totalBytes: number;
   readonly registeredNs: string;
+  /** Until this time its replicas are not replaced; absent without maintenance. */
+  readonly maintenanceNs?: string;
+}
+
+/** Settings of the cluster that the catalog stores. */
+export interface ClusterSettings {
+  /** Wanted number of the catalog's members; null: 3, and 5 from five servers on. */
+  readonly catalogReplicas: number | null;
 }
 
 /** A file's replicas, and how many are wanted. */
@@ -836,6 +856,8 @@ export interface CommandResults {
   readonly 'server-add': { readonly server: ServerInfo };
   readonly 'server-state': { readonly server: ServerInfo };
   readonly 'server-zone': { readonly server: ServerInfo };
+  readonly 'server-maintenance': { readonly server: ServerInfo };
+  readonly 'cluster-set': { readonly settings: ClusterSettings };
   readonly 'server-remove': { readonly server: ServerInfo };
   /** `followed`: the view was newer than the catalog's. */
   readonly 'follow-view': { readonly followed: boolean };
@@ -878,7 +900,11 @@ export interface QueryResults {
   readonly paths: {
     readonly paths: readonly { readonly inode: number; readonly volume: string; readonly path: string }[];
   };
-  readonly servers: { readonly servers: readonly (ServerInfo & { readonly replicas?: number })[] };
+  /** `settings`: absent from servers of earlier releases. */
+  readonly servers: {
+    readonly servers: readonly (ServerInfo & { readonly replicas?: number })[];
+    readonly settings?: ClusterSettings;
+  };
   readonly voters: { readonly view: Voters | null };
   readonly 'files-on': { readonly files: readonly PlacedFile[]; readonly more: boolean };
   /** `next`: resume point, null at the end. */

@@ -172,11 +172,15 @@ export interface ClusterServers {
   /** The catalog's members, by the newest view that the server knows. */
   readonly catalogMembers: readonly string[];
   readonly catalogView: number;
+  /** Wanted number of the catalog's members; null: by the number of servers. Absent from earlier releases. */
+  readonly catalogReplicas?: number | null;
   readonly servers: readonly {
     readonly id: string;
     readonly url: string;
     readonly zone: string;
     readonly state: ServerState;
+    /** Until this time, in nanoseconds since 1970, its replicas are not replaced; absent without maintenance. */
+    readonly maintenanceNs?: string;
   }[];
 }
 
@@ -247,6 +251,8 @@ export interface ServerStatus {
   /** How far each peer's lease clock is ahead, in milliseconds; the true value is within offset ± error. */
   readonly clockOffsets: Readonly<Record<string, { readonly offsetMs: number; readonly errorMs: number }>>;
   readonly membership?: ServerState;
+  /** Until this time, as ISO 8601, its replicas are not replaced; in `ClusterStatus` only. */
+  readonly maintenanceUntil?: string;
   /** The catalog knows this server and its disk; before, it takes no replicas. */
   readonly registered?: boolean;
   readonly lag?: ReplicaLag;
@@ -254,6 +260,8 @@ export interface ServerStatus {
   readonly namedLeases?: {
     readonly known: number;
     readonly voters?: number;
+    /** At the catalog's primary: how many are to vote on one name. */
+    readonly votersWanted?: number;
     readonly recoveringMs: number;
   };
 }
@@ -288,6 +296,8 @@ export interface ClusterStatus {
     readonly epoch: number;
     readonly seq: number;
     readonly members: readonly string[];
+    /** How many servers are to hold it; absent from earlier releases. */
+    readonly replicasWanted?: number;
   };
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
   readonly servers: readonly ServerStatus[];

@@ -102,6 +102,8 @@ export interface LiveServer extends ServerVitals {
   readonly id: string;
   readonly url: string;
   readonly state: ServerStatus['state'];
+  /** When its maintenance ends, by the wall clock; absent if it is in none. */
+  readonly maintenanceUntilMs?: number;
   /** How far its clock is ahead of the reporting server's, and the error; null if unknown. */
   readonly clock: { readonly offsetMs: number; readonly errorMs: number } | null;
   readonly writesPerS: number;

@@ -10,3 +10,5 @@ export const FORGETS_MAX = 16;
 export const NEW_FILES_MAX = 256;
 /** Sessions that a catalog flush names. */
 export const FLUSH_SESSIONS_MAX = 100;
+/** Longest maintenance of a server: a week. */
+export const MAINTENANCE_MS_MAX = 604_800_000;

@@ -36,6 +36,7 @@ export function serverRegister(
     freeBytes,
     totalBytes,
     registeredNs: atNs,
+    ...(before?.maintenanceNs === undefined ? {} : { maintenanceNs: before.maintenanceNs }),
   };
   tables.servers.put(server);
   return { server };
@@ -93,6 +94,34 @@ export function serverZone(tables: Tables, command: CommandOf<'server-zone'>): C
   const server = { ...serverOf(tables, command.id), zone: command.zone };
   tables.servers.put(server);
   return { server };
+}
+
+/** Begins or ends maintenance. The end is a time of the catalog's clock, so that every primary knows it. */
+export function serverMaintenance(
+  tables: Tables,
+  { id, forMs }: CommandOf<'server-maintenance'>,
+  atNs: string,
+): CommandResults['server-maintenance'] {
+  const { maintenanceNs: _, ...before } = serverOf(tables, id);
+  if (forMs !== null && before.state === 'out')
+    throw new ServiceError('precondition-failed', `Server ${id} is removed`);
+  const until = forMs === null ? {} : { maintenanceNs: String(BigInt(atNs) + BigInt(forMs) * 1_000_000n) };
+  const server = { ...before, ...until };
+  tables.servers.put(server);
+  return { server };
+}
+
+export function clusterSet(
+  tables: Tables,
+  { catalogReplicas }: CommandOf<'cluster-set'>,
+): CommandResults['cluster-set'] {
+  if (typeof catalogReplicas === 'number' && catalogReplicas % 2 === 0)
+    throw new ServiceError(
+      'bad-request',
+      `"catalogReplicas" must be 3, 5 or 7: ${catalogReplicas} replicas survive no more failures than ${catalogReplicas - 1}`,
+    );
+  if (catalogReplicas !== undefined) tables.servers.setSettings({ catalogReplicas });
+  return { settings: tables.servers.settings() };
 }
 
 export function serverRemove(

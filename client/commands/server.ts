@@ -2,13 +2,14 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { QueryResults } from '../../wire/catalog-api.ts';
 import type { ClusterStatus } from '../../wire/http-api.ts';
+import { MAINTENANCE_MS_MAX } from '../../wire/request-limits.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { notFoundFailure, usageFailure } from '../terminal/failure.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
-import { formatBytes } from '../terminal/quantities.ts';
+import { formatBytes, formatTime } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import { clusterCommand } from './cluster-command.ts';
+import { clusterCommand, duration } from './cluster-command.ts';
 
 const POLL_MS = 500;
 const STUCK_MS = 15_000;
@@ -67,6 +68,23 @@ export function addServerCommand(program: Command): void {
       printLine(`Server ${id} takes replicas again`);
     });
 
+  clusterCommand(server, 'maintenance')
+    .description(
+      'keep the replicas of a server for a time, also if it is away for longer than --replace-after',
+    )
+    .argument('<id>', 'id of the server')
+    .option('--for <duration>', 'from now on, such as 2h; at most 7d', maintenanceDuration)
+    .option('--end', 'end it')
+    .run(async (client, call, id: string, options: MaintenanceOptions) => {
+      const command = { kind: 'server-maintenance', id, forMs: maintenanceMs(options) } as const;
+      const { maintenanceNs } = (await client.command(command, call)).server;
+      printLine(
+        maintenanceNs === undefined
+          ? `Server ${id} is not in maintenance`
+          : `Server ${id} is in maintenance until ${formatTime(maintenanceNs)} UTC`,
+      );
+    });
+
   clusterCommand(server, 'add')
     .description('admit a server: before its first start without --join, or after it was removed')
     .argument('<id>', 'id of the server')
@@ -99,6 +117,17 @@ export function addServerCommand(program: Command): void {
     });
 }
 
+interface MaintenanceOptions {
+  readonly for?: number;
+  readonly end?: true;
+}
+
+function maintenanceMs(options: MaintenanceOptions): number | null {
+  if ((options.for === undefined) === (options.end === undefined))
+    throw usageFailure('Cannot change the maintenance', 'give either --for, with a duration, or --end');
+  return options.for ?? null;
+}
+
 const HEADER = ['SERVER', 'URL', 'ZONE', 'IS', 'REACHABLE', 'FILES', 'FREE', 'TOTAL'];
 
 function rowOf(server: ListedServer, status: ClusterStatus): string[] {
@@ -107,12 +136,16 @@ function rowOf(server: ListedServer, status: ClusterStatus): string[] {
     server.id,
     server.url,
     server.zone === '' ? '-' : server.zone,
-    server.state,
+    [server.state, ...(isInMaintenance(server.id, status) ? ['in maintenance'] : [])].join(', '),
     reachable ? 'yes' : 'no',
     `${server.replicas ?? 0}`,
     server.totalBytes === 0 ? '-' : formatBytes(server.freeBytes),
     server.totalBytes === 0 ? '-' : formatBytes(server.totalBytes),
   ];
+}
+
+function isInMaintenance(id: string, { servers }: ClusterStatus): boolean {
+  return servers.find((server) => server.id === id)?.maintenanceUntil !== undefined;
 }
 
 export function describeMoving({
@@ -211,6 +244,12 @@ function baseUrl(text: string): string {
     throw new InvalidArgumentError('It is a base URL with a port, such as https://10.0.0.4:7401.');
   }
   return url.origin;
+}
+
+function maintenanceDuration(text: string): number {
+  const ms = Math.round(duration(text));
+  if (ms < 1 || ms > MAINTENANCE_MS_MAX) throw new InvalidArgumentError('It is a duration of at most 7d.');
+  return ms;
 }
 
 function zone(text: string): string {

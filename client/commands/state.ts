@@ -84,9 +84,10 @@ function printStatus(status: StatusOrDown): void {
   printLine('');
   const header = ['SERVER', 'URL', 'STATE', 'PRIMARY OF', 'BACKUP OF', 'LEASES', 'FREE', 'PID', 'UP'];
   printTable(rows, header);
-  const { primary, epoch, members } = status.catalog;
+  const { primary, epoch, members, replicasWanted = members.length } = status.catalog;
+  const wanted = members.length < replicasWanted ? ` (${replicasWanted} wanted)` : '';
   printLine('');
-  printLine(`Catalog: primary ${primary ?? 'none'}, epoch ${epoch}, on ${members.join(', ')}`);
+  printLine(`Catalog: primary ${primary ?? 'none'}, epoch ${epoch}, on ${members.join(', ')}${wanted}`);
   if (status.moving !== undefined && status.moving.done < status.moving.total) {
     printLine(`Moving: ${describeMoving(status.moving)}`);
   }
@@ -102,10 +103,9 @@ function printStatus(status: StatusOrDown): void {
 }
 
 function describeState(server: ServerStatus): string {
-  if (!server.reachable) return 'unreachable';
-  return server.state === 'recovering'
-    ? `recovering, ${formatDuration(server.recoveringMs)} left`
-    : server.state;
+  const state =
+    server.state === 'recovering' ? `recovering, ${formatDuration(server.recoveringMs)} left` : server.state;
+  return server.maintenanceUntil === undefined ? state : `${state}, in maintenance`;
 }
 
 /** @returns null if the primary does not answer: it has just changed, or its release knows no locks */

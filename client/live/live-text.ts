@@ -22,6 +22,7 @@ function serverRow(server: LiveServer): string[] {
   const states = [
     server.state === 'recovering' ? `recovering, ${formatDuration(server.recoveringMs)} left` : server.state,
     ...(server.membership === 'in' ? [] : [server.membership]),
+    ...(server.maintenanceUntilMs === undefined ? [] : ['in maintenance']),
     ...(server.diskFull ? ['disk full'] : []),
   ];
   return [

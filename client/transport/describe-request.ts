@@ -66,6 +66,8 @@ const COMMANDS: { readonly [Kind in Command['kind']]: (command: CommandOf<Kind>)
   'server-add': addServer,
   'server-state': changeServer,
   'server-zone': changeServer,
+  'server-maintenance': changeServer,
+  'cluster-set': () => 'change the settings of the cluster',
   'server-remove': ({ id }) => `remove server ${id}`,
   'set-voters': () => 'change the voters of named leases',
   'trash-restore': ({ inode, volume }) => `restore file ${inode} of the volume "${volume}"`,

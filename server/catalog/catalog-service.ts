@@ -60,6 +60,8 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'server-add',
   'server-state',
   'server-zone',
+  'server-maintenance',
+  'cluster-set',
   'server-remove',
   'set-replicas',
   'set-voters',

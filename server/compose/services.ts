@@ -58,11 +58,13 @@ export function makeServices(
     registered: () => membership().registered,
     moving: () => membership().moving(),
     lag: () => membership().lag(),
+    votersWanted: () => membership().votersWanted(),
   };
   const status = new LocalStatusService({
     ...{ self, clock, host, lease, store, isConnected, failure, operationTimeoutMs },
     cluster: config.cluster,
     urls: known.urls,
+    known,
     timing: { leaseMs: config.leaseMs, clockSkewMaxMs: config.clockSkewMaxMs },
     named: named.driver,
     membership: membershipStatus,

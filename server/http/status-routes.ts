@@ -3,14 +3,14 @@ import { ERRORS, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { ClusterStatus, ServerStatus, Verdict } from '../../wire/http-api.ts';
+import { catalogReplicasGoal } from '../process/catalog-replicas.ts';
 import type { Gateway } from '../routing/gateway.ts';
+import { tooFewCatalogReplicas, tooFewVoters } from '../status/redundancy.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { OPEN, READ } from './roles.ts';
 
 /** A server that takes longer is reported as unreachable. */
 const PEER_STATUS_MS = 1000;
-/** Fewer voters survive no failure. */
-const VOTERS_MIN = 3;
 const NOT_REGISTERED_RETRY_MS = 1000;
 const DAMAGED_NAMES_MAX = 3;
 const CONFLICTS_LISTED_MAX = 3;
@@ -102,6 +102,12 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
   });
 
   async function statusOf(id: ServerId, url: string): Promise<ServerStatus> {
+    const untilMs = status.known.maintenanceUntilMs(id);
+    const answer = await answerOf(id, url);
+    return untilMs === null ? answer : { ...answer, maintenanceUntil: new Date(untilMs).toISOString() };
+  }
+
+  async function answerOf(id: ServerId, url: string): Promise<ServerStatus> {
     if (id === status.id) return status.self();
     try {
       const request = { method: 'GET', path: '/v1/status/self' } as const;
@@ -109,7 +115,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
       return JSON.parse(Buffer.from(bytes).toString('utf8')) as ServerStatus;
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      return unreachableStatus(id, url);
+      return { ...unreachableStatus(id, url), membership: status.known.stateOf(id) };
     }
   }
 
@@ -145,7 +151,9 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     for (const { id, shortages = [] } of servers)
       reasons.push(...shortages.map((shortage) => `Server ${id} ${shortage}`));
     const inCount = servers.filter(({ membership = 'in' }) => membership === 'in').length;
-    reasons.push(...tooFewVoters(members.length, inCount, servers));
+    const setting = status.known.catalogReplicas;
+    const redundancy = { members: members.length, inCount, setting };
+    reasons.push(...tooFewCatalogReplicas(redundancy), ...tooFewVoters(inCount, servers));
     const down = catalogServing < needed;
     if (down) {
       reasons.push(
@@ -172,7 +180,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
       verdict,
       reasons,
       cluster: status.cluster,
-      catalog: { primary, epoch, seq, members },
+      catalog: { primary, epoch, seq, members, replicasWanted: catalogReplicasGoal(setting, inCount) },
       timing: status.timing,
       servers,
       underReplicated,
@@ -196,25 +204,6 @@ function readinessText(checks: readonly ReadinessCheck[]): string {
   return [...lines, ready ? 'ready' : 'not ready', ''].join('\n');
 }
 
-/** Returns reasons while the catalog or named leases are on only the one or two servers that the cluster began with. */
-function tooFewVoters(members: number, inCount: number, servers: readonly ServerStatus[]): string[] {
-  const reasons: string[] = [];
-  if (members > 0 && members < VOTERS_MIN && members < inCount) {
-    const remedy =
-      inCount < VOTERS_MIN ? 'add servers until there are three' : 'the catalog is being copied to others';
-    reasons.push(`The catalog is on ${members} of ${inCount} servers: ${remedy}`);
-  }
-  const leases = servers.map(({ namedLeases }) => namedLeases);
-  const voters = Math.min(...leases.map((one) => one?.voters ?? VOTERS_MIN));
-  if (voters < VOTERS_MIN && inCount >= VOTERS_MIN && leases.some((one) => (one?.known ?? 0) > 0)) {
-    const few = voters === 1 ? 'one voter' : `${voters} voters`;
-    reasons.push(
-      `Named leases have only ${few} until more servers vote: they are unavailable while one is down`,
-    );
-  }
-  return reasons;
-}
-
 function reasonOf(server: ServerStatus): string | null {
   switch (server.state) {
     case 'serving':
@@ -232,7 +221,9 @@ function reasonOf(server: ServerStatus): string | null {
     case 'storage-failed':
       return `Server ${server.id} has failed: ${server.failure ?? 'its disk failed'}`;
     case 'unreachable':
-      return `Server ${server.id} does not answer`;
+      return server.maintenanceUntil === undefined
+        ? `Server ${server.id} does not answer`
+        : `Server ${server.id} does not answer; it is in maintenance, and its replicas stay, until ${server.maintenanceUntil}`;
   }
 }
 

@@ -209,12 +209,15 @@ export class LiveHub {
     const isSilent = report === null || !this.#isReachable(id, report.atMs);
     const own = this.#peers.get(this.#parts.gateway.services.status.id)?.report?.part;
     const part = report?.part;
+    const { known } = this.#parts.gateway.services.status;
+    const maintenanceUntilMs = known.maintenanceUntilMs(id);
     return {
       id,
       url,
       state: isSilent ? 'unreachable' : report.part.state,
       recoveringMs: part?.recoveringMs ?? 0,
-      membership: part?.membership ?? 'in',
+      membership: part?.membership ?? known.stateOf(id),
+      ...(maintenanceUntilMs === null ? {} : { maintenanceUntilMs }),
       uptimeMs: isSilent ? 0 : (part?.uptimeMs ?? 0),
       primaries: isSilent ? 0 : (part?.primaries ?? 0),
       backups: isSilent ? 0 : (part?.backups ?? 0),

@@ -3,8 +3,9 @@ import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { sameServers, type View } from '../../replica/view.ts';
+import { catalogReplicasWanted } from '../process/catalog-replicas.ts';
 import { MoveRetries } from './move-retries.ts';
-import { catalogReplicasWanted, type ServerCondition, wantedMembers } from './wanted-members.ts';
+import { type ServerCondition, wantedMembers } from './wanted-members.ts';
 
 export interface CatalogMoverParts {
   readonly world: Pick<World, 'nowMs'>;
@@ -26,15 +27,19 @@ export class CatalogMover {
     this.#retries = new MoveRetries(parts.world);
   }
 
-  async move(conditions: readonly ServerCondition[]): Promise<void> {
+  /** @param setting the wanted number of members; null: by the number of servers */
+  async move(conditions: readonly ServerCondition[], setting: number | null): Promise<void> {
     const { catalogMembers, catalogReplicasFirst: first, changeCatalogMembers, log } = this.#parts;
     const members = catalogMembers();
-    const inCount = conditions.filter(({ state, toBeReplaced }) => state === 'in' && !toBeReplaced).length;
+    const inCount = conditions.filter(
+      ({ id, state, toBeReplaced, reachable, registered }) =>
+        state === 'in' && !toBeReplaced && (members.includes(id) || (reachable && registered)),
+    ).length;
     const leaving = new Set(conditions.flatMap(({ id, state }) => (state === 'in' ? [] : [id])));
     // A member may not have registered yet.
     const known = new Set([...members, ...conditions.map(({ id }) => id)]);
     const stayingCount = [...known].filter((id) => !leaving.has(id)).length;
-    const count = catalogReplicasWanted({ first, now: members.length, inCount, stayingCount });
+    const count = catalogReplicasWanted({ setting, first, now: members.length, inCount, stayingCount });
     const wanted = wantedMembers({ inode: CATALOG, members }, conditions, count);
     if (sameServers(wanted, members) || this.#retries.isPaused(CATALOG)) return;
     try {

@@ -3,9 +3,10 @@ import { dirname } from 'node:path';
 import type { Logger } from 'pino';
 import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
+import type { ClusterSettings, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { flushDirectory } from '../storage/file-ops.ts';
+import { maintenanceUntilMs } from './server-conditions.ts';
 
 /** The servers that a cluster began with: the first voters on named leases, and the first members of the catalog. */
 export interface Bootstrap {
@@ -54,6 +55,8 @@ export class KnownServers {
   #servers: readonly KnownServer[] = [];
   #catalogView: CatalogView;
   #moment: CatalogVersion = [0, 0];
+  /** Null until the catalog has reported them. */
+  #settings: ClusterSettings | null = null;
   #written = '';
 
   constructor(parts: KnownServersParts, remembered: ClusterServers | null) {
@@ -62,6 +65,7 @@ export class KnownServers {
     if (remembered !== null) {
       this.#servers = remembered.servers;
       this.#catalogView = catalogViewOf(remembered);
+      this.#settings = settingsOf(remembered);
     }
     this.#update();
   }
@@ -69,6 +73,18 @@ export class KnownServers {
   /** The newest view of the catalog that this server knows. */
   get catalogView(): CatalogView {
     return this.#catalogView;
+  }
+
+  /** The wanted number of the catalog's members; null: by the number of servers. */
+  get catalogReplicas(): number | null {
+    return this.#settings?.catalogReplicas ?? null;
+  }
+
+  /** When a server's maintenance ends, by the wall clock; null if it is in none. */
+  maintenanceUntilMs(server: ServerId): number | null {
+    const known = this.#servers.find(({ id }) => id === server);
+    const untilMs = known === undefined ? null : maintenanceUntilMs(known);
+    return untilMs !== null && this.#parts.world.wallMs() < untilMs ? untilMs : null;
   }
 
   /** The state of a server; `in` for an unknown one. */
@@ -86,17 +102,23 @@ export class KnownServers {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Adopts the catalog's list, unless an older one. @param moment null if unknown: the list counts as the newest */
+  /**
+   * Adopts the catalog's list, unless an older one.
+   * @param moment null if unknown: the list counts as the newest
+   * @param settings null if unknown: those known before stay
+   */
   adoptCatalogList(
     servers: readonly KnownServer[],
     catalogView: CatalogView | null,
     moment: CatalogVersion | null,
+    settings: ClusterSettings | null = null,
   ): void {
     if (moment !== null) {
       const [epoch, seq] = this.#moment;
       if (moment[0] < epoch || (moment[0] === epoch && moment[1] < seq)) return;
       this.#moment = moment;
     }
+    if (settings !== null) this.#settings = settings;
     this.#adopt(servers, catalogView);
   }
 
@@ -119,7 +141,7 @@ export class KnownServers {
 
   /** Replaces the list of servers, and the catalog's view by a newer one; stores both. Calls listeners if changed. */
   #adopt(servers: readonly KnownServer[], catalogView: CatalogView | null): void {
-    this.#servers = servers.map(({ id, url, zone, state }) => ({ id, url, zone, state }));
+    this.#servers = servers.map(knownServerOf);
     const moved = catalogView !== null && catalogView.number > this.#catalogView.number;
     if (moved) this.#catalogView = catalogView;
     const changed = this.#update() || moved;
@@ -137,6 +159,7 @@ export class KnownServers {
       bootstrap: { urls: Object.fromEntries(bootstrap.urls), catalogMembers: bootstrap.catalogMembers },
       catalogMembers: this.#catalogView.members,
       catalogView: this.#catalogView.number,
+      ...(this.#settings === null ? {} : { catalogReplicas: this.#settings.catalogReplicas }),
       servers: this.#servers,
     };
   }
@@ -213,25 +236,32 @@ export function catalogViewOf({
   return { number: catalogView, members: catalogMembers as readonly ServerId[] };
 }
 
+/** Null from servers of earlier releases, and before the catalog has reported them. */
+export function settingsOf({ catalogReplicas }: ClusterServers): ClusterSettings | null {
+  return catalogReplicas === undefined ? null : { catalogReplicas };
+}
+
 function areServerIds(value: unknown): value is ServerId[] {
   return Array.isArray(value) && value.every((id) => typeof id === 'string' && isServerId(id));
 }
 
 function isKnownServer(value: unknown): value is KnownServer {
   if (typeof value !== 'object' || value === null) return false;
-  const { id, url, zone, state } = value as Record<string, unknown>;
+  const { id, url, zone, state, maintenanceNs } = value as Record<string, unknown>;
   return (
     typeof id === 'string' &&
     isServerId(id) &&
     typeof url === 'string' &&
     URL.canParse(url) &&
     typeof zone === 'string' &&
-    (['in', 'draining', 'out'] satisfies ServerState[] as unknown[]).includes(state)
+    (['in', 'draining', 'out'] satisfies ServerState[] as unknown[]).includes(state) &&
+    (maintenanceNs === undefined || (typeof maintenanceNs === 'string' && /^\d{1,19}$/.test(maintenanceNs)))
   );
 }
 
-export function knownServerOf({ id, url, zone, state }: ServerInfo): KnownServer {
-  return { id, url, zone, state };
+export function knownServerOf(server: KnownServer): KnownServer {
+  const { id, url, zone, state, maintenanceNs } = server;
+  return { id, url, zone, state, ...(maintenanceNs === undefined ? {} : { maintenanceNs }) };
 }
 
 /** Replaces the file atomically. @param unique suffix of the temporary file */

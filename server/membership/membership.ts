@@ -4,7 +4,7 @@ import type { Timer, World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
-import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
+import type { ClusterSettings, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers, Moving, ReplicaLag } from '../../wire/http-api.ts';
 import type { CatalogHolder } from '../catalog/catalog-holder.ts';
 import type { Address } from '../config/address.ts';
@@ -27,7 +27,13 @@ import type { DataFolder } from '../storage/data-folder.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { ClusterTransport } from '../transport/transport.ts';
 import { AntiEntropy, POSITIONS_CALL } from './anti-entropy.ts';
-import { catalogViewOf, isClusterServers, type KnownServers, knownServerOf } from './known-servers.ts';
+import {
+  catalogViewOf,
+  isClusterServers,
+  type KnownServers,
+  knownServerOf,
+  settingsOf,
+} from './known-servers.ts';
 import { Registrar } from './registrar.ts';
 import { Steward } from './steward.ts';
 import { VOTERS_CALL, VotersKeeper } from './voters-keeper.ts';
@@ -107,7 +113,7 @@ export class Membership {
       changeCatalogMembers: (members) => this.#changeCatalogMembers(members),
       followView: (file, { number, members }) =>
         gateway.command({ kind: 'follow-view', inode: file, view: { number, members: [...members] } }),
-      announce: (servers) => this.#announce(servers),
+      announce: (servers, settings) => this.#announce(servers, settings),
     });
     this.#voters = new VotersKeeper({
       ...{ self: config.id, log, founders: parts.founders, driver: parts.named, world },
@@ -178,6 +184,10 @@ export class Membership {
 
   moving(): Moving | null {
     return this.#steward.moving();
+  }
+
+  votersWanted(): number | null {
+    return this.#voters.wantedCount;
   }
 
   lag(): ReplicaLag {
@@ -287,18 +297,18 @@ export class Membership {
     return gateway.changeCatalogMembers(members, { timeoutMs: CHANGE_MS });
   }
 
-  #announce(servers: readonly ServerInfo[]): void {
+  #announce(servers: readonly ServerInfo[], settings: ClusterSettings | null): void {
     const { known, transport, catalog, log } = this.#parts;
     const { epoch, seq } = catalog.status();
     const view = catalog.view();
     if (view === null || view.joint !== undefined) return;
     const { number, members } = view;
     const list = servers.map(knownServerOf);
-    const text = JSON.stringify([list, number]);
+    const text = JSON.stringify([list, number, settings]);
     if (text !== this.#announced) {
       this.#announced = text;
       this.#informed.clear();
-      known.adoptCatalogList(list, { number, members }, [epoch, seq]);
+      known.adoptCatalogList(list, { number, members }, [epoch, seq], settings);
     }
     const payload = Buffer.from(JSON.stringify({ ...known.describe(), epoch, seq }));
     for (const peer of transport.peers) {
@@ -325,7 +335,7 @@ export class Membership {
     if (typeof epoch !== 'number' || typeof seq !== 'number') {
       throw new MalformedError('A list of servers lacks its version');
     }
-    this.#parts.known.adoptCatalogList(list.servers, catalogViewOf(list), [epoch, seq]);
+    this.#parts.known.adoptCatalogList(list.servers, catalogViewOf(list), [epoch, seq], settingsOf(list));
   }
 }
 

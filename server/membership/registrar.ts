@@ -78,7 +78,7 @@ export class Registrar {
 
   async #register(): Promise<void> {
     const { self, url, zone, storageId, known, log } = this.#parts;
-    const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
+    const { servers, settings = null } = await this.#parts.query({ kind: 'servers', counts: false });
     const { freeBytes, totalBytes } = await this.#parts.space();
     let own = servers.find(({ id }) => id === self) ?? null;
     if (own?.state !== 'out' && (!this.#registered || !this.#isUpToDate(own, freeBytes, totalBytes))) {
@@ -98,7 +98,12 @@ export class Registrar {
       );
     }
     const others = servers.filter(({ id }) => id !== self);
-    known.adoptCatalogList([...others, ...(own === null ? [] : [own])].map(knownServerOf), null, null);
+    known.adoptCatalogList(
+      [...others, ...(own === null ? [] : [own])].map(knownServerOf),
+      null,
+      null,
+      settings,
+    );
   }
 
   #isUpToDate(own: ServerInfo | null, freeBytes: number, totalBytes: number): boolean {

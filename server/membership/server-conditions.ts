@@ -5,7 +5,7 @@ import type { Candidate } from '../process/placement.ts';
 import type { ServerCondition } from './wanted-members.ts';
 
 export interface ServerConditionsParts {
-  readonly world: Pick<World, 'nowMs'>;
+  readonly world: Pick<World, 'nowMs' | 'wallMs'>;
   /** A server is replaced after it was unreachable from the catalog's primary for this long, in milliseconds. */
   readonly replaceAfterMs: number;
   candidates(servers: readonly ServerInfo[]): readonly Candidate[];
@@ -21,10 +21,14 @@ export class ServerConditions {
     this.#parts = parts;
   }
 
-  /** The servers' current conditions. How long a server is unreachable counts from when this primary noticed it. */
+  /**
+   * The servers' current conditions. How long a server is unreachable counts from when this primary noticed it, and not
+   * before the end of its maintenance.
+   */
   of(servers: readonly ServerInfo[]): ServerCondition[] {
     const { replaceAfterMs, isConnected } = this.#parts;
     const nowMs = this.#parts.world.nowMs();
+    const wallMs = this.#parts.world.wallMs();
     const candidates = this.#parts.candidates(servers);
     const taking = new Set(candidates.map(({ id }) => id));
     const leaving = servers
@@ -34,13 +38,15 @@ export class ServerConditions {
         registered: true,
         reachable: isConnected(id as ServerId),
       }));
+    const untilMs = new Map(servers.map((server) => [server.id, maintenanceUntilMs(server)]));
     const states = new Map<string, ServerInfo['state']>(servers.map(({ id, state }) => [id, state]));
     return [...candidates, ...leaving].map((server) => {
       const { id, reachable } = server;
       if (reachable) this.#unreachableSinceMs.delete(id);
       else if (!this.#unreachableSinceMs.has(id)) this.#unreachableSinceMs.set(id, nowMs);
-      const sinceMs = this.#unreachableSinceMs.get(id);
-      const toBeReplaced = sinceMs !== undefined && nowMs - sinceMs >= replaceAfterMs;
+      const awayMs = nowMs - (this.#unreachableSinceMs.get(id) ?? nowMs);
+      const unmaintainedMs = wallMs - (untilMs.get(id) ?? Number.NEGATIVE_INFINITY);
+      const toBeReplaced = !reachable && Math.min(awayMs, unmaintainedMs) >= replaceAfterMs;
       return { ...server, state: states.get(id) ?? 'in', toBeReplaced };
     });
   }
@@ -49,4 +55,8 @@ export class ServerConditions {
   reset(): void {
     this.#unreachableSinceMs.clear();
   }
+}
+
+export function maintenanceUntilMs({ maintenanceNs }: Pick<ServerInfo, 'maintenanceNs'>): number | null {
+  return maintenanceNs === undefined ? null : Number(BigInt(maintenanceNs) / 1_000_000n);
 }

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { sameServers, type View } from '../../replica/view.ts';
-import type { PlacedFile, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
+import type { ClusterSettings, PlacedFile, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { Moving } from '../../wire/http-api.ts';
 import type { Candidate } from '../process/placement.ts';
 import { Rounds } from '../process/rounds.ts';
@@ -45,7 +45,7 @@ export interface StewardParts {
   changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
   changeCatalogMembers(members: readonly ServerId[]): Promise<View>;
   followView(file: FileId, view: View): Promise<unknown>;
-  announce(servers: readonly ServerInfo[]): void;
+  announce(servers: readonly ServerInfo[], settings: ClusterSettings | null): void;
 }
 
 interface SeenPlan {
@@ -103,8 +103,8 @@ export class Steward {
   }
 
   async #round(): Promise<void> {
-    const { servers } = await this.#parts.query({ kind: 'servers', counts: true });
-    this.#parts.announce(servers);
+    const { servers, settings = null } = await this.#parts.query({ kind: 'servers', counts: true });
+    this.#parts.announce(servers, settings);
     const conditions = this.conditions(servers);
     const leaving = conditions.filter(({ state, toBeReplaced }) => state !== 'in' || toBeReplaced);
     const counts = new Map<string, number>(servers.map(({ id, replicas }) => [id, replicas ?? 0]));
@@ -115,7 +115,7 @@ export class Steward {
     for (const { id } of leaving) moved += await this.#pass(`on ${id}`, this.#filesOn(id));
     moved += await this.#moveAll(this.#planned(leaving));
     moved += await this.#pass('miscounted', this.#miscounted(conditions));
-    await this.#catalogMover.move(conditions);
+    await this.#catalogMover.move(conditions, settings?.catalogReplicas ?? null);
     if (moved === 0 && this.#remaining === 0) moved += await this.#rebalance(conditions);
     if (moved === 0 && this.#remaining === 0) this.#mover.idle();
   }

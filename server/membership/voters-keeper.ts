@@ -9,6 +9,7 @@ import {
   VotersChange,
   type VotersView,
   votersAll,
+  votersCount,
   votersViewsEqual,
 } from '../../lease/voters.ts';
 import { MalformedError } from '../../wire/bytes.ts';
@@ -24,7 +25,10 @@ const PERIOD_MS = 1_000;
 const CALL_MS = 2_000;
 /** Most servers that vote on one name, once the voters are the catalog's members. */
 const VOTERS_PER_NAME = 5;
-/** With this many founders, leases survive the failure of one: the founders stay the voters while none leaves. */
+/**
+ * With this many founders, leases survive the failure of one: the founders stay the voters while none leaves, and the
+ * catalog is on no more servers.
+ */
 const FOUNDERS_ENOUGH = 3;
 
 export interface VotersKeeperParts {
@@ -61,6 +65,7 @@ export class VotersKeeper {
   /** Number of the view that each server has confirmed since it last connected. */
   readonly #confirmed = new Map<ServerId, number>();
   readonly #withUnknownView = new Set<ServerId>();
+  #wantedCount: number | null = null;
 
   constructor(parts: VotersKeeperParts) {
     this.#parts = parts;
@@ -76,6 +81,11 @@ export class VotersKeeper {
 
   close(): void {
     this.#rounds.close();
+  }
+
+  /** How many servers are to vote on one name; null if this server is not the catalog's primary. */
+  get wantedCount(): number | null {
+    return this.#wantedCount;
   }
 
   connected(peer: ServerId): void {
@@ -102,6 +112,7 @@ export class VotersKeeper {
 
   async #follow(): Promise<void> {
     this.#change = null;
+    this.#wantedCount = null;
     this.#confirmed.clear();
     const { driver } = this.#parts;
     if (driver.voters === null) driver.adoptVoters(await this.#durableView());
@@ -117,7 +128,9 @@ export class VotersKeeper {
       this.#noteAnswer(change, view, self, driver.voters, driver.isSilent, driver.clockMs());
     const conditions = await this.#parts.conditions();
     await this.#send(change, view, conditions);
-    const next = change.next(view, this.#wanted(view, conditions), this.#parts.world.nowMs());
+    const wanted = this.#wanted(view, conditions);
+    if (wanted !== 'unknown') this.#wantedCount = votersCount(wanted ?? view.members);
+    const next = change.next(view, wanted === 'unknown' ? null : wanted, this.#parts.world.nowMs());
     if (next === null || this.#change !== change) return;
     await this.#parts.command({ kind: 'set-voters', view: votersCommand(next) });
     log.info({ view: next.number, voters: votersAll(next) }, 'the voters of named leases change');
@@ -176,17 +189,19 @@ export class VotersKeeper {
     }
   }
 
-  #wanted(view: VotersView, conditions: readonly ServerCondition[]): VoterSet | null {
+  /** The wanted voters; null: those of the view; `unknown`: no change may begin now. */
+  #wanted(view: VotersView, conditions: readonly ServerCondition[]): VoterSet | 'unknown' | null {
     const { founders, catalogMembers } = this.#parts;
     const present = conditions.filter(({ state, toBeReplaced }) => state !== 'out' && !toBeReplaced);
-    if (!present.every(({ id }) => this.#knowsViews(id))) return null;
+    if (!present.every(({ id }) => this.#knowsViews(id))) return 'unknown';
     const members = catalogMembers();
-    if (members === null) return null;
+    if (members === null) return 'unknown';
     const leaving = new Set(
       conditions.filter(({ state, toBeReplaced }) => state !== 'in' || toBeReplaced).map(({ id }) => id),
     );
     const isFirst = view.number === firstVoters(founders).number;
-    const areEnough = founders.length >= FOUNDERS_ENOUGH && !founders.some((server) => leaving.has(server));
+    const enough = Math.max(FOUNDERS_ENOUGH, members.length);
+    const areEnough = founders.length >= enough && !founders.some((server) => leaving.has(server));
     if (isFirst && areEnough) return null;
     return { servers: members.toSorted(), perCell: VOTERS_PER_NAME };
   }

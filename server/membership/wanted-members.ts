@@ -52,28 +52,6 @@ export function wantedMembers(
   return [...kept, ...[...wanted].filter((id) => !file.members.includes(id))];
 }
 
-/** Numbers of catalog replicas: a cluster that began with fewer than 3 gets the largest that it has servers for. */
-const CATALOG_REPLICAS = [3, 5];
-
-interface CatalogServers {
-  readonly first: number;
-  readonly now: number;
-  readonly inCount: number;
-  readonly stayingCount: number;
-}
-
-/**
- * The wanted number of the catalog's members: as many as in the beginning, or if those were too few to survive a
- * failure, more as servers join. It does not shrink when a server is unreachable for a time. It shrinks when a server
- * is drained that no other can replace, as long as enough remain to survive a failure.
- */
-export function catalogReplicasWanted({ first, now, inCount, stayingCount }: CatalogServers): number {
-  const [least = first] = CATALOG_REPLICAS;
-  const grown = CATALOG_REPLICAS.filter((count) => count <= inCount);
-  const wanted = first >= least ? first : Math.max(first, now, ...grown);
-  return stayingCount >= least ? Math.min(wanted, stayingCount) : wanted;
-}
-
 /** Drops members beyond `count`: first unreachable ones, then those that share a zone, then those on full disks. */
 function trimmed(
   members: readonly ServerId[],

@@ -17,6 +17,7 @@ import type {
   GrantedAnswer,
   Query,
   QueryResults,
+  ServerState,
 } from '../../wire/catalog-api.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
 import type {
@@ -204,6 +205,16 @@ export interface StatusService {
   /** Time-out of one client request in all, forwarding and retries included, in milliseconds. */
   readonly operationTimeoutMs: number;
   isConnected(server: ServerId): boolean;
+  readonly known: KnownCluster;
+}
+
+/** What a server knows of the cluster without a request, from the catalog's last list. */
+export interface KnownCluster {
+  /** Wanted number of the catalog's members; null: by the number of servers. */
+  readonly catalogReplicas: number | null;
+  stateOf(server: ServerId): ServerState;
+  /** When a server's maintenance ends, by the wall clock; null if it is in none. */
+  maintenanceUntilMs(server: ServerId): number | null;
 }
 
 export interface Services {

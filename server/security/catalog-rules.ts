@@ -40,6 +40,8 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'server-add': 'admin',
   'server-state': 'admin',
   'server-zone': 'admin',
+  'server-maintenance': 'admin',
+  'cluster-set': 'admin',
   'server-remove': 'admin',
   'follow-view': 'server',
   'plan-members': 'server',

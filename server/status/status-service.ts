@@ -9,7 +9,7 @@ import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
 import type { Clock } from '../process/clock.ts';
-import type { StatusService } from '../routing/service-interfaces.ts';
+import type { KnownCluster, StatusService } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
 
 export interface StatusOfMembership {
@@ -17,12 +17,15 @@ export interface StatusOfMembership {
   registered(): boolean;
   moving(): Moving | null;
   lag(): ReplicaLag;
+  /** How many voters named leases are to have; null if this server does not decide that. */
+  votersWanted(): number | null;
 }
 
 export interface StatusServiceParts {
   readonly self: ServerId;
   readonly cluster: string;
   readonly urls: ReadonlyMap<ServerId, string>;
+  readonly known: KnownCluster;
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
   readonly operationTimeoutMs: number;
   readonly clock: Clock;
@@ -58,6 +61,7 @@ export class LocalStatusService implements StatusService {
   readonly urls: ReadonlyMap<ServerId, string>;
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
   readonly operationTimeoutMs: number;
+  readonly known: KnownCluster;
   readonly #parts: StatusServiceParts;
   readonly #startedMs: number;
 
@@ -66,6 +70,7 @@ export class LocalStatusService implements StatusService {
     this.id = parts.self;
     this.cluster = parts.cluster;
     this.urls = parts.urls;
+    this.known = parts.known;
     this.timing = parts.timing;
     this.operationTimeoutMs = parts.operationTimeoutMs;
     this.#startedMs = parts.clock.nowMs();
@@ -114,6 +119,7 @@ export class LocalStatusService implements StatusService {
   async self(): Promise<ServerStatus> {
     const { lease, named, store, clock, membership } = this.#parts;
     const moving = membership?.moving() ?? null;
+    const votersWanted = membership?.votersWanted() ?? null;
     const failure = this.#parts.failure();
     const [space, scrub] = await Promise.all([
       failure === null ? store.space() : { freeBytes: 0, totalBytes: 0 },
@@ -156,6 +162,7 @@ export class LocalStatusService implements StatusService {
       namedLeases: {
         known: named.claimCount,
         ...(named.voterCount === null ? {} : { voters: named.voterCount }),
+        ...(votersWanted === null ? {} : { votersWanted }),
         recoveringMs: Math.ceil(named.recoveringMs()),
       },
     };

@@ -6,6 +6,8 @@ export function asVersion9(db: CatalogDatabase): void {
     DROP TABLE placement_counts;
     DROP INDEX file_members;
     ALTER TABLE inodes DROP COLUMN members;
+    DROP TABLE settings;
+    ALTER TABLE servers DROP COLUMN maintenance_ns;
     PRAGMA user_version = 9;
   `);
 }

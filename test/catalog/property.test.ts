@@ -291,6 +291,15 @@ const serverCommand: fc.Arbitrary<Command> = fc.oneof(
     state: fc.constantFrom('in' as const, 'draining' as const),
   }),
   fc.record({ kind: fc.constant('server-zone' as const), id: server, zone: name }),
+  fc.record({
+    kind: fc.constant('server-maintenance' as const),
+    id: server,
+    forMs: fc.option(fc.integer({ min: 1, max: 10_000 })),
+  }),
+  fc.record({
+    kind: fc.constant('cluster-set' as const),
+    catalogReplicas: fc.option(fc.integer({ min: 3, max: 7 })),
+  }),
   fc.record({ kind: fc.constant('server-remove' as const), id: server, dead: fc.boolean() }),
   fc.record({
     kind: fc.constant('follow-view' as const),

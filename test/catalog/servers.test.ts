@@ -407,3 +407,40 @@ test('a plan ends once the catalog follows a later view, and with its file', () 
   assert.deepEqual(catalog.query({ kind: 'plans', after: 0, countMax: 9 }).files, []);
   assert.equal(catalog.run({ kind: 'server-remove', id: 's5', dead: false }).server.state, 'out');
 });
+
+test('maintenance lasts for a time of the catalog, and through registrations and drains', () => {
+  const catalog = new Catalog();
+  const { maintenanceNs: _, ...before } = register(catalog, 's1');
+  const begin = { kind: 'server-maintenance', id: 's1', forMs: 7_200_000 } as const;
+  const until = (catalog.timeNs + 1n + 7_200_000_000_000n).toString();
+  assert.deepEqual(catalog.run(begin).server, { ...before, maintenanceNs: until });
+  assert.equal(register(catalog, 's1', { freeBytes: 7 }).maintenanceNs, until);
+  const drained = catalog.run({ kind: 'server-state', id: 's1', state: 'draining' }).server;
+  assert.equal(drained.maintenanceNs, until);
+  const ended = catalog.run({ ...begin, forMs: null }).server;
+  assert.ok(!('maintenanceNs' in ended), 'Earlier releases store the same result');
+  catalog.refuse('not-found', { ...begin, id: 's9' });
+  catalog.run({ kind: 'server-remove', id: 's1', dead: true });
+  catalog.refuse('precondition-failed', begin);
+});
+
+test('the number of catalog replicas is a setting: odd, or by the number of servers', () => {
+  const catalog = new Catalog();
+  const settings = () => catalog.query({ kind: 'servers', counts: false }).settings;
+  assert.deepEqual(settings(), { catalogReplicas: null });
+  const set = (catalogReplicas: number | null) => ({ kind: 'cluster-set', catalogReplicas }) as const;
+  assert.deepEqual(catalog.run(set(5)), { settings: { catalogReplicas: 5 } });
+  catalog.refuse('bad-request', set(4));
+  assert.deepEqual(catalog.run({ kind: 'cluster-set' }), { settings: { catalogReplicas: 5 } });
+  catalog.run(set(null));
+  assert.deepEqual(settings(), { catalogReplicas: null });
+});
+
+test('a catalog of version 9 is upgraded, without settings and maintenance', () => {
+  const catalog = new Catalog();
+  register(catalog, 's1');
+  const before = [...dumpCatalog(catalog.db)];
+  asVersion9(catalog.db);
+  ensureSchema(catalog.db);
+  assert.deepEqual([...dumpCatalog(catalog.db)], before);
+});

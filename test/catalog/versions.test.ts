@@ -88,7 +88,7 @@ test('a batch of a later version is refused before any of it is executed, with a
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 11: this release knows versions up to 10\. Start the newer release/,
+      /^Cannot execute commands of version 12: this release knows versions up to 11\. Start the newer release/,
   });
 });
 

@@ -11,7 +11,7 @@ const EARLIER: readonly Mutation[] = [
     find: 'String(COMMANDS_VERSION)',
     replace: "''",
   },
-  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '10', replace: '1' },
+  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '11', replace: '1' },
   {
     file: 'server/catalog/catalog-service.ts',
     find: 'if ($version === 1) return;',

@@ -19,6 +19,7 @@ import type {
   CatalogService,
   FileLeaseStatus,
   FileService,
+  KnownCluster,
   StatusService,
 } from '../../server/routing/service-interfaces.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
@@ -75,6 +76,8 @@ export interface FakeOptions {
   readonly createsWithContents?: boolean;
 }
 
+type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
+
 /**
  * Several servers with real sockets and a real catalog, and with simulated replication: one set of contents for all,
  * and a test that says which server is primary of what. It tests what the HTTP layer does with the answers of the
@@ -98,6 +101,12 @@ export class FakeCluster {
   readonly logged: string[] = [];
   catalogPrimary: ServerId | null;
   intercept: Interceptor = () => {};
+  /** What all servers know of the cluster. */
+  readonly known: Mutable<KnownCluster> = {
+    catalogReplicas: null,
+    stateOf: () => 'in',
+    maintenanceUntilMs: () => null,
+  };
   readonly #db = new Database(':memory:');
   readonly #ids: readonly ServerId[];
   readonly #operationTimeoutMs: number;
@@ -490,6 +499,7 @@ export class FakeCluster {
       timing: { leaseMs: 2000, clockSkewMaxMs: 100 },
       operationTimeoutMs: this.#operationTimeoutMs,
       isConnected: (server) => !this.away.has(server) && !this.away.has(id),
+      known: this.known,
       self: async () => {
         await this.intercept({ server: id, method: 'self' });
         return {

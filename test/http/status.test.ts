@@ -131,6 +131,23 @@ describe('status over HTTP', () => {
       reason: /^Named leases have only one voter/m,
     },
     {
+      name: 'names are on fewer servers than the setting says',
+      arrange: (target) => {
+        target.known.catalogReplicas = 5;
+      },
+      verdict: 'degraded',
+      reason: /^Names are on 3 of 3 servers: two failures make them unavailable; add 2 servers$/m,
+    },
+    {
+      name: 'a server in maintenance is gone',
+      arrange: async (target) => {
+        target.known.maintenanceUntilMs = (id) => (id === S3 ? 1_800_000_000_000 : null);
+        await target.servers[2]?.app.close();
+      },
+      verdict: 'degraded',
+      reason: /^Server s3 does not answer; it is in maintenance, and its .* until 2027-01-15T08:00:00.000Z$/m,
+    },
+    {
       name: 'a server has too few descriptors',
       arrange: ({ servers }) => {
         (servers[1] as { status: object }).status = { shortages: ['has nearly all 10 descriptors'] };

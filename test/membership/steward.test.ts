@@ -12,6 +12,7 @@ import { systemWorld } from '../../world/system-world.ts';
 import { Catalog, main, SERVERS } from '../catalog/fixture.ts';
 
 const REPLACE_AFTER_MS = 60_000;
+const STARTED_MS = 1_000;
 const GIB = 2 ** 30;
 
 /** A steward over a real catalog; a function of the test moves the files. */
@@ -20,7 +21,7 @@ class World {
   readonly away = new Set<string>();
   readonly moves: [number, string[]][] = [];
   readonly announced: string[][] = [];
-  nowMs = 1_000;
+  nowMs = STARTED_MS;
   isPrimary = true;
   catalogMembers: readonly ServerId[] = SERVERS.slice(0, 3);
   /** Throws if a move is to fail. */
@@ -38,7 +39,7 @@ class World {
       replaceAfterMs: REPLACE_AFTER_MS,
       // Its timer is off: the test runs each round.
       periodMs: 2 ** 30,
-      world: { ...systemWorld, nowMs: () => this.nowMs },
+      world: { ...systemWorld, nowMs: () => this.nowMs, wallMs: () => this.wallMs },
       isCatalogPrimary: () => this.isPrimary,
       query: async <Q extends Query>(query: Q) => {
         this.queries.push(query.kind);
@@ -61,6 +62,11 @@ class World {
 
   run(command: Command): unknown {
     return this.catalog.run(command as never);
+  }
+
+  /** The wall clock of this server and of the catalog. */
+  get wallMs(): number {
+    return Number(this.catalog.timeNs / 1_000_000n) + this.nowMs - STARTED_MS;
   }
 
   register(id: string, freeBytes = 50 * GIB): void {
@@ -268,6 +274,68 @@ test('an unreachable server is replaced after a while, which starts again with a
   await world.settle();
   assert.ok(!world.members(file).includes('s2'));
   assert.equal(world.members(file).length, 3);
+});
+
+test('the catalog of three is on five of five servers, and on as many as the setting says', async (t) => {
+  const world = new World(3, ['s1', 's2', 's3', 's4']);
+  t.after(() => world.steward.close());
+  await world.settle();
+  assert.deepEqual(world.catalogMembers, ['s1', 's2', 's3'], 'Four survive no more failures than three do');
+  world.away.add('s5');
+  world.register('s5');
+  await world.settle();
+  assert.equal(world.catalogMembers.length, 3, 'The fifth server is not connected');
+  world.away.delete('s5');
+  await world.settle();
+  assert.deepEqual(world.catalogMembers.toSorted(), SERVERS);
+  world.run({ kind: 'cluster-set', catalogReplicas: 3 });
+  await world.settle();
+  assert.equal(world.catalogMembers.length, 3);
+  world.run({ kind: 'cluster-set', catalogReplicas: 7 });
+  await world.settle();
+  assert.equal(world.catalogMembers.length, 5, 'As many as there are servers for');
+  for (const id of ['s6', 's7']) world.register(id);
+  await world.settle();
+  assert.equal(world.catalogMembers.length, 7);
+});
+
+test('catalog replicas are added in zones that have none', async (t) => {
+  const world = new World(3, []);
+  t.after(() => world.steward.close());
+  const zones = { s1: 'a', s2: 'b', s3: 'c', s4: 'a', s5: 'd', s6: 'e' };
+  for (const [id, zone] of Object.entries(zones)) {
+    world.register(id);
+    world.run({ kind: 'server-zone', id, zone });
+  }
+  await world.settle();
+  assert.deepEqual(world.catalogMembers.toSorted(), ['s1', 's2', 's3', 's5', 's6']);
+});
+
+test('a server in maintenance is not replaced, and only after its end is it away for --replace-after', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const file = world.file('/a');
+  await world.settle();
+  const begin = { kind: 'server-maintenance', id: 's2', forMs: 3 * REPLACE_AFTER_MS } as const;
+  world.run(begin);
+  world.away.add('s2');
+  const passes = async (ms: number) => {
+    world.nowMs += ms;
+    await world.settle();
+  };
+  await passes(2 * REPLACE_AFTER_MS);
+  assert.deepEqual(world.moves, []);
+  // The next primary knows it, too.
+  world.isPrimary = false;
+  await world.steward.runRound();
+  world.isPrimary = true;
+  await passes(0);
+  await passes(REPLACE_AFTER_MS - 1);
+  assert.deepEqual(world.moves, []);
+  await passes(REPLACE_AFTER_MS);
+  assert.deepEqual(world.moves, [], 'It has ended, and the server has not been away for long since');
+  await passes(1);
+  assert.ok(!world.members(file).includes('s2'));
 });
 
 test('files follow the number of replicas of their volume, and their own', async (t) => {

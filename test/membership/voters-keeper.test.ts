@@ -153,6 +153,21 @@ test('three servers of the first configuration vote until one of them leaves', a
   assert.deepEqual([number, members.servers, joint?.servers], [2, ALL, [S1, S2]]);
 });
 
+test('more voters follow the catalog to more servers than the cluster began with', async () => {
+  using cluster = new Cluster(ALL);
+  const keeper = cluster.keeper(S1);
+  await keeper.runRound();
+  assert.equal(keeper.wantedCount, 3);
+  cluster.catalog = [...ALL, 's4', 's5'] as ServerId[];
+  await keeper.runRound();
+  const { number, members, joint } = cluster.view as unknown as VotersView;
+  assert.deepEqual([number, members.servers, joint?.servers], [2, ALL, ['s1', 's2', 's3', 's4', 's5']]);
+  assert.equal(keeper.wantedCount, 5);
+  cluster.primary = S2;
+  await keeper.runRound();
+  assert.equal(keeper.wantedCount, null, 'The next primary decides');
+});
+
 test('a primary that takes over in the middle of a change begins the wait again', async () => {
   using cluster = new Cluster();
   for (let turn = 0; turn < 2; turn++) await cluster.keeper(S1).runRound();

@@ -19,6 +19,7 @@ function statusOf({ id, host, lease, store, transport }: SmallServer): LocalStat
     self: id,
     cluster: 'test',
     urls: new Map(),
+    known: { catalogReplicas: null, stateOf: () => 'in', maintenanceUntilMs: () => null },
     timing: { leaseMs: LEASE_MS, clockSkewMaxMs: 0 },
     operationTimeoutMs: 1_000,
     clock: new Clock(patientWorld),
