@@ -36,6 +36,7 @@ import type { RequestOf } from './command-session.ts';
 import { FileHandle, type FileOptions } from './file-handle.ts';
 import { createLockClient, FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
 import { LastPrimaries } from './last-primaries.ts';
+import { QueryServer } from './query-server.ts';
 import { encodePath } from './remote-path.ts';
 import { SettleBatches } from './settle-batches.ts';
 import { UnsyncedFiles } from './unsynced-changes.ts';
@@ -71,6 +72,7 @@ export class ClusterClient {
   readonly admin: AdminClient;
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject = { primary: null };
+  readonly #queryServer: QueryServer;
   readonly #exact: boolean;
   readonly #local: LocalReads | null;
   readonly #commands: CatalogCommands;
@@ -85,6 +87,7 @@ export class ClusterClient {
     this.inodeOwner = drawSession(world);
     this.#lockClient = createLockClient(drawSession(world));
     this.#exchanger = new Exchanger(world, options.servers, operationTimeoutMs, access);
+    this.#queryServer = new QueryServer(world, this.#exchanger.endpoints, this.inodeOwner);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
     this.#settleBatches = new SettleBatches(this.#exchanger);
@@ -189,9 +192,8 @@ export class ClusterClient {
     options?: CallOptions,
   ): Promise<QueryResults[Kind]> {
     const request = catalogQuery({ query: query as Query, ...(this.#exact ? { exact: true } : {}) });
-    return this.#learnCapability(
-      await this.#exchanger.ask<QueryResults[Kind]>(request, options, this.#catalog),
-    );
+    const subject = this.#exact ? this.#catalog : this.#queryServer;
+    return this.#learnCapability(await this.#exchanger.ask<QueryResults[Kind]>(request, options, subject));
   }
 
   /** As `query`, for a client that caches what is granted or delegated to its session; see `CacheSession`. */

@@ -63,6 +63,13 @@ export class Endpoints {
     return this.#all[start % count] as Endpoint;
   }
 
+  /** A server for requests that any one answers: clients with different numbers spread over the given servers. */
+  near(place: number): Endpoint | null {
+    const nowMs = this.world.nowMs();
+    const usable = this.#all.filter((endpoint) => endpoint.given && endpoint.isUsable(nowMs));
+    return usable[place % usable.length] ?? null;
+  }
+
   isIdUsable(id: string, nowMs: number): boolean {
     return this.#byId.get(id)?.isUsable(nowMs) ?? false;
   }

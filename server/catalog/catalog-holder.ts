@@ -114,10 +114,11 @@ export class CatalogHolder implements CatalogService {
   status(): ReturnType<CatalogService['status']> {
     const replica = this.#replica;
     const { members } = this.#parts.knownView();
-    if (replica === null) return { primary: null, epoch: 0, seq: 0, members };
+    const unknown = { primary: null, members, invitesQueries: false };
+    if (replica === null) return { ...unknown, epoch: 0, seq: 0, committedSeq: 0 };
     const status = replica.service.status();
     // A replica that is no longer a member may not know the new members.
-    return this.#isMember(replica) ? status : { ...status, primary: null, members };
+    return this.#isMember(replica) ? status : { ...status, ...unknown };
   }
 
   /** Whether the replica is a member, by its own view and by the one that other servers reported, if that is newer. */

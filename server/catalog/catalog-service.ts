@@ -33,10 +33,11 @@ import type {
 } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../routing/primary-waiter.ts';
-import type { CatalogService, CreationListener } from '../routing/service-interfaces.ts';
+import type { CatalogService, CatalogStatus, CreationListener } from '../routing/service-interfaces.ts';
 import type { Counter, MetricsRegistry } from '../telemetry/metrics.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
 import type { BlockedChange } from './client-caches.ts';
+import { MemberReads } from './member-reads.ts';
 import type { Recaller } from './recaller.ts';
 import { needsBarrier, WriteBarrier } from './write-barrier.ts';
 
@@ -122,11 +123,15 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
   capacity?(servers: readonly ServerInfo[]): number;
 }
 
-/** The catalog's service at one of its members: executes commands in batches, and answers queries, as primary. */
+/**
+ * The catalog's service at one of its members. As primary, it executes commands in batches and answers queries; as
+ * backup, it answers queries that recall nothing while it has a read lease.
+ */
 export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
   readonly #waiter: PrimaryWaiter;
   readonly #barrier: WriteBarrier;
+  readonly #memberReads: MemberReads;
   readonly #answered: Counter | undefined;
   #queue: WaitingCommand[] = [];
   #heldByBarrier: WaitingCommand[] = [];
@@ -140,6 +145,7 @@ export class LocalCatalogService implements CatalogService {
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
     this.#waiter = new PrimaryWaiter(parts);
+    this.#memberReads = new MemberReads(parts);
     this.#answered = parts.metrics?.counter(
       'leasehold_catalog_commands_total',
       'Catalog commands executed as primary, by kind and outcome',
@@ -248,6 +254,10 @@ export class LocalCatalogService implements CatalogService {
   }
 
   async query(query: Query, exact = false): Promise<QueryResults[Query['kind']]> {
+    if (!exact && this.#parts.driver.role === 'backup') {
+      const answer = await this.#bounded(this.#memberReads.answer(query));
+      if (answer !== null) return answer;
+    }
     await this.#primary();
     const { driver, subject, recaller } = this.#parts;
     if (exact) await this.#bounded(recaller.recallForQuery(query, null, false));
@@ -334,10 +344,14 @@ export class LocalCatalogService implements CatalogService {
     );
   }
 
-  status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] } {
+  status(): CatalogStatus {
     const { lease, driver } = this.#parts;
-    const { epoch, seq, view } = driver.status();
-    return { primary: lease.view(CATALOG_CELL).holder, epoch: epoch.counter, seq, members: view.members };
+    const { epoch, seq, committedSeq, view } = driver.status();
+    const { holder: primary } = lease.view(CATALOG_CELL);
+    return {
+      ...{ primary, epoch: epoch.counter, seq, committedSeq, members: view.members },
+      invitesQueries: this.#memberReads.invites,
+    };
   }
 
   get #view(): View {

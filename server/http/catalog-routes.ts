@@ -36,7 +36,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   // A client that knows the catalog's primary sends its next request there.
   app.addHook('onSend', async (_request, reply) => {
     const primary = gateway.router.catalogPrimary();
-    if (primary !== null) reply.header(HEADER_PRIMARY, primary);
+    if (primary !== null && !reply.hasHeader(HEADER_PRIMARY)) reply.header(HEADER_PRIMARY, primary);
     const { catalogSeq: seq, catalogEpoch: epoch } = gateway;
     if (seq !== null) reply.header(HEADER_CATALOG_SEQ, String(seq));
     if (epoch > 0) reply.header(HEADER_CATALOG_EPOCH, String(epoch));
@@ -60,11 +60,17 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     );
   });
 
-  app.post('/v1/catalog/queries', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {
+  app.post('/v1/catalog/queries', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request, reply) => {
     const body = objectOf(request.body, 'The body');
     const query = matchKind(QUERIES, body.query, 'query');
     const options = callOptionsOf(request.headers);
-    if (body.cache === undefined) return gateway.query(query, { ...options, exact: body.exact === true });
+    if (body.cache === undefined) {
+      const exact = body.exact === true;
+      const answer = await gateway.query(query, { ...options, exact });
+      const next = gateway.catalogReader;
+      if (!exact && next !== null) reply.header(HEADER_PRIMARY, next);
+      return answer;
+    }
     const session = integerOf(numberText(body.cache), 'cache', 1);
     return gateway.queryWithGrants(query, session, options, body.delegate === true);
   });

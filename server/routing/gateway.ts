@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import { CATALOG_CELL, type FileId, isServerId, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import type {
@@ -29,6 +29,7 @@ import {
   type FileExtent,
   type FileState,
   type FlushResult,
+  HEADER_PRIMARY,
   unsyncedText,
   type Whence,
   type WriteGuard,
@@ -129,8 +130,18 @@ export class Gateway {
   /** As `catalogSeq`, with the newest known epoch of the catalog; 0 if none is. */
   get catalogPosition(): CatalogPosition {
     const { catalog, status } = this.services;
-    const { primary, seq, epoch } = catalog.status();
-    return primary === status.id ? { seq, epoch } : this.peers.catalogPosition;
+    const { primary, seq, epoch, committedSeq } = catalog.status();
+    if (primary === status.id) return { seq, epoch };
+    const reported = this.peers.catalogPosition;
+    // A backup that answers queries by itself gets no reports. What it has applied may still be undone.
+    const isNewer = epoch >= reported.epoch && committedSeq > (reported.seq ?? 0);
+    return isNewer ? { seq: committedSeq, epoch } : reported;
+  }
+
+  /** The server to which a client is to send its next query that any member can answer; null if none is known. */
+  get catalogReader(): ServerId | null {
+    const { catalog, status } = this.services;
+    return catalog.status().invitesQueries ? status.id : this.router.catalogPrimary();
   }
 
   /** The epoch of `catalogPosition`; it never decreases. */
@@ -726,8 +737,15 @@ export class Gateway {
       {
         cell: CATALOG_CELL,
         action: `answer "${query.kind}"`,
+        showsPrimary: exact,
+        atAnyMember: !exact,
         local: () => this.services.catalog.query(query, exact),
-        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/queries', body, timeoutMs),
+        remote: async (server, timeoutMs) => {
+          const answer = await this.#ask(server, jsonRequest('/v1/catalog/queries', body), timeoutMs);
+          const reader = answer.headers[HEADER_PRIMARY];
+          if (!exact && typeof reader === 'string' && isServerId(reader)) this.router.assumeReader(reader);
+          return JSON.parse(textOf(answer.bytes)) as QueryResults[Query['kind']];
+        },
       },
       options,
     );

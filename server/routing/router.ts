@@ -6,6 +6,7 @@ import type { World } from '../../base/world.ts';
 import type { CacheOwner } from '../../wire/catalog-api.ts';
 import { bounded } from '../process/bounded.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
+import { ReaderHints } from './reader-hints.ts';
 import { type Round, RouteCourse, type Trail } from './route-course.ts';
 import type { Services } from './service-interfaces.ts';
 
@@ -36,6 +37,8 @@ export interface Call<Result> {
   readonly action: string;
   /** False if the answer may come from a server that is not primary, without naming the primary. */
   readonly showsPrimary?: boolean;
+  /** A backup of the cell may answer, too: a server without a replica asks one that invites it. */
+  readonly atAnyMember?: boolean;
   local(): Promise<Result>;
   remote(server: ServerId, timeoutMs: number): Promise<Result>;
 }
@@ -84,6 +87,7 @@ export class Router {
   readonly #countRetry: () => void;
   readonly #primaries = new LruMap<CellId, { readonly server: ServerId; readonly epoch: number }>(HINTS_MAX);
   readonly #members = new LruMap<FileId, readonly ServerId[]>(MEMBERS_MAX);
+  readonly #readers: ReaderHints;
   #competesNoMore = false;
   #closing = false;
   #calls = 0;
@@ -94,6 +98,7 @@ export class Router {
     this.#services = services;
     this.#self = services.status.id;
     this.#queryMembers = queryMembers;
+    this.#readers = new ReaderHints(this.#self, world);
     const retries = metrics?.counter(
       'leasehold_gateway_retries_total',
       'Waits for a primary to be elected or found',
@@ -117,6 +122,10 @@ export class Router {
 
   assumePrimary(file: FileId, server: ServerId): void {
     this.#primaries.set(file, { server, epoch: this.#primaries.peek(file)?.epoch ?? 0 });
+  }
+
+  assumeReader(server: ServerId): void {
+    this.#readers.note(server);
   }
 
   rememberMembers(file: FileId, members: readonly ServerId[]): void {
@@ -236,6 +245,8 @@ export class Router {
     const usable = (server: ServerId) => !tried.has(server) && this.#services.status.isConnected(server);
     const named = answer.details.primary;
     if (named !== undefined && isServerId(named) && usable(named)) return named;
+    const reader = call.atAnyMember === true ? this.#reader(call.cell, tried, usable) : null;
+    if (reader !== null) return reader;
     const hint = this.#primaries.get(call.cell)?.server;
     if (hint !== undefined && usable(hint)) return hint;
     if (!asksAllMembers) return null;
@@ -249,6 +260,16 @@ export class Router {
     // None of the members is the primary: the file may have moved.
     this.#members.delete(call.cell);
     return null;
+  }
+
+  /** The first member to ask, if this server is none and has asked none: then a member has named the primary. */
+  #reader(
+    cell: CellId,
+    tried: ReadonlySet<ServerId>,
+    usable: (server: ServerId) => boolean,
+  ): ServerId | null {
+    if (tried.size > 1 || this.#isMember(cell)) return null;
+    return this.#readers.choose(this.#knownMembers(cell), usable);
   }
 
   #areAllReachableIn(cell: CellId, servers: ReadonlyMap<ServerId, number>): boolean {

@@ -55,7 +55,7 @@ export interface CreationListener {
  * This server's own services, as HTTP uses them. They forward nothing: if another server has to be asked, the call
  * fails with `ServiceError` `not-primary`; `details.primary` names it if it is known (absent: ask again shortly). Other
  * failures: `no-majority` with `details.unreachable`, `recovering`, `clock-fault`, `busy`, `unknown`, and those of the
- * operation. Every call ends within the operation time-out. Calls of the catalog are served by its primary.
+ * operation. Every call ends within the operation time-out.
  */
 export interface CatalogService {
   /**
@@ -64,7 +64,10 @@ export interface CatalogService {
    * @param maker called before that, if the command creates a file and is no retry of one that has
    */
   execute(request: CommandRequest, maker?: CreationListener): Promise<CommandResults[Command['kind']]>;
-  /** Answers from the catalog's committed state, also for live files. @param exact recalls a directory's delegation */
+  /**
+   * Answers from the catalog's committed state, also for live files.
+   * @param exact recalls a directory's delegation, at the primary; else a backup with a read lease answers, too
+   */
   query(query: Query, exact?: boolean): Promise<QueryResults[Query['kind']]>;
   /** As `query` with `exact`, for a client that caches the answer. @param delegate delegate the directory to it */
   queryWithGrants(
@@ -78,9 +81,22 @@ export interface CatalogService {
   changes(request: ChangesRequest): Promise<ChangesAnswer>;
   /** Has all commands answered so far survive a loss of power of all servers. @returns those of `answered` now lost */
   flush(answered?: readonly AnsweredCommands[]): Promise<FlushAnswer>;
-  status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };
+  status(): CatalogStatus;
   /** Moves the catalog's replicas; resolves with the final view. @see FileService.changeMembers */
   changeMembers(members: readonly ServerId[]): Promise<View>;
+}
+
+/** The catalog as this server knows it; without a replica here, only its members. */
+export interface CatalogStatus {
+  readonly primary: ServerId | null;
+  readonly epoch: number;
+  /** The last operation applied here. */
+  readonly seq: number;
+  /** The last operation known to be committed; never beyond `seq` at a backup. */
+  readonly committedSeq: number;
+  readonly members: readonly ServerId[];
+  /** This server is a backup, and clients may send it the queries that any member can answer. */
+  readonly invitesQueries: boolean;
 }
 
 export interface FileLeaseStatus {

@@ -292,7 +292,9 @@ export class FakeCluster {
         primary: this.catalogPrimary,
         epoch: this.catalogEpoch,
         seq: this.#seq,
+        committedSeq: this.#seq,
         members: this.#ids.slice(0, 3),
+        invitesQueries: false,
       }),
     };
   }

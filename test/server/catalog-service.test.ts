@@ -28,6 +28,7 @@ function serviceOf(
   others: ReadonlyMap<string, number | null> = new Map(),
   prepare: () => void = () => undefined,
   query: () => unknown = () => undefined,
+  driver: object = {},
 ) {
   const members = ['a', ...others.keys()] as ServerId[];
   const parts = {
@@ -53,6 +54,7 @@ function serviceOf(
         await replicated();
         return { seq: batches.length, result: new Uint8Array(0) };
       },
+      ...driver,
     },
     recaller: {
       refusal: () => null,
@@ -63,7 +65,7 @@ function serviceOf(
     },
     subject: {
       ready: () => Promise.resolve(),
-      record: () => ({ view: { number: 1, members } }),
+      record: () => ({ seq: 0, view: { number: 1, members } }),
       execute,
       prepare,
       query,
@@ -365,4 +367,27 @@ test('a batch fits one message, however large its commands are', async () => {
   assert.equal(done, requests.length);
   assert.ok(batches.length > 2);
   for (const body of batches) assert.ok(body.length < PAYLOAD_BYTES_MAX - 1024, `${body.length} bytes`);
+});
+
+test('a backup does not answer a query that recalls a directory, whatever its read lease', async () => {
+  const backup = {
+    ...{ role: 'backup', isPrimary: false, closed: true, epoch: { counter: 1 } },
+    readGate: () => 'serve',
+    untilReadable: () => Promise.resolve(),
+  };
+  const answer = { volumes: [] };
+  const service = serviceOf(
+    () => assert.fail(),
+    [],
+    nextTurn,
+    new Map(),
+    undefined,
+    () => answer,
+    backup,
+  );
+  const ask = (exact: boolean) => service.query({ kind: 'volumes' }, exact);
+  // The first queries are too few to be answered here.
+  for (let count = 0; count < 10; count++) await ask(false).catch(() => undefined);
+  assert.equal(await ask(false), answer);
+  await assert.rejects(ask(true), { code: 'not-primary' });
 });

@@ -1,0 +1,72 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
+import type { Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { Counter, MetricsRegistry } from '../telemetry/metrics.ts';
+import type { CatalogSubject } from './catalog-subject.ts';
+import { ReadDemand } from './read-demand.ts';
+
+export interface MemberReadsParts {
+  readonly world: World;
+  readonly driver: Pick<ReplicaDriver, 'role' | 'epoch' | 'readGate' | 'untilReadable'>;
+  readonly subject: Pick<CatalogSubject, 'record' | 'query'>;
+  readonly metrics?: MetricsRegistry;
+}
+
+/**
+ * Answers queries at a backup of the catalog under a read lease, as backups answer reads of files: while it runs, the
+ * primary answers no command that this replica lacks (docs/replication.md, "Reads").
+ */
+export class MemberReads {
+  readonly #parts: MemberReadsParts;
+  readonly #demand = new ReadDemand();
+  readonly #answered: Counter | undefined;
+
+  constructor(parts: MemberReadsParts) {
+    this.#parts = parts;
+    this.#answered = parts.metrics?.counter(
+      'leasehold_catalog_member_reads_total',
+      'Queries answered by this catalog member as backup',
+    );
+  }
+
+  /** Whether clients are to send further queries here: not while commands outnumber them, and the primary answers. */
+  get invites(): boolean {
+    return this.#parts.driver.role === 'backup' && this.#demand.level !== 'outnumbered';
+  }
+
+  /**
+   * Answers a query from the replica here if it is a backup with a read lease, which it requests if many queries come.
+   * @returns null if this server may not answer: the primary has to
+   * @throws ServiceError the refusal of the query, for example `not-found`, once it is certain
+   */
+  async answer(query: Query): Promise<QueryResults[Query['kind']] | null> {
+    const { world, driver, subject } = this.#parts;
+    const { seq } = subject.record();
+    if (this.#demand.count(world.nowMs(), seq) !== 'high') return null;
+    // One tick decides what is read: the answer may show all operations applied here, committed or not.
+    const { epoch } = driver;
+    if (driver.readGate(seq) === 'not-primary') return null;
+    const answer = attempt(() => subject.query(query));
+    try {
+      await driver.untilReadable(epoch, seq);
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'not-primary') return null;
+      throw error;
+    }
+    this.#answered?.add();
+    return answer();
+  }
+}
+
+/** Runs the work now. @returns a function that returns its result, or throws its error */
+function attempt<Value>(work: () => Value): () => Value {
+  try {
+    const value = work();
+    return () => value;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
+}

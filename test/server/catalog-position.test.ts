@@ -1,0 +1,35 @@
+/** Goal: the position of the catalog that a server reports begins no session too late. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ServerId } from '../../base/ids.ts';
+import { Gateway } from '../../server/routing/gateway.ts';
+import type { CatalogStatus, Services } from '../../server/routing/service-interfaces.ts';
+import { patientWorld } from '../patient-world.ts';
+
+const BACKUP: CatalogStatus = {
+  ...{ primary: 's2' as ServerId, epoch: 3, seq: 9, committedSeq: 7 },
+  ...{ members: ['s1', 's2'] as ServerId[], invitesQueries: true },
+};
+
+function gatewayOf(catalog: CatalogStatus): Gateway {
+  const services = {
+    catalog: { status: () => catalog },
+    status: { id: 's1', urls: new Map(), operationTimeoutMs: 1_000 },
+  } as unknown as Services;
+  return new Gateway({ world: patientWorld, services });
+}
+
+test('a backup reports committed operations only, the primary all that it has applied', () => {
+  assert.deepEqual(gatewayOf(BACKUP).catalogPosition, { seq: 7, epoch: 3 });
+  const primary = { ...BACKUP, primary: 's1' as ServerId, invitesQueries: false };
+  assert.deepEqual(gatewayOf(primary).catalogPosition, { seq: 9, epoch: 3 });
+});
+
+test('a backup names itself for further queries; another server the primary', () => {
+  assert.equal(gatewayOf(BACKUP).catalogReader, 's1');
+  assert.equal(gatewayOf({ ...BACKUP, invitesQueries: false }).catalogReader, 's2');
+});
+
+test('before a backup knows any committed operation, none is reported', () => {
+  assert.equal(gatewayOf({ ...BACKUP, committedSeq: 0 }).catalogPosition.seq, null);
+});
