@@ -74,6 +74,12 @@ export function decodeBatch(bytes: Uint8Array): Batch {
   return { version, commands: rows.map((row) => decodeCommand(row, version)) };
 }
 
+/** When the primary executed a batch, in milliseconds since 1970; 0 if it has no commands. */
+export function batchAtMs({ commands }: Batch): number {
+  const last = commands.at(-1);
+  return last === undefined ? 0 : Number(BigInt(last.resolved.atNs) / 1_000_000n);
+}
+
 function versioned(batch: unknown): { readonly version: number; readonly rows: unknown } {
   const { version, rows } = (batch ?? {}) as Readonly<Record<string, unknown>>;
   if (!isCount(version)) throw new MalformedError('A batch is no list, and has no version');

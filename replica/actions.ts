@@ -53,9 +53,16 @@ export type ReplicaEvent =
       readonly position: Position;
       readonly view: View;
       readonly sessions: Uint8Array;
+      /**
+       * Only a part of the source's state was fetched: an earlier state of its history, which the state here is a prefix
+       * of. The position's epoch is the one that sequenced its last operation, so that its base is complete.
+       */
+      readonly isPart?: boolean;
     }
   | { readonly kind: 'state-failed'; readonly epoch: Epoch; readonly reason: string }
   | { readonly kind: 'installed'; readonly epoch: Epoch; readonly seq: number }
+  /** The action `install-part` is done. */
+  | { readonly kind: 'part-installed'; readonly position: Position }
   | { readonly kind: 'begun'; readonly epoch: Epoch }
   /** All operations up to `seq`, at least those applied at the action, survive power loss here. */
   | { readonly kind: 'flush-done'; readonly seq: number }
@@ -117,6 +124,16 @@ export type ReplicaAction =
       readonly view: View;
       readonly sessions: Uint8Array;
       readonly fetched: boolean;
+    }
+  /**
+   * In one synced transaction: contents := the fetched part, installed := the position's epoch, with its seq, view and
+   * sessions; then event `part-installed`. The store is trusted as much as before: it may still lack operations.
+   */
+  | {
+      readonly kind: 'install-part';
+      readonly position: Position;
+      readonly view: View;
+      readonly sessions: Uint8Array;
     }
   /** In one synced step, for an empty replica: promised := installed := epoch; then `begun`. */
   | { readonly kind: 'begin'; readonly epoch: Epoch; readonly view: View; readonly sessions: Uint8Array }

@@ -1,19 +1,27 @@
 import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import { MalformedError } from '../wire/bytes.ts';
-import type { ReplicaConfig } from './actions.ts';
+import type { ReplicaConfig, ReplicaEvent } from './actions.ts';
 import type { Epoch, Position } from './epoch.ts';
-import { epochEqual, epochFormat, POSITION_ZERO, positionCompare, positionFormat } from './epoch.ts';
+import {
+  epochCompare,
+  epochEqual,
+  epochFormat,
+  POSITION_ZERO,
+  positionCompare,
+  positionFormat,
+} from './epoch.ts';
 import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
 import { INCARNATION_UNKNOWN, type PrimaryMessage } from './messages.ts';
 import type { Outbox } from './outbox.ts';
 import type { ReadLease } from './read-lease.ts';
-import { type ReplicaState, sessionsAfter } from './replica-state.ts';
+import { type Install, type ReplicaState, sessionsAfter } from './replica-state.ts';
 import { SessionTable } from './sessions.ts';
-import { type View, viewsConflict } from './view.ts';
+import { viewsConflict } from './view.ts';
 
 type Write = Extract<PrimaryMessage, { readonly kind: 'write' }>;
+type FetchedEvent = Extract<ReplicaEvent, { readonly kind: 'state-fetched' }>;
 
 /** Most operations of a first epoch kept while `begin` is stored; later ones are requested again. */
 const EARLY_WRITES_MAX = 64;
@@ -154,6 +162,7 @@ export class Backup {
       from,
       urgent,
       stage: 'waiting',
+      part: null,
       seq: 0,
       view,
       sessions: SessionTable.EMPTY,
@@ -198,29 +207,55 @@ export class Backup {
   /**
    * The driver has the state of `install.from` beside the local contents. From a primary it may be any state of its
    * epoch, base or later. From the holder of a base it must be the promised one: if it moved, the holder followed
-   * another candidate, and this epoch is over.
+   * another candidate, and this epoch is over. A part is an earlier state of the same history.
    * @returns false if the state cannot be used
    */
-  stateFetched(epoch: Epoch, position: Position, view: View, encodedSessions: Uint8Array): boolean {
+  stateFetched(fetched: FetchedEvent): boolean {
+    const { epoch, position, view, isPart = false } = fetched;
     const state = this.#state;
     const { install } = state;
     if (install === null || install.stage !== 'fetching' || !epochEqual(install.epoch, epoch)) return true;
-    const sessions = sessionsDecoded(encodedSessions);
-    const own = epoch.server === this.#self;
-    const isExpected = own
-      ? positionCompare(position, install.base) === 0
-      : epochEqual(position.epoch, epoch) && position.seq >= install.base.seq;
+    const sessions = sessionsDecoded(fetched.sessions);
+    const isExpected = isPart ? this.#isOnTheWay(position, install) : this.#isWanted(position, install);
     const fits = isExpected && !viewsConflict(view, state.view);
     if (sessions === null || !fits) {
       state.install = null;
       this.#out.trace('fetch-failed', `${positionFormat(position)} for ${positionFormat(install.base)}`);
       return false;
     }
+    if (isPart) {
+      this.#out.trace('caught-up-in-part', `${positionFormat(position)} from ${install.from}`);
+      state.storePart(install, position, { view, sessions });
+      return true;
+    }
     const within = epochEqual(state.installed, epoch);
     this.#replacesEpoch = !within;
     this.#out.trace(within ? 'caught-up' : 'replaced', `${epochFormat(epoch)} from ${install.from}`);
     state.storeInstall(install, { seq: position.seq, view, sessions }, true);
     return true;
+  }
+
+  #isWanted(position: Position, { epoch, base }: Install): boolean {
+    if (epoch.server === this.#self) return positionCompare(position, base) === 0;
+    return epochEqual(position.epoch, epoch) && position.seq >= base.seq;
+  }
+
+  /** Whether a part adds operations, and does not go beyond the base that this candidate has chosen. */
+  #isOnTheWay(position: Position, { epoch, base }: Install): boolean {
+    const { seq, installed } = this.#state;
+    if (position.seq <= seq || epochCompare(position.epoch, installed) < 0) return false;
+    const isOwn = epoch.server === this.#self;
+    return isOwn ? positionCompare(position, base) < 0 : epochCompare(position.epoch, epoch) <= 0;
+  }
+
+  /** A part is here: fetches what follows it, unless a larger epoch was promised. */
+  partInstalled(position: Position): void {
+    const state = this.#state;
+    state.partStored(position);
+    const { install } = state;
+    if (install === null) return;
+    const { epoch, from, urgent } = install;
+    this.#out.push({ kind: 'fetch-state', epoch, from, urgent });
   }
 
   /** A fetch failed: drops the install that waits for it. @returns false if there was one */

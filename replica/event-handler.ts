@@ -79,15 +79,16 @@ export class EventHandler {
         backup.applied();
         return;
       case 'state-fetched':
-        if (!backup.stateFetched(event.epoch, event.position, event.view, event.sessions)) {
-          this.#roles.fetchFailed(event.epoch, nowMs);
-        }
+        if (!backup.stateFetched(event)) this.#roles.fetchFailed(event.epoch, nowMs);
         return;
       case 'state-failed':
         if (!backup.stateFailed(event.epoch, event.reason)) this.#roles.fetchFailed(event.epoch, nowMs);
         return;
       case 'installed':
         this.#installed(event.epoch, event.seq);
+        return;
+      case 'part-installed':
+        backup.partInstalled(event.position);
         return;
       case 'begun':
         // A backup applies what followed `begin`; the primary starts to order.

@@ -32,6 +32,7 @@ export const REPLICA_MARKS = [
   'replaced',
   /** Fetched contents replaced the local ones within the epoch: the missing operations are no longer kept. */
   'caught-up',
+  'caught-up-in-part',
   /** A fetch for another primary failed; its next message restarts it. */
   'fetch-failed',
   'gap',

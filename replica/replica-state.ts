@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
 import type { Epoch, Position } from './epoch.ts';
-import { epochCompare, epochEqual, POSITION_ZERO } from './epoch.ts';
+import { epochCompare, epochEqual, POSITION_ZERO, positionCompare } from './epoch.ts';
 import type { Operation } from './operation.ts';
 import type { Outbox } from './outbox.ts';
 import type { ReplicaRecord, Trust } from './record.ts';
@@ -18,6 +18,8 @@ export interface Install {
   readonly urgent: boolean;
   /** `waiting` for the disk to be at rest, `fetching` beside the local contents, `storing` for good. */
   stage: 'waiting' | 'fetching' | 'storing';
+  /** The position that is being stored if it is only a part of the source's state. */
+  part: Position | null;
   seq: number;
   view: View;
   sessions: SessionTable;
@@ -97,6 +99,7 @@ export class ReplicaState {
       from: epoch.server,
       urgent: true,
       stage: 'storing',
+      part: null,
       seq: 0,
       view,
       sessions,
@@ -158,9 +161,50 @@ export class ReplicaState {
     this.#out.push({ kind: 'install', epoch, seq, view, sessions: sessions.encode(), fetched });
   }
 
+  /**
+   * Moves the local contents to a later state of the same history, which is not yet the base to install. What others
+   * find here is then at the position of that state, and trusted as before.
+   */
+  storePart(
+    install: Install,
+    position: Position,
+    { view, sessions }: { readonly view: View; readonly sessions: SessionTable },
+  ): void {
+    assert(
+      this.isFinal && epochEqual(install.epoch, this.promised),
+      'Only the promised epoch is fetched for',
+    );
+    assert(
+      epochCompare(position.epoch, this.promised) <= 0,
+      'A part is of no later epoch than the promised one',
+    );
+    assert(positionCompare(position, this.position) > 0 && position.seq > this.seq, 'A part adds operations');
+    install.stage = 'storing';
+    install.part = position;
+    install.view = view;
+    install.sessions = sessions;
+    this.#out.push({ kind: 'install-part', position, view, sessions: sessions.encode() });
+  }
+
+  /** The part is here. The rest is to be fetched, unless a larger epoch was promised meanwhile. */
+  partStored(position: Position): void {
+    const { install } = this;
+    assert(install !== null && install.stage === 'storing', 'What is installed was ordered');
+    assert(install.part !== null && positionCompare(install.part, position) === 0, 'It is the part ordered');
+    this.installed = position.epoch;
+    this.seq = position.seq;
+    this.issuedSeq = position.seq;
+    this.sessions = install.sessions;
+    this.#useView(install.view, true);
+    this.install = epochEqual(install.epoch, this.promised)
+      ? { ...install, stage: 'fetching', part: null }
+      : null;
+  }
+
   installStored(epoch: Epoch, seq: number): void {
     const { install } = this;
     assert(install !== null && install.stage === 'storing', 'What is installed was ordered');
+    assert(install.part === null, 'A part is not the base');
     assert(epochEqual(install.epoch, epoch) && install.seq === seq, 'What is installed is what was ordered');
     this.install = null;
     this.installed = epoch;

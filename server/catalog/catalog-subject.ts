@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { NameChange } from '../../catalog/change-record.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
-import type { Epoch } from '../../replica/epoch.ts';
+import { type Epoch, epochCompare, type Position, positionCompare } from '../../replica/epoch.ts';
 import type { Operation } from '../../replica/operation.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
@@ -13,7 +13,6 @@ import type { CatalogChanges } from '../storage/catalog-changes.ts';
 import { DamagedCopy } from '../storage/catalog-snapshots.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
 import {
-  type CatalogTail,
   decodeDescription,
   decodeTail,
   encodeTail,
@@ -103,7 +102,7 @@ export class CatalogSubject implements Subject {
     return this.#store.flush();
   }
 
-  /** Fetches the log, if the source still has it and the local state is undamaged; else a whole copy. */
+  /** Fetches a piece of the log, if the source still has it and the local state is undamaged; else a whole copy. */
   async fetch(ask: CallSource): Promise<FetchedState> {
     const fetchNumber = ++this.#fetch;
     this.abandon();
@@ -115,7 +114,9 @@ export class CatalogSubject implements Subject {
       throw new ServiceError('precondition-failed', 'A later fetch of the catalog superseded this one');
     }
     this.#staged = staged;
-    return { position: staged.position, view: staged.view, sessions: new Uint8Array(0) };
+    const { position, view } = staged;
+    const isPart = staged.kind === 'tail' && staged.isPart;
+    return { position, view, sessions: new Uint8Array(0), isPart };
   }
 
   /** Installs the base of `epoch`: the fetched state, or this replica's own. Its position is then (epoch, `seq`). */
@@ -126,6 +127,16 @@ export class CatalogSubject implements Subject {
     this.#staged = null;
     await this.#store.install(epoch, seq, fetched ? staged : null);
     if (!fetched && staged !== null) await this.#store.unstage(staged);
+  }
+
+  async installPart(position: Position): Promise<void> {
+    const staged = this.#staged;
+    assert(
+      staged !== null && positionCompare(staged.position, position) === 0,
+      'It is the part fetched last',
+    );
+    this.#staged = null;
+    await this.#store.installPart(staged);
   }
 
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
@@ -162,18 +173,14 @@ export class CatalogSubject implements Subject {
     this.#store.rollback();
   }
 
+  /** Fetches a piece of the log that follows the state here. @returns null if the source's log does not */
   async #fetchTail(ask: CallSource): Promise<StagedCatalog | null> {
-    const pieces: CatalogTail[] = [];
-    let from = this.#store.describe();
-    for (;;) {
-      const answer = await ask('tail', from);
-      if (answer.length === 0) return null;
-      const piece = decodeTail(answer);
-      pieces.push(piece);
-      const last = piece.entries.at(-1);
-      if (!piece.more || last === undefined) return this.#store.stageTail(pieces);
-      from = this.#store.describe(last);
-    }
+    const answer = await ask('tail', this.#store.describe());
+    if (answer.length === 0) return null;
+    const staged = this.#store.stageTail(decodeTail(answer));
+    // What this replica has stamped is of a later epoch than operations of the source: its history is another one.
+    const isOlder = epochCompare(staged.position.epoch, this.#store.record().installed) < 0;
+    return isOlder ? null : staged;
   }
 
   async #fetchSnapshot(ask: CallSource): Promise<StagedCatalog> {

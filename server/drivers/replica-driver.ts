@@ -471,6 +471,12 @@ export class ReplicaDriver {
       case 'fetch-state':
         void this.#fetch(action.epoch, action.from, action.urgent);
         return;
+      case 'install-part': {
+        const { position } = action;
+        assert(this.subject.installPart !== undefined, 'A subject that fetches parts installs them');
+        this.#completeWith(this.subject.installPart(position), { kind: 'part-installed', position });
+        return;
+      }
       case 'install': {
         const { epoch, seq, sessions, fetched } = action;
         this.#completeWith(this.subject.install(epoch, seq, sessions, fetched), {
@@ -626,14 +632,14 @@ export class ReplicaDriver {
         callOther: ask,
         ...(urgent ? {} : { pace: catchUpPace }),
       });
-      const { position, view, sessions, lost = [] } = fetched;
+      const { position, view, sessions, lost = [], isPart = false } = fetched;
       this.#fetchFailure = null;
       if (lost.length > 0)
         this.#around.log.error(
           { file: this.file, lost },
           'no replica has intact copies of these objects: start the other servers of the file',
         );
-      this.step({ kind: 'state-fetched', epoch, position, view, sessions });
+      this.step({ kind: 'state-fetched', epoch, position, view, sessions, isPart });
     } catch (error) {
       if (error instanceof AssertionFailure) return this.#around.fatal(error);
       const reason = error instanceof Error ? error.message : String(error);

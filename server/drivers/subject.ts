@@ -24,6 +24,8 @@ export interface FetchedState {
   readonly view: View;
   readonly sessions: Uint8Array;
   readonly lost?: readonly number[];
+  /** An earlier state of the source's history, for `installPart`; the next fetch continues from there. */
+  readonly isPart?: boolean;
 }
 
 /**
@@ -55,6 +57,12 @@ export interface Subject {
 
   /** Installs the fetched state with its view (or keeps both) and stamps the epoch; survives power loss. */
   install(epoch: Epoch, seq: number, sessions: Uint8Array, fetched: boolean): Promise<void>;
+
+  /**
+   * Adds the fetched operations to the contents, and sets the position to that of the last one; survives power loss.
+   * Of subjects whose `fetch` returns parts.
+   */
+  installPart?(position: Position): Promise<void>;
 
   /** Answers a call of another replica's `fetch`. */
   serve(method: string, payload: Uint8Array): Promise<Uint8Array>;

@@ -36,6 +36,10 @@ export class CatalogCheckpoint {
     return 'flush';
   }
 
+  isDue(logFd: number): boolean {
+    return hasLogReached(logFd, this.#bytesMax);
+  }
+
   /**
    * Copies the log back into the database. SQLite's own checkpoint would block the event loop with its syncs: on a busy
    * disk they take seconds, and leases end meanwhile. Here the syncs run in the thread pool, and no transaction commits

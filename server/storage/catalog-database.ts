@@ -57,7 +57,7 @@ export function closeConnections({ reader, writer }: Handles): void {
 export function ensureReplicaTables(writer: Database.Database, view: View): void {
   const known = writer.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'replica_record'").get();
   if (known !== undefined) {
-    ensureLogView(writer);
+    ensureLogTables(writer);
     return;
   }
   writer.exec(`
@@ -87,13 +87,27 @@ export function ensureReplicaTables(writer: Database.Database, view: View): void
       LOST_START,
     );
   writer.exec('COMMIT');
+  ensureLogTables(writer);
 }
 
-/** Adds the column for operations that change the view, which the logs of earlier releases lack. */
-export function ensureLogView(writer: Database.Database): void {
+/**
+ * Adds what the logs of earlier releases lack: the column for operations that change the view, and the table of sizes.
+ * The sizes have a table of their own, because SQLite reads all of a long body to reach a column behind it.
+ */
+export function ensureLogTables(writer: Database.Database): void {
   const columns = writer.pragma('table_info(replica_log)') as { name: string }[];
   if (!columns.some(({ name }) => name === 'view'))
     writer.exec('ALTER TABLE replica_log ADD COLUMN view TEXT');
+  writer.exec(`
+    CREATE TABLE IF NOT EXISTS replica_log_sizes (
+      seq        INTEGER PRIMARY KEY,
+      -- when the primary executed the operation, in milliseconds since 1970
+      at_ms      INTEGER NOT NULL,
+      bytes      INTEGER NOT NULL,
+      -- bytes of this operation and all before it
+      end_bytes  INTEGER NOT NULL
+    ) STRICT;
+  `);
 }
 
 interface RecordRow {

@@ -5,6 +5,7 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import {
+  batchAtMs,
   decodeBatch,
   encodeBatch,
   executeBatch,
@@ -31,7 +32,7 @@ import { CatalogDamage } from './catalog-damage.ts';
 import {
   type CatalogRecord,
   closeConnections,
-  ensureLogView,
+  ensureLogTables,
   ensureReplicaTables,
   type Handles,
   openHandles,
@@ -39,7 +40,7 @@ import {
   statement,
   writeRecord,
 } from './catalog-database.ts';
-import { CatalogLog, logTail } from './catalog-log.ts';
+import { appendToLog, LOG_BOUNDS, type LogBounds, logTail } from './catalog-log.ts';
 import { CatalogSnapshots, removeDatabase, removeLeftovers } from './catalog-snapshots.ts';
 import {
   type CatalogSnapshot,
@@ -69,10 +70,12 @@ export interface CatalogStoreOptions {
   readonly powerLossStart?: number;
   readonly fileOps?: Pick<FileOps, 'datasync'>;
   readonly logFileBytesMax?: number;
+  readonly logBounds?: Partial<LogBounds>;
 }
 
 interface OpenBatch {
   body: Uint8Array | null;
+  atMs: number;
   /** The replica's record after the commit; null before it is written. */
   record: CatalogRecord | null;
   /** Why it could not be written; everything is undone then. */
@@ -90,7 +93,7 @@ interface OpenBatch {
  * | every replica | `promise`, `apply`, `install` |
  * | the primary | `begin`, `execute`, `prepare` (optional), then `finish` or `rollback`; `inTransaction` |
  * | a replica that gives its state | `describe`, `tail`, `snapshot`, `readSnapshot`, `closeSnapshot` |
- * | a replica that receives a state | `stageTail`, `stageSnapshot`, `unstage`, then `install` |
+ * | a replica that receives a state | `stageTail`, `installPart`, `stageSnapshot`, `unstage`, then `install` |
  *
  * The primary executes a batch before any backup has it, in a transaction that stays open until a majority has it;
  * `query` does not see it. Meanwhile `promise`, `apply` and `install` must not be called: a primary that receives a
@@ -113,7 +116,7 @@ export class CatalogStore {
   readonly changes: CatalogChanges;
   readonly damage = new CatalogDamage();
   #record: CatalogRecord;
-  readonly #log: CatalogLog;
+  readonly #logBounds: LogBounds;
   #open: OpenBatch | null = null;
   /** An installation or a copy of the log is in progress; the event loop runs meanwhile. */
   #exclusiveWork: Promise<void> | null = null;
@@ -136,7 +139,7 @@ export class CatalogStore {
     this.#flush = new SharedFlush(() => ops.datasync(this.#handles.logFd));
     this.#checkpoint = new CatalogCheckpoint(this.#flush, options.logFileBytesMax);
     this.#record = readRecord(handles.reader);
-    this.#log = new CatalogLog(handles.reader);
+    this.#logBounds = { ...LOG_BOUNDS, ...options.logBounds };
     this.changes = new CatalogChanges(options.world, this.#record.last.seq);
   }
 
@@ -241,7 +244,7 @@ export class CatalogStore {
     } catch (error) {
       throw storageError('Cannot begin a batch', error);
     }
-    this.#open = { body: null, record: null, refused: null };
+    this.#open = { body: null, atMs: 0, record: null, refused: null };
   }
 
   /**
@@ -267,6 +270,7 @@ export class CatalogStore {
       startEpochInodes(writer, this.#record.installed.counter);
       const { batch, outcomes, touched } = executeRequests(writer, seq, requests, context);
       if (batch.commands.length > 0) open.body = encodeBatch(batch);
+      open.atMs = batchAtMs(batch);
       return { body: open.body, outcomes, touched };
     } catch (error) {
       this.#open = null;
@@ -283,7 +287,12 @@ export class CatalogStore {
     const seq = last.seq + 1;
     const record = { ...this.#record, last: { seq, epoch } };
     try {
-      this.#log.append(this.#handles.writer, { seq, epoch, body: open.body, view: null });
+      appendToLog(
+        this.#handles.writer,
+        this.#logBounds,
+        { seq, epoch, body: open.body, view: null },
+        open.atMs,
+      );
       writeRecord(this.#handles.writer, record);
       open.record = record;
     } catch (error) {
@@ -338,8 +347,9 @@ export class CatalogStore {
     try {
       this.#commit(`apply batch ${seq}`, record, (writer) => {
         startEpochInodes(writer, epoch.counter);
-        executeBatch(writer, seq, decodeBatch(body));
-        this.#log.append(writer, { seq, epoch, body, view });
+        const batch = decodeBatch(body);
+        executeBatch(writer, seq, batch);
+        appendToLog(writer, this.#logBounds, { seq, epoch, body, view }, batchAtMs(batch));
       });
       this.#refused = null;
       this.changes.append(seq, Tables.of(this.#handles.writer).takeChanges());
@@ -359,14 +369,11 @@ export class CatalogStore {
     assert(seq === expected, 'The installed state is at the given position');
     assert(epochCompare(epoch, this.#record.installed) >= 0, 'An installed epoch never moves back');
     if (staged === null || staged.kind === 'tail') {
-      const installing = this.#installTail(epoch, seq, staged?.entries ?? []);
-      this.#exclusiveWork = installing.catch(() => {});
-      try {
-        await installing;
-      } finally {
-        this.#exclusiveWork = null;
-      }
-      await this.flush();
+      assert(staged === null || !staged.isPart, 'A part of the log is not the base');
+      const entries = staged?.entries ?? [];
+      const view = staged?.view ?? this.#record.view;
+      const record = this.#installedRecord(epoch, view, entries.at(-1) ?? this.#record.last);
+      await this.#installEntries(record, entries);
     } else {
       const old = this.#installSnapshot(epoch, seq, staged.file);
       // Only now is no sync of the old log in progress any more.
@@ -374,6 +381,22 @@ export class CatalogStore {
       await diskFileOps.close(old.logFd);
       await diskFileOps.close(old.databaseFd);
     }
+  }
+
+  /**
+   * Applies a part of another replica's log, atomically and synced. `installed` becomes the epoch of its last operation.
+   * What this replica may have lost is still missing: `trust` does not change.
+   */
+  async installPart(staged: StagedCatalog): Promise<void> {
+    assert(staged.kind === 'tail' && staged.isPart, 'A copy is installed as a whole');
+    while (this.#exclusiveWork !== null) await this.#exclusiveWork;
+    this.#assertMayChange();
+    const { promised, installed } = this.#record;
+    const { position, view, entries } = staged;
+    assert(epochCompare(position.epoch, installed) >= 0, 'An installed epoch never moves back');
+    assert(epochCompare(position.epoch, promised) <= 0, 'Nothing is installed without a promise');
+    const last = { seq: position.seq, epoch: position.epoch };
+    await this.#installEntries({ ...this.#record, view, installed: position.epoch, last }, entries);
   }
 
   // Giving a state -------------------------------------------------------------------------------
@@ -427,18 +450,18 @@ export class CatalogStore {
 
   // Receiving a state ----------------------------------------------------------------------------
 
-  /** Joins the received pieces of another replica's log; nothing is stored. @throws MalformedError if one is missing */
-  stageTail(pieces: readonly CatalogTail[]): StagedCatalog {
-    const entries = pieces.flatMap((piece) => piece.entries);
-    let seq = this.#record.last.seq;
+  /** Checks a piece of another replica's log; nothing is stored. @throws MalformedError if it does not continue here */
+  stageTail({ installed, entries, more }: CatalogTail): StagedCatalog {
+    let { seq, epoch } = this.#record.last;
     for (const entry of entries) {
       seq += 1;
       if (entry.seq !== seq) throw new MalformedError(`The catalog's log has a gap before ${entry.seq}`);
+      epoch = entry.epoch;
     }
-    const installed = pieces.at(-1)?.installed;
-    assert(installed !== undefined, 'A tail has a piece at least');
     const view = entries.findLast((entry) => entry.view !== null)?.view ?? this.#record.view;
-    return { kind: 'tail', position: { epoch: installed, seq }, view, entries };
+    // Up to here, the base of the last operation's epoch is complete; that of the installed one may not be.
+    const position = { epoch: more ? epoch : installed, seq };
+    return { kind: 'tail', position, view, entries, isPart: more };
   }
 
   async stageSnapshot(chunks: AsyncIterable<Uint8Array>): Promise<StagedCatalog> {
@@ -500,7 +523,6 @@ export class CatalogStore {
   }
 
   #begin(): void {
-    this.#log.begin();
     statement(this.#handles.writer, 'BEGIN IMMEDIATE').run();
   }
 
@@ -526,15 +548,23 @@ export class CatalogStore {
       this.flush().catch(() => undefined);
       return;
     }
-    this.#exclusiveWork = this.#checkpoint
-      .copyBack(this.#handles)
-      .catch((error: unknown) => {
-        // On a full disk the log stays as it is, and grows until commits are refused as well.
-        if (errorCode(error) !== 'SQLITE_FULL') this.#fail(storageError('Cannot copy the log back', error));
-      })
-      .finally(() => {
-        this.#exclusiveWork = null;
-      });
+    this.#exclusiveWork = this.#copyBack().finally(() => {
+      this.#exclusiveWork = null;
+    });
+  }
+
+  /** After the installation of a piece of another replica's log, which may have changed many pages. */
+  async #copyBackIfLong(): Promise<void> {
+    if (this.#checkpoint.isDue(this.#handles.logFd)) await this.#copyBack();
+  }
+
+  async #copyBack(): Promise<void> {
+    try {
+      await this.#checkpoint.copyBack(this.#handles);
+    } catch (error) {
+      // On a full disk the log stays as it is, and grows until commits are refused as well.
+      if (errorCode(error) !== 'SQLITE_FULL') this.#fail(storageError('Cannot copy the log back', error));
+    }
   }
 
   #readFailed(action: string, cause: unknown): Error {
@@ -563,18 +593,24 @@ export class CatalogStore {
 
   #undo(): void {
     const { writer } = this.#handles;
-    if (writer.inTransaction) {
-      statement(writer, 'ROLLBACK').run();
-      this.#log.undo();
-    }
     // SQLite rolls some failures back by itself.
-    else this.#log.recount(writer);
+    if (writer.inTransaction) statement(writer, 'ROLLBACK').run();
   }
 
-  async #installTail(epoch: Epoch, seq: number, entries: readonly LogEntry[]): Promise<void> {
+  async #installEntries(record: CatalogRecord, entries: readonly LogEntry[]): Promise<void> {
+    const installing = this.#executeEntries(record, entries).then(() => this.#copyBackIfLong());
+    this.#exclusiveWork = installing.catch(() => {});
+    try {
+      await installing;
+    } finally {
+      this.#exclusiveWork = null;
+    }
+    await this.flush();
+  }
+
+  async #executeEntries(record: CatalogRecord, entries: readonly LogEntry[]): Promise<void> {
     const { writer } = this.#handles;
-    const view = entries.findLast((entry) => entry.view !== null)?.view ?? this.#record.view;
-    const record = this.#installedRecord(epoch, view, entries.at(-1) ?? this.#record.last);
+    const { seq } = record.last;
     let next = this.#record.last.seq + 1;
     try {
       this.#begin();
@@ -582,12 +618,13 @@ export class CatalogStore {
         assert(entry.seq === next, 'A tail continues the own state without gaps');
         next += 1;
         startEpochInodes(writer, entry.epoch.counter);
-        executeBatch(writer, entry.seq, decodeBatch(entry.body));
-        this.#log.append(writer, entry);
-        // A long log takes seconds; the server's heartbeats continue meanwhile.
+        const batch = decodeBatch(entry.body);
+        executeBatch(writer, entry.seq, batch);
+        appendToLog(writer, this.#logBounds, entry, batchAtMs(batch));
+        // A piece of the log takes half a second; the server's heartbeats continue meanwhile.
         await this.#world.nextTick();
       }
-      assert(record.last.seq === seq, 'A tail ends at the given position');
+      assert(next === seq + 1, 'A tail ends at the given position');
       writeRecord(writer, record);
       writer.exec('COMMIT');
       this.#record = record;
@@ -637,12 +674,11 @@ export class CatalogStore {
       flushDirectory(this.#folder);
       fs.renameSync(file, this.#path);
       flushDirectory(this.#folder);
-      this.#handles = openHandles(this.#path, ensureLogView);
+      this.#handles = openHandles(this.#path, ensureLogTables);
       flushDirectory(this.#folder);
       this.#mark?.setOpen(this.#asOpenDatabase());
       this.#record = readRecord(this.#handles.reader);
       this.changes.reset(this.#record.last.seq);
-      this.#log.recount(this.#handles.reader);
       this.damage.replaced();
     } catch (error) {
       throw this.#fail(storageError('Cannot exchange the catalog', error));

@@ -41,6 +41,8 @@ export type StagedCatalog =
       readonly position: Position;
       readonly view: View;
       readonly entries: readonly LogEntry[];
+      /** The source's log has more. */
+      readonly isPart: boolean;
     }
   | { readonly kind: 'snapshot'; readonly position: Position; readonly view: View; readonly file: string };
 

@@ -64,7 +64,7 @@ async function install(source: string, way: string, dieAt: number): Promise<void
   }
   const tail = from.tail(decodeDescription(store.describe()).last, 1 << 20);
   assert(tail !== null);
-  const staged = way === 'tail' ? store.stageTail([tail]) : await store.stageSnapshot(chunks());
+  const staged = way === 'tail' ? store.stageTail(tail) : await store.stageSnapshot(chunks());
   await from.close();
 
   let step = 0;

@@ -11,7 +11,7 @@ import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { EPOCH_ZERO } from '../../replica/epoch.ts';
-import { LOG_BATCHES_MAX } from '../../server/storage/catalog-log.ts';
+import type { LogBounds } from '../../server/storage/catalog-log.ts';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
 import {
   type CatalogTail,
@@ -42,8 +42,8 @@ function epoch(counter: number, server = 's1'): Epoch {
   return { counter, server: server as ServerId, incarnation: 7 as Incarnation };
 }
 
-const open = (folder = newFolder()): Promise<CatalogStore> =>
-  CatalogStore.open({ world: systemWorld, folder, view: VIEW });
+const open = (folder = newFolder(), logBounds: Partial<LogBounds> = {}): Promise<CatalogStore> =>
+  CatalogStore.open({ world: systemWorld, folder, view: VIEW, logBounds });
 
 const VOLUME: Command = { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096 };
 const directory = (name: string): Command => ({
@@ -58,6 +58,7 @@ const names = (store: CatalogStore): string[] => {
   const page = store.query({ kind: 'list', inode: attributes.inode, after: '', countMax: 10_000 });
   return page.entries.map((entry) => entry.name);
 };
+const DIRECTORIES = 300;
 const dump = (store: CatalogStore): string[] => [...store.dump()];
 
 let session = 0;
@@ -114,6 +115,13 @@ function fetchTail(store: CatalogStore, from: CatalogStore, bytesMax = 200): Cat
     last = piece.entries.at(-1) ?? last;
     if (!piece.more) return pieces;
   }
+}
+
+/** All pieces as one. */
+function joined(pieces: readonly CatalogTail[] | null): CatalogTail {
+  const last = pieces?.at(-1);
+  assert(last !== undefined);
+  return { ...last, entries: pieces?.flatMap(({ entries }) => entries) ?? [] };
 }
 
 async function* fetchSnapshot(from: CatalogStore, chunkBytes = 5000): AsyncGenerator<Uint8Array> {
@@ -333,11 +341,9 @@ test('a loss of power takes inode numbers back, and a later epoch never gives th
   assert.equal(last.seq, 0);
   await replicate([backup], epoch(2), directory('next'));
   assert.ok(inodeOf(backup, 'next') > lost + 1_000_000, `${inodeOf(backup, 'next')} after ${lost}`);
-  const tail = fetchTail(third, backup)?.flatMap(({ entries }) => entries);
-  assert.ok(tail !== undefined);
-  const position = { seq: backup.record().seq, epoch: epoch(2) };
+  const staged = third.stageTail(joined(fetchTail(third, backup)));
   await third.promise(epoch(3));
-  await third.install(epoch(3), position.seq, { kind: 'tail', position, view: VIEW, entries: tail });
+  await third.install(epoch(3), backup.record().seq, staged);
   assert.deepEqual(dump(third), dump(backup), 'A replica that installs the log numbers inodes alike');
   for (const store of [backup, third]) await store.close();
 });
@@ -352,7 +358,7 @@ test('a replica that was disconnected fetches the end of the log', async () => {
 
   const pieces = fetchTail(backup, primary);
   assert(pieces !== null && pieces.length > 5, 'It arrives in pieces');
-  const staged = backup.stageTail(pieces);
+  const staged = backup.stageTail(joined(pieces));
   assert.deepEqual(staged.position, { epoch: epoch(2), seq: 22 });
   await backup.promise(epoch(3, 's2'));
   const installed = backup.install(epoch(3, 's2'), 22, staged);
@@ -391,17 +397,17 @@ test('a replica with an operation that the others lack fetches a snapshot, not t
 
 test('the log is bounded, and then an empty replica fetches a snapshot', async () => {
   const folder = newFolder();
-  const [primary, empty] = [await open(), await open(folder)];
+  const [primary, empty] = [await open(newFolder(), { bytesMin: 0, bytesMax: 20_000 }), await open(folder)];
   await enter(primary, epoch(1));
   await replicate([primary], epoch(1), VOLUME);
   assert.equal(fetchTail(empty, primary)?.length, 1);
-  for (let index = 0; index < LOG_BATCHES_MAX; index++)
+  for (let index = 0; index < DIRECTORIES; index++)
     await replicate([primary], epoch(1), directory(`d${index}`));
   assert.equal(fetchTail(empty, primary), null);
 
   await empty.promise(epoch(5));
   const staged = await empty.stageSnapshot(fetchSnapshot(primary, 100_000));
-  assert.deepEqual(staged.position, { epoch: epoch(1), seq: LOG_BATCHES_MAX + 1 });
+  assert.deepEqual(staged.position, { epoch: epoch(1), seq: DIRECTORIES + 1 });
   const flushes = [empty.flush(), empty.flush()];
   await empty.install(epoch(4), staged.position.seq, staged);
   await Promise.all(flushes);
@@ -414,7 +420,7 @@ test('the log is bounded, and then an empty replica fetches a snapshot', async (
   await empty.close();
   assert.deepEqual(fs.readdirSync(folder), ['catalog.db']);
   const again = await open(folder);
-  assert.equal(names(again).length, LOG_BATCHES_MAX + 1);
+  assert.equal(names(again).length, DIRECTORIES + 1);
   await again.close();
   await primary.close();
 });
@@ -567,7 +573,7 @@ test('a change of the view is an operation: it is stored, and is part of the log
   const byCopy = await open();
   const entries = decodeTail(encodeTail(store.tail({ seq: 0, epoch: EPOCH_ZERO }, 1000) as CatalogTail));
   await byLog.promise(epoch(2));
-  await byLog.install(epoch(2), 1, byLog.stageTail([entries]));
+  await byLog.install(epoch(2), 1, byLog.stageTail(entries));
   assert.deepEqual(byLog.record().view, JOINT);
   const { id, bytes } = await store.snapshot();
   const copy = store.readSnapshot(id, 0, bytes);
@@ -629,7 +635,7 @@ test('an installation that kill -9 interrupts took place completely or not at al
       const sourceStore = await open(source);
       const pieces = fetchTail(old, sourceStore, 1)?.slice(0, 1);
       assert(pieces !== undefined);
-      await old.install(epoch(1), 1, old.stageTail(pieces));
+      await old.install(epoch(1), 1, old.stageTail({ ...joined(pieces), more: false }));
       await sourceStore.close();
       const before = dump(old);
       await old.close();

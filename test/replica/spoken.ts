@@ -237,8 +237,11 @@ function event(verb: string, args: readonly string[], options: Options, usual: U
         position: at,
         view: viewOf(options, usual),
         sessions,
+        isPart: options.get('part') === 'yes',
       };
     }
+    case 'part-installed':
+      return { kind: 'part-installed', position: position(args[0]) };
     case 'state-failed':
       return { kind: 'state-failed', epoch: epoch(args[0]), reason: 'as told' };
     case 'flush-done':
@@ -443,6 +446,8 @@ function shown(action: ReplicaAction): string {
       return `apply ${epochFormat(action.epoch)}/${action.seq} ${operationText(action.operation)}`;
     case 'fetch-state':
       return `fetch-state for ${epochFormat(action.epoch)} from ${action.from}`;
+    case 'install-part':
+      return `install-part ${positionFormat(action.position)}${byView(action.view)}`;
     case 'install':
       return `install ${epochFormat(action.epoch)}/${action.seq} ${action.fetched ? 'fetched' : 'stamped'}${byView(action.view)}`;
     case 'begin':

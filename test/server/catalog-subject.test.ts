@@ -16,10 +16,10 @@ test('of two fetches only the later one is installed', async () => {
     damage: { isKnown: false },
     rollback: () => undefined,
     describe: () => new Uint8Array(0),
-    stageTail: (pieces: readonly CatalogTail[]) => {
-      const entries = pieces.flatMap((piece) => piece.entries);
-      return { kind: 'tail', position: { epoch: EPOCH, seq: entries.length }, entries };
-    },
+    record: () => ({ installed: EPOCH }),
+    stageTail: ({ entries, more }: CatalogTail) => ({
+      ...{ kind: 'tail', position: { epoch: EPOCH, seq: entries.length }, entries, isPart: more },
+    }),
     unstage: async (staged: StagedCatalog) => void forgotten.push(staged),
     install: async (_epoch: Epoch, _seq: number, staged: StagedCatalog | null) => void installed.push(staged),
   } as unknown as CatalogStore;

@@ -45,6 +45,7 @@ const RARE_MARKS: Partial<Record<ReplicaMark, number>> = {
   'storage-failed': 0.02,
   'base-fetched': 0.05,
   'caught-up': 0.05,
+  'caught-up-in-part': 0.01,
   'fetch-failed': 0.05,
   'retained-dropped': 0.05,
 };

@@ -7,9 +7,10 @@ import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
 import type { Prng } from '../../base/prng.ts';
 import type { Epoch, Position } from '../../replica/epoch.ts';
-import { EPOCH_ZERO, epochEqual } from '../../replica/epoch.ts';
+import { EPOCH_ZERO, epochCompare, epochEqual } from '../../replica/epoch.ts';
 import type { Operation } from '../../replica/operation.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
+import { sessionsAfter } from '../../replica/replica-state.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import type { View } from '../../replica/view.ts';
 
@@ -32,6 +33,14 @@ export interface Logged {
 }
 
 export type Log = readonly Logged[];
+
+/** A fetched part of a state. */
+export interface Part {
+  readonly position: Position;
+  readonly view: View;
+  readonly sessions: Uint8Array;
+  readonly log: Log;
+}
 
 interface Applied {
   readonly epoch: Epoch;
@@ -157,6 +166,34 @@ export class ReplicaDisk {
     this.#base = { record: this.record, log: [...this.log] };
     this.#applied = [];
     this.#syncedSeq = this.record.seq;
+  }
+
+  /** @returns a later state of another replica's history, between the state here and the whole; null if there is none */
+  partOf(log: Log): Part | null {
+    const { seq, installed } = this.record;
+    const own = this.log.at(-1)?.digest;
+    if (this.isDamaged || log.length < seq + 2 || log[seq - 1]?.digest !== own) return null;
+    const part = log.slice(0, seq + Math.ceil((log.length - seq) / 2));
+    const { epoch } = part.at(-1) as Logged;
+    if (epochCompare(epoch, installed) < 0) return null;
+    let { view, sessions } = this.record;
+    for (const [at, { operation }] of part.entries()) {
+      if (at < seq) continue;
+      view = operation.view ?? view;
+      sessions = sessionsAfter(SessionTable.decode(sessions), at + 1, operation).encode();
+    }
+    return { position: { epoch, seq: part.length }, view, sessions, log: part };
+  }
+
+  /** Adds a part of another replica's log, synced. What was lost before is still missing. */
+  installPart(position: Position, view: View, sessions: Uint8Array, log: Log): void {
+    assert(log.length === position.seq && log.length > this.log.length, 'A part adds operations');
+    this.#isUnsynced = false;
+    this.log = [...log];
+    this.record = { ...this.record, installed: position.epoch, seq: position.seq, view, sessions };
+    this.#base = { record: this.record, log: [...this.log] };
+    this.#applied = [];
+    this.#syncedSeq = position.seq;
   }
 
   /** Operations up to `seq` survive a loss of power. */

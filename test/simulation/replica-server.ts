@@ -160,10 +160,12 @@ export class ReplicaServer implements Process<GroupMessage> {
         const epoch = this.#fetchEpoch;
         if (message.id !== this.#fetches || epoch === null) return;
         this.#fetchEpoch = null;
-        const { position, view, sessions, log } = message.state;
-        this.#fetched = log;
         this.group.counts.fetches++;
-        this.step({ kind: 'state-fetched', epoch, position, view, sessions });
+        // As the catalog's log, which comes in parts, or as a file's objects, which come at once.
+        const part = message.id % 2 === 0 ? this.#disk.partOf(message.state.log) : null;
+        const { position, view, sessions, log } = part ?? message.state;
+        this.#fetched = log;
+        this.step({ kind: 'state-fetched', epoch, position, view, sessions, isPart: part !== null });
         return;
       }
     }
@@ -376,6 +378,15 @@ export class ReplicaServer implements Process<GroupMessage> {
         this.#store(kind, install, { kind: 'installed', epoch, seq });
         return;
       }
+      case 'install-part': {
+        const { position, view, sessions } = action;
+        const log = this.#fetched;
+        this.#fetched = null;
+        assert(log !== null, 'An installed part was fetched');
+        const install = () => disk.installPart(position, view, sessions, log);
+        this.#store(kind, install, { kind: 'part-installed', position });
+        return;
+      }
       case 'flush-local': {
         const { seq, installed } = disk.record;
         this.#store(kind, () => disk.synced(installed, seq), { kind: 'flush-done', seq });
@@ -467,7 +478,8 @@ export class ReplicaServer implements Process<GroupMessage> {
         return;
       }
       effect();
-      if (kind === 'apply' || kind === 'install') observer.stored(this.id, this.#disk);
+      if (kind === 'apply' || kind === 'install' || kind === 'install-part')
+        observer.stored(this.id, this.#disk);
       this.#diskReportMs = Math.max(this.#diskReportMs, world.nowMs + durationMs * prng.next() * 0.5);
       this.#diskSteps++;
       world.later(this.id, this.#diskReportMs - world.nowMs, () => {
