@@ -121,7 +121,19 @@ export class CatalogMember {
     const { self, host, lease, placement, world, clock, wakes, log, metrics } = this.#parts;
     const store = this.#store ?? (await openCatalog(this.#parts));
     this.#store = store;
-    const subject = new CatalogSubject(store);
+    const bytes = metrics.counter(
+      'leasehold_catalog_copied_bytes_total',
+      "Bytes fetched of other servers' copies of the catalog",
+    );
+    const pages = metrics.counter(
+      'leasehold_catalog_compared_pages_total',
+      "Pages of other servers' copies of the catalog that were compared with those here",
+    );
+    const subject = new CatalogSubject(store, (counts) => {
+      bytes.add(counts.bytesFetched);
+      pages.add(counts.pagesCompared);
+      log.info({ ...counts }, 'fetched a copy of the catalog: the pages that differed');
+    });
     const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));
     const recaller = new Recaller({
       world,

@@ -10,11 +10,18 @@ import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';
 import type { CallSource, FetchedState, Subject } from '../drivers/subject.ts';
 import type { CatalogChanges } from '../storage/catalog-changes.ts';
+import type { TransferCounts } from '../storage/catalog-pages.ts';
 import { DamagedCopy } from '../storage/catalog-snapshots.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
 import {
+  decodeCompared,
+  decodeComparison,
   decodeDescription,
+  decodePageNumbers,
   decodeTail,
+  encodeCompared,
+  encodeComparison,
+  encodePageNumbers,
   encodeTail,
   type StagedCatalog,
 } from '../storage/catalog-transfer.ts';
@@ -35,13 +42,16 @@ export interface Execution {
 export class CatalogSubject implements Subject {
   readonly appliesAtPrimary = 'last';
   readonly #store: CatalogStore;
+  readonly #transferred: (counts: TransferCounts) => void;
   #executed: Uint8Array | null = null;
   #staged: StagedCatalog | null = null;
   /** Number of the latest fetch: the result of an earlier one is discarded. */
   #fetch = 0;
 
-  constructor(store: CatalogStore) {
+  /** @param transferred called after the transfer of a copy, with what it has cost */
+  constructor(store: CatalogStore, transferred: (counts: TransferCounts) => void = () => undefined) {
     this.#store = store;
+    this.#transferred = transferred;
   }
 
   record(): ReplicaRecord {
@@ -157,6 +167,12 @@ export class CatalogSubject implements Subject {
         reader.end();
         return this.#store.readSnapshot(id, offset, PIECE_BYTES);
       }
+      case 'snapshot-compare':
+        return encodeCompared(await this.#store.comparePages(decodeComparison(payload)));
+      case 'snapshot-pages': {
+        const { id, pages: numbers } = decodePageNumbers(payload);
+        return this.#store.readPages(id, numbers);
+      }
       case 'snapshot-damaged':
         this.#store.checkSnapshot(new ByteReader(payload).uint53());
         return new Uint8Array(0);
@@ -189,7 +205,7 @@ export class CatalogSubject implements Subject {
     const bytes = reader.uint53();
     const named = new ByteWriter(8).uint53(id).finish();
     try {
-      const staged = await this.#store.stageSnapshot(pieces(ask, id, bytes));
+      const staged = await this.#stageCopy(ask, id, bytes);
       await ask('snapshot-end', named);
       return staged;
     } catch (error) {
@@ -197,6 +213,25 @@ export class CatalogSubject implements Subject {
       if (error instanceof DamagedCopy) await ask('snapshot-damaged', named);
       throw error;
     }
+  }
+
+  /** Fetches the pages of a snapshot that differ from those here; all of it from a server of an earlier release. */
+  async #stageCopy(ask: CallSource, id: number, bytes: number): Promise<StagedCatalog> {
+    try {
+      const { staged, counts } = await this.#store.stagePages({
+        bytes,
+        compare: async (firstRange, hashes) =>
+          decodeCompared(await ask('snapshot-compare', encodeComparison({ id, firstRange, hashes }))),
+        pages: (numbers) => ask('snapshot-pages', encodePageNumbers(id, numbers)),
+      });
+      this.#transferred(counts);
+      return staged;
+    } catch (error) {
+      if (!(error instanceof ServiceError && error.code === 'bad-request')) throw error;
+    }
+    const staged = await this.#store.stageSnapshot(pieces(ask, id, bytes));
+    this.#transferred({ bytes, pagesCompared: 0, pagesFetched: 0, bytesFetched: bytes });
+    return staged;
   }
 
   async #unstage(): Promise<void> {

@@ -4,10 +4,27 @@ import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
+import { MalformedError } from '../../wire/bytes.ts';
 import { type CatalogRecord, readRecord } from './catalog-database.ts';
+import {
+  COMPARED_RANGES_MAX,
+  DamagedPage,
+  FETCHED_PAGES_MAX,
+  fetchPages,
+  HASH_BYTES,
+  hashAt,
+  PAGE_BYTES,
+  type PageRead,
+  type PageSource,
+  pageHashes,
+  RANGE_BYTES,
+  rangeHash,
+  readFully,
+  type TransferCounts,
+} from './catalog-pages.ts';
 import type { CatalogSnapshot, StagedCatalog } from './catalog-transfer.ts';
 import { damageOf } from './database-check.ts';
-import { isCorruption, storageError } from './failures.ts';
+import { isCorruption, isNoSpace, storageError } from './failures.ts';
 
 /** Snapshots that are kept open for replicas that fetch them; the oldest is closed first. */
 const SNAPSHOTS_MAX = 4;
@@ -37,6 +54,8 @@ export class CatalogSnapshots {
   readonly #snapshots = new Map<number, Snapshot>();
   readonly #copying = new Set<Database.Database>();
   #fileNumber = 0;
+  /** Own and fetched pages of an interrupted `stagePages`. */
+  #partial: string | null = null;
 
   constructor(file: string, nowMs: () => number) {
     this.#path = file;
@@ -64,21 +83,39 @@ export class CatalogSnapshots {
 
   /** Returns fewer than `length` bytes at the end. @throws ServiceError `not-found` if the snapshot is closed */
   async read(id: number, offset: number, length: number): Promise<Uint8Array> {
-    const snapshot = this.#snapshots.get(id);
-    if (snapshot === undefined)
-      throw new ServiceError('not-found', `There is no snapshot ${id} of the catalog`);
-    const bytes = Buffer.alloc(length);
+    const snapshot = this.#opened(id);
     try {
-      let filled = 0;
-      while (filled < length) {
-        const { bytesRead } = await snapshot.handle.read(bytes, filled, length - filled, offset + filled);
-        if (bytesRead === 0) break;
-        filled += bytesRead;
-      }
-      return bytes.subarray(0, filled);
+      return await readFully(reader(snapshot.handle), Buffer.alloc(length), offset);
     } catch (error) {
       throw storageError('Cannot read a copy of the catalog', error);
     }
+  }
+
+  /** Compares consecutive ranges by hash. @returns for each range null if equal, else the hashes of its pages here */
+  async compare(id: number, firstRange: number, hashes: Uint8Array): Promise<(Uint8Array | null)[]> {
+    const count = hashes.length / HASH_BYTES;
+    if (!Number.isInteger(count) || count > COMPARED_RANGES_MAX)
+      throw new MalformedError('A comparison has a hash of each range, and a bounded number');
+    const compared: (Uint8Array | null)[] = [];
+    for (let index = 0; index < count; index++) {
+      const own = pageHashes(await this.read(id, (firstRange + index) * RANGE_BYTES, RANGE_BYTES));
+      compared.push(Buffer.compare(rangeHash(own), hashAt(hashes, index)) === 0 ? null : own);
+    }
+    return compared;
+  }
+
+  async readPages(id: number, pages: readonly number[]): Promise<Uint8Array> {
+    if (pages.length > FETCHED_PAGES_MAX) throw new MalformedError('A request has a bounded number of pages');
+    const read: Uint8Array[] = [];
+    for (const page of pages) read.push(await this.read(id, page * PAGE_BYTES, PAGE_BYTES));
+    return Buffer.concat(read);
+  }
+
+  #opened(id: number): Snapshot {
+    const snapshot = this.#snapshots.get(id);
+    if (snapshot === undefined)
+      throw new ServiceError('not-found', `There is no snapshot ${id} of the catalog`);
+    return snapshot;
   }
 
   /** @returns what is wrong with a snapshot; null if it is sound, was so recently, or is closed */
@@ -105,13 +142,13 @@ export class CatalogSnapshots {
   }
 
   async closeAll(): Promise<void> {
+    await this.dropPartial();
     for (const id of [...this.#snapshots.keys()]) await this.close(id);
   }
 
   /** Stores another replica's snapshot beside the local state, and checks it. */
   async stage(chunks: AsyncIterable<Uint8Array>): Promise<StagedCatalog> {
-    this.#fileNumber += 1;
-    const file = `${this.#path}.incoming-${this.#fileNumber}`;
+    const file = this.#nextIncoming();
     try {
       const handle = await fs.promises.open(file, 'wx', 0o600);
       try {
@@ -120,6 +157,62 @@ export class CatalogSnapshots {
       } finally {
         await handle.close();
       }
+    } catch (error) {
+      await removeDatabase(file);
+      throw storageError('Cannot take a copy of the catalog', error);
+    }
+    return this.#checked(file);
+  }
+
+  /**
+   * Like `stage`, but transfers only pages that differ from those here. What was fetched before an interruption is kept
+   * for the next call.
+   * @param own reads `catalog.db`
+   */
+  async stagePages(
+    source: PageSource,
+    own: PageRead,
+  ): Promise<{ readonly staged: StagedCatalog; readonly counts: TransferCounts }> {
+    const partial = this.#partial;
+    this.#partial = null;
+    const file = partial ?? this.#nextIncoming();
+    let counts: TransferCounts;
+    try {
+      const handle = await fs.promises.open(file, partial === null ? 'wx+' : 'r+', 0o600);
+      try {
+        counts = await fetchPages(source, {
+          read: partial === null ? own : reader(handle),
+          write: (bytes, position) => writeFully(handle, bytes, position),
+          isInPlace: partial !== null,
+        });
+        await handle.truncate(source.bytes);
+        await handle.sync();
+      } finally {
+        await handle.close();
+      }
+    } catch (error) {
+      if (isNoSpace(error) || this.#partial !== null) await removeDatabase(file);
+      else this.#partial = file;
+      if (error instanceof DamagedPage) throw new DamagedCopy(error.message);
+      throw storageError('Cannot take the pages of a copy of the catalog', error);
+    }
+    return { staged: await this.#checked(file), counts };
+  }
+
+  /** Removes what is left of an interrupted `stagePages`, which is not needed any more. */
+  async dropPartial(): Promise<void> {
+    const partial = this.#partial;
+    this.#partial = null;
+    if (partial !== null) await removeDatabase(partial);
+  }
+
+  #nextIncoming(): string {
+    this.#fileNumber += 1;
+    return `${this.#path}.incoming-${this.#fileNumber}`;
+  }
+
+  async #checked(file: string): Promise<StagedCatalog> {
+    try {
       const record = checkSnapshot(file);
       const position = { epoch: record.installed, seq: record.last.seq };
       return { kind: 'snapshot', position, view: record.view, file };
@@ -149,6 +242,21 @@ export class CatalogSnapshots {
   endCopies(): void {
     for (const source of this.#copying) source.close();
     this.#copying.clear();
+  }
+}
+
+function reader(handle: fs.promises.FileHandle): PageRead {
+  return async (buffer, position) => (await handle.read(buffer, 0, buffer.length, position)).bytesRead;
+}
+
+async function writeFully(
+  handle: fs.promises.FileHandle,
+  bytes: Uint8Array,
+  position: number,
+): Promise<void> {
+  for (let written = 0; written < bytes.length; ) {
+    const { bytesWritten } = await handle.write(bytes, written, bytes.length - written, position + written);
+    written += bytesWritten;
   }
 }
 

@@ -41,6 +41,7 @@ import {
   writeRecord,
 } from './catalog-database.ts';
 import { appendToLog, LOG_BOUNDS, type LogBounds, logTail } from './catalog-log.ts';
+import type { PageSource, TransferCounts } from './catalog-pages.ts';
 import { CatalogSnapshots, removeDatabase, removeLeftovers } from './catalog-snapshots.ts';
 import {
   type CatalogSnapshot,
@@ -48,6 +49,7 @@ import {
   encodeDescription,
   type LogEntry,
   type LogPosition,
+  type PageComparison,
   type StagedCatalog,
 } from './catalog-transfer.ts';
 import { trustOf } from './contents.ts';
@@ -92,8 +94,8 @@ interface OpenBatch {
  * | any | `open`, `record`, `trust`, `query`, `flush`, `dump`, `close` |
  * | every replica | `promise`, `apply`, `install` |
  * | the primary | `begin`, `execute`, `prepare` (optional), then `finish` or `rollback`; `inTransaction` |
- * | a replica that gives its state | `describe`, `tail`, `snapshot`, `readSnapshot`, `closeSnapshot` |
- * | a replica that receives a state | `stageTail`, `installPart`, `stageSnapshot`, `unstage`, then `install` |
+ * | a replica that gives its state | `describe`, `tail`, `snapshot`, `comparePages`, `readPages`, `readSnapshot`, `closeSnapshot` |
+ * | a replica that receives a state | `stageTail`, `installPart`, `stagePages`, `stageSnapshot`, `unstage`, then `install` |
  *
  * The primary executes a batch before any backup has it, in a transaction that stays open until a majority has it;
  * `query` does not see it. Meanwhile `promise`, `apply` and `install` must not be called: a primary that receives a
@@ -124,6 +126,7 @@ export class CatalogStore {
   /** Why the last operation of a backup was not applied; null once one was. */
   #refused: unknown = null;
   readonly #checkpoint: CatalogCheckpoint;
+  readonly #pageReads = new Set<Promise<number>>();
 
   private constructor(options: CatalogStoreOptions, file: string, handles: Handles) {
     this.#world = options.world;
@@ -378,8 +381,7 @@ export class CatalogStore {
       const old = this.#installSnapshot(epoch, seq, staged.file);
       // Only now is no sync of the old log in progress any more.
       await this.flush();
-      await diskFileOps.close(old.logFd);
-      await diskFileOps.close(old.databaseFd);
+      await this.#closeDescriptors(old);
     }
   }
 
@@ -444,6 +446,14 @@ export class CatalogStore {
     return this.#snapshots.read(id, offset, length);
   }
 
+  comparePages({ id, firstRange, hashes }: PageComparison): Promise<readonly (Uint8Array | null)[]> {
+    return this.#snapshots.compare(id, firstRange, hashes);
+  }
+
+  readPages(id: number, pages: readonly number[]): Promise<Uint8Array> {
+    return this.#snapshots.readPages(id, pages);
+  }
+
   async closeSnapshot(id: number): Promise<void> {
     await this.#snapshots.close(id);
   }
@@ -468,6 +478,46 @@ export class CatalogStore {
     return this.#snapshots.stage(chunks);
   }
 
+  /** Puts another replica's snapshot together from the pages here that are equal, and those of the source. */
+  async stagePages(
+    source: PageSource,
+  ): Promise<{ readonly staged: StagedCatalog; readonly counts: TransferCounts }> {
+    await this.ready();
+    this.#assertMayChange();
+    // Pages that are only in SQLite's log would be fetched.
+    if (!this.damage.isKnown) {
+      this.#exclusiveWork = this.#copyBack().finally(() => {
+        this.#exclusiveWork = null;
+      });
+      await this.#exclusiveWork;
+    }
+    const { databaseFd } = this.#handles;
+    return this.#snapshots.stagePages(source, (buffer, position) =>
+      this.#readPage(databaseFd, buffer, position),
+    );
+  }
+
+  /** Through the descriptor that stays open: closing another one would drop SQLite's locks. */
+  async #readPage(databaseFd: number, buffer: Uint8Array, position: number): Promise<number> {
+    this.#assertUsable();
+    if (databaseFd !== this.#handles.databaseFd)
+      throw new ServiceError('precondition-failed', 'The catalog was replaced meanwhile');
+    const reading = diskFileOps.read(databaseFd, buffer, position);
+    this.#pageReads.add(reading);
+    try {
+      return await reading;
+    } finally {
+      this.#pageReads.delete(reading);
+    }
+  }
+
+  /** Closes the descriptors of a database that SQLite has closed, once nothing reads through them. */
+  async #closeDescriptors({ logFd, databaseFd }: Handles): Promise<void> {
+    await Promise.allSettled(this.#pageReads);
+    await diskFileOps.close(logFd);
+    await diskFileOps.close(databaseFd);
+  }
+
   async unstage(staged: StagedCatalog): Promise<void> {
     if (staged.kind === 'snapshot') await removeDatabase(staged.file);
   }
@@ -480,15 +530,13 @@ export class CatalogStore {
     const healthy = this.#failed === null;
     if (healthy) await this.flush();
     this.#failed ??= new ServiceError('storage', 'The catalog is closed');
-    const { logFd, databaseFd } = this.#handles;
     if (healthy) {
       this.#copyBackNow();
       this.#mark?.setClosed();
     }
     this.#closeHandles();
     if (!healthy) this.#mark?.closed();
-    await diskFileOps.close(logFd);
-    await diskFileOps.close(databaseFd);
+    await this.#closeDescriptors(this.#handles);
   }
 
   #asOpenDatabase(): OpenDatabase {
@@ -606,6 +654,7 @@ export class CatalogStore {
       this.#exclusiveWork = null;
     }
     await this.flush();
+    await this.#snapshots.dropPartial();
   }
 
   async #executeEntries(record: CatalogRecord, entries: readonly LogEntry[]): Promise<void> {

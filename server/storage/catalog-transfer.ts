@@ -83,6 +83,62 @@ export function decodeTail(bytes: Uint8Array): CatalogTail {
   return { installed, entries, more };
 }
 
+/** A request to compare consecutive ranges of a snapshot. */
+export interface PageComparison {
+  readonly id: number;
+  readonly firstRange: number;
+  readonly hashes: Uint8Array;
+}
+
+export function encodeComparison({ id, firstRange, hashes }: PageComparison): Uint8Array {
+  return new ByteWriter(32 + hashes.length).uint53(id).uint53(firstRange).bytes(hashes).finish();
+}
+
+export function decodeComparison(bytes: Uint8Array): PageComparison {
+  const reader = new ByteReader(bytes);
+  const comparison = { id: reader.uint53(), firstRange: reader.uint53(), hashes: reader.bytes() };
+  reader.end();
+  return comparison;
+}
+
+/** @param ranges for each range null if it is equal, else the hashes of its pages */
+export function encodeCompared(ranges: readonly (Uint8Array | null)[]): Uint8Array {
+  const writer = new ByteWriter(4096).uint32(ranges.length);
+  for (const hashes of ranges) writer.bytes(hashes ?? NO_BYTES);
+  return writer.finish();
+}
+
+export function decodeCompared(bytes: Uint8Array): readonly (Uint8Array | null)[] {
+  const reader = new ByteReader(bytes);
+  const ranges: (Uint8Array | null)[] = [];
+  for (let remaining = reader.uint32(); remaining > 0; remaining--) {
+    const hashes = reader.bytes();
+    ranges.push(hashes.length === 0 ? null : hashes);
+  }
+  reader.end();
+  return ranges;
+}
+
+export function encodePageNumbers(id: number, pages: readonly number[]): Uint8Array {
+  const writer = new ByteWriter(16 + 8 * pages.length).uint53(id).uint32(pages.length);
+  for (const page of pages) writer.uint53(page);
+  return writer.finish();
+}
+
+export function decodePageNumbers(bytes: Uint8Array): {
+  readonly id: number;
+  readonly pages: readonly number[];
+} {
+  const reader = new ByteReader(bytes);
+  const id = reader.uint53();
+  const pages: number[] = [];
+  for (let remaining = reader.uint32(); remaining > 0; remaining--) pages.push(reader.uint53());
+  reader.end();
+  return { id, pages };
+}
+
+const NO_BYTES = new Uint8Array(0);
+
 function writeLogPosition(writer: ByteWriter, { seq, epoch }: LogPosition): ByteWriter {
   return writeEpoch(writer.uint53(seq), epoch);
 }

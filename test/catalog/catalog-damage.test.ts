@@ -130,7 +130,7 @@ test('a source learns from the receiving replica that its copy is damaged, and c
   store.damage.notice('as if');
   const flipping = async (method: string, payload: Uint8Array): Promise<Uint8Array> => {
     const answer = await other.subject.serve(method, payload);
-    return method === 'snapshot-piece' ? answer.map((byte, at) => (at % 4096 === 0 ? 0xff : byte)) : answer;
+    return method === 'snapshot-pages' ? answer.map((byte, at) => (at % 4096 === 0 ? 0xff : byte)) : answer;
   };
   await assert.rejects(subject.fetch(flipping), { code: 'storage' });
   assert.equal(other.store.trust(), 'intact', 'The copy was damaged on the way');
