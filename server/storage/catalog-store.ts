@@ -94,8 +94,8 @@ interface OpenBatch {
  * | any | `open`, `record`, `trust`, `query`, `flush`, `dump`, `close` |
  * | every replica | `promise`, `apply`, `install` |
  * | the primary | `begin`, `execute`, `prepare` (optional), then `finish` or `rollback`; `inTransaction` |
- * | a replica that gives its state | `describe`, `tail`, `snapshot`, `comparePages`, `readPages`, `readSnapshot`, `closeSnapshot` |
- * | a replica that receives a state | `stageTail`, `installPart`, `stagePages`, `stageSnapshot`, `unstage`, then `install` |
+ * | a replica that gives its state | `describe`, `tail`, `snapshot` and what reads it, `closeSnapshot` |
+ * | a replica that receives a state | `stageTail`, `installPart`, `stagePages`, `unstage`, then `install` |
  *
  * The primary executes a batch before any backup has it, in a transaction that stays open until a majority has it;
  * `query` does not see it. Meanwhile `promise`, `apply` and `install` must not be called: a primary that receives a
@@ -386,8 +386,8 @@ export class CatalogStore {
   }
 
   /**
-   * Applies a part of another replica's log, atomically and synced. `installed` becomes the epoch of its last operation.
-   * What this replica may have lost is still missing: `trust` does not change.
+   * Applies a part of another replica's log, atomically and synced. `installed` becomes the epoch of its last
+   * operation. What this replica may have lost is still missing: `trust` does not change.
    */
   async installPart(staged: StagedCatalog): Promise<void> {
     assert(staged.kind === 'tail' && staged.isPart, 'A copy is installed as a whole');

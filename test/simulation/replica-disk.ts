@@ -168,7 +168,7 @@ export class ReplicaDisk {
     this.#syncedSeq = this.record.seq;
   }
 
-  /** @returns a later state of another replica's history, between the state here and the whole; null if there is none */
+  /** @returns a state of another replica's history between the one here and the last; null if there is none */
   partOf(log: Log): Part | null {
     const { seq, installed } = this.record;
     const own = this.log.at(-1)?.digest;
