@@ -54,8 +54,8 @@ export type ReplicaEvent =
       readonly view: View;
       readonly sessions: Uint8Array;
       /**
-       * Only a part was fetched: an earlier state of the source's history, which continues the state here. The position's
-       * epoch is the one that sequenced its last operation, so that its base is complete.
+       * Only a part was fetched: an earlier state of the source's history, which continues the state here. The
+       * position's epoch is the one that sequenced its last operation, so that its base is complete.
        */
       readonly isPart?: boolean;
     }

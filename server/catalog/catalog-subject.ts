@@ -140,6 +140,7 @@ export class CatalogSubject implements Subject {
   }
 
   async installPart(position: Position): Promise<void> {
+    this.abandon();
     const staged = this.#staged;
     assert(
       staged !== null && positionCompare(staged.position, position) === 0,
