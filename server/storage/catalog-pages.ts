@@ -1,5 +1,5 @@
 /** Comparing the pages of two copies of the catalog's database, so that only those that differ are transferred. */
-import crypto from 'node:crypto';
+import { hash } from 'node:crypto';
 import { assert } from '../../base/assert.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 
@@ -17,7 +17,7 @@ export const FETCHED_PAGES_MAX = 256;
 
 /** @returns the first half of a SHA-256 */
 export function hashOf(bytes: Uint8Array): Buffer {
-  return crypto.hash('sha256', bytes, 'buffer').subarray(0, HASH_BYTES);
+  return hash('sha256', bytes, 'buffer').subarray(0, HASH_BYTES);
 }
 
 /** @returns the hashes of the pages in a range, joined; the last page may be short */
