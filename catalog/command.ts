@@ -20,6 +20,8 @@ import { replace, replaceWithContents } from './commands/replace.ts';
 import {
   clusterSet,
   followView,
+  followViews,
+  planFiles,
   planMembers,
   serverAdd,
   serverMaintenance,
@@ -251,8 +253,12 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return clusterSet(tables, command);
     case 'server-remove':
       return serverRemove(tables, command);
+    case 'plan-files':
+      return planFiles(tables, command);
     case 'follow-view':
       return followView(tables, command);
+    case 'follow-views':
+      return followViews(tables, command);
     case 'plan-members':
       return planMembers(tables, command);
     case 'set-voters':

@@ -23,6 +23,9 @@ export const SESSIONS_VERSION = 5;
 
 export const REPLACEMENTS_VERSION = 5;
 
+/** Servers from this version on serve orders to move many files; `plan-files` and `follow-views`. */
+export const MOVES_VERSION = 11;
+
 export const VOTERS_VERSION = 5;
 
 export const PLANS_VERSION = 6;
@@ -64,6 +67,8 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'server-zone': 1,
   'server-remove': 1,
   'follow-view': 1,
+  'follow-views': 11,
+  'plan-files': 11,
   'set-replicas': 1,
   'set-voters': 5,
   'reserve-inodes': 2,

@@ -76,6 +76,22 @@ export type Voters = Static<typeof Voters>;
 /** Label of servers that fail together (rack, power supply); empty if none. */
 const Zone = Type.String({ pattern: '^[A-Za-z0-9._-]{0,63}$' });
 const Members = Type.Array(ServerName, { minItems: 1, maxItems: 30 });
+/** Files in one command about moves. */
+export const MOVED_FILES_MAX = 256;
+const FollowedView = {
+  inode: Inode,
+  view: Type.Object({
+    number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    members: Members,
+  }),
+};
+const PlannedFile = {
+  inode: Inode,
+  /** The view to be changed; void if the catalog has a newer one. */
+  view: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  mark: PlanMark,
+  members: Type.Array(ServerName, { maxItems: 120 }),
+};
 const Bytes = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
 /** Required state, else `precondition-failed`. `contents`: this inode, with these contents and not live. */
@@ -474,11 +490,12 @@ export const Command = Type.Union([
   /** A file's primary reports the file's servers; the largest number wins. */
   Type.Object({
     kind: Type.Literal('follow-view'),
-    inode: Inode,
-    view: Type.Object({
-      number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-      members: Members,
-    }),
+    ...FollowedView,
+  }),
+  /** `follow-view` of many files. */
+  Type.Object({
+    kind: Type.Literal('follow-views'),
+    files: Type.Array(Type.Object(FollowedView), { minItems: 1, maxItems: MOVED_FILES_MAX }),
   }),
   /**
    * A file's primary reports future members before it changes them, so that none is removed until the change is over.
@@ -486,11 +503,12 @@ export const Command = Type.Union([
    */
   Type.Object({
     kind: Type.Literal('plan-members'),
-    inode: Inode,
-    /** The view to be changed; void if the catalog has a newer one. */
-    view: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-    mark: PlanMark,
-    members: Type.Array(ServerName, { maxItems: 120 }),
+    ...PlannedFile,
+  }),
+  /** `plan-members` of many files; one that is refused does not affect the others. */
+  Type.Object({
+    kind: Type.Literal('plan-files'),
+    files: Type.Array(Type.Object(PlannedFile), { minItems: 1, maxItems: MOVED_FILES_MAX }),
   }),
   /** The next view of named leases' voters; `precondition-failed` unless it follows the present one. */
   Type.Object({ kind: Type.Literal('set-voters'), view: Voters }),
@@ -784,6 +802,10 @@ export type FileCreationResult =
   | { readonly mode: number; readonly gid: number; readonly xattrs: number }
   | { readonly code: ErrorCode; readonly message: string };
 
+export type PlanOutcome =
+  | { readonly planned: readonly string[] }
+  | { readonly code: ErrorCode; readonly message: string };
+
 export type UnlinkedFile = number | { readonly code: ErrorCode; readonly message: string };
 
 /** Contents to preserve, and the inode to preserve them as. */
@@ -860,6 +882,10 @@ export interface CommandResults {
   readonly 'cluster-set': { readonly settings: ClusterSettings };
   readonly 'server-remove': { readonly server: ServerInfo };
   /** `followed`: the view was newer than the catalog's. */
+  /** For each file, in order. */
+  readonly 'follow-views': { readonly followed: readonly boolean[] };
+  /** For each file, in order: the servers that are planned now, or why the plan was refused. */
+  readonly 'plan-files': { readonly plans: readonly PlanOutcome[] };
   readonly 'follow-view': { readonly followed: boolean };
   /** The present plan, which differs from the command's if a later plan or view exists. */
   readonly 'plan-members': { readonly planned: readonly string[] };

@@ -38,9 +38,11 @@ export async function measureSteward(files: number): Promise<StewardFigures> {
     isConnected: () => true,
     catalogMembers: () => SERVERS,
     catalogReplicasFirst: SERVERS.length,
+    moveRates: { filesPerS: Infinity, bytesPerS: Infinity },
+    knownPrimary: refuse,
+    order: refuse,
     changeMembers: refuse,
     changeCatalogMembers: refuse,
-    followView: refuse,
     announce: () => undefined,
   });
   try {

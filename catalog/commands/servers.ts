@@ -1,5 +1,12 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandOf, CommandResults, PlanMark, ServerInfo, Voters } from '../../wire/catalog-api.ts';
+import type {
+  CommandOf,
+  CommandResults,
+  PlanMark,
+  PlanOutcome,
+  ServerInfo,
+  Voters,
+} from '../../wire/catalog-api.ts';
 import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
@@ -159,7 +166,7 @@ function isNeededVoter(tables: Tables, id: string): boolean {
 }
 
 /** Stores a file's newer view. Skips deleted files: a primary may learn of that later than it changes the view. */
-export function followView(tables: Tables, command: CommandOf<'follow-view'>): CommandResults['follow-view'] {
+export function followView(tables: Tables, command: FollowedFile): CommandResults['follow-view'] {
   const { number, members } = command.view;
   if (new Set(members).size !== members.length) {
     throw new ServiceError('bad-request', 'A view names each of its members once');
@@ -173,7 +180,7 @@ export function followView(tables: Tables, command: CommandOf<'follow-view'>): C
 /** Stores servers that a change may make members, so that none is removed meanwhile. A later plan or view counts. */
 export function planMembers(
   tables: Tables,
-  { inode: id, view, mark, members }: CommandOf<'plan-members'>,
+  { inode: id, view, mark, members }: PlannedFile,
 ): CommandResults['plan-members'] {
   const inode = inodeOf(tables, id);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${id} is no file`);
@@ -188,6 +195,29 @@ export function planMembers(
   tables.placements.plan(id, members, view, mark);
   return { planned: members };
 }
+
+export function followViews(
+  tables: Tables,
+  { files }: CommandOf<'follow-views'>,
+): CommandResults['follow-views'] {
+  return { followed: files.map((file) => followView(tables, file).followed) };
+}
+
+export function planFiles(tables: Tables, { files }: CommandOf<'plan-files'>): CommandResults['plan-files'] {
+  const plans = files.map((file): PlanOutcome => {
+    try {
+      return planMembers(tables, file);
+    } catch (error) {
+      // It is thrown before anything is changed.
+      if (error instanceof ServiceError) return { code: error.code, message: error.message };
+      throw error;
+    }
+  });
+  return { plans };
+}
+
+type FollowedFile = Omit<CommandOf<'follow-view'>, 'kind'>;
+type PlannedFile = Omit<CommandOf<'plan-members'>, 'kind'>;
 
 function comparePlans(a: PlanMark, b: PlanMark): number {
   return a.epoch - b.epoch || a.turn - b.turn;

@@ -61,6 +61,8 @@ const COMMANDS: { readonly [Kind in Command['kind']]: (command: CommandOf<Kind>)
   'remove-xattr': change,
   'follow-view': change,
   'plan-members': change,
+  'follow-views': handleFiles,
+  'plan-files': handleFiles,
   'set-replicas': change,
   'server-register': addServer,
   'server-add': addServer,

@@ -69,6 +69,8 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
 ]);
 /** Commands that servers, not clients, send. Releases before `PLANS_VERSION` do not know them. */
 const SENT_BY_SERVERS: ReadonlySet<Command['kind']> = new Set(['plan-members', 'void-inodes']);
+/** While a member may not know these, servers send a command for each file instead. */
+const OF_MANY_FILES: ReadonlySet<Command['kind']> = new Set(['plan-files', 'follow-views']);
 /** Commands that change attributes of which a file's creator may have acknowledged changes that it has not sent. */
 const UNSENT_ATTRIBUTES: ReadonlySet<Command['kind']> = new Set([
   'set-attributes',
@@ -204,7 +206,7 @@ export class LocalCatalogService implements CatalogService {
   #assertUnderstood(command: Command): void {
     const version = commandVersion(command);
     if (version === 1) return;
-    const older = SENT_BY_SERVERS.has(command.kind) ? this.#withoutPlans() : this.#olderThan(version);
+    const older = this.#thoseWithout(command, version);
     if (older.length === 0) return;
     const runs = older.length === 1 ? `Server ${older[0]} runs` : `Servers ${older.join(', ')} run`;
     throw new ServiceError(
@@ -212,6 +214,11 @@ export class LocalCatalogService implements CatalogService {
       `${runs} a release without the command "${command.kind}" (command version ${version}): upgrade first`,
       { outdated: older },
     );
+  }
+
+  #thoseWithout({ kind }: Command, version: number): readonly ServerId[] {
+    if (OF_MANY_FILES.has(kind)) return this.#notUpgraded(version);
+    return SENT_BY_SERVERS.has(kind) ? this.#withoutPlans() : this.#olderThan(version);
   }
 
   /** Members that may run a release before plans: also unknown ones, unless the catalog has had a plan already. */

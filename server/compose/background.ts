@@ -116,6 +116,7 @@ export function makeBackground(
     },
     conflicts,
     named: named.driver,
+    memberChanges: files.memberChanges,
     founders: [...bootstrap.urls.keys()],
     replaced: () => base.fatal(replacedError(folder.path)),
   });

@@ -151,6 +151,20 @@ export const OPTIONS = [
     help: 'Maximum total rate at which backups catch up; the reset of a new primary is not limited',
   },
   {
+    name: 'move-files-rate',
+    value: 'NUMBER/s',
+    example: '400/s',
+    fallback: '400/s',
+    help: 'Maximum rate at which a server gets or gives files by drain, repair and rebalance; the same on all servers',
+  },
+  {
+    name: 'move-bytes-rate',
+    value: 'RATE',
+    example: '100MiB/s',
+    fallback: '100MiB/s',
+    help: 'The same for the contents of the files',
+  },
+  {
     name: 'direct-writes',
     value: 'WHEN',
     example: 'auto',

@@ -30,6 +30,9 @@ const LEASE_MS_MAX = 600_000;
 const LEASE_IDLE_LEASES = 3;
 const OPERATION_TIMEOUT_MS_DEFAULT = 15_000;
 const SCRUB_EVERY_MS_DEFAULT = 7 * 86_400_000;
+/** A million small files leave a server in 42 minutes. */
+const MOVED_FILES_PER_S_DEFAULT = 400;
+const MOVED_BYTES_PER_S_DEFAULT = 100 * 1024 * 1024;
 const SCRUB_BYTES_PER_S_DEFAULT = 20 * 1024 * 1024;
 const CLIENT_REQUESTS_DEFAULT = 2_000;
 const ADDRESS_CONNECTIONS_DEFAULT = 2_000;
@@ -39,6 +42,12 @@ export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', '
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 const LEASE_ALGORITHMS: readonly LeaseAlgorithm[] = ['flease', 'paxoslease'];
+
+/** Largest rates at which one server gets or gives replicas of files that move; `Infinity` for no bound. */
+export interface MoveRates {
+  readonly filesPerS: number;
+  readonly bytesPerS: number;
+}
 
 export interface ServerConfig extends NetworkGuards {
   readonly id: ServerId;
@@ -66,6 +75,7 @@ export interface ServerConfig extends NetworkGuards {
   readonly scrubBytesPerS: number;
   /** `Infinity` for no bound. */
   readonly catchUpBytesPerS: number;
+  readonly moveRates: MoveRates;
   readonly directWrites: DirectWritesMode;
   readonly rebuild: boolean;
   /** A server that is unreachable for this long is replaced. */
@@ -353,12 +363,16 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     scrubEveryMs: duration('scrub-every', SCRUB_EVERY_MS_DEFAULT),
     scrubBytesPerS: readRate(text('scrub-rate'), SCRUB_BYTES_PER_S_DEFAULT),
     catchUpBytesPerS: readRate(text('catch-up-rate'), Infinity),
+    moveRates: {
+      filesPerS: readCountRate(text('move-files-rate'), 'files', MOVED_FILES_PER_S_DEFAULT),
+      bytesPerS: readRate(text('move-bytes-rate'), MOVED_BYTES_PER_S_DEFAULT),
+    },
     directWrites: readDirectWrites(text('direct-writes')),
     rebuild: readBoolean(text('rebuild')),
     replaceAfterMs: duration('replace-after', 3_600_000),
     compareEveryMs: duration('compare-every', 600_000),
     logLevel: readLogLevel(text('log-level')),
-    clientRequestsPerS: readRequestRate(text('client-rate')),
+    clientRequestsPerS: readCountRate(text('client-rate'), 'requests', Infinity),
     clientRequestsOpen: readCount(text('client-requests'), CLIENT_REQUESTS_DEFAULT),
     addressConnections: readCount(text('address-connections'), ADDRESS_CONNECTIONS_DEFAULT),
     ...guards,
@@ -430,12 +444,12 @@ function readRate(given: Given, fallback: number): number {
   return bytesPerS;
 }
 
-function readRequestRate(given: Given): number {
-  if (given === null) return Infinity;
+function readCountRate(given: Given, what: string, fallback: number): number {
+  if (given === null) return fallback;
   const count = /^(\d{1,7})\/s$/.exec(given.value)?.[1];
   if (count === undefined || Number(count) === 0) {
     throw new ConfigurationError(
-      `Cannot use ${given.label} "${given.value}": write a number of requests with /s, such as 2000/s`,
+      `Cannot use ${given.label} "${given.value}": write a number of ${what} with /s, such as 2000/s`,
     );
   }
   return Number(count);

@@ -1,7 +1,5 @@
 import type { Logger } from 'pino';
-import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { MEMBERS_MAX } from '../../replica/codec.ts';
 import type { Position } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
@@ -40,8 +38,7 @@ import { FileReplicas } from './file-replicas.ts';
 import { FileSettling } from './file-settling.ts';
 import { fileLeaseStatus } from './file-state.ts';
 import type { LockBounds } from './lock-counts.ts';
-import { MemberPlans } from './member-plans.ts';
-import { MemberReports } from './member-reports.ts';
+import { MemberChanges } from './member-changes.ts';
 import type { QuorumReads } from './quorum-reads.ts';
 import { ReleasedFiles } from './released-files.ts';
 import type { ReplicaHost } from './replica-host.ts';
@@ -65,13 +62,12 @@ export interface FileServiceParts extends PrimaryWaiterParts {
 /** Dispatches each call to the part of the service for it. */
 export class LocalFileService implements FileService {
   readonly replicas: FileReplicas;
+  readonly memberChanges: MemberChanges;
   readonly settling: FileSettling;
   readonly #parts: FileServiceParts;
   readonly #creations: FileCreations;
   readonly #reads: FileReads;
   readonly #changes: FileChanges;
-  readonly #memberReports: MemberReports;
-  readonly #plans: MemberPlans;
   readonly #locks: FileLocks;
 
   constructor(parts: FileServiceParts) {
@@ -89,8 +85,7 @@ export class LocalFileService implements FileService {
       ...{ authorities, replicas, primaries, admission, releasedFiles, reads, settling },
     });
     this.#creations = new FileCreations({ ...parts, authorities, replicas });
-    this.#memberReports = new MemberReports(parts);
-    this.#plans = new MemberPlans(parts);
+    this.memberChanges = new MemberChanges({ ...parts, replicas });
     this.#reads = reads;
     this.#locks = locks;
     this.replicas = replicas;
@@ -177,20 +172,7 @@ export class LocalFileService implements FileService {
   }
 
   async changeMembers(file: FileId, members: readonly ServerId[]): Promise<View> {
-    if (members.length === 0 || members.length > MEMBERS_MAX || new Set(members).size !== members.length) {
-      throw new ServiceError(
-        'bad-request',
-        `A file must have 1 to ${MEMBERS_MAX} replicas on different servers`,
-      );
-    }
-    for (const member of members)
-      if (!(await this.#parts.isServer(member)))
-        throw new ServiceError('bad-request', `There is no server "${member}"`);
-    const driver = await this.replicas.primary(file);
-    const view = await this.#plans.change(driver, members);
-    // The next primary reports it too, but there may be none for a while.
-    await this.#memberReports.follow(file, view);
-    return view;
+    return (await this.memberChanges.change(file, members)).view;
   }
 
   async lock(file: FileId, order: LockOrder, holder: string | null = null): Promise<LockGrant> {
@@ -219,7 +201,7 @@ export class LocalFileService implements FileService {
     const driver = host.loaded(file);
     if (driver === null) return;
     this.#locks.becamePrimary(driver);
-    this.#memberReports.report(driver);
+    this.memberChanges.reports.report(driver);
     if (!driver.isPrimary || store.attributes(file).seal !== 'sealed') return;
     this.seal(file).catch((error: unknown) => {
       log.info({ file, err: error }, 'a file is sealed; its final seal is still pending');

@@ -57,6 +57,11 @@ export class IdleFiles {
     await this.#releaseDrivers(drivers.filter((driver) => driver.isPrimary && mayRelease(driver)));
   }
 
+  /** Releases a file that no client uses. */
+  release(driver: ReplicaDriver): Promise<void> {
+    return this.#release(driver, 'idle');
+  }
+
   inUse(): string[] {
     const { clock, host, settling } = this.#parts;
     const drivers = host.all().filter(({ file }) => file !== CATALOG_CELL);
@@ -80,8 +85,9 @@ export class IdleFiles {
         continue;
       }
       if (driver.file === CATALOG_CELL) continue;
-      const limitMs = settling.isSettledAndUnused(driver) ? idleMs * SETTLED_PART : idleMs;
-      if (driver.usedAtMs > nowMs - limitMs || !driver.idle) continue;
+      if (driver.usedAtMs > nowMs - idleMs * SETTLED_PART || !driver.idle) continue;
+      const isOver = settling.isSettledAndUnused(driver) || isBackupWithoutPrimary(driver);
+      if (!isOver && driver.usedAtMs > nowMs - idleMs) continue;
       void this.#release(driver, 'idle');
     }
   }
@@ -144,4 +150,9 @@ export class IdleFiles {
       this.#releasing.delete(driver);
     }
   }
+}
+
+/** The primary has ended its epoch in good order, or there was none: the next one loads the replica again. */
+function isBackupWithoutPrimary(driver: ReplicaDriver): boolean {
+  return driver.role === 'backup' && driver.isUnbound;
 }

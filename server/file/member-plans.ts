@@ -2,16 +2,25 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/view.ts';
-import type { CommandResults } from '../../wire/catalog-api.ts';
+import {
+  type CommandOf,
+  type CommandResults,
+  MOVED_FILES_MAX,
+  type PlanOutcome,
+} from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import { Batches } from '../process/batches.ts';
 import type { CatalogAccess } from './catalog-access.ts';
+import { isUnknownCommand } from './unknown-command.ts';
 
 const RETRY_MS = 100;
 
 interface MemberPlansParts {
   readonly log: Logger;
-  readonly catalog: Pick<CatalogAccess, 'command' | 'durably'>;
+  readonly catalog: Pick<CatalogAccess, 'durably'>;
 }
+
+type PlannedFile = Omit<CommandOf<'plan-members'>, 'kind'>;
 
 interface Plans {
   readonly epoch: number;
@@ -29,9 +38,12 @@ interface Plans {
 export class MemberPlans {
   readonly #parts: MemberPlansParts;
   readonly #plans = new WeakMap<ReplicaDriver, Plans>();
+  /** Null if members of the catalog run an earlier release. */
+  readonly #batches: Batches<PlannedFile, PlanOutcome | null>;
 
   constructor(parts: MemberPlansParts) {
     this.#parts = parts;
+    this.#batches = new Batches(MOVED_FILES_MAX, (files) => this.#sendAll(files));
   }
 
   /** Plans the new members, and changes the members; resolves with the final view. @throws ServiceError */
@@ -66,7 +78,7 @@ export class MemberPlans {
     const key = Symbol();
     plans.planning.set(key, added);
     try {
-      const planned = await this.#send(driver, plans, view, true);
+      const planned = await this.#send(driver, plans, view);
       if (planned !== null && added.some((server) => !planned.includes(server))) throw busyError(driver);
     } finally {
       plans.planning.delete(key);
@@ -77,38 +89,46 @@ export class MemberPlans {
 
   async #withdraw(driver: ReplicaDriver, plans: Plans, view: View): Promise<void> {
     await driver.untilReadable(driver.epoch, driver.orderedSeq);
-    if (this.#plansOf(driver) === plans) await this.#send(driver, plans, view, false);
+    if (this.#plansOf(driver) === plans) await this.#send(driver, plans, view);
   }
 
   /** @returns the servers that are planned now; null if members of the catalog run an earlier release */
-  async #send(
-    { file }: ReplicaDriver,
-    plans: Plans,
-    view: View,
-    durably: boolean,
-  ): Promise<readonly string[] | null> {
-    const { catalog, log } = this.#parts;
+  async #send({ file }: ReplicaDriver, plans: Plans, view: View): Promise<readonly string[] | null> {
     const servers = new Set([...plans.planning.values(), plans.requested].flat());
     const members = [...servers].filter((server) => !view.members.includes(server));
     const mark = { epoch: plans.epoch, turn: ++plans.turn };
-    const command = { kind: 'plan-members', inode: file, view: view.number, mark, members } as const;
+    const outcome = await this.#batches.add({ inode: file, view: view.number, mark, members });
+    if (outcome === null) return null;
+    if ('code' in outcome) throw new ServiceError(outcome.code, outcome.message);
+    return outcome.planned;
+  }
+
+  async #sendAll(files: readonly PlannedFile[]): Promise<readonly (PlanOutcome | null)[]> {
+    if (files.length > 1) {
+      try {
+        const result = await this.#parts.catalog.durably({ kind: 'plan-files', files: [...files] });
+        return (result as CommandResults['plan-files']).plans;
+      } catch (error) {
+        if (!isUnknownCommand(error)) throw error;
+      }
+    }
+    return Promise.all(files.map((file) => this.#sendOne(file)));
+  }
+
+  async #sendOne(file: PlannedFile): Promise<PlanOutcome | null> {
+    const { catalog, log } = this.#parts;
     try {
-      const result = await (durably ? catalog.durably(command) : catalog.command(command));
-      return (result as CommandResults['plan-members']).planned;
+      return (await catalog.durably({ kind: 'plan-members', ...file })) as CommandResults['plan-members'];
     } catch (error) {
-      if (!(error instanceof ServiceError) || !isUnknown(error)) throw error;
+      if (!(error instanceof ServiceError)) throw error;
+      if (!isUnknownCommand(error)) return { code: error.code, message: error.message };
       log.debug(
-        { file, err: error },
+        { file: file.inode, err: error },
         'changing members without a plan in the catalog, as earlier releases do',
       );
       return null;
     }
   }
-}
-
-/** An earlier primary rejects the command; one of this release names the members that do not know it. */
-function isUnknown({ code, details }: ServiceError): boolean {
-  return code === 'bad-request' || details.outdated !== undefined;
 }
 
 function busyError({ file }: ReplicaDriver): ServiceError {

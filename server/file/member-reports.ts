@@ -2,8 +2,10 @@ import type { Logger } from 'pino';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
-import type { Command } from '../../wire/catalog-api.ts';
+import { type Command, MOVED_FILES_MAX } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import { Batches } from '../process/batches.ts';
+import { isUnknownCommand } from './unknown-command.ts';
 
 const REPORT_RETRY_MS = 5_000;
 
@@ -13,26 +15,41 @@ interface MemberReportsParts {
   readonly catalog: { command(command: Command): Promise<unknown> };
 }
 
+interface FollowedFile {
+  readonly inode: FileId;
+  readonly view: { readonly number: number; readonly members: string[] };
+}
+
+interface Report {
+  readonly number: number;
+  readonly ended: Promise<unknown>;
+}
+
+/** Reports views of files to the catalog, those of many files with one command. */
 export class MemberReports {
   readonly #parts: MemberReportsParts;
-  readonly #reported = new WeakMap<ReplicaDriver, number>();
+  readonly #reports = new WeakMap<ReplicaDriver, Report>();
+  readonly #batches: Batches<FollowedFile, unknown>;
 
   constructor(parts: MemberReportsParts) {
     this.#parts = parts;
+    this.#batches = new Batches(MOVED_FILES_MAX, async (files) => {
+      await this.#send(files);
+      return [];
+    });
   }
 
   /** As primary, reports the file's view to the catalog once it is committed, unless it did before; retries later. */
   report(driver: ReplicaDriver): void {
     const { view, epoch } = driver.status();
     if (!driver.isPrimary || view.number === 1 || view.joint !== undefined) return;
-    if (this.#reported.get(driver) === view.number) return;
-    this.#reported.set(driver, view.number);
+    if (this.#reports.get(driver)?.number === view.number) return;
     // Reported only once the view is committed; if that fails, this server is no longer primary.
-    const reported = driver
-      .untilReadable(epoch, driver.orderedSeq)
-      .then(() => this.follow(driver.file, view));
-    reported.catch((error: unknown) => {
-      this.#reported.delete(driver);
+    const ended = driver.untilReadable(epoch, driver.orderedSeq).then(() => this.#follow(driver.file, view));
+    const report = { number: view.number, ended };
+    this.#reports.set(driver, report);
+    ended.catch((error: unknown) => {
+      if (this.#reports.get(driver) === report) this.#reports.delete(driver);
       this.#parts.log.info(
         { file: driver.file, err: error },
         "cannot report a file's new members to the catalog yet",
@@ -41,8 +58,34 @@ export class MemberReports {
     });
   }
 
-  async follow(file: FileId, { number, members }: View): Promise<void> {
-    const view = { number, members: [...members] };
-    await this.#parts.catalog.command({ kind: 'follow-view', inode: file, view });
+  /** Resolves when the catalog has the view, which is committed. */
+  async follow(driver: ReplicaDriver, view: View): Promise<void> {
+    const report = this.#reports.get(driver);
+    const isReported =
+      report?.number === view.number &&
+      (await report.ended.then(
+        () => true,
+        () => false,
+      ));
+    if (!isReported) await this.#follow(driver.file, view);
+  }
+
+  #follow(inode: FileId, { number, members }: View): Promise<unknown> {
+    return this.#batches.add({ inode, view: { number, members: [...members] } });
+  }
+
+  async #send(files: readonly FollowedFile[]): Promise<void> {
+    const { catalog } = this.#parts;
+    const [first] = files;
+    if (files.length > 1 || first === undefined) {
+      try {
+        await catalog.command({ kind: 'follow-views', files: [...files] });
+        return;
+      } catch (error) {
+        if (!isUnknownCommand(error)) throw error;
+      }
+    }
+    // A member of the catalog may run an earlier release.
+    await Promise.all(files.map((file) => catalog.command({ kind: 'follow-view', ...file })));
   }
 }

@@ -1,5 +1,6 @@
 import type { LiveMark } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
+import { Batches } from '../process/batches.ts';
 
 interface SettledFile {
   readonly inode: number;
@@ -12,45 +13,23 @@ interface SettledFile {
 
 const FILES_MAX = 500;
 
-interface Waiting {
-  readonly file: SettledFile;
-  resolve(): void;
-  reject(error: unknown): void;
-}
-
-/** Settles many files with one command: files that arrive while one is in progress wait for the next. */
+/** Settles many files with one command. */
 export class SettleBatches {
-  readonly #send: (files: SettledFile[]) => Promise<unknown>;
-  #waiting: Waiting[] = [];
-  #busy = false;
+  readonly #batches: Batches<SettledFile, unknown>;
 
   constructor(send: (files: SettledFile[]) => Promise<unknown>) {
-    this.#send = send;
-  }
-
-  /** Resolves once the catalog has it; rejects with the command's error. */
-  settle(state: FileState, mark: LiveMark): Promise<void> {
-    const { file: inode, sizeBytes, holeBytes = 0, modifiedNs, contents } = state;
-    const file = { inode, sizeBytes, modifiedNs, contents, mark, ...(holeBytes > 0 && { holeBytes }) };
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ file, resolve, reject });
-      void this.#pump();
+    this.#batches = new Batches(FILES_MAX, async (files) => {
+      await send([...files]);
+      return [];
     });
   }
 
-  /** Sends the waiting files, up to `FILES_MAX` in a command, until none waits; one command at a time. */
-  async #pump(): Promise<void> {
-    if (this.#busy) return;
-    this.#busy = true;
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, FILES_MAX);
-      try {
-        await this.#send(batch.map((waiting) => waiting.file));
-        for (const waiting of batch) waiting.resolve();
-      } catch (error) {
-        for (const waiting of batch) waiting.reject(error);
-      }
-    }
-    this.#busy = false;
+  /** Resolves once the catalog has it; rejects with the command's error. */
+  async settle(state: FileState, mark: LiveMark): Promise<void> {
+    const { file: inode, sizeBytes, holeBytes = 0, modifiedNs, contents } = state;
+    await this.#batches.add({
+      ...{ inode, sizeBytes, modifiedNs, contents, mark },
+      ...(holeBytes > 0 && { holeBytes }),
+    });
   }
 }

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
+import { MOVES_VERSION } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
@@ -11,6 +12,7 @@ import type { Address } from '../config/address.ts';
 import type { ServerConfig } from '../config/config.ts';
 import type { DepartedFiles } from '../file/departed-files.ts';
 import type { IdleFiles } from '../file/idle-files.ts';
+import type { MemberChanges } from '../file/member-changes.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
 import {
   decodePlace,
@@ -21,6 +23,7 @@ import {
 } from '../file/replica-place.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
+import { LoopPace } from '../process/loop-pace.ts';
 import type { Placement } from '../process/placement.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
@@ -34,6 +37,14 @@ import {
   knownServerOf,
   settingsOf,
 } from './known-servers.ts';
+import {
+  decodeAnswers,
+  encodeOrders,
+  MOVE_CALL,
+  type MoveAnswer,
+  type MoveOrder,
+  MoveOrders,
+} from './move-orders.ts';
 import { Registrar } from './registrar.ts';
 import { Steward } from './steward.ts';
 import { VOTERS_CALL, VotersKeeper } from './voters-keeper.ts';
@@ -60,6 +71,7 @@ export interface MembershipParts {
   readonly catalog: CatalogHolder;
   readonly placement: Placement;
   readonly idle: IdleFiles;
+  readonly memberChanges: MemberChanges;
   readonly transport: ClusterTransport;
   readonly conflicts: ViewConflicts;
   readonly named: NamedLeaseDriver;
@@ -73,6 +85,7 @@ export class Membership {
   readonly #parts: MembershipParts;
   readonly #registrar: Registrar;
   readonly #steward: Steward;
+  readonly #orders: MoveOrders;
   readonly #voters: VotersKeeper;
   readonly #antiEntropy: AntiEntropy;
   readonly #handOverTimer: Timer;
@@ -109,11 +122,18 @@ export class Membership {
       isConnected: (server) => this.#isConnected(server),
       catalogMembers: () => parts.catalog.status().members,
       catalogReplicasFirst: config.catalogMembers.length,
+      moveRates: config.moveRates,
+      knownPrimary: (file) => gateway.router.knownPrimary(file).primary,
+      order: (server, orders) => this.#orderMoves(server, orders),
       changeMembers: (file, members) => gateway.changeMembers(file, members, { timeoutMs: CHANGE_MS }),
       changeCatalogMembers: (members) => this.#changeCatalogMembers(members),
-      followView: (file, { number, members }) =>
-        gateway.command({ kind: 'follow-view', inode: file, view: { number, members: [...members] } }),
       announce: (servers, settings) => this.#announce(servers, settings),
+    });
+    this.#orders = new MoveOrders({
+      world,
+      pace: new LoopPace(world),
+      change: (file, members) => parts.memberChanges.change(file, members),
+      release: (driver) => parts.idle.release(driver),
     });
     this.#voters = new VotersKeeper({
       ...{ self: config.id, log, founders: parts.founders, driver: parts.named, world },
@@ -232,6 +252,8 @@ export class Membership {
       case KNOWN_SERVERS_CALL:
         this.#parts.known.mergePeerList(decodeList(payload));
         return Promise.resolve(new Uint8Array(0));
+      case MOVE_CALL:
+        return this.#orders.serve(payload);
       case VOTERS_CALL:
         return Promise.resolve(this.#voters.serve(payload));
       case OPEN_CATALOG_CALL:
@@ -284,6 +306,16 @@ export class Membership {
       (member) => member !== config.id && this.#isConnected(member),
     );
     return others.find((member) => known.stateOf(member) === 'in') ?? null;
+  }
+
+  async #orderMoves(server: ServerId, orders: readonly MoveOrder[]): Promise<readonly MoveAnswer[] | null> {
+    const { config, transport } = this.#parts;
+    if (server === config.id) return this.#orders.carryOut(orders);
+    if ((transport.commandsVersion(server) ?? 0) < MOVES_VERSION) return null;
+    return decodeAnswers(
+      await transport.call(server, MOVE_CALL, encodeOrders(orders), CHANGE_MS),
+      orders.length,
+    );
   }
 
   /** Has the new members open replicas, then changes the members of the catalog. */

@@ -1,43 +1,76 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
 import type { World } from '../../base/world.ts';
-import type { View } from '../../replica/view.ts';
+import type { MoveRates } from '../config/config.ts';
+import { type LimitedMove, MoveLimits } from './move-limits.ts';
+import type { MoveAnswer, MoveOrder } from './move-orders.ts';
 import { MoveRetries } from './move-retries.ts';
 
-const PARALLEL = 4;
+/** Files of one order: other orders go on while one waits for its slowest file. */
+const ORDER_FILES_MAX = 64;
+/** Moves that wait for limits, while moves of other servers pass them. */
+const WAITING_MAX = 512;
+/** Moves that wait for a rate begin together, so that their messages share frames. */
+const GROUPED_MS = 50;
+const CHECK_MS = 1_000;
+/** Answers of a server that cannot be the file's primary: the request then finds the one that is, or can. */
+const ELSEWHERE: ReadonlySet<string> = new Set(['not-primary', 'recovering', 'clock-fault']);
 
 /** Errors after which a move is not counted as failed: it continues, or another server does it. */
 const UNFINISHED: ReadonlySet<string> = new Set(['unknown', 'busy']);
 
 export interface MoverParts {
-  readonly world: Pick<World, 'nowMs'>;
+  readonly world: Pick<World, 'nowMs' | 'after' | 'nextTick'>;
   readonly log: Logger;
+  readonly moveRates: MoveRates;
   isCatalogPrimary(): boolean;
-  changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
-  followView(file: FileId, view: View): Promise<unknown>;
+  isConnected(server: ServerId): boolean;
+  /** The file's primary, if this server knows it. */
+  knownPrimary(file: FileId): ServerId | null;
+  /** Has a member of the files move them. @returns null if it runs an earlier release, which moves single files */
+  order(server: ServerId, orders: readonly MoveOrder[]): Promise<readonly MoveAnswer[] | null>;
+  /** Moves one file, whichever of its members is or becomes its primary. */
+  changeMembers(file: FileId, members: readonly ServerId[]): Promise<unknown>;
 }
 
 /** A change of a file's members that the steward decided on. */
 export interface Move {
   readonly file: FileId;
+  /** The servers with the file's replicas now. */
+  readonly from: readonly ServerId[];
   readonly members: readonly ServerId[];
+  readonly sizeBytes: number;
 }
 
 /** `put-off`: failed, or paused after a failure; `gone`: the file was deleted. */
 export type MoveOutcome = 'moved' | 'put-off' | 'gone';
 
-/** Changes the members of files as the steward decides: how many at a time, and when again after a failure. */
+export type MoveEnded = (move: Move, outcome: MoveOutcome) => void;
+
+interface Waiting {
+  readonly move: Move;
+  readonly limited: LimitedMove;
+}
+
+/**
+ * Changes the members of files as the steward decides: at which server's order, how many at a time, how fast, and when
+ * again after a failure. The limits are those of servers, so that more servers move more files.
+ */
 export class Mover {
   readonly #parts: MoverParts;
   readonly #retries: MoveRetries;
+  readonly #limits: MoveLimits;
   readonly #moving = new Set<number>();
+  readonly #endWaiters: (() => void)[] = [];
   #movedCount = 0;
   #failedCount = 0;
 
   constructor(parts: MoverParts) {
     this.#parts = parts;
     this.#retries = new MoveRetries(parts.world);
+    this.#limits = new MoveLimits(parts.world, parts.moveRates);
   }
 
   get movedCount(): number {
@@ -52,46 +85,151 @@ export class Mover {
     return [...this.#moving];
   }
 
-  /** Moves all files, several at a time, until they end or this server is not the catalog's primary. */
-  async moveAll(
-    moves: AsyncGenerator<Move>,
-    ended: (move: Move, outcome: MoveOutcome) => void = () => undefined,
-  ): Promise<number> {
+  /**
+   * Moves all files until the moves end, or this server is not the catalog's primary.
+   * @returns how many were moved
+   */
+  async moveAll(moves: AsyncGenerator<Move>, ended: MoveEnded = () => undefined): Promise<number> {
     let moved = 0;
-    const worker = async (): Promise<void> => {
-      // The workers share one generator: each move is taken by the first free worker.
-      for (let next = await moves.next(); next.done !== true; next = await moves.next()) {
-        if (!this.#parts.isCatalogPrimary()) return;
-        const outcome = await this.move(next.value);
-        if (outcome === 'moved') moved += 1;
-        ended(next.value, outcome);
-      }
+    let underWay = 0;
+    const finish: MoveEnded = (move, outcome) => {
+      if (outcome === 'moved') moved += 1;
+      ended(move, outcome);
     };
-    await Promise.all(Array.from({ length: PARALLEL }, worker));
-    return moved;
+    const waiting: Waiting[] = [];
+    for (let isOver = false; ; ) {
+      while (!isOver && waiting.length < WAITING_MAX) {
+        const next = await moves.next();
+        isOver = next.done === true || !this.#parts.isCatalogPrimary();
+        if (next.done === true || isOver) break;
+        const refused = this.#refusal(next.value);
+        if (refused !== null) finish(next.value, refused);
+        else waiting.push(waitingMove(next.value));
+      }
+      if (!this.#parts.isCatalogPrimary()) waiting.length = 0;
+      const { started, waitMs } = this.#start(waiting);
+      for (const [server, batch] of started) {
+        underWay += batch.length;
+        void this.#order(server, batch, (move, outcome) => {
+          underWay -= 1;
+          finish(move, outcome);
+        });
+      }
+      if (waiting.length === 0 && isOver && underWay === 0) return moved;
+      if (started.length === 0 || waiting.length > 0 || isOver) await this.#nextEnd(waitMs);
+    }
   }
 
-  async move({ file, members }: Move): Promise<MoveOutcome> {
-    const { changeMembers, followView, log } = this.#parts;
+  /** Why a move does not begin now; null if it may. */
+  #refusal({ file, from }: Move): MoveOutcome | null {
     if (this.#moving.has(file) || this.#retries.isPaused(file)) return 'put-off';
-    this.#moving.add(file);
+    const reachable = from.filter((server) => this.#parts.isConnected(server));
+    if (reachable.length >= majority(from.length)) return null;
+    this.#failed(file, new ServiceError('no-majority', 'Too few of its servers are reachable'));
+    return 'put-off';
+  }
+
+  /**
+   * Takes the moves that may begin now from `waiting`, together for each server that is to carry them out.
+   * @returns them, and when the next one may begin, in milliseconds from now
+   */
+  #start(waiting: Waiting[]): { started: [ServerId, Waiting[]][]; waitMs: number } {
+    const open = new Map<ServerId, Waiting[]>();
+    const started: [ServerId, Waiting[]][] = [];
+    let nextMs = CHECK_MS;
+    const left = waiting.splice(0).filter((one) => {
+      const waitMs = this.#limits.waitMs(one.limited);
+      if (waitMs > 0) {
+        nextMs = Math.min(nextMs, waitMs);
+        return true;
+      }
+      this.#limits.begin(one.limited);
+      this.#moving.add(one.move.file);
+      const server = this.#executorOf(one.move);
+      const batch = open.get(server) ?? [];
+      batch.push(one);
+      open.set(server, batch);
+      if (batch.length === ORDER_FILES_MAX) {
+        started.push([server, batch]);
+        open.delete(server);
+      }
+      return false;
+    });
+    waiting.push(...left);
+    return { started: [...started, ...open], waitMs: nextMs };
+  }
+
+  /** The member that is to be the file's primary for the change: the same one each time, which resumes its order. */
+  #executorOf({ file, from, members }: Move): ServerId {
+    const reachable = from.filter((server) => this.#parts.isConnected(server));
+    const staying = reachable.filter((server) => members.includes(server));
+    const candidates = staying.length > 0 ? staying : reachable;
+    const primary = this.#parts.knownPrimary(file);
+    if (primary !== null && candidates.includes(primary)) return primary;
+    return candidates[file % candidates.length] as ServerId;
+  }
+
+  async #order(server: ServerId, batch: readonly Waiting[], ended: MoveEnded): Promise<void> {
+    const orders = batch.map(({ move: { file, members } }) => ({ file, members }));
+    let answers: readonly MoveAnswer[] | null;
     try {
-      const view = await changeMembers(file, members);
-      await followView(file, view);
-      this.#retries.succeeded(file);
-      this.#movedCount += 1;
-      log.info({ file, view: view.number, members: view.members }, 'moved a file');
-      return 'moved';
+      answers = await this.#parts.order(server, orders);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      const { code, message } = error;
+      answers = orders.map(() => ({ code, message }));
+    }
+    for (const [place, one] of batch.entries()) void this.#finish(one, answers?.[place], ended);
+  }
+
+  /** @param answer undefined if the file has to be moved singly */
+  async #finish({ move, limited }: Waiting, answer: MoveAnswer | undefined, ended: MoveEnded): Promise<void> {
+    let outcome: MoveOutcome;
+    try {
+      outcome = await this.#outcomeOf(move, answer);
+    } finally {
+      this.#moving.delete(move.file);
+      this.#limits.end(limited);
+    }
+    ended(move, outcome);
+    for (const resolve of this.#endWaiters.splice(0)) resolve();
+  }
+
+  async #outcomeOf({ file, members }: Move, answer: MoveAnswer | undefined): Promise<MoveOutcome> {
+    try {
+      if (answer === undefined || ('code' in answer && ELSEWHERE.has(answer.code)))
+        await this.#parts.changeMembers(file, members);
+      else if ('code' in answer) throw new ServiceError(answer.code, answer.message);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       if (error.code === 'not-found') return 'gone';
-      if (!UNFINISHED.has(error.code)) this.#failedCount += 1;
-      this.#retries.failed(file);
-      log.info({ file, members, reason: error.message }, 'a file is not moved yet');
+      this.#failed(file, error);
       return 'put-off';
-    } finally {
-      this.#moving.delete(file);
     }
+    this.#retries.succeeded(file);
+    this.#movedCount += 1;
+    this.#parts.log.debug({ file, members }, 'moved a file');
+    return 'moved';
+  }
+
+  #failed(file: FileId, { code, message }: ServiceError): void {
+    if (!UNFINISHED.has(code)) this.#failedCount += 1;
+    this.#retries.failed(file);
+    this.#parts.log.info({ file, reason: message }, 'a file is not moved yet');
+  }
+
+  /** Resolves when some moves have ended, or after `waitMs`. */
+  async #nextEnd(waitMs: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = this.#parts.world.after(Math.max(GROUPED_MS, waitMs), () => done());
+      const done = (): void => {
+        timer.cancel();
+        resolve();
+      };
+      this.#endWaiters.push(done);
+    });
+    // The other moves of the same order have ended by then.
+    await this.#parts.world.nextTick();
   }
 
   /** To be called when there is nothing to move. */
@@ -105,4 +243,13 @@ export class Mover {
     this.#movedCount = 0;
     this.#failedCount = 0;
   }
+}
+
+function waitingMove(move: Move): Waiting {
+  const { from, members, sizeBytes } = move;
+  const changed = [
+    ...from.filter((server) => !members.includes(server)),
+    ...members.filter((server) => !from.includes(server)),
+  ];
+  return { move, limited: { members: new Set([...from, ...members]), changed, sizeBytes } };
 }

@@ -7,12 +7,13 @@ import type { Moving } from '../../wire/http-api.ts';
 import type { Candidate } from '../process/placement.ts';
 import { Rounds } from '../process/rounds.ts';
 import { CatalogMover } from './catalog-mover.ts';
-import { type Move, Mover } from './mover.ts';
+import { type Move, Mover, type MoverParts } from './mover.ts';
 import { PassPauses } from './pass-pauses.ts';
 import { ServerConditions } from './server-conditions.ts';
 import {
   chooseRebalance,
   type FileMembers,
+  type Rebalance,
   rebalancedMembers,
   type ServerCondition,
   wantedMembers,
@@ -20,6 +21,8 @@ import {
 
 const PAGE = 500;
 const PERIOD_MS = 1_000;
+/** Then the next round decides what comes first; files that were moved are no longer in the lists. */
+const PASS_MS_MAX = 60_000;
 /** Disks whose used parts differ by no more than this are balanced. */
 const REBALANCE_THRESHOLD = 0.2;
 /** Between two moves for balance: servers report their free space no more often. */
@@ -30,21 +33,17 @@ export const PLAN_MS = 120_000;
 /** The same for a plan with a server that leaves, which is not removed before the plan has ended. */
 const LEAVING_PLAN_MS = 5_000;
 
-export interface StewardParts {
+export interface StewardParts extends MoverParts {
   readonly world: World;
   readonly log: Logger;
   /** A server is replaced after it was unreachable from the catalog's primary for this long, in milliseconds. */
   readonly replaceAfterMs: number;
   readonly periodMs?: number;
-  isCatalogPrimary(): boolean;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
   candidates(servers: readonly ServerInfo[]): readonly Candidate[];
-  isConnected(server: ServerId): boolean;
   catalogMembers(): readonly ServerId[];
   readonly catalogReplicasFirst: number;
-  changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
   changeCatalogMembers(members: readonly ServerId[]): Promise<View>;
-  followView(file: FileId, view: View): Promise<unknown>;
   announce(servers: readonly ServerInfo[], settings: ClusterSettings | null): void;
 }
 
@@ -109,10 +108,9 @@ export class Steward {
     const leaving = conditions.filter(({ state, toBeReplaced }) => state !== 'in' || toBeReplaced);
     const counts = new Map<string, number>(servers.map(({ id, replicas }) => [id, replicas ?? 0]));
     this.#remaining = leaving.reduce((sum, { id }) => sum + (counts.get(id) ?? 0), 0);
-    let moved = 0;
     this.#pauses.begin(await this.#state(conditions));
     // The counts are for display: what is moved follows from the placements themselves.
-    for (const { id } of leaving) moved += await this.#pass(`on ${id}`, this.#filesOn(id));
+    let moved = await this.#pass('leaving', this.#filesOnAll(leaving.map(({ id }) => id)));
     moved += await this.#moveAll(this.#planned(leaving));
     moved += await this.#pass('miscounted', this.#miscounted(conditions));
     await this.#catalogMover.move(conditions, settings?.catalogReplicas ?? null);
@@ -148,6 +146,22 @@ export class Steward {
       const last = page.files.at(-1);
       if (!page.more || last === undefined) return;
       after = last.inode;
+    }
+  }
+
+  /** Files on several servers, in turn; each file once. */
+  async *#filesOnAll(servers: readonly string[]): AsyncGenerator<PlacedFile> {
+    const lists = servers.map((server, place) => ({
+      earlier: new Set(servers.slice(0, place)),
+      files: this.#filesOn(server),
+    }));
+    while (lists.length > 0) {
+      for (const list of [...lists]) {
+        const next = await list.files.next();
+        if (next.done === true) lists.splice(lists.indexOf(list), 1);
+        // The list of the earlier server has it, too.
+        else if (!next.value.members.some((member) => list.earlier.has(member))) yield next.value;
+      }
     }
   }
 
@@ -212,13 +226,22 @@ export class Steward {
 
   /** The moves that these files need. */
   async *#moves(files: AsyncGenerator<PlacedFile>): AsyncGenerator<Move> {
+    let conditions: readonly ServerCondition[] = [];
+    let knownMs = Number.NEGATIVE_INFINITY;
+    const endMs = this.#parts.world.nowMs() + PASS_MS_MAX;
     for await (const file of files) {
-      // Queried again for each file: a scan takes long, and servers change meanwhile.
-      const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
-      const members = wantedMembers(membersOf(file), this.conditions(servers), file.wanted);
+      // A scan takes long, and servers change meanwhile.
+      if (this.#parts.world.nowMs() - knownMs >= PERIOD_MS) {
+        const { servers, settings = null } = await this.#parts.query({ kind: 'servers', counts: false });
+        this.#parts.announce(servers, settings);
+        conditions = this.conditions(servers);
+        knownMs = this.#parts.world.nowMs();
+        if (knownMs > endMs) return;
+      }
+      const members = wantedMembers(membersOf(file), conditions, file.wanted);
       // Confirming the current members ends a planned change.
       if (sameServers(members, file.members as readonly ServerId[]) && file.planned === undefined) continue;
-      yield { file: file.inode as FileId, members };
+      yield moveOf(file, members);
     }
   }
 
@@ -229,21 +252,21 @@ export class Steward {
     const move = chooseRebalance(conditions, REBALANCE_THRESHOLD);
     if (move === null) return 0;
     this.#rebalancedMs = nowMs;
-    let bytes = 0;
-    let moved = 0;
-    for await (const file of this.#filesOn(move.from)) {
-      if (moved >= REBALANCE_FILES_MAX || bytes >= move.bytesMax || !this.#parts.isCatalogPrimary()) break;
-      if (file.sizeBytes === 0 || bytes + file.sizeBytes > move.bytesMax) continue;
-      const members = rebalancedMembers(membersOf(file), conditions, move);
-      if (members === null || !(await this.#isMoved({ file: file.inode as FileId, members }))) continue;
-      bytes += file.sizeBytes;
-      moved += 1;
-    }
-    return moved;
+    return this.#mover.moveAll(this.#rebalancing(conditions, move));
   }
 
-  async #isMoved(move: Move): Promise<boolean> {
-    return (await this.#mover.move(move)) === 'moved';
+  async *#rebalancing(conditions: readonly ServerCondition[], move: Rebalance): AsyncGenerator<Move> {
+    let bytes = 0;
+    let count = 0;
+    for await (const file of this.#filesOn(move.from)) {
+      if (count >= REBALANCE_FILES_MAX || bytes >= move.bytesMax) return;
+      if (file.sizeBytes === 0 || bytes + file.sizeBytes > move.bytesMax) continue;
+      const members = rebalancedMembers(membersOf(file), conditions, move);
+      if (members === null) continue;
+      bytes += file.sizeBytes;
+      count += 1;
+      yield moveOf(file, members);
+    }
   }
 
   /** Resets all: this server is not the catalog's primary. A primary begins with what the catalog has. */
@@ -259,4 +282,9 @@ export class Steward {
 
 function membersOf({ inode, members }: PlacedFile): FileMembers {
   return { inode, members: members as readonly ServerId[] };
+}
+
+function moveOf(file: PlacedFile, members: readonly ServerId[]): Move {
+  const from = file.members as readonly ServerId[];
+  return { file: file.inode as FileId, from, members, sizeBytes: file.sizeBytes };
 }

@@ -322,6 +322,31 @@ const serverCommand: fc.Arbitrary<Command> = fc.oneof(
     members: fc.uniqueArray(server, { maxLength: 4 }),
   }),
   fc.record({
+    kind: fc.constant('follow-views' as const),
+    files: fc.array(
+      fc.record({
+        inode,
+        view: fc.record({
+          number: fc.integer({ min: 1, max: 5 }),
+          members: fc.uniqueArray(server, { minLength: 1, maxLength: 4 }),
+        }),
+      }),
+      { minLength: 1, maxLength: 3 },
+    ),
+  }),
+  fc.record({
+    kind: fc.constant('plan-files' as const),
+    files: fc.array(
+      fc.record({
+        inode,
+        view: fc.integer({ min: 1, max: 5 }),
+        mark: fc.record({ epoch: fc.integer({ min: 1, max: 3 }), turn: fc.integer({ min: 1, max: 3 }) }),
+        members: fc.uniqueArray(server, { maxLength: 4 }),
+      }),
+      { minLength: 1, maxLength: 3 },
+    ),
+  }),
+  fc.record({
     kind: fc.constant('set-voters' as const),
     view: fc.record({
       number: fc.integer({ min: 1, max: 3 }),

@@ -326,6 +326,36 @@ test('a live server that is to become a member of a file is not removed', () => 
   catalog.run({ kind: 'server-remove', id: 's5', dead: true });
 });
 
+test('plans and views of many files are stored with one command, and a refused one affects no other', () => {
+  const catalog = new Catalog();
+  for (const id of SERVERS) register(catalog, id);
+  catalog.run({ kind: 'server-remove', id: 's5', dead: true });
+  const [a, b, c] = ['/a', '/b', '/c'].map((path) => catalog.file(path).inode) as [number, number, number];
+  const plan = (inode: number, ...members: string[]) => ({
+    ...{ inode, view: 1, mark: { epoch: 3, turn: 1 }, members },
+  });
+  const files = [plan(a, 's4'), plan(b, 's5'), plan(999, 's4'), plan(c, 's4')];
+  const { plans } = catalog.run({ kind: 'plan-files', files });
+  const codes = plans.map((one) => ('code' in one ? one.code : one.planned));
+  assert.deepEqual(codes, [['s4'], 'precondition-failed', 'not-found', ['s4']]);
+  const planned = catalog.query({ kind: 'plans', after: 0, countMax: 9 }).files;
+  assert.deepEqual(
+    planned.map(({ inode }) => inode),
+    [a, c],
+  );
+  const view = { number: 3, members: ['s1', 's2', 's4'] };
+  const followed = catalog.run({
+    kind: 'follow-views',
+    files: [a, 999, c].map((inode) => ({ inode, view })),
+  });
+  assert.deepEqual(followed, { followed: [true, false, true] });
+  assert.deepEqual(catalog.query({ kind: 'plans', after: 0, countMax: 9 }).files, []);
+  assert.deepEqual(
+    [a, b, c].map((inode) => catalog.inode(inode).view),
+    [3, 1, 3],
+  );
+});
+
 test('no numbers are reserved at leaving servers, and contents stored at a removed server do not count', () => {
   const catalog = new Catalog();
   for (const id of SERVERS) register(catalog, id);

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { measureSteward } from '../../bench/scale/steward.ts';
-import type { View } from '../../replica/view.ts';
+import type { MoveAnswer } from '../../server/membership/move-orders.ts';
 import { Steward } from '../../server/membership/steward.ts';
 import { Placement } from '../../server/process/placement.ts';
 import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
@@ -49,13 +49,14 @@ class World {
       isConnected: (server) => !this.away.has(server),
       catalogMembers: () => this.catalogMembers,
       catalogReplicasFirst: this.catalogMembers.length,
-      changeMembers: async (file, members) => this.#change(file, members),
+      moveRates: { filesPerS: Infinity, bytesPerS: Infinity },
+      knownPrimary: () => null,
+      order: async (_, orders) => orders.map(({ file, members }) => this.#change(file, members)),
+      changeMembers: () => assert.fail('Its members carry out their orders'),
       changeCatalogMembers: async (members) => {
         this.catalogMembers = members;
         return { number: 2, members };
       },
-      followView: async (file, { number, members }) =>
-        this.run({ kind: 'follow-view', inode: file, view: { number, members: [...members] } }),
       announce: (servers) => void this.announced.push(servers.map(({ id, state }) => `${id} ${state}`)),
     });
   }
@@ -93,10 +94,17 @@ class World {
     }
   }
 
-  #change(file: FileId, members: readonly ServerId[]): View {
-    this.onMove(file);
+  #change(file: FileId, members: readonly ServerId[]): MoveAnswer {
+    try {
+      this.onMove(file);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      return { code: error.code, message: error.message };
+    }
     this.moves.push([file, [...members]]);
-    return { number: this.catalog.inode(file).view + 1, members };
+    const view = { number: this.catalog.inode(file).view + 1, members: [...members] };
+    this.run({ kind: 'follow-view', inode: file, view });
+    return { view: view.number };
   }
 }
 

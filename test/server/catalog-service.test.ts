@@ -112,6 +112,12 @@ test('members of files are planned only if all members of the catalog are known 
   await plan(4);
   others.set('c', null);
   await plan(5);
+  const files = [{ inode: 5, view: { number: 2, members: ['b'] } }];
+  const many = { kind: 'follow-views' as const, files };
+  const follow = (number: number) => service.execute({ session: 1, number, command: many });
+  await assert.rejects(follow(6), (error: ServiceError) => error.details.outdated?.join() === 'b,c');
+  for (const id of ['b', 'c']) others.set(id, 11);
+  await follow(7);
 });
 
 test('rules of a version are adopted once all members of the catalog were seen with a release that knows them', async () => {

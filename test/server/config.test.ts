@@ -66,6 +66,7 @@ test('the minimum; everything else has a default', () => {
     scrubEveryMs: 604_800_000,
     scrubBytesPerS: 20_971_520,
     catchUpBytesPerS: Infinity,
+    moveRates: { filesPerS: 400, bytesPerS: 104_857_600 },
     directWrites: 'auto',
     rebuild: false,
     replaceAfterMs: 3_600_000,

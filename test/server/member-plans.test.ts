@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import type { ServerId } from '../../base/ids.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { FILE, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
@@ -58,4 +58,31 @@ test('if members of the catalog have an earlier release, members change without 
   await change('abc');
   assert.deepEqual((await change('abcd')).members.toSorted(), ['a', 'b', 'c', 'd']);
   assert.ok(said.includes('plan d'));
+});
+
+test('plans and views of many files go to the catalog together, or singly if it does not know that', async (t) => {
+  for (const isKnown of [true, false]) {
+    const files = Array.from({ length: 20 }, (_, place) => (FILE + place) as FileId);
+    const said: string[] = [];
+    const command = async (one: Command): Promise<object> => {
+      said.push(one.kind);
+      if (one.kind === 'plan-members') return { planned: one.members };
+      if (one.kind !== 'plan-files' && one.kind !== 'follow-views') return {};
+      if (!isKnown) throw new ServiceError('precondition-failed', 'Upgrade first', { outdated: ['c'] });
+      return one.kind === 'plan-files'
+        ? { plans: one.files.map(({ members }) => ({ planned: members })) }
+        : {};
+    };
+    const cluster = new SmallCluster(['a', 'b', 'c', 'd'], { command, durably: command }, STEADY);
+    t.after(() => cluster.close());
+    await cluster.ready();
+    const [a] = cluster.servers as [SmallServer];
+    const views = await Promise.all(
+      files.map((file) => a.files.changeMembers(file, [...'abc'] as ServerId[])),
+    );
+    assert.ok(views.every(({ members }) => members.length === 3));
+    const count = (kind: Command['kind']) => said.filter((one) => one === kind).length;
+    if (isKnown) assert.ok(count('follow-view') + count('follow-views') < 10, `${said}`);
+    else assert.equal(count('follow-view'), 20);
+  }
 });

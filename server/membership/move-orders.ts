@@ -1,0 +1,113 @@
+import { type ErrorCode, isErrorCode, ServiceError } from '../../base/errors.ts';
+import { type FileId, isFileId, isServerId, type ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import { MOVED_FILES_MAX } from '../../wire/catalog-api.ts';
+import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import type { MemberChange } from '../file/member-changes.ts';
+import { bounded } from '../process/bounded.ts';
+import type { LoopPace } from '../process/loop-pace.ts';
+
+/** Call of the catalog's primary to a member of many files: it becomes their primary, and changes their members. */
+export const MOVE_CALL = 'move-files';
+/** A file that needs longer continues; the next order for it waits for the same change. */
+const ORDER_MS_MAX = 10_000;
+/** Files of an order that begin in the same tick, so that their messages share frames. */
+const GROUP = 32;
+
+/** One file of an order: its next members. */
+export interface MoveOrder {
+  readonly file: FileId;
+  readonly members: readonly ServerId[];
+}
+
+/** The file's new view number, after the catalog knows it; or why it was not moved. */
+export type MoveAnswer =
+  | { readonly view: number }
+  | { readonly code: ErrorCode; readonly message: string; readonly primary?: string };
+
+export interface MoveOrdersParts {
+  readonly world: World;
+  readonly pace: LoopPace;
+  change(file: FileId, members: readonly ServerId[]): Promise<MemberChange>;
+  release(driver: ReplicaDriver): Promise<void>;
+}
+
+/** Serves orders to move files: each file's change is one of its own, with its own epoch, views and outcome. */
+export class MoveOrders {
+  readonly #parts: MoveOrdersParts;
+
+  constructor(parts: MoveOrdersParts) {
+    this.#parts = parts;
+  }
+
+  async serve(payload: Uint8Array): Promise<Uint8Array> {
+    return Buffer.from(JSON.stringify(await this.carryOut(decodeOrders(payload))));
+  }
+
+  /** @returns an answer for each order, in order */
+  async carryOut(orders: readonly MoveOrder[]): Promise<readonly MoveAnswer[]> {
+    const moves: Promise<MoveAnswer>[] = [];
+    for (let from = 0; from < orders.length; from += GROUP) {
+      await this.#parts.pace.untilCalm();
+      for (const order of orders.slice(from, from + GROUP)) moves.push(this.#move(order));
+    }
+    return Promise.all(moves);
+  }
+
+  async #move({ file, members }: MoveOrder): Promise<MoveAnswer> {
+    const { world, change, release } = this.#parts;
+    try {
+      const changing = change(file, members);
+      // Also after the time of the order.
+      changing.then(
+        ({ unused }) => (unused === null ? undefined : release(unused)),
+        () => undefined,
+      );
+      const late = () => new ServiceError('unknown', `The replicas of file ${file} are still moving`);
+      const { view } = await bounded(world, changing, ORDER_MS_MAX, late);
+      return { view: view.number };
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      const { code, message, details } = error;
+      return { code, message, ...(details.primary === undefined ? {} : { primary: details.primary }) };
+    }
+  }
+}
+
+export function encodeOrders(orders: readonly MoveOrder[]): Uint8Array {
+  return Buffer.from(JSON.stringify(orders));
+}
+
+function decodeOrders(payload: Uint8Array): MoveOrder[] {
+  const orders = jsonOf(payload);
+  const isOrder = (order: unknown): order is MoveOrder => {
+    const { file, members } = Object(order) as Record<string, unknown>;
+    const isFile = typeof file === 'number' && isFileId(file);
+    return (
+      isFile && Array.isArray(members) && members.every((id) => typeof id === 'string' && isServerId(id))
+    );
+  };
+  if (Array.isArray(orders) && orders.length <= MOVED_FILES_MAX && orders.every(isOrder)) return orders;
+  throw new MalformedError('An order to move files is malformed');
+}
+
+/** @throws ServiceError unless there is an answer for each of `count` orders */
+export function decodeAnswers(payload: Uint8Array, count: number): MoveAnswer[] {
+  const answers = jsonOf(payload);
+  const isAnswer = (answer: unknown): answer is MoveAnswer => {
+    const { view, code, message } = Object(answer) as Record<string, unknown>;
+    return Number.isSafeInteger(view) || (isErrorCode(code) && typeof message === 'string');
+  };
+  if (Array.isArray(answers) && answers.length === count && answers.every(isAnswer)) return answers;
+  throw new ServiceError('internal', 'The answer to an order to move files is malformed');
+}
+
+/** @returns undefined if it is not JSON */
+function jsonOf(payload: Uint8Array): unknown {
+  try {
+    return JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { MoveAnswer, MoveOrder } from '../../server/membership/move-orders.ts';
+import { type Move, type MoveOutcome, Mover } from '../../server/membership/mover.ts';
+import { systemWorld } from '../../world/system-world.ts';
+
+const ids = (...names: string[]) => names as ServerId[];
+const UNBOUNDED = { filesPerS: Infinity, bytesPerS: Infinity };
+
+interface Ordered {
+  readonly server: ServerId;
+  readonly orders: readonly MoveOrder[];
+  answer(answers: readonly MoveAnswer[] | null): void;
+}
+
+/** A mover whose orders wait until the test answers them. */
+class Moves {
+  readonly ordered: Ordered[] = [];
+  readonly single: FileId[] = [];
+  readonly away = new Set<ServerId>();
+  readonly primaries = new Map<FileId, ServerId>();
+  readonly outcomes = new Map<FileId, MoveOutcome>();
+  isPrimary = true;
+  nowMs = 0;
+  readonly mover: Mover;
+
+  constructor(moveRates = UNBOUNDED) {
+    this.mover = new Mover({
+      world: { ...systemWorld, nowMs: () => this.nowMs },
+      log: pino({ level: 'silent' }),
+      moveRates,
+      isCatalogPrimary: () => this.isPrimary,
+      isConnected: (server) => !this.away.has(server),
+      knownPrimary: (file) => this.primaries.get(file) ?? null,
+      order: (server, orders) =>
+        new Promise((answer) => {
+          this.ordered.push({ server, orders, answer });
+        }),
+      changeMembers: async (file) => this.single.push(file),
+    });
+  }
+
+  moveAll(moves: readonly Move[]): Promise<number> {
+    const generator = async function* (): AsyncGenerator<Move> {
+      yield* moves;
+    };
+    return this.mover.moveAll(generator(), ({ file }, outcome) => this.outcomes.set(file, outcome));
+  }
+
+  /** Waits until the mover has given the orders that it can give now. */
+  async whenOrdered(): Promise<Ordered[]> {
+    for (let ticks = 0; ticks < 20; ticks++) await systemWorld.nextTick();
+    return this.ordered.splice(0);
+  }
+}
+
+function move(file: number, from: ServerId[], members: ServerId[], sizeBytes = 0): Move {
+  return { file: file as FileId, from, members, sizeBytes };
+}
+
+function moves(count: number, from: ServerId[], members: ServerId[], first = 1, sizeBytes = 0): Move[] {
+  return Array.from({ length: count }, (_, place) => move(first + place, from, members, sizeBytes));
+}
+
+function done({ orders, answer }: Ordered): void {
+  answer(orders.map(() => ({ view: 3 })));
+}
+
+function countAt(ordered: readonly Ordered[], server: string, all: readonly Move[]): number {
+  const files = new Set(ordered.flatMap(({ orders }) => orders.map(({ file }) => file)));
+  return all.filter(
+    ({ file, from, members }) => files.has(file) && [...from, ...members].includes(server as ServerId),
+  ).length;
+}
+
+test('many files are ordered together from members that stay, and each of those gets a share', async () => {
+  const world = new Moves();
+  const all = moves(100, ids('a', 'b', 'c'), ids('b', 'c', 'd'));
+  const moving = world.moveAll(all);
+  const ordered = await world.whenOrdered();
+  assert.deepEqual(ordered.map(({ server }) => server).toSorted(), ['b', 'c']);
+  assert.ok(ordered.every(({ orders }) => orders.length === 50));
+  assert.equal(world.mover.moving.length, 100);
+  for (const one of ordered) done(one);
+  assert.equal(await moving, 100);
+  assert.deepEqual([world.mover.movedCount, world.mover.moving.length], [100, 0]);
+});
+
+test('the limit is that of each server: moves of other servers do not wait', async () => {
+  const world = new Moves();
+  const first = moves(300, ids('a', 'b', 'c'), ids('b', 'c', 'd'));
+  const others = moves(50, ids('e', 'f', 'g'), ids('f', 'g', 'h'), 1_000);
+  const moving = world.moveAll([...first, ...others]);
+  const ordered = await world.whenOrdered();
+  assert.equal(countAt(ordered, 'a', first), 192);
+  assert.equal(countAt(ordered, 'e', others), 50);
+  for (const one of ordered) done(one);
+  for (const one of await world.whenOrdered()) done(one);
+  assert.equal(await moving, 350);
+});
+
+test('servers get and give no more files and bytes per second than their rates permit', async () => {
+  for (const [rates, sizeBytes] of [
+    [{ filesPerS: 40, bytesPerS: Infinity }, 1],
+    [{ filesPerS: Infinity, bytesPerS: 40_000 }, 1_000],
+  ] as const) {
+    const world = new Moves(rates);
+    const all = moves(30, ids('a', 'b'), ids('b', 'c'), 1, sizeBytes);
+    const moving = world.moveAll(all);
+    const burst = await world.whenOrdered();
+    assert.equal(countAt(burst, 'a', all), 11, 'A quarter of a second, and the file that exceeds it');
+    for (const one of burst) done(one);
+    assert.equal((await world.whenOrdered()).length, 0);
+    world.nowMs += 250;
+    await systemWorld.sleep(60);
+    const second = await world.whenOrdered();
+    assert.equal(countAt(second, 'a', all), 10);
+    for (const one of second) done(one);
+    world.nowMs += 1_000;
+    await systemWorld.sleep(60);
+    for (const one of await world.whenOrdered()) done(one);
+    assert.equal(await moving, 30);
+  }
+});
+
+test('only what the answer says was moved counts as moved; other files are tried again after a pause', async () => {
+  const world = new Moves();
+  const all = moves(4, ids('a', 'b', 'c'), ids('b', 'c', 'd'));
+  world.primaries.set(1 as FileId, 'b' as ServerId);
+  for (const { file } of all) world.primaries.set(file, 'b' as ServerId);
+  const moving = world.moveAll(all);
+  const [order] = await world.whenOrdered();
+  order?.answer([
+    { view: 3 },
+    { code: 'no-majority', message: 'No majority' },
+    { code: 'not-found', message: 'It is deleted' },
+    { code: 'unknown', message: 'It is moving' },
+  ]);
+  assert.equal(await moving, 1);
+  assert.deepEqual([...world.outcomes.values()], ['moved', 'put-off', 'gone', 'put-off']);
+  assert.deepEqual([world.mover.movedCount, world.mover.failedCount], [1, 1]);
+  assert.equal(await world.moveAll(all.slice(1, 2)), 0, 'It is paused');
+  world.nowMs += 1_001;
+  const again = world.moveAll(all.slice(1, 2));
+  for (const one of await world.whenOrdered()) done(one);
+  assert.equal(await again, 1);
+});
+
+test('a file without a reachable majority waits, and the others are moved', async () => {
+  const world = new Moves();
+  for (const server of ids('x', 'y')) world.away.add(server);
+  const moving = world.moveAll([
+    move(1, ids('a', 'x', 'y'), ids('a', 'b', 'c')),
+    move(2, ids('a', 'b', 'x'), ids('a', 'b', 'c')),
+  ]);
+  const ordered = await world.whenOrdered();
+  assert.deepEqual(
+    ordered.flatMap(({ orders }) => orders.map(({ file }) => file)),
+    [2],
+  );
+  for (const one of ordered) done(one);
+  assert.equal(await moving, 1);
+  assert.equal(world.outcomes.get(1 as FileId), 'put-off');
+});
+
+test('the primary of a file gets its order; a file of another primary, and files of an earlier release, are moved singly', async () => {
+  const world = new Moves();
+  world.primaries.set(1 as FileId, 'c' as ServerId).set(2 as FileId, 'c' as ServerId);
+  world.primaries.set(3 as FileId, 'b' as ServerId);
+  const moving = world.moveAll(moves(3, ids('a', 'b', 'c'), ids('b', 'c', 'd')));
+  const ordered = await world.whenOrdered();
+  const filesOf = (server: string) =>
+    ordered.find((one) => one.server === server)?.orders.map(({ file }) => file as number);
+  assert.deepEqual([filesOf('b'), filesOf('c')], [[3], [1, 2]]);
+  const [toB, toC] = ['b', 'c'].map((server) => ordered.find((one) => one.server === server));
+  toB?.answer(null);
+  toC?.answer([{ code: 'not-primary', message: 'Server b is', primary: 'b' }, { view: 3 }]);
+  assert.equal(await moving, 3);
+  assert.deepEqual(world.single.toSorted(), [1, 3]);
+});
+
+test('a server that is no longer the primary of the catalog begins no more moves', async () => {
+  const world = new Moves();
+  const moving = world.moveAll(moves(300, ids('a', 'b'), ids('b', 'c')));
+  const ordered = await world.whenOrdered();
+  world.isPrimary = false;
+  for (const one of ordered) done(one);
+  assert.equal(await moving, 192);
+  assert.equal((await world.whenOrdered()).length, 0);
+});
+
+test('a failed request puts its files off', async () => {
+  const world = new Moves();
+  const mover = new Mover({
+    world: systemWorld,
+    log: pino({ level: 'silent' }),
+    moveRates: UNBOUNDED,
+    isCatalogPrimary: () => true,
+    isConnected: () => true,
+    knownPrimary: () => null,
+    order: () => Promise.reject(new ServiceError('unknown', 'The connection was lost')),
+    changeMembers: async () => assert.fail('Its outcome is unknown'),
+  });
+  const outcomes: MoveOutcome[] = [];
+  const generator = async function* (): AsyncGenerator<Move> {
+    yield* moves(2, ids('a', 'b'), ids('b', 'c'));
+  };
+  assert.equal(await mover.moveAll(generator(), (_, outcome) => outcomes.push(outcome)), 0);
+  assert.deepEqual(outcomes, ['put-off', 'put-off']);
+  assert.equal(world.mover.failedCount, 0);
+});
