@@ -1,5 +1,5 @@
 import type { Statements } from './statements.ts';
-import { CREATIONS_VERSION, FLAGS_VERSION, SESSIONS_VERSION } from './versions.ts';
+import { CREATIONS_VERSION, DELETIONS_VERSION, FLAGS_VERSION, SESSIONS_VERSION } from './versions.ts';
 
 /** The version whose rules all catalog members apply; never falls. First 1, then `SESSIONS_VERSION` and later. */
 export class AdoptedVersion {
@@ -11,7 +11,7 @@ export class AdoptedVersion {
 
   get current(): number {
     return this.#statements.counter(
-      `SELECT CASE WHEN flagged THEN ${FLAGS_VERSION} WHEN dated THEN ${CREATIONS_VERSION} WHEN fenced THEN ${SESSIONS_VERSION} ELSE 1 END
+      `SELECT CASE WHEN logged THEN ${DELETIONS_VERSION} WHEN flagged THEN ${FLAGS_VERSION} WHEN dated THEN ${CREATIONS_VERSION} WHEN fenced THEN ${SESSIONS_VERSION} ELSE 1 END
        FROM counters`,
     );
   }
@@ -19,8 +19,11 @@ export class AdoptedVersion {
   adopt(version: number): void {
     if (version <= this.current) return;
     this.#statements.run(
-      'UPDATE counters SET fenced = MAX(fenced, ?), dated = MAX(dated, ?), flagged = MAX(flagged, ?)',
-      ...[SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION].map((rule) => (version >= rule ? 1 : 0)),
+      `UPDATE counters SET fenced = MAX(fenced, ?), dated = MAX(dated, ?), flagged = MAX(flagged, ?),
+         logged = MAX(logged, ?)`,
+      ...[SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION, DELETIONS_VERSION].map((rule) =>
+        version >= rule ? 1 : 0,
+      ),
     );
   }
 }

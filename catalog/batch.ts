@@ -19,6 +19,7 @@ import {
   CREATIONS_VERSION,
   commandAsOf,
   commandVersion,
+  DELETIONS_VERSION,
   FLAGS_VERSION,
   SESSIONS_VERSION,
 } from './versions.ts';
@@ -36,7 +37,7 @@ export interface Batch {
 
 const EMPTY: Batch = { version: 1, commands: [] };
 /** Versions that changed what every command does; each includes the rules of earlier ones. */
-const RULES = [SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION];
+const RULES = [SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION, DELETIONS_VERSION];
 
 export const BATCH_COMMANDS_MAX = 10_000;
 
@@ -183,8 +184,8 @@ export function executeBatch(
 
 /**
  * At the primary: chooses the rules (a version) of a batch, which all members execute, and stores them. They are the
- * latest that all members know; others would execute commands differently. Flags' rules start with the first flags:
- * until then a member may be of the previous release. @returns the rules
+ * latest that all members know; others would execute commands differently. Flags' rules start with the first flags, or
+ * with those of deletions. @returns the rules
  */
 function adopt(
   { version }: Tables,
@@ -192,7 +193,8 @@ function adopt(
   { membersVersion = COMMANDS_VERSION }: CommandContext,
 ): number {
   const needed = requests.map(({ command }) => commandVersion(command));
-  const reached = Math.max(...needed, Math.min(membersVersion, CREATIONS_VERSION), version.current);
+  const known = membersVersion >= DELETIONS_VERSION ? DELETIONS_VERSION : CREATIONS_VERSION;
+  const reached = Math.max(...needed, Math.min(membersVersion, known), version.current);
   const rules = RULES.findLast((rule) => rule <= reached) ?? 1;
   version.adopt(rules);
   return rules;
@@ -209,6 +211,7 @@ function executeAndStore(
   let outcome: Outcome;
   tables.forgetTouched();
   tables.inodes.storesCreationTimes = rules >= CREATIONS_VERSION;
+  tables.deletions.isWritten = rules >= DELETIONS_VERSION;
   try {
     outcome = { kind: 'done', result: executeCommand(db, resolved) };
   } catch (error) {

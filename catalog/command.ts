@@ -31,6 +31,7 @@ import {
   serverZone,
   setReplicas,
   setVoters,
+  trimDeletions,
 } from './commands/servers.ts';
 import { removeXattr, setAttributes, setFlags, setXattr, stillLive } from './commands/set-attributes.ts';
 import { snapshotCreate, snapshotRemove, sweep } from './commands/snapshots.ts';
@@ -261,6 +262,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return followViews(tables, command);
     case 'plan-members':
       return planMembers(tables, command);
+    case 'trim-deletions':
+      return trimDeletions(tables, command);
     case 'set-voters':
       return setVoters(tables, command);
     case 'set-replicas':

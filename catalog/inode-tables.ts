@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type { ChangeRecord } from './change-record.ts';
 import { charge, chargeOf } from './charges.ts';
+import type { DeletionLog } from './deletion-log.ts';
 import type { InodeNumbers } from './inode-numbers.ts';
 import { INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
 import type { PlacementTables } from './placement-tables.ts';
@@ -62,6 +63,7 @@ interface SharedTables {
   readonly placements: PlacementTables;
   readonly trash: TrashTables;
   readonly snapshots: SnapshotTables;
+  readonly deletions: DeletionLog;
   readonly changes: ChangeRecord;
 }
 
@@ -73,13 +75,14 @@ export class InodeTables {
   readonly #placements: PlacementTables;
   readonly #trash: TrashTables;
   readonly #snapshots: SnapshotTables;
+  readonly #deletions: DeletionLog;
   readonly #changes: ChangeRecord;
   /** Whether creation times are stored; the same at all replicas executing a command. */
   storesCreationTimes = false;
 
   constructor(
     statements: Statements,
-    { volumes, numbers, placements, trash, snapshots, changes }: SharedTables,
+    { volumes, numbers, placements, trash, snapshots, deletions, changes }: SharedTables,
   ) {
     this.#statements = statements;
     this.#volumes = volumes;
@@ -87,6 +90,7 @@ export class InodeTables {
     this.#placements = placements;
     this.#trash = trash;
     this.#snapshots = snapshots;
+    this.#deletions = deletions;
     this.#changes = changes;
   }
 
@@ -176,6 +180,7 @@ export class InodeTables {
     this.#statements.run('DELETE FROM xattrs WHERE inode = ?', inode.id);
     this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
     if (inode.replicas !== '') this.#placements.remove(inode.id, inode.replicas);
+    this.#deletions.append(inode.id, inode.replicas);
     this.#placements.endPlan(inode.id, Number.MAX_SAFE_INTEGER);
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
   }
@@ -197,6 +202,9 @@ export class InodeTables {
     this.#placements.remove(inode.id, inode.replicas);
     this.#placements.add(inode.id, replicas);
     this.#placements.endPlan(inode.id, view);
+    const members = replicas.split(',');
+    const left = inode.replicas.split(',').filter((server) => !members.includes(server));
+    this.#deletions.append(inode.id, left.join(','));
     this.#statements.run('UPDATE inodes SET view = ?, replicas = ? WHERE id = ?', view, replicas, inode.id);
   }
 

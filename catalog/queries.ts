@@ -21,6 +21,7 @@ import type { CatalogDatabase } from './schema.ts';
 import { sessionLast, sessionsMissing } from './sessions.ts';
 import { Tables } from './tables.ts';
 import { directoryOf, inodeOf, treeAt, treeByName, volumeOf } from './tree.ts';
+import { DELETIONS_VERSION } from './versions.ts';
 import type { VolumeRow } from './volume-tables.ts';
 import { pathInode, pathTo } from './walk.ts';
 
@@ -140,6 +141,13 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return {
         files: placedFiles(tables, rows, query.settings),
         reserved: query.inodes.filter((inode) => !placed.has(inode) && tables.numbers.isReserved(inode)),
+      };
+    }
+    case 'deletions': {
+      const { rows, trimmed, last } = tables.deletions.rows(query.server, query.after, query.countMax);
+      return {
+        rows: rows.map(({ seq, inode }) => [seq, inode] as const),
+        ...{ trimmed, last, written: tables.version.current >= DELETIONS_VERSION },
       };
     }
     case 'trash': {

@@ -373,6 +373,27 @@ const CLUSTER = `
   ALTER TABLE servers ADD COLUMN maintenance_ns INTEGER;
 `;
 
+/** Replicas that servers may no longer need: see `DeletionLog`. */
+const DELETIONS = `
+  CREATE TABLE deletion_logs (
+    server       TEXT PRIMARY KEY COLLATE BINARY,
+    -- of the latest row, and of the latest one that is gone
+    last_seq     INTEGER NOT NULL,
+    trimmed_seq  INTEGER NOT NULL,
+    -- rows kept at most; 0 while the server is out
+    rows_max     INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE deletions (
+    server  TEXT NOT NULL COLLATE BINARY,
+    seq     INTEGER NOT NULL,
+    inode   INTEGER NOT NULL,
+    PRIMARY KEY (server, seq)
+  ) STRICT, WITHOUT ROWID;
+  -- 1 from the first batch on that writes the log
+  ALTER TABLE counters ADD COLUMN logged INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -398,7 +419,7 @@ const MIGRATIONS: readonly string[] = [
   HOLES,
   CREATIONS,
   FLAGS,
-  REPLICA_COUNTS + CLUSTER,
+  REPLICA_COUNTS + CLUSTER + DELETIONS,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
@@ -417,6 +438,8 @@ export const TABLE_KEYS = {
   placements: 'server, inode',
   placement_counts: 'server',
   planned_members: 'server, inode',
+  deletion_logs: 'server',
+  deletions: 'server, seq',
   voters: 'id',
   reserved: 'first',
   trash: 'inode',

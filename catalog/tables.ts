@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { AdoptedVersion } from './adopted-version.ts';
 import { ChangeRecord, type NameChange } from './change-record.ts';
+import { DeletionLog } from './deletion-log.ts';
 import { EntryTables } from './entry-tables.ts';
 import { InodeLists } from './inode-lists.ts';
 import { InodeNumbers } from './inode-numbers.ts';
@@ -33,6 +34,7 @@ export class Tables {
   readonly snapshots: SnapshotTables;
   readonly sweeps: SnapshotSweeps;
   readonly inodeLists: InodeLists;
+  readonly deletions: DeletionLog;
   readonly #db: CatalogDatabase;
   readonly #statements: Statements;
   readonly #changes = new ChangeRecord();
@@ -52,8 +54,11 @@ export class Tables {
     this.snapshots = new SnapshotTables(statements);
     this.sweeps = new SnapshotSweeps(statements);
     this.inodeLists = new InodeLists(statements);
-    const { volumes, numbers, placements, trash, snapshots } = this;
-    this.inodes = new InodeTables(statements, { volumes, numbers, placements, trash, snapshots, changes });
+    this.deletions = new DeletionLog(statements);
+    const { volumes, numbers, placements, trash, snapshots, deletions } = this;
+    this.inodes = new InodeTables(statements, {
+      ...{ volumes, numbers, placements, trash, snapshots, deletions, changes },
+    });
     this.entries = new EntryTables(statements, { snapshots, changes });
     this.xattrs = new XattrTables(statements, { snapshots, changes });
   }

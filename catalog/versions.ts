@@ -12,7 +12,8 @@ import type { Command } from '../wire/catalog-api.ts';
  *   access times not set since; U+FFFD in names; two kinds of sessions, by whether they name their start; pinned
  *   writes; changing voters of named leases; replacement with contents; renames that leave a whiteout.
  * - 6: planned members; ended reservations. 7: holes of settled files. 8: creation times. 9: flags.
- * - 10: attributes that are changed only if the inode is unchanged. 11: settings of the cluster; maintenance.
+ * - 10: attributes that are changed only if the inode is unchanged. 11: settings of the cluster; maintenance of servers;
+ *   logs of deletions.
  */
 export const COMMANDS_VERSION = 11;
 
@@ -38,6 +39,9 @@ export const FLAGS_VERSION = 9;
 
 /** First version that obeys `unchangedNs` of `set-attributes`. */
 export const CONDITIONS_VERSION = 10;
+
+/** From this version on, deletions and moves of files are logged for their servers. */
+export const DELETIONS_VERSION = 11;
 
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -90,6 +94,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'set-flags': 9,
   'cluster-set': 11,
   'server-maintenance': 11,
+  'trim-deletions': 11,
 };
 
 /**

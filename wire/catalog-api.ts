@@ -510,6 +510,12 @@ export const Command = Type.Union([
     kind: Type.Literal('plan-files'),
     files: Type.Array(Type.Object(PlannedFile), { minItems: 1, maxItems: MOVED_FILES_MAX }),
   }),
+  /** A server has finished with the rows of its log of deletions up to `through`. */
+  Type.Object({
+    kind: Type.Literal('trim-deletions'),
+    server: ServerName,
+    through: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  }),
   /** The next view of named leases' voters; `precondition-failed` unless it follows the present one. */
   Type.Object({ kind: Type.Literal('set-voters'), view: Voters }),
   Type.Object({ kind: Type.Literal('snapshot-create'), volume: VolumeName, name: SnapshotName }),
@@ -775,6 +781,13 @@ export const Query = Type.Union([
     inodes: Type.Array(Inode, { maxItems: 10_000 }),
     settings: Type.Optional(Type.Literal(true)),
   }),
+  /** Files that were deleted or moved away from a server: rows of its log after `after`. */
+  Type.Object({
+    kind: Type.Literal('deletions'),
+    server: ServerName,
+    after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
   /** Trashed files at or below a path, by path, then number. */
   Type.Object({
     kind: Type.Literal('trash'),
@@ -889,6 +902,7 @@ export interface CommandResults {
   readonly 'follow-view': { readonly followed: boolean };
   /** The present plan, which differs from the command's if a later plan or view exists. */
   readonly 'plan-members': { readonly planned: readonly string[] };
+  readonly 'trim-deletions': Record<string, never>;
   readonly 'set-voters': Record<string, never>;
   readonly 'set-replicas': Record<string, never>;
   readonly 'trash-restore': { readonly attributes: Attributes; readonly path: string };
@@ -945,6 +959,16 @@ export interface QueryResults {
     readonly begun: boolean;
   };
   readonly placed: { readonly files: readonly PlacedFile[]; readonly reserved: readonly number[] };
+  /**
+   * Rows up to `trimmed` are gone, the latest is `last`. `written`: all members of the catalog write the log; if not,
+   * it misses deletions.
+   */
+  readonly deletions: {
+    readonly rows: readonly (readonly [seq: number, inode: number])[];
+    readonly trimmed: number;
+    readonly last: number;
+    readonly written: boolean;
+  };
   readonly trash: { readonly files: readonly TrashedFile[]; readonly more: boolean };
 }
 

@@ -167,13 +167,17 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
   return { settled };
 }
 
-/** Deletes orphans from before `beforeNs` that no snapshot shows, at most `countMax`; forgets expired reservations. */
+/**
+ * Deletes orphans from before `beforeNs` that no snapshot shows, at most `countMax`; forgets expired reservations, and
+ * deletes trimmed rows of logs.
+ */
 export function collect(
   tables: Tables,
   command: CommandOf<'collect'>,
   atNs: string,
 ): CommandResults['collect'] {
   forgetReservations(tables, atNs);
+  if (tables.deletions.isWritten) tables.deletions.sweep();
   const orphans = tables.inodeLists.orphansBefore(timeCheck(command.beforeNs), command.countMax);
   const inodes = orphans.filter((orphan) => collectOrphan(tables, orphan));
   return { inodes: inodes.map((orphan) => orphan.id) };

@@ -66,6 +66,7 @@ export function serverAdd(
     throw new ServiceError('exists', `There is a server ${id} already, at ${before.url}`);
   }
   refuseTakenUrl(tables, id, url);
+  tables.deletions.setKept(id, true);
   const server: ServerInfo = {
     id,
     url,
@@ -150,6 +151,7 @@ export function serverRemove(
   }
   const server: ServerInfo = { ...before, state: 'out' };
   tables.servers.put(server);
+  tables.deletions.setKept(before.id, false);
   return { server };
 }
 
@@ -163,6 +165,15 @@ function isNeededVoter(tables: Tables, id: string): boolean {
     );
     return missing.length > Math.floor((Math.min(set.perCell, set.servers.length) - 1) / 2);
   });
+}
+
+/** A server has finished with the rows of its log up to `through`. */
+export function trimDeletions(
+  tables: Tables,
+  { server, through }: CommandOf<'trim-deletions'>,
+): CommandResults['trim-deletions'] {
+  tables.deletions.trim(server, through);
+  return {};
 }
 
 /** Stores a file's newer view. Skips deleted files: a primary may learn of that later than it changes the view. */

@@ -133,6 +133,9 @@ export function makeBackground(
     replicaAt: (server, file) => membership.placeAt(server, file),
     open: (file) => gateway.leaseStatus(file),
   });
+  store.recordChanges.on((file, isPlaced) => {
+    if (isPlaced) garbage.placed(file);
+  });
   const sweepOf = (which: Pick<ReservationSweepParts, 'live' | 'periodMs'>): ReservationSweep =>
     new ReservationSweep({
       ...{ world, log, ...which },

@@ -1,72 +1,70 @@
 import type { Logger } from 'pino';
-import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { majority } from '../../base/quorum.ts';
 import type { World } from '../../base/world.ts';
-import type { Position } from '../../replica/epoch.ts';
-import { epochEqual, positionCompare } from '../../replica/epoch.ts';
-import type { ReplicaRecord } from '../../replica/record.ts';
-import { viewVoters } from '../../replica/view.ts';
-import type { Command, CommandResults, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
-import type { LeaseDriver } from '../drivers/lease-driver.ts';
+import type { Command, CommandResults } from '../../wire/catalog-api.ts';
 import { Rounds } from '../process/rounds.ts';
 import type { FileStore } from '../storage/store.ts';
+import { DeletionLogReader } from './deletion-log-reader.ts';
 import type { DepartedFiles } from './departed-files.ts';
-import type { ReplicaHost } from './replica-host.ts';
-import { isOutdatedBy, type RemoteReplica } from './replica-place.ts';
-import type { ViewConflicts } from './view-conflicts.ts';
+import { UnneededReplicas, type UnneededReplicasParts } from './unneeded-replicas.ts';
 
 /** Grace while disk space is short: longer than the two minutes in which mounts report unlinked files that are open. */
 const SHORT_GRACE_MS = 5 * 60_000;
-/** Grace of a replica in an uncommitted view: it competes for the file's lease, with which it could not serve. */
-const UNCOMMITTED_GRACE_MS = 60_000;
 const SHORT_PERIOD_MS = 5_000;
+/** Orphans of a command, departed files of a query. */
 const PAGE = 1_000;
 const PAGES_MAX = 100;
-const PARALLEL = 8;
+/** Replicas compared in one tick. */
+const COMPARED = 500;
+/** The comparison of all replicas compares this many in a round. */
+const SLICE = 25_000;
+/** Pause between comparisons of all replicas. */
+const FULL_PERIOD_MS = 24 * 60 * 60_000;
+/** Files to be compared, at most: if more changed, all are compared. */
+const CHANGED_MAX = 1_000_000;
 
-export interface GarbageParts {
+export interface GarbageParts extends Omit<UnneededReplicasParts, 'graceMs' | 'store' | 'departed'> {
   readonly self: ServerId;
   readonly world: World;
   readonly log: Logger;
-  readonly store: FileStore;
+  readonly store: Pick<FileStore, 'list' | 'record'>;
   readonly departed: Pick<DepartedFiles, 'add' | 'files' | 'forget'>;
-  readonly host: ReplicaHost;
-  readonly lease: LeaseDriver;
   /** An unlinked file is kept for this long, in milliseconds, for clients that still read it. */
   readonly graceMs: number;
   isSpaceShort(): boolean;
   nowNs(): bigint;
-  nowMs(): number;
   isCatalogPrimary(): boolean;
   command(command: Command): Promise<unknown>;
-  query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
-  readonly conflicts: Pick<ViewConflicts, 'compare'>;
-  hasPosition(server: ServerId, file: FileId, position: Position): Promise<boolean>;
-  replicaAt(server: ServerId, file: FileId): Promise<RemoteReplica | null>;
-  open(file: FileId): Promise<unknown>;
 }
 
 /**
- * Removes replicas that no client can reach:
+ * Removes replicas that no client can reach. The catalog's primary deletes files that have been unlinked for the grace
+ * time; every server removes replicas that it does not need any more (`UnneededReplicas`). A round compares with the
+ * catalog only what has changed since the last one:
  *
- * - The catalog's primary deletes files that have been unlinked for the grace time; every server removes replicas of
- *   files that the catalog no longer has. Ids are never used twice, so a server that was away for any time cannot bring
- *   a deleted file back. A file that was created with contents, but whose creation never committed, is removed once its
- *   number is void.
- * - Replicas of files that have moved to other servers are removed after the same time, once a majority of the file's
- *   members has everything that is here. A replica of an aborted change of members, or one that is still in use, is
- *   removed once a majority of the members is in a later epoch without this server.
+ * - files that the catalog's log names: deleted, or moved to other servers;
+ * - replicas that were created here, or whose view changed here (`placed`): until the catalog has them in that view;
+ * - files that an earlier round did not finish with.
  *
- * A file whose members have changed without the catalog's knowledge is opened: it gets a primary, which reports them.
+ * What this misses, because this server restarted, was away for longer than the log is kept, or had its disk restored,
+ * is found by comparing all replicas: after the start, after a gap in the log, and daily, a slice in each round.
  */
 export class Garbage {
   readonly #parts: GarbageParts;
   readonly #rounds: Rounds;
-  readonly #movedSinceMs = new Map<FileId, number>();
+  readonly #unneeded: UnneededReplicas;
+  readonly #deletions: DeletionLogReader;
+  /** Files to be compared in the next round. */
+  readonly #changed = new Set<FileId>();
+  /** Position of the comparison of all replicas; null while none is in progress. */
+  #after: FileId | null = null;
+  #isFullDue = true;
+  #fullAtMs = 0;
 
   constructor(parts: GarbageParts) {
     this.#parts = parts;
+    this.#unneeded = new UnneededReplicas({ ...parts, graceMs: () => this.#graceMs });
+    this.#deletions = new DeletionLogReader(parts);
     const periodMs = Math.min(60_000, Math.max(1_000, parts.graceMs / 2));
     const checkMs = Math.min(SHORT_PERIOD_MS, periodMs);
     let sinceMs = 0;
@@ -93,9 +91,18 @@ export class Garbage {
     return this.#rounds.run();
   }
 
+  /** A replica was created here, or its view changed. */
+  placed(file: FileId): void {
+    if (this.#changed.size < CHANGED_MAX) this.#changed.add(file);
+    else this.#isFullDue = true;
+  }
+
   async #round(): Promise<void> {
     if (this.#parts.isCatalogPrimary()) await this.#collect();
-    await this.#removeUnknown();
+    if ((await this.#deletions.read((file) => this.#changed.add(file))) === 'incomplete')
+      this.#isFullDue = true;
+    await this.#removeUnneeded();
+    await this.#deletions.trim((file) => this.#changed.has(file));
   }
 
   get #graceMs(): number {
@@ -124,63 +131,44 @@ export class Garbage {
     }
   }
 
-  /** Compares all replicas here with the catalog: removes those that are not needed, opens those with a newer view. */
-  async #removeUnknown(): Promise<void> {
-    const { store, query } = this.#parts;
-    const moved = new Map<FileId, PlacedFile>();
-    const unreported: FileId[] = [];
-    let after = 0 as FileId;
-    for (;;) {
-      const page = store.list(after, PAGE);
-      const last = page.at(-1);
-      if (last === undefined) break;
-      after = last;
-      const { files, reserved } = await query({ kind: 'placed', inodes: page });
-      const placed = new Map(files.map((file) => [file.inode as FileId, file]));
-      // Contents are stored before the creation: a reserved number may still become a file, a void one never.
-      const awaited = new Set(reserved);
-      for (const file of page) {
-        const place = placed.get(file) ?? null;
-        if (awaited.has(file)) continue;
-        if (place !== null && this.#isConflicting(file, place)) {
-          // An operator has to decide which of two histories is the file's, not the server that asks first.
-        } else if (place !== null && this.#hasMoved(file, place)) {
-          moved.set(file, place);
-          if (!this.#movedSinceMs.has(file)) this.#movedSinceMs.set(file, this.#parts.nowMs());
-        } else if (place !== null && this.#isUnreported(file, place)) {
-          unreported.push(file);
-        } else if (place === null) {
-          await this.#attempt(file, () => this.#remove(file, 'removed the replica of a deleted file'));
-        }
-      }
+  /** Compares what changed, and a slice of all replicas if that is due. */
+  async #removeUnneeded(): Promise<void> {
+    const asked = new Set(this.#changed);
+    this.#changed.clear();
+    try {
+      await this.#unneeded.compare(this.#pages(asked), this.#changed);
+    } finally {
+      for (const file of asked) this.#changed.add(file);
     }
-    await this.#attemptAll(moved, ([file, place]) => [file, () => this.#removeMoved(file, place)]);
-    await this.#attemptAll(unreported, (file) => [file, () => this.#parts.open(file)]);
-    for (const file of this.#movedSinceMs.keys()) if (!moved.has(file)) this.#movedSinceMs.delete(file);
+    if (this.#after === null) return;
+    if (this.#parts.store.list(this.#after, 1).length > 0) return;
+    this.#after = null;
+    this.#fullAtMs = this.#parts.nowMs() + FULL_PERIOD_MS;
     await this.#forgetDeparted();
   }
 
-  async #attemptAll<Item>(
-    items: Iterable<Item>,
-    task: (item: Item) => readonly [file: FileId, work: () => Promise<unknown>],
-  ): Promise<void> {
-    const waiting = items[Symbol.iterator]();
-    const worker = async (): Promise<void> => {
-      for (let next = waiting.next(); next.done !== true; next = waiting.next())
-        await this.#attempt(...task(next.value));
-    };
-    await Promise.all(Array.from({ length: PARALLEL }, worker));
-  }
-
-  async #attempt(file: FileId, work: () => Promise<unknown>): Promise<void> {
-    try {
-      await work();
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error;
-      this.#parts.log.debug(
-        { file, err: error },
-        'cannot remove a replica yet; trying again in the next round',
-      );
+  /** Files of `asked`, which are taken from it once they have been compared, then those of the slice. */
+  *#pages(asked: Set<FileId>): Generator<readonly FileId[]> {
+    const changed = [...asked];
+    const compared = new Set(changed);
+    for (let at = 0; at < changed.length; at += COMPARED) {
+      const page = changed.slice(at, at + COMPARED);
+      yield page;
+      for (const file of page) asked.delete(file);
+    }
+    const { store, nowMs } = this.#parts;
+    if (this.#after === null && (this.#isFullDue || nowMs() >= this.#fullAtMs)) {
+      this.#isFullDue = false;
+      this.#after = 0 as FileId;
+    }
+    // Without a log, each round compares all.
+    const most = this.#deletions.isWritten ? SLICE : Number.POSITIVE_INFINITY;
+    for (let count = 0; this.#after !== null && count < most; count += COMPARED) {
+      const page = store.list(this.#after, COMPARED);
+      const last = page.at(-1);
+      if (last === undefined) break;
+      yield page.filter((file) => !compared.has(file));
+      this.#after = last;
     }
   }
 
@@ -193,115 +181,4 @@ export class Garbage {
       await departed.forget(page.filter((file) => !placed.has(file)));
     }
   }
-
-  /** Whether the catalog has other members for the view number of the replica here. */
-  #isConflicting(file: FileId, { view: number, members }: PlacedFile): boolean {
-    const record = this.#parts.store.record(file);
-    // The catalog learns only the end of a change of members.
-    if (record === null || record.view.joint !== undefined) return false;
-    const there = { number, members: members as readonly ServerId[] };
-    return this.#parts.conflicts.compare(file, record.view, there, 'the catalog');
-  }
-
-  /**
-   * Whether the file seems to have moved away from this server: the catalog has other members. A newer view in the
-   * record here decides, unless it is joint, and so may never have been committed.
-   */
-  #hasMoved(file: FileId, place: PlacedFile): boolean {
-    const { self, store } = this.#parts;
-    const record = store.record(file);
-    // A server that is becoming a member may be cut off for long from the primary, which counts on what it has.
-    if (place.planned?.servers.includes(self) === true) return false;
-    // A file without members is about to preserve another file's contents.
-    const isPlaced = place.members.length > 0 && !place.members.includes(self);
-    if (record === null || !isPlaced) return false;
-    return !this.#isAhead(record, place) || record.view.joint !== undefined;
-  }
-
-  /**
-   * Whether the record here has a newer view than the catalog, which no primary reports: the one that made the change
-   * may have ended before, or be no member any more, and an unused file has no other.
-   */
-  #isUnreported(file: FileId, place: PlacedFile): boolean {
-    // A file without members preserves another file's contents: that file's primary reports them with its next change.
-    if (place.members.length === 0) return false;
-    const record = this.#parts.store.record(file);
-    if (record === null || record.view.joint !== undefined || !this.#isAhead(record, place)) return false;
-    return this.#parts.host.loaded(file)?.isPrimary !== true;
-  }
-
-  #isAhead({ view }: ReplicaRecord, place: PlacedFile): boolean {
-    return view.number > place.view && viewVoters(view).includes(this.#parts.self);
-  }
-
-  /** Removes the replica of a file that has moved, after the grace, once a majority of its members does not need it. */
-  async #removeMoved(file: FileId, place: PlacedFile): Promise<void> {
-    const { store, host, nowMs } = this.#parts;
-    const record = store.record(file);
-    if (record === null) return;
-    const isAhead = this.#isAhead(record, place);
-    const graceMs = isAhead ? Math.min(this.#graceMs, UNCOMMITTED_GRACE_MS) : this.#graceMs;
-    if (nowMs() - (this.#movedSinceMs.get(file) ?? nowMs()) < graceMs || !this.#isUnused(file)) return;
-    // A replica in use may have received operations since, or others may still fetch from it.
-    const isStale =
-      isAhead || host.loaded(file) !== null
-        ? await this.#isOutdated(file, place, record)
-        : await this.#isAtOthers(file, place, record);
-    if (!isStale) return;
-    const { view: number, members: names } = place;
-    await this.#parts.departed.add(file, { number, members: names as readonly ServerId[] });
-    // This server may have become a member again meanwhile.
-    if (!this.#isUnused(file) || !isUnchanged(store.record(file), record)) return;
-    await this.#remove(file, 'removed a replica of a file that has moved to other servers');
-    this.#movedSinceMs.delete(file);
-  }
-
-  #isUnused(file: FileId): boolean {
-    const driver = this.#parts.host.loaded(file);
-    return driver === null || (driver.idle && !driver.isPrimary && !driver.orders);
-  }
-
-  /** Whether a majority of the members is in a later epoch, in which this server does not vote. */
-  async #isOutdated(file: FileId, { members }: PlacedFile, record: ReplicaRecord): Promise<boolean> {
-    const { self, replicaAt } = this.#parts;
-    const places = await Promise.allSettled(
-      (members as readonly ServerId[]).map((one) => replicaAt(one, file)),
-    );
-    const later = places.filter(
-      (place) =>
-        place.status === 'fulfilled' && place.value !== null && isOutdatedBy(self, record, place.value),
-    ).length;
-    return later >= majority(members.length);
-  }
-
-  async #isAtOthers(file: FileId, place: PlacedFile, record: ReplicaRecord): Promise<boolean> {
-    // A replica that never installed an epoch has nothing that others could lack.
-    return record.installed.counter === 0 || this.#isAtMajority(file, place, positionOf(record));
-  }
-
-  /** Whether other servers that are a majority of the members have everything up to `position`. */
-  async #isAtMajority(file: FileId, { members }: PlacedFile, position: Position): Promise<boolean> {
-    const { self, hasPosition } = this.#parts;
-    const others = (members as readonly ServerId[]).filter((member) => member !== self);
-    const answers = await Promise.allSettled(others.map((member) => hasPosition(member, file, position)));
-    const complete = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
-    return complete >= majority(members.length);
-  }
-
-  async #remove(file: FileId, why: string): Promise<void> {
-    const { host, lease, log } = this.#parts;
-    lease.close(file);
-    await host.remove(file);
-    log.debug({ file }, why);
-  }
-}
-
-function isUnchanged(now: ReplicaRecord | null, before: ReplicaRecord): boolean {
-  if (now === null || now.view.number !== before.view.number) return false;
-  if (!epochEqual(now.promised, before.promised)) return false;
-  return positionCompare(positionOf(now), positionOf(before)) === 0;
-}
-
-function positionOf({ installed, seq }: ReplicaRecord): Position {
-  return { epoch: installed, seq };
 }

@@ -49,6 +49,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'plan-files': 'server',
   'set-replicas': 'admin',
   'set-voters': 'server',
+  'trim-deletions': 'server',
   'trash-restore': 'write',
   'trash-empty': 'write',
   'snapshot-create': 'admin',
@@ -83,6 +84,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'any-client
   'files-miscounted': 'cluster',
   plans: 'cluster',
   placed: 'cluster',
+  deletions: 'cluster',
   trash: 'volume',
 };
 

@@ -26,6 +26,7 @@ import type { ObjectEntry } from './object-entry.ts';
 import { extentsOf, ObjectReader } from './object-reader.ts';
 import { entryOf } from './object-rows.ts';
 import { type RecoveryReport, recoverFromPowerLoss } from './power-loss.ts';
+import { RecordChanges } from './record-changes.ts';
 import { ReplicaFile, type StoreParts } from './replica-file.ts';
 import type { ItemRequest } from './replica-queue.ts';
 import { DiskReserve } from './reserve.ts';
@@ -70,6 +71,7 @@ export class DiskStore implements FileStore {
   readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #uncommitted = new Set<FileId>();
   readonly #unfinishedPreserves: UnfinishedPreserves;
+  readonly recordChanges = new RecordChanges();
   /** Space that contents must not take. */
   readonly reserve: DiskReserve;
   readonly #failure: FailureState;
@@ -117,6 +119,7 @@ export class DiskStore implements FileStore {
       unfinishedPreserves: this.#unfinishedPreserves,
       endLoans: (lender, borrower) => this.#endLoans(lender, borrower),
       onIdle: (file) => this.#onIdle(file),
+      recordChanges: this.recordChanges,
     };
     this.#reader = new ObjectReader(containers, this.#parts.mend);
   }

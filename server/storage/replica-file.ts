@@ -28,6 +28,7 @@ import { ObjectDrafts } from './object-draft.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import { fetchedMismatch, type Mend, type RowChange, rowsOf } from './object-rows.ts';
 import { ObjectWriter } from './object-writer.ts';
+import type { RecordChanges } from './record-changes.ts';
 import {
   type ApplyItem,
   type CreationItem,
@@ -64,6 +65,7 @@ export interface StoreParts {
   readonly unfinishedPreserves: UnfinishedPreserves;
   endLoans(lender: FileId, borrower: FileId): Promise<void>;
   onIdle(file: ReplicaFile): void;
+  readonly recordChanges: RecordChanges;
 }
 
 /**
@@ -376,6 +378,7 @@ export class ReplicaFile {
       throw error;
     }
     unfinishedPreserves.end(as);
+    this.#parts.recordChanges.report(as, true);
     await this.#syncOrFail(index.flush());
   }
 
@@ -543,8 +546,10 @@ export class ReplicaFile {
       change();
       this.#parts.index.putFile(this.id, next);
     });
+    const isPlaced = this.isUncommitted || next.record.view !== this.state.record.view;
     this.isUncommitted = false;
     this.state = next;
+    this.#parts.recordChanges.report(this.id, isPlaced);
     this.#digests.update(changes);
     this.#storedBytes.update(changes);
   }

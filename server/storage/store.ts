@@ -6,6 +6,7 @@ import type { FileOperation, Seal } from '../../wire/file-operation.ts';
 import type { FileLocations } from '../../wire/locations.ts';
 import type { ObjectDigests } from './object-digests.ts';
 import type { ObjectEntry } from './object-entry.ts';
+import type { RecordChanges } from './record-changes.ts';
 
 /** A file without the contents of its objects. The same operations give the same attributes on every replica. */
 export interface FileAttributes {
@@ -66,6 +67,9 @@ export type NewTrust = Exclude<Trust, 'damaged'>;
 export interface FileStore {
   /** Why the store has failed until a restart, and every call fails with `storage`; null while it works. */
   readonly failure: string | null;
+
+  /** Reports files after their records changed; not when they are removed. */
+  readonly recordChanges: RecordChanges;
 
   /** @returns null if this server has no replica of the file */
   record(file: FileId): ReplicaRecord | null;

@@ -8,6 +8,8 @@ export function asVersion9(db: CatalogDatabase): void {
     ALTER TABLE inodes DROP COLUMN members;
     DROP TABLE settings;
     ALTER TABLE servers DROP COLUMN maintenance_ns;
+    DROP TABLE deletions; DROP TABLE deletion_logs;
+    ALTER TABLE counters DROP COLUMN logged;
     PRAGMA user_version = 9;
   `);
 }

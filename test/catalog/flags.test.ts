@@ -7,6 +7,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ensureSchema } from '../../catalog/schema.ts';
+import { FLAGS_VERSION } from '../../catalog/versions.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import type { InodeFlag } from '../../wire/inode-flags.ts';
 import { asVersion8 } from './earlier-schema.ts';
@@ -175,7 +176,7 @@ test('garbage is collected whatever its flags', () => {
 });
 
 test('after the first flags, every batch demands members that obey them', () => {
-  const pair = new Pair();
+  const pair = new Pair(FLAGS_VERSION);
   pair.run(makeDirectory('/d'));
   // This member is upgraded.
   asVersion8(pair.backup);

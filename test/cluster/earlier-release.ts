@@ -21,13 +21,13 @@ const EARLIER: readonly Mutation[] = [
     file: 'server/http/catalog-routes.ts',
     find: 'Command.anyOf',
     replace:
-      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-|set-flags)/.test(properties.kind.const))',
+      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-|set-flags|trim-deletions)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/catalog-routes.ts',
     find: 'Query.anyOf',
     replace:
-      'Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps|plans)/.test(properties.kind.const))',
+      'Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps|plans|deletions)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/app.ts',

@@ -119,6 +119,30 @@ export function storeConformance(
     });
     after(() => fixture?.dispose());
 
+    test('the store reports which records changed, and which replicas are new or in another view', async () => {
+      const changes: (readonly [number, boolean])[] = [];
+      const reported = () => changes.splice(0);
+      store.recordChanges.on((changed, isPlaced) => changes.push([changed, isPlaced]));
+      await begin(store, file, 8);
+      assert.deepEqual([...new Set(reported().map(([changed]) => changed))], [file]);
+      await write(1, 0, pattern(4, 1));
+      assert.deepEqual(reported(), [[file, false]]);
+      const base = store.describe(file);
+      const view = { number: 2, members: ['a', 'b'] as ServerId[] };
+      await store.install(file, epoch(2), 1, NO_SESSIONS, { ...base, record: { ...base.record, view } });
+      assert.deepEqual(reported(), [[file, true]]);
+      const preserved = fileId(6);
+      const contents = { epoch: base.attributes.versionEpoch, seq: base.attributes.versionSeq };
+      await store.apply(file, epoch(2), 2, { kind: 'preserve', as: preserved, contents }, NO_SESSIONS);
+      assert.ok(reported().some(([changed, isPlaced]) => changed === preserved && isPlaced));
+      const first = {
+        file: fileId(7),
+        operations: [{ kind: 'write', offset: 0, bytes: pattern(4, 2), modifiedNs: 1n }],
+      } as const;
+      await store.createWithContents([first], e1, VIEW, 8);
+      assert.ok(reported().some(([changed, isPlaced]) => changed === 7 && isPlaced));
+    });
+
     test('a new replica is empty, with zero epochs', async () => {
       assert.equal(store.record(file), null);
       store.create(file, VIEW, 16);

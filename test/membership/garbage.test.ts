@@ -9,7 +9,7 @@ import type { ReplicaRecord } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import { Garbage, type GarbageParts } from '../../server/file/garbage.ts';
 import type { RemoteReplica } from '../../server/file/replica-place.ts';
-import type { PlacedFile } from '../../wire/catalog-api.ts';
+import type { Command, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 
@@ -43,6 +43,15 @@ class World {
   isRoomShort = false;
   /** Unlinked files, and how many commands have collected some of them; null: another server collects them. */
   orphans: number | null = null;
+  /** The catalog's log for this server; null if the catalog's primary runs an earlier release. */
+  log: QueryResults['deletions'] | null = { rows: [], trimmed: 0, last: 0, written: false };
+  reserved: FileId[] = [];
+  /** The catalog does not answer where files are. */
+  placedFails = false;
+  /** Number of files that the store lists; null: those that it has. */
+  listed: number | null = null;
+  /** Files whose servers the catalog was asked for. */
+  readonly asked: FileId[] = [];
   collects = 0;
 
   constructor(view: View, graceMs = GRACE_MS) {
@@ -60,7 +69,16 @@ class World {
       world: systemWorld,
       self: SELF,
       log: pino({ level: 'silent' }),
-      store: { list: (after: FileId, countMax: number) => store.list(after, countMax), record },
+      store: {
+        list: (after: FileId, countMax: number) => {
+          if (this.listed === null) return store.list(after, countMax);
+          return Array.from(
+            { length: Math.min(countMax, this.listed - after) },
+            (_, index) => after + index + 1,
+          );
+        },
+        record,
+      },
       departed: {
         add: async (file: FileId) => void this.departed.push(file),
         files: () => [],
@@ -81,13 +99,29 @@ class World {
       nowNs: () => 0n,
       nowMs: () => this.nowMs,
       isCatalogPrimary: () => this.orphans !== null,
-      command: async ({ countMax }: { readonly countMax: number }) => {
+      command: async (command: Command) => {
+        if (command.kind === 'trim-deletions') {
+          assert.ok(this.log !== null);
+          this.log = { ...this.log, trimmed: command.through };
+          return {};
+        }
+        const { countMax } = command as { readonly countMax: number };
         const count = Math.min(countMax, this.orphans ?? 0);
         this.orphans = (this.orphans ?? 0) - count;
         this.collects++;
         return { inodes: Array.from({ length: count }, (_, inode) => inode) };
       },
-      query: async () => ({ files: this.placed, pending: false }),
+      query: async (query: Query) => {
+        if (query.kind === 'deletions') {
+          if (this.log === null) throw new ServiceError('bad-request', 'There is no such query');
+          return this.logged(this.log, query.after);
+        }
+        if (query.kind !== 'placed') return { pending: false };
+        this.asked.push(...(query.inodes as FileId[]));
+        if (this.placedFails) throw new ServiceError('no-majority', 'The catalog has no primary');
+        const inodes = new Set<number>(query.inodes);
+        return { files: this.placed.filter(({ inode }) => inodes.has(inode)), reserved: this.reserved };
+      },
       conflicts: { compare: () => false },
       hasPosition: async (server: ServerId, _file: FileId, position: Position) => {
         assert.ok(position.epoch.counter > 0, 'No other server is asked for unwritten contents');
@@ -104,6 +138,24 @@ class World {
         this.opened.push(file);
       },
     } as unknown as GarbageParts);
+  }
+
+  logged(log: QueryResults['deletions'], after: number): QueryResults['deletions'] {
+    return { ...log, rows: log.rows.filter(([seq]) => seq > Math.max(after, log.trimmed)) };
+  }
+
+  /** The catalog writes the log, which has these files in its last rows. */
+  logs(last: number, ...inodes: readonly number[]): void {
+    const first = last - inodes.length + 1;
+    const rows = inodes.map((inode, index) => [first + index, inode] as const);
+    this.log = { rows, trimmed: first - 1, last, written: true };
+  }
+
+  /** @returns the files that a round compared with the catalog */
+  async round(): Promise<number[]> {
+    this.asked.length = 0;
+    await this.garbage.run();
+    return [...this.asked];
   }
 
   place(view: number, members: readonly string[]): void {
@@ -382,4 +434,129 @@ test('all unlinked files are collected in one round, in commands of bounded size
   await world.garbage.run();
   world.garbage.close();
   assert.deepEqual([world.orphans, world.collects], [900_000, 100]);
+});
+
+/** Files 1 to 3 are here, in the view that the catalog has; it writes the log, and all have been compared once. */
+async function compared(): Promise<World> {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  const place = { members: ['s1', 's2', 's3'], view: 1, wanted: 3, sizeBytes: 0 };
+  for (const file of [2, 3] as FileId[]) world.store.create(file, viewOf(1, 's1', 's2', 's3'), 4_096);
+  world.placed = [1, 2, 3].map((inode) => ({ ...place, inode }));
+  world.logs(0);
+  assert.deepEqual(await world.round(), [1, 2, 3], 'After the start, all replicas are compared');
+  return world;
+}
+
+test('a round compares what the log names, and nothing if nothing has changed', async () => {
+  const world = await compared();
+  assert.deepEqual(await world.round(), []);
+  world.placed = world.placed.filter(({ inode }) => inode !== 2);
+  world.logs(1, 2);
+  assert.deepEqual(await world.round(), [2]);
+  assert.deepEqual([world.removed, world.log?.trimmed], [[2], 1]);
+  assert.deepEqual(await world.round(), []);
+  world.garbage.close();
+});
+
+test('a row stays in the log until the replica is removed, or is needed again', async () => {
+  const world = await compared();
+  const [first, ...others] = world.placed;
+  assert.ok(first !== undefined);
+  world.placed = [{ ...first, members: ['s2', 's3', 's4'], view: 3 }, ...others];
+  world.whole = new Set(['s2', 's3', 's4']);
+  world.logs(1, 1);
+  assert.deepEqual(await world.round(), [1]);
+  assert.deepEqual(await world.round(), [1], 'It is compared until the grace has passed');
+  assert.equal(world.log?.trimmed, 0);
+  // It moves back, and away again.
+  world.placed = [{ ...first, view: 5 }, ...others];
+  await world.garbage.run();
+  assert.deepEqual([world.removed, world.log?.trimmed], [[], 1]);
+  world.placed = [{ ...first, members: ['s2', 's3', 's4'], view: 7 }, ...others];
+  world.logs(2, 1);
+  await world.garbage.run();
+  world.nowMs += GRACE_MS;
+  await world.garbage.run();
+  world.garbage.close();
+  assert.deepEqual([world.removed, world.log?.trimmed], [[1], 2]);
+});
+
+test('a file that is named by a row is removed only if the catalog does not have it', async () => {
+  const world = await compared();
+  world.logs(2, 1, 2);
+  await world.garbage.run();
+  world.nowMs += GRACE_MS;
+  await world.garbage.run();
+  world.garbage.close();
+  assert.deepEqual([world.removed, world.log?.trimmed], [[], 2]);
+});
+
+test('all replicas are compared after a gap in the log, and daily', async () => {
+  const world = await compared();
+  world.placed = world.placed.filter(({ inode }) => inode !== 3);
+  // Row 5 is the first that is kept.
+  world.logs(5, 1);
+  assert.deepEqual(await world.round(), [1, 2, 3]);
+  assert.deepEqual(world.removed, [3], 'Its row was lost');
+  assert.deepEqual(await world.round(), []);
+  world.nowMs += 24 * 3_600_000;
+  assert.deepEqual(await world.round(), [1, 2]);
+  // The catalog lost its latest commands with the power.
+  world.logs(4);
+  assert.deepEqual(await world.round(), [1, 2]);
+  assert.deepEqual(await world.round(), []);
+  world.garbage.close();
+});
+
+test('all replicas are compared in each round while members of the catalog may not write the log', async () => {
+  const world = await compared();
+  world.log = null;
+  assert.deepEqual(await world.round(), [1, 2, 3]);
+  world.log = { rows: [], trimmed: 0, last: 0, written: false };
+  assert.deepEqual(await world.round(), [1, 2, 3]);
+  world.logs(0);
+  assert.deepEqual(await world.round(), [1, 2, 3], 'Deletions before the first row are found');
+  assert.deepEqual(await world.round(), []);
+  world.garbage.close();
+});
+
+test('a replica that was created here, or whose view changed, is compared until the catalog has it', async () => {
+  const world = await compared();
+  const file = 4 as FileId;
+  world.store.create(file, viewOf(1, 's1', 's2', 's3'), 4_096);
+  world.garbage.placed(file);
+  world.reserved = [file];
+  assert.deepEqual(await world.round(), [file]);
+  assert.deepEqual(await world.round(), [file], 'Its number may still become a file');
+  world.reserved = [];
+  assert.deepEqual(await world.round(), [file]);
+  assert.deepEqual(world.removed, [4], 'Its creation failed');
+  world.garbage.placed(1 as FileId);
+  assert.deepEqual(await world.round(), [1]);
+  assert.deepEqual(await world.round(), []);
+  world.garbage.close();
+});
+
+test('files that a failed round has not compared are compared by the next one', async () => {
+  const world = await compared();
+  world.logs(1, 2);
+  world.placedFails = true;
+  assert.deepEqual(await world.round(), [2]);
+  world.placedFails = false;
+  assert.deepEqual(await world.round(), [2]);
+  assert.equal(world.log?.trimmed, 1);
+  world.garbage.close();
+});
+
+test('all replicas are compared a slice in each round, from the position of the last one', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.listed = 60_000;
+  world.logs(0);
+  const slices = [await world.round(), await world.round(), await world.round(), await world.round()];
+  world.garbage.close();
+  assert.deepEqual(
+    slices.map((slice) => slice.length),
+    [25_000, 25_000, 10_000, 0],
+  );
+  assert.equal(new Set(slices.flat()).size, 60_000);
 });

@@ -609,7 +609,10 @@ async function collected(
     nowMs: () => 0,
     isCatalogPrimary: () => false,
     command: async () => ({}),
-    query: async () => ({ files, reserved }) as never,
+    query: async ({ kind }) =>
+      (kind === 'deletions'
+        ? { rows: [], trimmed: 0, last: 0, written: false }
+        : { files, reserved }) as never,
     hasPosition: async () => true,
     replicaAt: async () => null,
     open: async () => undefined,

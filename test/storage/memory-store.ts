@@ -25,6 +25,7 @@ import {
 } from '../../server/storage/contents.ts';
 import { ObjectDigests } from '../../server/storage/object-digests.ts';
 import type { ObjectEntry } from '../../server/storage/object-entry.ts';
+import { RecordChanges } from '../../server/storage/record-changes.ts';
 import type {
   FetchedObject,
   FileAttributes,
@@ -57,6 +58,7 @@ interface MemoryFile {
 /** A store without a disk, for tests: the same interface, the same order of effects, nothing survives. */
 export class MemoryStore implements FileStore {
   readonly failure = null;
+  readonly recordChanges = new RecordChanges();
   readonly #files = new Map<FileId, MemoryFile>();
   #closed = false;
 
@@ -91,6 +93,7 @@ export class MemoryStore implements FileStore {
       staged: new Map(),
       tail: Promise.resolve(),
     });
+    this.recordChanges.report(file, true);
   }
 
   async createWithContents(
@@ -354,6 +357,7 @@ export class MemoryStore implements FileStore {
       staged: new Map(),
       tail: Promise.resolve(),
     });
+    this.recordChanges.report(operation.as, true);
   }
 
   /** Effects follow the call's return, one after the other, as those of a disk do. */
@@ -363,7 +367,10 @@ export class MemoryStore implements FileStore {
       if (this.#files.get(file) !== held) {
         throw new ServiceError('not-found', `This server has no replica of file ${file}`);
       }
+      const before = held.state.record;
       effect(held);
+      const { record } = held.state;
+      if (record !== before) this.recordChanges.report(file, record.view !== before.view);
     });
     held.tail = done.then(
       () => undefined,

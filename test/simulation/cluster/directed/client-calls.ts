@@ -76,6 +76,23 @@ export class ClientCalls implements Caller {
         const { inode, replicas } = await this.#client.resolve(this.#volume, path);
         await this.#client.admin.changeMembers(inode, [...replicas, this.#serverId(server)] as ServerId[]);
       },
+      /** `place /x s1 s2 s4`: makes these servers the file's members */
+      place: async (path = '', ...servers: string[]) => {
+        const { inode } = await this.#client.resolve(this.#volume, path);
+        await this.#client.admin.changeMembers(inode, servers.map(this.#serverId) as ServerId[]);
+      },
+      /** `replicas s1`: returns how many replicas the server has, also those that it does not need */
+      replicas: async (server = '') => {
+        const { body } = await this.#request(server, 'GET', '/v1/check/self', '', {});
+        return String((JSON.parse(await body.text()) as { readonly compared: number }).compared);
+      },
+      /** `trim s1 4`: the first rows of the server's log of deletions are lost */
+      trim: (server = '', through = '') =>
+        this.#client.command({
+          kind: 'trim-deletions',
+          server: this.#serverId(server),
+          through: Number(through),
+        }),
       drain: (server = '') =>
         this.#client.command({ kind: 'server-state', id: this.#serverId(server), state: 'draining' }),
       remove: (server = '') =>
