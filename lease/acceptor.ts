@@ -88,7 +88,7 @@ export class Acceptor {
   }
 
   release(row: number, uid: ReleaseMessage['uid']): void {
-    this.#replace(row, (register) => registerRelease(register, uid));
+    if (this.#table.hasUnreleasedLease(row)) this.#replace(row, (register) => registerRelease(register, uid));
   }
 
   /** Sets the cell's view and members; a newer view of a request stays the newest. */

@@ -5,6 +5,7 @@ import type { LeaseAction, LeaseMark } from './actions.ts';
 import type { AttemptLimit } from './attempt-limit.ts';
 import type { BallotSequence } from './ballot.ts';
 import type { CellTable } from './cell-table.ts';
+import { CellWorks } from './cell-works.ts';
 import type { ClockMonitor } from './clock-monitor.ts';
 import type { Group } from './group.ts';
 import type { LeaseParameters } from './parameters.ts';
@@ -29,7 +30,7 @@ export interface CellContext {
 /** Points to one cell: a row of the table, and its `CellWork` while an attempt, release or order is under way. */
 export class CellCursor {
   readonly #context: CellContext;
-  readonly #works = new Map<number, CellWork>();
+  readonly #works = new CellWorks();
   #row = -1;
   #work: CellWork | null = null;
 
@@ -39,7 +40,7 @@ export class CellCursor {
 
   moveTo(row: number): void {
     this.#row = row;
-    this.#work = this.#context.table.hasWork(row) ? (this.#works.get(row) ?? null) : null;
+    this.#work = this.#works.get(row);
   }
 
   get row(): number {
@@ -70,17 +71,16 @@ export class CellCursor {
 
   workOrNew(): CellWork {
     if (this.#work !== null) return this.#work;
-    const { table, wheel } = this.#context;
+    const { wheel } = this.#context;
     const work = workBegin(this.isOpen ? wheel.dueMs(this.#row) : Infinity);
-    this.#works.set(this.#row, work);
-    table.setHasWork(this.#row, true);
+    this.#works.add(this.#row, work);
     this.#work = work;
     return work;
   }
 
   dropWork(): void {
+    if (this.#work === null) return;
     this.#works.delete(this.#row);
-    this.#context.table.setHasWork(this.#row, false);
     this.#work = null;
   }
 

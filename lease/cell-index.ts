@@ -16,14 +16,21 @@ export class CellIndex {
   readonly #cellOf: (row: number) => CellId;
   #slots = new Uint32Array(SLOTS_MIN);
   #size = 0;
+  /** The cell that was not found last, and its slot: most are added next. */
+  #missing: CellId | null = null;
+  #missingSlot = 0;
 
   constructor(cellOf: (row: number) => CellId) {
     this.#cellOf = cellOf;
   }
 
   find(cell: CellId): number | null {
-    const found = this.#slots[this.#slotOf(cell, hashOf(cell))] as number;
-    return found === 0 ? null : (found & ROW_MASK) - 1;
+    const slot = this.#slotOf(cell, hashOf(cell));
+    const found = this.#slots[slot] as number;
+    if (found !== 0) return (found & ROW_MASK) - 1;
+    this.#missing = cell;
+    this.#missingSlot = slot;
+    return null;
   }
 
   add(cell: CellId, row: number): void {
@@ -37,6 +44,7 @@ export class CellIndex {
   remove(cell: CellId): void {
     const slots = this.#slots;
     const { length } = slots;
+    this.#missing = null;
     let gap = this.#slotOf(cell, hashOf(cell));
     for (let at = gap; ; ) {
       at = at + 1 === length ? 0 : at + 1;
@@ -53,12 +61,15 @@ export class CellIndex {
 
   #put(cell: CellId, row: number): void {
     const hash = hashOf(cell);
-    this.#slots[this.#slotOf(cell, hash)] = (tagOf(hash) | (row + 1)) >>> 0;
+    const slot = this.#missing === cell ? this.#missingSlot : this.#slotOf(cell, hash);
+    this.#missing = null;
+    this.#slots[slot] = (tagOf(hash) | (row + 1)) >>> 0;
   }
 
   #grow(): void {
     const before = this.#slots;
     this.#slots = new Uint32Array(Math.ceil((this.#size + 1) / LOAD_MIN));
+    this.#missing = null;
     for (const found of before) {
       if (found === 0) continue;
       const row = (found & ROW_MASK) - 1;

@@ -23,7 +23,6 @@ const SWEEP_EVERY = 4096;
 
 const OPEN = 1;
 const RELEASED = 2;
-const WORKING = 4;
 
 /** The lease that this server knows: its own, or another server's that it learned of. */
 export interface KnownLease {
@@ -48,6 +47,9 @@ export class CellTable implements WheelLinks {
   #size = 0;
   /** The row of the last `find` or `add`; of no meaning once it was removed. */
   #lastRow = 0;
+  /** The register of the row that was read or set last: one event reads it several times. */
+  #register: Register = REGISTER_EMPTY;
+  #registerRow = NONE;
   #refused = 0;
 
   get size(): number {
@@ -86,6 +88,7 @@ export class CellTable implements WheelLinks {
     this.#index.remove(this.cell(row));
     this.#groups.removeReference(page.group[at] as number);
     this.#claims.delete(row);
+    if (row === this.#registerRow) this.#registerRow = NONE;
     page.next[at] = this.#freeRow;
     page.cell[at] = NO_CELL;
     this.#freeRow = row;
@@ -108,15 +111,6 @@ export class CellTable implements WheelLinks {
     this.#flag(row, OPEN, open);
   }
 
-  /** Whether the row has a `CellWork`, so that the others, which are most, are not looked up. */
-  hasWork(row: number): boolean {
-    return ((this.#page(row).flags[row & OFFSET_MASK] as number) & WORKING) !== 0;
-  }
-
-  setHasWork(row: number, works: boolean): void {
-    this.#flag(row, WORKING, works);
-  }
-
   group(row: number): Group {
     return this.#groups.at(this.#page(row).group[row & OFFSET_MASK] as number);
   }
@@ -134,6 +128,21 @@ export class CellTable implements WheelLinks {
   }
 
   register(row: number): Register {
+    if (row === this.#registerRow) return this.#register;
+    const register = this.#readRegister(row);
+    this.#register = register;
+    this.#registerRow = row;
+    return register;
+  }
+
+  /** Whether a RELEASE can change the register: an acceptor's lease that is not released. */
+  hasUnreleasedLease(row: number): boolean {
+    const page = this.#page(row);
+    const at = row & OFFSET_MASK;
+    return page.leaseRound[at] !== 0 && ((page.flags[at] as number) & RELEASED) === 0;
+  }
+
+  #readRegister(row: number): Register {
     const page = this.#page(row);
     const at = row & OFFSET_MASK;
     const readRound = page.readRound[at] as number;
@@ -160,6 +169,8 @@ export class CellTable implements WheelLinks {
     const page = this.#page(row);
     const at = row & OFFSET_MASK;
     const { readBallot, writeBallot, lease } = register;
+    this.#register = register;
+    this.#registerRow = row;
     page.readInterval[at] = readBallot.interval;
     page.readRound[at] = readBallot.round;
     page.readIncarnation[at] = this.#incarnationNumber(readBallot);

@@ -285,9 +285,10 @@ export class Cell {
   #onRelease(message: ReleaseMessage, nowMs: number, out: LeaseAction[]): void {
     const { uid } = message;
     this.#context.acceptor.release(this.#cursor.row, uid);
+    if (!this.#table.knownLeaseIsOf(this.#cursor.row, uid.server, uid.incarnation) || this.#cursor.isOwn)
+      return;
     const known = this.#table.knownLease(this.#cursor.row);
-    if (known === null || known.holder !== uid.server || known.incarnation !== uid.incarnation) return;
-    if (ballotCompare(known.uid, uid) > 0 || this.#cursor.isOwn) return;
+    if (known === null || ballotCompare(known.uid, uid) > 0) return;
     this.#table.setKnownLease(this.#cursor.row, null);
     if (!this.#cursor.isOpen) return;
     const work = this.#cursor.workOrNew();

@@ -54,7 +54,7 @@ export interface LeaseFrame {
 
 /** Packs messages for one peer one by one, so that they need not be kept until the frame is full. */
 export class LeaseFrameWriter {
-  readonly #incarnations = new FrameIncarnations();
+  #incarnations = new FrameIncarnations();
   readonly #body = new ByteWriter(128);
   #count = 0;
 
@@ -67,7 +67,7 @@ export class LeaseFrameWriter {
     this.#count++;
   }
 
-  /** @returns the frame; the writer must not be used afterwards */
+  /** @returns the frame; the writer is empty afterwards */
   finish(envelope: LeaseEnvelope): Uint8Array {
     const { entries } = this.#incarnations;
     const frame = new ByteWriter(
@@ -83,7 +83,11 @@ export class LeaseFrameWriter {
     frame.varint(entries.length);
     for (const { server, incarnation } of entries) frame.text(server).uint53(incarnation);
     frame.varint(this.#count);
-    return frame.raw(this.#body.finish()).finish();
+    const bytes = frame.raw(this.#body.finish()).finish();
+    this.#body.clear();
+    this.#incarnations = new FrameIncarnations();
+    this.#count = 0;
+    return bytes;
   }
 }
 
@@ -194,7 +198,7 @@ function messageRead(reader: ByteReader, incarnations: readonly ServerIncarnatio
       return { kind, cell, view, ballot };
     case 'write': {
       const acquires = flagRead(reader);
-      return { kind, cell, view, ballot, acquires, lease: leaseReadPresent(reader, incarnations, ballot) };
+      return { kind, cell, view, ballot, lease: leaseReadPresent(reader, incarnations, ballot), acquires };
     }
     case 'ack-read': {
       const written = ballotRead(reader, incarnations);

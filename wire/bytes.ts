@@ -127,7 +127,12 @@ export class ByteWriter {
     return this;
   }
 
-  /** @returns a view of the bytes; the writer must not be used afterwards */
+  /** Drops what was written, and keeps the memory for what follows. */
+  clear(): void {
+    this.#length = 0;
+  }
+
+  /** @returns a view of the bytes; the writer must not be used afterwards, or only after `clear`, which reuses them */
   finish(): Uint8Array {
     return this.#bytes.subarray(0, this.#length);
   }

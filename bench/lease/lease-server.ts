@@ -26,8 +26,9 @@ class LeaseServer {
   readonly #opened = new Set<CellId>();
   readonly #held = new Set<CellId>();
   #lost = 0;
-  /** Cells of the present order that this server does not hold yet. */
-  #awaited = new Set<CellId>();
+  /** The first cell of the present order, and how many of its cells this server does not hold yet. */
+  #first = 0 as CellId;
+  #awaited = 0;
   #allHeld: () => void = () => undefined;
 
   constructor(options: LeaseServerOptions) {
@@ -94,7 +95,11 @@ class LeaseServer {
     switch (order.kind) {
       case 'acquire': {
         const cells = Array.from({ length: order.count }, (_, index) => (order.first + index) as CellId);
-        const groups = cells.map((cell) => groupOf(cell, this.#self, this.#members, order.groupSize));
+        const others = Math.max(1, this.#members.length - 1);
+        const turns = Array.from({ length: others }, (_, turn) =>
+          groupOf(turn, this.#self, this.#members, order.groupSize),
+        );
+        const groups = cells.map((cell) => turns[cell % others] as readonly ServerId[]);
         const begunMs = machineClockMs();
         await this.#acquire(cells, groups);
         const endedMs = machineClockMs();
@@ -153,7 +158,8 @@ class LeaseServer {
   #acquire(cells: readonly CellId[], groups: readonly (readonly ServerId[])[]): Promise<void> {
     if (cells.length === 0) return Promise.resolve();
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#awaited = new Set(cells);
+    this.#first = cells[0] as CellId;
+    this.#awaited = cells.length;
     this.#allHeld = resolve;
     for (const [place, cell] of cells.entries()) {
       this.#opened.add(cell);
@@ -164,12 +170,16 @@ class LeaseServer {
 
   #changed(cell: CellId, untilMs: number): void {
     if (untilMs === 0) {
-      if (this.#held.delete(cell)) this.#lost++;
+      if (!this.#held.delete(cell)) return;
+      this.#lost++;
+      if (cell >= this.#first) this.#awaited++;
       return;
     }
-    if (!this.#opened.has(cell)) return;
+    if (this.#held.has(cell) || !this.#opened.has(cell)) return;
     this.#held.add(cell);
-    if (this.#awaited.delete(cell) && this.#awaited.size === 0) this.#allHeld();
+    if (cell < this.#first) return;
+    this.#awaited--;
+    if (this.#awaited === 0) this.#allHeld();
   }
 }
 

@@ -24,6 +24,8 @@ const STEADY_MS = 15;
 const SLICE_MESSAGES = 128;
 /** A frame of this size is sent before the end of the tick, so that its receiver can begin. */
 const FRAME_BYTES_MAX = 64 * 1024;
+/** Each keeps up to twice the memory of the largest frame. */
+const IDLE_FRAMES_MAX = 4;
 
 export type LeaseEventReport = Exclude<LeaseAction, { readonly kind: 'send' | 'trace' }>;
 
@@ -88,6 +90,8 @@ export interface LeaseLinkParts extends LeaseTiming {
 export class LeaseLink {
   readonly #parts: LeaseLinkParts;
   readonly #outgoing = new Map<ServerId, OutgoingFrame>();
+  /** Empty frames whose memory the next ones use. */
+  readonly #idleFrames: OutgoingFrame[] = [];
   readonly #marks = new Map<LeaseMark, number>();
   readonly #clockTimer: Timer;
   readonly #clockMovedMaxMs: number;
@@ -298,16 +302,13 @@ export class LeaseLink {
   #enqueue(to: ServerId, message: LeaseMessage): void {
     let frame = this.#outgoing.get(to);
     if (frame === undefined) {
-      frame = { writer: new LeaseFrameWriter(), deferrable: true };
+      frame = this.#idleFrames.pop() ?? { writer: new LeaseFrameWriter(), deferrable: true };
       this.#outgoing.set(to, frame);
     }
     frame.writer.add(message);
     // A LEARN is not urgent: its receivers do not hold the lease, and want it only when it ends.
     frame.deferrable &&= message.kind === 'learn';
-    if (frame.writer.sizeBytes >= FRAME_BYTES_MAX) {
-      this.#outgoing.delete(to);
-      this.#send(to, frame);
-    }
+    if (frame.writer.sizeBytes >= FRAME_BYTES_MAX) this.#sendFrame(to, frame);
     if (this.#flushing) return;
     this.#flushing = true;
     queueMicrotask(() => this.#flush());
@@ -315,13 +316,18 @@ export class LeaseLink {
 
   #flush(): void {
     this.#flushing = false;
-    for (const [to, frame] of this.#outgoing) {
-      this.#outgoing.delete(to);
-      this.#send(to, frame);
-    }
+    for (const [to, frame] of this.#outgoing) this.#sendFrame(to, frame);
   }
 
-  #send(to: ServerId, { writer, deferrable }: OutgoingFrame): void {
+  #sendFrame(to: ServerId, frame: OutgoingFrame): void {
+    this.#outgoing.delete(to);
+    this.#send(to, frame.writer, frame.deferrable);
+    if (this.#idleFrames.length >= IDLE_FRAMES_MAX) return;
+    frame.deferrable = true;
+    this.#idleFrames.push(frame);
+  }
+
+  #send(to: ServerId, writer: LeaseFrameWriter, deferrable: boolean): void {
     this.#parts.send(to, writer.finish(this.#host.envelope(to, this.nowMs())), deferrable);
   }
 
@@ -354,7 +360,7 @@ export class LeaseLink {
         this.step({ kind: 'clock-fault' });
         return;
       }
-      for (const peer of peers) this.#send(peer, { writer: new LeaseFrameWriter(), deferrable: true });
+      for (const peer of peers) this.#send(peer, new LeaseFrameWriter(), true);
       return;
     }
     const isSteady = this.#lastMovedMs !== null && Math.abs(movedMs - this.#lastMovedMs) <= STEADY_MS;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import { BALLOT_ZERO, type Ballot } from '../../lease/ballot.ts';
-import { decodeLeaseFrame, encodeLeaseFrame } from '../../lease/codec.ts';
+import { decodeLeaseFrame, encodeLeaseFrame, LeaseFrameWriter } from '../../lease/codec.ts';
 import type { Lease } from '../../lease/lease.ts';
 import type { LeaseEnvelope, LeaseMessage } from '../../lease/messages.ts';
 import { MalformedError } from '../../wire/bytes.ts';
@@ -100,6 +100,21 @@ test('decoding returns what was encoded', () => {
       assert.deepEqual(decodeLeaseFrame(encodeLeaseFrame(sent, list)), { envelope: sent, messages: list });
     }),
     { numRuns: 500 },
+  );
+});
+
+test('a writer is empty after each frame, and changes no frame that it finished', () => {
+  fc.assert(
+    fc.property(envelope, fc.array(messages, { maxLength: 5 }), (sent, lists) => {
+      const writer = new LeaseFrameWriter();
+      const frames = lists.map((list) => {
+        for (const each of list) writer.add(each);
+        return writer.finish(sent);
+      });
+      for (const [index, list] of lists.entries())
+        assert.deepEqual(decodeLeaseFrame(frames[index] as Uint8Array), { envelope: sent, messages: list });
+    }),
+    { numRuns: 200 },
   );
 });
 
