@@ -56,6 +56,10 @@ export class PlacementTables {
         'INSERT INTO placement_counts VALUES (?, ?) ON CONFLICT (server) DO UPDATE SET files = files + excluded.files',
         ...[server, files],
       );
+    this.#statements.run(
+      'INSERT INTO member_sets VALUES (?, ?) ON CONFLICT (members) DO UPDATE SET files = files + excluded.files',
+      ...[replicas, files],
+    );
   }
 
   remove(inode: number, replicas: string): void {
@@ -65,6 +69,21 @@ export class PlacementTables {
       // So that the table depends on the placements alone, also where it was filled by a migration.
       this.#statements.run('DELETE FROM placement_counts WHERE server = ? AND files = 0', server);
     }
+    this.#statements.run('UPDATE member_sets SET files = files - 1 WHERE members = ?', replicas);
+    this.#statements.run('DELETE FROM member_sets WHERE members = ? AND files = 0', replicas);
+  }
+
+  /** The sets of servers that hold files and include `server`, with their numbers of files; visits no file. */
+  memberSets(server: string): { readonly members: string; readonly files: number }[] {
+    return this.#statements.all(
+      "SELECT members, files FROM member_sets WHERE INSTR(',' || members || ',', ?) > 0 ORDER BY members",
+      `,${server},`,
+    );
+  }
+
+  /** Number of files that a server will hold; visits each of them. */
+  plannedCount(server: string): number {
+    return this.#statements.counter('SELECT COUNT(*) FROM planned_members WHERE server = ?', server);
   }
 
   /** Includes files of which the server will become a member. */

@@ -14,6 +14,7 @@ import { noAttribute } from './commands/set-attributes.ts';
 import { isSweepPending } from './commands/snapshots.ts';
 import { pathCheck } from './commands/trash.ts';
 import type { NameRow } from './entry-tables.ts';
+import { filesNeeding } from './files-needing.ts';
 import { miscountedFiles } from './miscounted-files.ts';
 import { nameCheck } from './names.ts';
 import type { PlacedRow } from './placement-tables.ts';
@@ -116,6 +117,8 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
         settings,
       };
     }
+    case 'files-needing':
+      return filesNeeding(tables, query.server, query.without);
     case 'voters':
       return { view: tables.servers.voters() };
     case 'files-on': {

@@ -355,6 +355,12 @@ const REPLICA_COUNTS = `
     files   INTEGER NOT NULL
   ) STRICT, WITHOUT ROWID;
   INSERT INTO placement_counts SELECT server, COUNT(*) FROM placements GROUP BY server;
+  -- the number of files with the same servers, in the same order; no row for none
+  CREATE TABLE member_sets (
+    members  TEXT PRIMARY KEY COLLATE BINARY,
+    files    INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  INSERT INTO member_sets SELECT replicas, COUNT(*) FROM inodes WHERE kind = ${KIND_FILE} AND replicas <> '' GROUP BY replicas;
   -- of a file: the number of servers in replicas
   ALTER TABLE inodes ADD COLUMN members INTEGER
     GENERATED ALWAYS AS (LENGTH(replicas) - LENGTH(REPLACE(replicas, ',', '')) + 1) VIRTUAL;
@@ -437,6 +443,7 @@ export const TABLE_KEYS = {
   replaced_stores: 'storage_id',
   placements: 'server, inode',
   placement_counts: 'server',
+  member_sets: 'members',
   planned_members: 'server, inode',
   deletion_logs: 'server',
   deletions: 'server, seq',

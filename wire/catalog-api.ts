@@ -762,6 +762,12 @@ export const Query = Type.Union([
     after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
+  /** How many files have a majority of their servers only with `server` while those of `without` are missing. */
+  Type.Object({
+    kind: Type.Literal('files-needing'),
+    server: ServerName,
+    without: Type.Array(ServerName, { maxItems: 1_000 }),
+  }),
   /** Files with too few replicas, of those that `servers` servers can have, or too many. */
   Type.Object({
     kind: Type.Literal('files-miscounted'),
@@ -946,6 +952,12 @@ export interface QueryResults {
     readonly settings?: ClusterSettings;
   };
   readonly voters: { readonly view: Voters | null };
+  /** `examples`: numbers of some of these files. `planned`: files of which the server is to become a member. */
+  readonly 'files-needing': {
+    readonly files: number;
+    readonly examples: readonly number[];
+    readonly planned: number;
+  };
   readonly 'files-on': { readonly files: readonly PlacedFile[]; readonly more: boolean };
   /** `next`: resume point, null at the end. */
   readonly 'files-miscounted': {

@@ -184,6 +184,15 @@ export interface ClusterServers {
   }[];
 }
 
+/** Whether a server can be stopped now without making anything unavailable. */
+export interface StopCheck {
+  readonly server: string;
+  readonly ok: boolean;
+  readonly reasons: readonly string[];
+  /** Files that would lack a majority of their servers, with the numbers of some. */
+  readonly files: { readonly count: number; readonly examples: readonly number[] };
+}
+
 export type Verdict = 'healthy' | 'degraded' | 'down';
 
 export interface Finding {
@@ -232,6 +241,10 @@ export interface ServerStatus {
   readonly replicas: number;
   /** Files in use with fewer current replicas than wanted. */
   readonly underReplicated: readonly number[];
+  /** By server: replicas there that this server knows to be behind; absent if none, and from earlier releases. */
+  readonly behind?: Readonly<Record<string, number>>;
+  /** Connected servers whose idle replicas were not compared with those here since they connected. */
+  readonly uncompared?: readonly string[];
   /** Catalog members that do not follow it, as its primary sees them. */
   readonly catalogBehind?: readonly string[];
   /** Should hold the catalog, but has no valid replica of it. */

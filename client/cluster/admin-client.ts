@@ -1,4 +1,4 @@
-import type { CheckPage, FileInfo, ScrubStatuses, TreeCopy } from '../../wire/http-api.ts';
+import type { CheckPage, FileInfo, ScrubStatuses, StopCheck, TreeCopy } from '../../wire/http-api.ts';
 import type { LockList } from '../../wire/lock-api.ts';
 import type { RevokedList } from '../../wire/tokens.ts';
 import type { CallOptions, Exchanger } from '../transport/exchange.ts';
@@ -46,6 +46,15 @@ export class AdminClient {
   check(after: number, options?: CallOptions): Promise<CheckPage> {
     const what = 'Cannot compare replicas with the catalog';
     return this.#exchanger.ask(getRequest(what, `/v1/check?after=${after}`), options);
+  }
+
+  /** Whether a server can be stopped now without making anything unavailable. */
+  okToStop(server: string, options?: CallOptions): Promise<StopCheck> {
+    const what = `Cannot check whether server ${server} can be stopped`;
+    return this.#exchanger.ask(
+      getRequest(what, `/v1/servers/${encodeURIComponent(server)}/ok-to-stop`),
+      options,
+    );
   }
 
   /** Moves a file's replicas; resolves when they are there. A second call during a move waits for the same move. */

@@ -1,17 +1,18 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { QueryResults } from '../../wire/catalog-api.ts';
-import type { ClusterStatus } from '../../wire/http-api.ts';
+import type { ClusterStatus, StopCheck } from '../../wire/http-api.ts';
 import { MAINTENANCE_MS_MAX } from '../../wire/request-limits.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
-import { notFoundFailure, usageFailure } from '../terminal/failure.ts';
+import { EXIT_PRECONDITION, notFoundFailure, usageFailure } from '../terminal/failure.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatBytes, formatTime } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, duration } from './cluster-command.ts';
 
 const POLL_MS = 500;
+const STOP_POLL_MS = 1_000;
 const STUCK_MS = 15_000;
 
 type ListedServer = QueryResults['servers']['servers'][number];
@@ -83,6 +84,21 @@ export function addServerCommand(program: Command): void {
           ? `Server ${id} is not in maintenance`
           : `Server ${id} is in maintenance until ${formatTime(maintenanceNs)} UTC`,
       );
+    });
+
+  clusterCommand(server, 'ok-to-stop')
+    .description('say whether stopping a server now makes anything unavailable, and what; exit code 4 if so')
+    .argument('<id>', 'id of the server')
+    .option('--wait <duration>', 'wait for this time until it can be stopped', duration)
+    .option('--json', 'print the answer as JSON')
+    .run(async (client, call, id: string, options: { readonly wait?: number; readonly json?: true }) => {
+      const check = await stopCheck(client, id, call, options.wait ?? 0);
+      if (options.json) printJson(check);
+      else if (check.ok) printLine(`Server ${id} can be stopped`);
+      else
+        for (const line of [`Server ${id} is needed:`, ...check.reasons.map((one) => `  ${one}`)])
+          printLine(line);
+      if (!check.ok) process.exitCode = EXIT_PRECONDITION;
     });
 
   clusterCommand(server, 'add')
@@ -158,6 +174,23 @@ export function describeMoving({
   return `${done} of ${total} files, ${current.length} at this moment${failures}`;
 }
 
+/** @returns the first answer that allows the stop, or the last one in `waitMs` */
+async function stopCheck(client: ClusterClient, id: string, call: Call, waitMs: number): Promise<StopCheck> {
+  const deadlineMs = systemWorld.nowMs() + waitMs;
+  for (;;) {
+    const check = await client.admin.okToStop(id, call);
+    const remainingMs = deadlineMs - systemWorld.nowMs();
+    if (check.ok || remainingMs <= 0) return check;
+    await pause(Math.min(STOP_POLL_MS, remainingMs), call);
+  }
+}
+
+async function pause(ms: number, { signal }: Call): Promise<void> {
+  await systemWorld.sleep(ms, { signal }).catch((error: unknown) => {
+    throw signal.aborted ? signal.reason : error;
+  });
+}
+
 /** Polls until a server holds nothing, and shows the progress. @param votes whether a vote on named leases counts */
 async function waitUntilEmpty(
   client: ClusterClient,
@@ -195,9 +228,7 @@ async function waitUntilEmpty(
         `leasehold: ${what} on ${id}, without progress for a while: ${await whyStuck(client, id, call)}\n`,
       );
     }
-    await systemWorld.sleep(POLL_MS, { signal: call.signal }).catch((error: unknown) => {
-      throw call.signal.aborted ? call.signal.reason : error;
-    });
+    await pause(POLL_MS, call);
   }
 }
 

@@ -98,6 +98,7 @@ const QUERIES: { readonly [Kind in Query['kind']]: (query: QueryOf<Kind>) => str
   deletions: ({ server }) => `list the replicas that server ${server} may not need`,
   servers: () => 'list the servers',
   voters: () => 'list the voters of named leases',
+  'files-needing': ({ server }) => `count the files that need server ${server}`,
   'files-on': ({ server }) => `list the files on server ${server}`,
   'files-miscounted': () => 'list files with too few or too many replicas',
   trash: ({ volume }) => `list the trash of the volume "${volume}"`,

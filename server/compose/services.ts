@@ -58,6 +58,8 @@ export function makeServices(
     registered: () => membership().registered,
     moving: () => membership().moving(),
     lag: () => membership().lag(),
+    behind: () => membership().behind(),
+    uncompared: () => membership().uncompared(),
     votersWanted: () => membership().votersWanted(),
   };
   const status = new LocalStatusService({

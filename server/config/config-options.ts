@@ -92,7 +92,7 @@ export const OPTIONS = [
     value: 'ID,ID,...',
     example: 's1,s2,s3',
     fallback: 'all servers, or the first five',
-    help: 'Servers that hold the catalog; the same on all servers',
+    help: 'Servers that hold the catalog at first; the same on all servers',
   },
   {
     name: 'op-timeout',

@@ -47,6 +47,7 @@ import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
 import { settleRoutes } from './settle-routes.ts';
 import { snapshotRoutes } from './snapshot-routes.ts';
 import { statusRoutes } from './status-routes.ts';
+import { stopCheckRoutes } from './stop-check-routes.ts';
 import { installTracing } from './tracing.ts';
 import { trashRoutes } from './trash-routes.ts';
 import { webRoutes } from './web-routes.ts';
@@ -166,6 +167,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   if (scrubber !== undefined) scrubRoutes(app, gateway, scrubber);
   if (check !== undefined) checkRoutes(app, gateway, check);
   membershipRoutes(app, gateway, membership ?? null);
+  if (membership !== undefined) stopCheckRoutes(app, gateway, membership);
   if (live !== undefined) {
     eventRoutes(app, live.hub, world);
     webRoutes(app, gateway.services.status.urls, live.control);

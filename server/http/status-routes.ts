@@ -8,9 +8,8 @@ import type { Gateway } from '../routing/gateway.ts';
 import { tooFewCatalogReplicas, tooFewVoters } from '../status/redundancy.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { OPEN, READ } from './roles.ts';
+import { serverStatuses } from './server-statuses.ts';
 
-/** A server that takes longer is reported as unreachable. */
-const PEER_STATUS_MS = 1000;
 const NOT_REGISTERED_RETRY_MS = 1000;
 const DAMAGED_NAMES_MAX = 3;
 const CONFLICTS_LISTED_MAX = 3;
@@ -29,8 +28,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
   app.get('/v1/status/self', READ, () => status.self());
 
   app.get('/v1/status', READ, async (): Promise<ClusterStatus> => {
-    const servers = await Promise.all([...status.urls].map(([id, url]) => statusOf(id, url)));
-    return clusterStatusOf(servers);
+    return clusterStatusOf(await serverStatuses(gateway));
   });
 
   app.get('/livez', OPEN, (_request, reply) => reply.type('text/plain').send('alive\n'));
@@ -100,24 +98,6 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     const text = await metrics.text();
     return reply.type('text/plain; version=0.0.4; charset=utf-8').send(text);
   });
-
-  async function statusOf(id: ServerId, url: string): Promise<ServerStatus> {
-    const untilMs = status.known.maintenanceUntilMs(id);
-    const answer = await answerOf(id, url);
-    return untilMs === null ? answer : { ...answer, maintenanceUntil: new Date(untilMs).toISOString() };
-  }
-
-  async function answerOf(id: ServerId, url: string): Promise<ServerStatus> {
-    if (id === status.id) return status.self();
-    try {
-      const request = { method: 'GET', path: '/v1/status/self' } as const;
-      const { bytes } = await gateway.peers.exchange(id, request, PEER_STATUS_MS);
-      return JSON.parse(Buffer.from(bytes).toString('utf8')) as ServerStatus;
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error;
-      return { ...unreachableStatus(id, url), membership: status.known.stateOf(id) };
-    }
-  }
 
   function clusterStatusOf(servers: readonly ServerStatus[]): ClusterStatus {
     const { epoch, seq, members } = catalog.status();
@@ -235,23 +215,4 @@ function damageOf({ id, scrub }: ServerStatus): string[] {
   const rest = names.length > DAMAGED_NAMES_MAX ? ` and ${names.length - DAMAGED_NAMES_MAX} more` : '';
   const count = objects.length === 1 ? '1 object is' : `${objects.length} objects are`;
   return [`${count} damaged on server ${id} and could not be repaired: ${named}${rest}`];
-}
-
-function unreachableStatus(id: ServerId, url: string): ServerStatus {
-  return {
-    id,
-    url,
-    reachable: false,
-    state: 'unreachable',
-    recoveringMs: 0,
-    primaries: 0,
-    backups: 0,
-    replicas: 0,
-    underReplicated: [],
-    freeBytes: 0,
-    totalBytes: 0,
-    pid: 0,
-    uptimeMs: 0,
-    clockOffsets: {},
-  };
 }

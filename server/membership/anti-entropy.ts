@@ -84,6 +84,9 @@ export class AntiEntropy {
   readonly #parts: AntiEntropyParts;
   readonly #behind = new Map<ServerId, Map<FileId, BehindReplica>>();
   readonly #comparisonTimers = new Map<ServerId, Timer>();
+  /** Peers that no comparison has ended with since they connected, with the number of that connection. */
+  readonly #uncompared = new Map<ServerId, number>();
+  #connections = 0;
   #timer: Timer | null = null;
   #recheckTimer: Timer | null = null;
   #queue: Promise<void> = Promise.resolve();
@@ -101,14 +104,25 @@ export class AntiEntropy {
     return lagOf(lagging.filter(({ foundMs }) => foundMs <= beforeMs));
   }
 
+  /** Numbers of replicas that were found to lag and have not caught up since, by server. */
+  behind(): ReadonlyMap<ServerId, number> {
+    return new Map([...this.#behind].map(([peer, replicas]) => [peer, replicas.size]));
+  }
+
+  /** Connected servers whose replicas may lag without this server knowing it. */
+  uncompared(): readonly ServerId[] {
+    return this.#parts.peers().filter((peer) => this.#uncompared.has(peer));
+  }
+
   connected(peer: ServerId): void {
     if (this.#closed) return;
+    this.#uncompared.set(peer, ++this.#connections);
     this.#comparisonTimers.get(peer)?.cancel();
     const timer = this.#parts.world.after(this.#parts.connectPauseMs ?? CONNECT_PAUSE_MS, () => {
       this.#comparisonTimers.delete(peer);
       void this.#oneByOne(() => this.compare(peer)).then(() => {
-        // If replicas lag, the next comparison is earlier.
-        if (this.#isAnyBehind) this.#schedule();
+        // If replicas lag, or the comparison failed, the next one is earlier.
+        if (this.#isAnyBehind || this.#uncompared.has(peer)) this.#schedule();
       });
     });
     this.#comparisonTimers.set(peer, timer);
@@ -156,6 +170,7 @@ export class AntiEntropy {
   async compare(peer: ServerId): Promise<void> {
     const { self, record, sizeBytes, isInUse, list, log } = this.#parts;
     const before = this.#behind.get(peer);
+    const connection = this.#uncompared.get(peer);
     const found = new Map<FileId, BehindReplica>();
     for (let after = 0 as FileId; !this.#closed; ) {
       const page = list(after, PAGE);
@@ -186,6 +201,8 @@ export class AntiEntropy {
       }
     }
     this.#behind.set(peer, found);
+    // A peer that has connected again meanwhile may have lost what was compared.
+    if (!this.#closed && this.#uncompared.get(peer) === connection) this.#uncompared.delete(peer);
     if (found.size === 0) return;
     log.info(
       { peer, ...lagOf([...found.values()]) },
@@ -232,7 +249,8 @@ export class AntiEntropy {
   #schedule(): void {
     if (this.#closed) return;
     const { everyMs } = this.#parts;
-    const pauseMs = this.#isAnyBehind ? Math.min(everyMs, LAGGING_PERIOD_MS) : everyMs;
+    const isDue = this.#isAnyBehind || this.uncompared().length > 0;
+    const pauseMs = isDue ? Math.min(everyMs, LAGGING_PERIOD_MS) : everyMs;
     this.#timer?.cancel();
     this.#timer = this.#parts.world.after(pauseMs, () => {
       void this.#oneByOne(() => this.#compareAll()).then(() => this.#schedule());

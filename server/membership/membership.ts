@@ -206,6 +206,14 @@ export class Membership {
     return this.#steward.moving();
   }
 
+  behind(): ReadonlyMap<ServerId, number> {
+    return this.#antiEntropy.behind();
+  }
+
+  uncompared(): readonly ServerId[] {
+    return this.#antiEntropy.uncompared();
+  }
+
   votersWanted(): number | null {
     return this.#voters.wantedCount;
   }

@@ -81,6 +81,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'any-client
   servers: 'any-client',
   voters: 'cluster',
   'files-on': 'cluster',
+  'files-needing': 'cluster',
   'files-miscounted': 'cluster',
   plans: 'cluster',
   placed: 'cluster',

@@ -17,6 +17,10 @@ export interface StatusOfMembership {
   registered(): boolean;
   moving(): Moving | null;
   lag(): ReplicaLag;
+  /** Numbers of idle replicas that were found to lag, by server. */
+  behind(): ReadonlyMap<ServerId, number>;
+  /** Connected servers whose idle replicas may lag without this server knowing it. */
+  uncompared(): readonly ServerId[];
   /** How many voters named leases are to have; null if this server does not decide that. */
   votersWanted(): number | null;
 }
@@ -94,6 +98,17 @@ export class LocalStatusService implements StatusService {
       .map((driver) => driver.file);
   }
 
+  /** Replicas that are known to be behind, by server: of files with their primary here, and of idle files. */
+  behind(): Readonly<Record<string, number>> {
+    const behind = new Map<string, number>(this.#parts.membership?.behind());
+    for (const driver of this.#primaries()) {
+      for (const peer of driver.peers((server) => this.isConnected(server)))
+        if (peer.state === 'catching-up' && isUnreachableOrBehind(peer))
+          behind.set(peer.server, (behind.get(peer.server) ?? 0) + 1);
+    }
+    return Object.fromEntries([...behind].filter(([, count]) => count > 0));
+  }
+
   /** Connected members of the catalog that do not catch up; known to its primary. */
   #catalogBehind(): ServerId[] {
     const driver = this.#parts.host.loaded(CATALOG_CELL);
@@ -127,6 +142,8 @@ export class LocalStatusService implements StatusService {
     ]);
     const primaries = this.#primaries().length;
     const catalogBehind = this.#catalogBehind();
+    const behind = this.behind();
+    const uncompared = membership?.uncompared() ?? [];
     const viewConflicts = (this.#parts.viewConflicts?.() ?? []).slice(0, LISTED_MAX);
     const shortages = this.#parts.shortages?.() ?? [];
     return {
@@ -143,6 +160,8 @@ export class LocalStatusService implements StatusService {
       backups: this.#files().length - primaries,
       replicas: failure === null ? store.list(0 as FileId, Number.MAX_SAFE_INTEGER).length : 0,
       underReplicated: this.underReplicated(),
+      ...(Object.keys(behind).length === 0 ? {} : { behind }),
+      ...(uncompared.length === 0 ? {} : { uncompared }),
       ...(catalogBehind.length === 0 ? {} : { catalogBehind }),
       ...(this.lacksCatalogReplica() ? { catalogReplica: 'missing' as const } : {}),
       freeBytes: space.freeBytes,

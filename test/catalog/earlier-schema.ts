@@ -4,6 +4,7 @@ import type { CatalogDatabase } from '../../catalog/schema.ts';
 export function asVersion9(db: CatalogDatabase): void {
   db.exec(`
     DROP TABLE placement_counts;
+    DROP TABLE member_sets;
     DROP INDEX file_members;
     ALTER TABLE inodes DROP COLUMN members;
     DROP TABLE settings;

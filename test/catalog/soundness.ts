@@ -88,6 +88,12 @@ export function assertSound(db: CatalogDatabase): void {
        OR files = 0`,
   );
   none(
+    'The sets of servers count their files',
+    `SELECT replicas, COUNT(*) FROM inodes WHERE replicas <> '' GROUP BY replicas EXCEPT SELECT * FROM member_sets
+     UNION ALL SELECT * FROM member_sets s WHERE files <> (SELECT COUNT(*) FROM inodes WHERE replicas = s.members)
+       OR files = 0`,
+  );
+  none(
     'A file counts its members',
     `SELECT * FROM inodes i WHERE kind = 1 AND replicas <> ''
        AND members <> (SELECT COUNT(*) FROM placements WHERE inode = i.id)`,

@@ -226,6 +226,27 @@ test('a peer that connects is compared, and all are from time to time', async (t
   await until(() => a.opened.includes(2));
 });
 
+test('a peer counts as uncompared from its connection until a comparison has ended', async (t) => {
+  const [a, b] = pair();
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  for (const file of [1, 2]) a.replicas.set(file, { epoch: 1, seq: 5 });
+  b.replicas.set(1, { epoch: 1, seq: 5 });
+  assert.deepEqual(a.antiEntropy.uncompared(), []);
+  a.antiEntropy.connected(B);
+  assert.deepEqual([a.antiEntropy.uncompared(), a.antiEntropy.behind().get(B)], [[B], undefined]);
+  await until(() => a.antiEntropy.uncompared().length === 0);
+  assert.equal(a.antiEntropy.behind().get(B), 1);
+  b.replicas.set(2, { epoch: 1, seq: 5 });
+  await until(() => a.antiEntropy.behind().get(B) === 0);
+  // It connects again while it is compared: it may have lost what was compared.
+  const comparison = a.antiEntropy.compare(B);
+  a.antiEntropy.connected(B);
+  await comparison;
+  assert.deepEqual(a.antiEntropy.uncompared(), [B]);
+  a.others.clear();
+  assert.deepEqual(a.antiEntropy.uncompared(), [], 'It is not connected');
+});
+
 test('more files than one call contains are compared page by page', async (t) => {
   const [a, b] = pair();
   t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));

@@ -46,7 +46,7 @@ test('a replica that applies a moment later is not reported, and one that stays 
     await a.files.write(FILE, requestOf(number), number, BYTES);
     const states = a.host.loaded(FILE)?.peers(() => true) ?? [];
     lags.push(...states.map(({ state }) => state));
-    assert.deepEqual(status.underReplicated(), [], `after write ${number}`);
+    assert.deepEqual([status.underReplicated(), status.behind()], [[], {}], `after write ${number}`);
   }
   assert.ok(lags.includes('catching-up'), 'Otherwise the test showed nothing');
 
@@ -62,6 +62,7 @@ test('a replica that applies a moment later is not reported, and one that stays 
   assert.deepEqual(status.underReplicated(), []);
   while (status.underReplicated().length === 0) await delay(10);
   const afterMs = patientWorld.nowMs() - fromMs;
+  assert.deepEqual(status.behind(), { [c.id]: 1 });
   assert.ok(afterMs > 900, `it was reported after ${afterMs} ms`);
   // Also while others continue.
   await a.files.write(FILE, requestOf(22), 0, BYTES);

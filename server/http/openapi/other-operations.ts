@@ -131,6 +131,7 @@ export const OTHER_OPERATIONS: Operations = {
   'GET /v1/status': cluster('status', 'Status of the cluster'),
   'GET /v1/status/self': cluster('statusOfServer', 'Status of this server'),
   'GET /v1/servers': cluster('servers', 'Known servers'),
+  'GET /v1/servers/:id/ok-to-stop': cluster('okToStop', 'Whether a server can be stopped now'),
   'GET /v1/check': cluster('check', 'Compares the replicas of all servers with the catalog', {
     query: { after: count('Only files with larger numbers') },
   }),

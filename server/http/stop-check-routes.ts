@@ -1,0 +1,34 @@
+import type { FastifyInstance } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { isVotersView } from '../../lease/voters.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import type { StopCheck } from '../../wire/http-api.ts';
+import { firstVoters } from '../named/name-voters.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import { missingServers, stopCheck } from '../status/stop-check.ts';
+import type { MembershipView } from './membership-routes.ts';
+import { READ } from './roles.ts';
+import { serverStatuses } from './server-statuses.ts';
+
+/** Whether a server can be stopped now: for upgrades, and for hooks that stop servers. */
+export function stopCheckRoutes(app: FastifyInstance, gateway: Gateway, membership: MembershipView): void {
+  app.get('/v1/servers/:id/ok-to-stop', READ, async (request): Promise<StopCheck> => {
+    const server = (request.params as Record<string, string>).id ?? '';
+    const servers = await serverStatuses(gateway);
+    if (!servers.some(({ id }) => id === server))
+      throw new ServiceError('not-found', `There is no server ${server}`);
+    const without = missingServers(server, servers);
+    const [needing, { view }, { volumes }] = await Promise.all([
+      gateway.queryCatalog({ kind: 'files-needing', server, without }),
+      gateway.queryCatalog({ kind: 'voters' }),
+      gateway.queryCatalog({ kind: 'volumes' }),
+    ]);
+    if (view !== null && !isVotersView(view))
+      throw new MalformedError('The catalog contains an invalid view of voters');
+    const founders = Object.keys(membership.describe().bootstrap.urls);
+    const voters = view ?? firstVoters(founders as ServerId[]);
+    const catalogMembers = gateway.services.catalog.status().members;
+    return stopCheck({ server, servers, catalogMembers, voters, volumes, needing });
+  });
+}

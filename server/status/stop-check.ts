@@ -1,0 +1,123 @@
+import { majority } from '../../base/quorum.ts';
+import { type VoterSet, type VotersView, votersCount } from '../../lease/voters.ts';
+import type { QueryResults, VolumeInfo } from '../../wire/catalog-api.ts';
+import type { ServerStatus, StopCheck } from '../../wire/http-api.ts';
+
+export interface StopCheckInput {
+  readonly server: string;
+  readonly servers: readonly ServerStatus[];
+  readonly catalogMembers: readonly string[];
+  readonly voters: VotersView;
+  readonly volumes: readonly VolumeInfo[];
+  /** Files that have a majority only with the server, while those of `missingServers` are missing. */
+  readonly needing: QueryResults['files-needing'];
+}
+
+/** Other servers that cannot answer for their replicas now: down, failed, or in the recovery wait. */
+export function missingServers(server: string, servers: readonly ServerStatus[]): string[] {
+  return servers.filter(({ id, state }) => id !== server && state !== 'serving').map(({ id }) => id);
+}
+
+/** Says whether anything becomes unavailable if the server stops now, and what. */
+export function stopCheck(input: StopCheckInput): StopCheck {
+  const { server, servers, needing } = input;
+  const files = { count: needing.files, examples: needing.examples };
+  const isDown = servers.some(({ id, reachable }) => id === server && !reachable);
+  // Stopping a server that does not answer takes nothing away.
+  const reasons = isDown
+    ? []
+    : [
+        ...namesNeed(input),
+        ...leasesNeed(input),
+        ...filesNeed(input),
+        ...replicasBehind(input),
+        ...filesUnderReplicated(input),
+        ...policiesNeed(input),
+      ];
+  return { server, ok: reasons.length === 0, reasons, files };
+}
+
+function namesNeed({ server, servers, catalogMembers }: StopCheckInput): string[] {
+  if (!catalogMembers.includes(server)) return [];
+  const behind = new Set(servers.flatMap(({ catalogBehind = [] }) => catalogBehind));
+  const serving = servers.filter(
+    ({ id, state, catalogReplica }) => state === 'serving' && catalogReplica === undefined && !behind.has(id),
+  );
+  const left = serving.filter(({ id }) => id !== server && catalogMembers.includes(id)).length;
+  const needed = majority(catalogMembers.length);
+  if (left >= needed) return [];
+  return [
+    `Names would be unavailable: ${left} of the catalog's ${catalogMembers.length} servers would be left, and ` +
+      `${needed} are needed`,
+  ];
+}
+
+function leasesNeed({ server, servers, voters }: StopCheckInput): string[] {
+  const silent = servers
+    .filter(({ namedLeases }) => (namedLeases?.recoveringMs ?? 0) > 0)
+    .map(({ id }) => id);
+  const missing = new Set([server, ...missingServers(server, servers), ...silent]);
+  const needsIt = (set: VoterSet): boolean => {
+    const without = set.servers.filter((voter) => missing.has(voter)).length;
+    const count = votersCount(set);
+    return set.servers.some((voter) => voter === server) && without > Math.floor((count - 1) / 2);
+  };
+  const { members, joint } = voters;
+  if (!needsIt(members) && (joint === undefined || !needsIt(joint))) return [];
+  return ['Named leases would be unavailable: some would lack a majority of their voters'];
+}
+
+function filesNeed({ server, servers, needing }: StopCheckInput): string[] {
+  const reasons: string[] = [];
+  if (needing.files > 0) {
+    const missing = missingServers(server, servers);
+    const why =
+      missing.length === 0
+        ? ''
+        : ` while ${missing.join(', ')} ${missing.length === 1 ? 'is' : 'are'} missing`;
+    const examples = needing.examples.length === 0 ? '' : ` (for example ${needing.examples.join(', ')})`;
+    reasons.push(`${filesText(needing.files)} would lack a majority of their servers${why}${examples}`);
+  }
+  if (needing.planned > 0)
+    reasons.push(
+      `${filesText(needing.planned)} ${needing.planned === 1 ? 'is' : 'are'} being moved to this server`,
+    );
+  return reasons;
+}
+
+function replicasBehind({ server, servers }: StopCheckInput): string[] {
+  const others = servers.map(({ id }) => id).filter((id) => id !== server);
+  return others.flatMap((id) => {
+    // Several servers may know the same replica.
+    const count = Math.max(0, ...servers.map(({ behind }) => behind?.[id] ?? 0));
+    const replicas = count === 1 ? '1 replica is' : `${count} replicas are`;
+    if (count > 0) return [`${replicas} behind on server ${id}: wait until they have caught up`];
+    const by = servers.filter(({ uncompared }) => uncompared?.includes(id)).map((one) => one.id);
+    if (by.length === 0) return [];
+    return [`Server ${id} has just connected, and ${by.join(', ')} must compare its replicas first: wait`];
+  });
+}
+
+/** For servers of earlier releases, which do not report `behind`, and for those that cannot reach one that serves. */
+function filesUnderReplicated({ server, servers }: StopCheckInput): string[] {
+  const isComplete = missingServers(server, servers).length === 0;
+  return servers.flatMap(({ id, behind, lag, underReplicated }) => {
+    if (behind !== undefined) return [];
+    const count = (isComplete ? underReplicated.length : 0) + (lag?.files ?? 0);
+    return count === 0
+      ? []
+      : [`Server ${id} reports ${filesText(count)} with replicas that are unreachable or behind`];
+  });
+}
+
+function policiesNeed({ server, servers, volumes }: StopCheckInput): string[] {
+  const holdsFiles = servers.some(({ id, replicas }) => id === server && replicas > 0);
+  const names = volumes.filter(({ policy }) => policy === 'all').map(({ name }) => name);
+  if (!holdsFiles || names.length === 0) return [];
+  const which = names.length === 1 ? `volume ${names.join()}` : `volumes ${names.join(', ')}`;
+  return [`Files of ${which} with a replica here could not be changed: their policy is "all"`];
+}
+
+function filesText(count: number): string {
+  return count === 1 ? '1 file' : `${count} files`;
+}
