@@ -101,7 +101,10 @@ export class Endpoints {
   #learnIds(nowMs: number): void {
     if (nowMs - this.#idsAtMs < IDS_PERIOD_MS) return;
     this.#idsAtMs = nowMs;
-    const unknown = this.#all.filter((endpoint) => endpoint.id === null && !endpoint.isUnreachable);
+    // `isUsable` probes an unreachable one: the primary that is looked for may be it.
+    const unknown = this.#all.filter(
+      (endpoint) => endpoint.id === null && (endpoint.isUsable(nowMs) || !endpoint.isUnreachable),
+    );
     if (unknown.length === 0) this.#searches.request();
     for (const endpoint of unknown) void this.#learnId(endpoint);
   }

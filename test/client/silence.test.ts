@@ -55,6 +55,27 @@ test('a server that falls silent is left, and not asked again until it answers',
     });
   }));
 
+test('a server that was silent before its id was known is used again once it answers', () =>
+  withCluster(async (cluster, client) => {
+    const [silent] = cluster.servers;
+    assert.ok(silent !== undefined);
+    silent.mute();
+    const file = client.openFile(cluster.addFile('x'));
+    // Until the health check has ended that moved the first read away.
+    const untilMs = performance.now() + 2_000;
+    while (performance.now() < untilMs) await file.read(0, 1, patient);
+    const asked = silent.asked;
+    silent.speak();
+    await until(
+      'it is used again',
+      async () => {
+        await file.read(0, 1, patient);
+        return silent.asked > asked + 1;
+      },
+      30_000,
+    );
+  }));
+
 test('all requests at a silent server move away, after one health check on a separate connection', () =>
   withCluster(async (cluster, client) => {
     const [silent] = cluster.servers;
