@@ -1,0 +1,111 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { RealCluster, until } from '../../../test/cluster/real-cluster.ts';
+import type { Wanted } from '../arguments.ts';
+import { Filler } from '../filler.ts';
+import { createCost, idleOf, listingMs } from '../measures.ts';
+import type { Report } from '../report.ts';
+import { cpuBetween, cpuOf, databasesOf } from '../servers.ts';
+
+const VOLUME = 'main';
+/** The part of the files that is there at the first measurement. */
+const FIRST_PART = 10;
+/** After a load, servers settle sizes, sync and compare for a while. */
+const QUIET_MS = 30_000;
+const FULL_FORM = 10_000_000;
+const HOURS_MAX = 2;
+const LISTING_MS_MAX = 50;
+const SLOWER_MAX = 1.2;
+const IDLE_PART_MAX = 0.05;
+const TICK_MS_MAX = 20;
+const MEMORY_MIB_MAX = 400;
+const RESTART_S_MAX = 60;
+/** Files that are created while a member is away, as a part of all. */
+const MISSED_PART = 20;
+
+/** A cluster of three servers that is filled with files: what it costs, at rest and in use. */
+export async function filesSection({ files, idleS }: Wanted, report: Report): Promise<void> {
+  const isFull = files >= FULL_FORM;
+  const cluster = await RealCluster.start({ lease: '5s' });
+  try {
+    await cluster.createVolume(VOLUME);
+    const filler = new Filler(cluster, VOLUME);
+    await filler.fillTo(files / FIRST_PART);
+    const early = await createCost(cluster, [VOLUME], 'early');
+    const before = cpuOf(cluster, cluster.ids);
+    const beganMs = performance.now();
+    await filler.fillTo(files);
+    const seconds = (performance.now() - beganMs) / 1_000;
+    const made = files * (1 - 1 / FIRST_PART);
+    const { all } = cpuBetween(before, cpuOf(cluster, cluster.ids));
+    const hours = (FULL_FORM * seconds) / made / 3_600;
+    report.row(
+      `filling to ${files} files of 200 bytes, 3 replicas`,
+      `${(made / seconds).toFixed(0)}/s, ${((all / made) * 1_000).toFixed(0)} ms of processor for 1,000; ` +
+        `10 M in ${hours.toFixed(1)} h`,
+      `10 M in ${HOURS_MAX} h`,
+      hours <= HOURS_MAX,
+    );
+    report.note(cluster.ids.map((id) => `${id}: ${databasesOf(cluster, id)}`).join('; '));
+    const late = await createCost(cluster, [VOLUME], 'late');
+    const ratio = late.cpuMs / early.cpuMs;
+    report.row(
+      `an empty create with ${files} files against ${files / FIRST_PART}`,
+      `${ratio.toFixed(2)} of the processor time (${late.cpuMs.toFixed(0)} ms for 1,000)`,
+      `${SLOWER_MAX}`,
+      ratio <= SLOWER_MAX,
+    );
+    const listing = await listingMs(cluster, VOLUME, filler);
+    report.row(
+      'ls of 1,000 names',
+      `${listing.toFixed(0)} ms`,
+      `${LISTING_MS_MAX} ms`,
+      listing < LISTING_MS_MAX,
+    );
+    await delay(QUIET_MS);
+    const idle = await idleOf(cluster, cluster.ids, idleS);
+    report.row(
+      'idle: processor of the busiest server',
+      `${(idle.largestPart * 100).toFixed(1)} % of a core`,
+      `${IDLE_PART_MAX * 100} %`,
+      isFull ? idle.largestPart < IDLE_PART_MAX : null,
+    );
+    report.row(
+      'idle: longest tick',
+      `${idle.tickMs.toFixed(0)} ms`,
+      `${TICK_MS_MAX} ms`,
+      idle.tickMs <= TICK_MS_MAX,
+    );
+    report.row(
+      'idle: memory of a server',
+      `${idle.memoryMiB} MiB`,
+      `${MEMORY_MIB_MAX} MiB`,
+      isFull ? idle.memoryMiB < MEMORY_MIB_MAX : null,
+    );
+    await restart(cluster, filler, files, report);
+  } finally {
+    await cluster.stop();
+  }
+}
+
+/** A member of the catalog is away while files are created, then catches up. */
+async function restart(cluster: RealCluster, filler: Filler, files: number, report: Report): Promise<void> {
+  const [away = ''] = cluster.ids;
+  await cluster.kill(away);
+  await filler.fillTo(files + Math.ceil(files / MISSED_PART));
+  const beganMs = performance.now();
+  cluster.spawn(away);
+  await cluster.ready([away]);
+  const readyS = (performance.now() - beganMs) / 1_000;
+  await until(
+    'no replica is behind',
+    async () => (await cluster.status(cluster.ids[1] as string)).verdict === 'healthy',
+    3_600_000,
+  );
+  const seconds = (performance.now() - beganMs) / 1_000;
+  report.row(
+    `restart of a server that missed ${Math.ceil(files / MISSED_PART)} files`,
+    `ready after ${readyS.toFixed(1)} s, the cluster is as before after ${seconds.toFixed(1)} s`,
+    `${RESTART_S_MAX} s`,
+    readyS < RESTART_S_MAX,
+  );
+}
