@@ -65,6 +65,20 @@ export async function createCost(
   return { cpuMs: perThousand(all), busiestMs: perThousand(busiest), perSecond: count / seconds };
 }
 
+const QUIET_PERIOD_MS = 3_000;
+const QUIET_PART = 0.05;
+const QUIET_LIMIT_MS = 600_000;
+
+/** Waits while servers finish what a load has left: syncs, sizes, comparisons. @returns the seconds that it took */
+export async function quiet(cluster: RealCluster, ids: readonly string[]): Promise<number> {
+  const beganMs = performance.now();
+  for (;;) {
+    const { largestPart } = await idleOf(cluster, ids, QUIET_PERIOD_MS / 1_000);
+    const waitedMs = performance.now() - beganMs;
+    if (largestPart < QUIET_PART || waitedMs > QUIET_LIMIT_MS) return waitedMs / 1_000;
+  }
+}
+
 export interface Idle {
   /** Part of one core, by server: the mean and the largest. */
   readonly meanPart: number;

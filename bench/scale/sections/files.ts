@@ -1,16 +1,13 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { RealCluster, until } from '../../../test/cluster/real-cluster.ts';
 import type { Wanted } from '../arguments.ts';
 import { Filler } from '../filler.ts';
-import { createCost, idleOf, listingMs } from '../measures.ts';
+import { createCost, idleOf, listingMs, quiet } from '../measures.ts';
 import type { Report } from '../report.ts';
 import { cpuBetween, cpuOf, databasesOf } from '../servers.ts';
 
 const VOLUME = 'main';
 /** The part of the files that is there at the first measurement. */
 const FIRST_PART = 10;
-/** After a load, servers settle sizes, sync and compare for a while. */
-const QUIET_MS = 30_000;
 const FULL_FORM = 10_000_000;
 const HOURS_MAX = 2;
 const LISTING_MS_MAX = 50;
@@ -61,7 +58,7 @@ export async function filesSection({ files, idleS }: Wanted, report: Report): Pr
       `${LISTING_MS_MAX} ms`,
       listing < LISTING_MS_MAX,
     );
-    await delay(QUIET_MS);
+    report.note(`quiet after ${(await quiet(cluster, cluster.ids)).toFixed(0)} s`);
     const idle = await idleOf(cluster, cluster.ids, idleS);
     report.row(
       'idle: processor of the busiest server',

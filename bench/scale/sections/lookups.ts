@@ -2,12 +2,13 @@ import { RealCluster } from '../../../test/cluster/real-cluster.ts';
 import type { QueryResults } from '../../../wire/catalog-api.ts';
 import type { Wanted } from '../arguments.ts';
 import { DIRECTORY_FILES, Filler } from '../filler.ts';
+import { quiet } from '../measures.ts';
 import type { Report } from '../report.ts';
 import { cpuBetween, cpuOf } from '../servers.ts';
 
 const VOLUME = 'main';
-const FILES = 5_000;
-const LOOKUPS = 6_000;
+const FILES = 1_000;
+const LOOKUPS = 20_000;
 const ASKERS = 12;
 const RATIO_MIN = 2.5;
 
@@ -17,6 +18,7 @@ export async function lookupsSection(_wanted: Wanted, report: Report): Promise<v
   try {
     await cluster.createVolume(VOLUME);
     await new Filler(cluster, VOLUME).fillTo(FILES);
+    await quiet(cluster, cluster.ids);
     const primary = await primaryOf(cluster);
     // The first queries at each member bring it a read lease.
     await ask(cluster, cluster.ids, LOOKUPS / 10);

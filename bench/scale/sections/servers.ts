@@ -1,13 +1,11 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { RealCluster, until } from '../../../test/cluster/real-cluster.ts';
 import type { Wanted } from '../arguments.ts';
 import { Filler } from '../filler.ts';
-import { idleOf } from '../measures.ts';
+import { idleOf, quiet } from '../measures.ts';
 import type { Report } from '../report.ts';
 
 const VOLUME = 'main';
 const FILES = 3_000;
-const QUIET_MS = 15_000;
 const FLATNESS_MAX = 1.5;
 const KILLED = 3;
 
@@ -18,7 +16,7 @@ export async function serversSection({ servers, idleS }: Wanted, report: Report)
   try {
     await cluster.createVolume(VOLUME);
     await new Filler(cluster, VOLUME).fillTo(FILES);
-    await delay(QUIET_MS);
+    await quiet(cluster, cluster.ids);
     const many = await idleOf(cluster, cluster.ids, idleS);
     const ratio = many.meanPart / few;
     report.row(
@@ -54,7 +52,7 @@ async function idlePart(servers: number, seconds: number): Promise<number> {
   try {
     await cluster.createVolume(VOLUME);
     await new Filler(cluster, VOLUME).fillTo((FILES * servers) / 3);
-    await delay(QUIET_MS);
+    await quiet(cluster, cluster.ids);
     return (await idleOf(cluster, cluster.ids, seconds)).meanPart;
   } finally {
     await cluster.stop();
