@@ -71,7 +71,15 @@ async function fill(): Promise<void> {
   await Promise.all(Array.from({ length: WORKERS }, worker));
 }
 
+/** Repeats the request while no server takes it: the machine may have too few cores for all servers. */
 async function put(name: string, place = 0): Promise<void> {
+  await until(`${name} is stored`, async () => {
+    await putOnce(name, place);
+    return true;
+  });
+}
+
+async function putOnce(name: string, place: number): Promise<void> {
   const url = cluster.url(`s${1 + (place % (SERVERS - 1))}`);
   const answer = await fetch(`${url}/v1/files/main/${name}`, {
     method: 'PUT',

@@ -6,6 +6,7 @@ import { byId, setAttribute, setText } from './dom.js';
 import { EventsView } from './events.js';
 import { FileView } from './file.js';
 import { FilesView } from './files.js';
+import { formatBytes, formatRate, formatUptime } from './format.js';
 import { ServersView } from './servers.js';
 import { SnapshotsView } from './snapshots.js';
 import { StoryView } from './story.js';
@@ -128,6 +129,16 @@ function show(state, base) {
   const verdict = byId('verdict');
   setText(verdict, text);
   setAttribute(verdict, 'data-mood', mood);
+  setText(byId('moving'), movingText(state.moving));
+}
+
+/** @param {import('../wire/http-api.ts').Moving | undefined} moving */
+function movingText(moving) {
+  if (moving === undefined) return '';
+  const { done, total, filesPerS, bytesPerS, etaS } = moving;
+  const rate = filesPerS > 0 ? `, ${formatRate(filesPerS)} a second (${formatBytes(bytesPerS)})` : '';
+  const left = etaS === null ? '' : `; about ${formatUptime(etaS * 1000)} left`;
+  return `${done} of ${total} files have moved to other servers${rate}${left}.`;
 }
 
 function verdictOf(all) {

@@ -151,7 +151,18 @@ export interface Moving {
   readonly done: number;
   /** Failed attempts, which are repeated. */
   readonly failed: number;
+  /** Some of the files that are moving. */
   readonly current: readonly number[];
+  /** The following are absent in answers of earlier releases. */
+  readonly currentCount?: number;
+  readonly doneBytes?: number;
+  /** An estimate by the sizes of the files moved; null before the first. */
+  readonly leftBytes?: number | null;
+  /** Of the last minute. */
+  readonly filesPerS?: number;
+  readonly bytesPerS?: number;
+  /** Estimated seconds until all are moved; null if nothing moves. */
+  readonly etaS?: number | null;
 }
 
 export interface ReplicaLag {

@@ -1,6 +1,6 @@
 import type { Role } from './access.ts';
 import type { ServerState } from './catalog-api.ts';
-import type { ServerStatus } from './http-api.ts';
+import type { Moving, ServerStatus } from './http-api.ts';
 
 /** Kinds of events. A reader that does not know a kind still shows its sentence. */
 export const SERVER_EVENT_KINDS = [
@@ -96,6 +96,8 @@ export interface LivePart extends ServerVitals {
   readonly files: readonly LiveReplica[];
   readonly happenings: readonly ServerEvent[];
   readonly last: number;
+  /** At the catalog's primary, while files move. */
+  readonly moving?: Moving;
 }
 
 export interface LiveServer extends ServerVitals {
@@ -142,6 +144,8 @@ export interface LiveState {
   /** Milliseconds since any server acknowledged a change of contents; null before the first. */
   readonly sinceWriteMs: number | null;
   readonly file: LiveFile | null;
+  /** Absent if no files move. */
+  readonly moving?: Moving;
   /** For the requested volume; absent if none, or its lists are unknown. */
   readonly kept?: LiveVolumeLists;
 }

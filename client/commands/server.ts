@@ -7,7 +7,7 @@ import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { EXIT_PRECONDITION, notFoundFailure, usageFailure } from '../terminal/failure.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
-import { formatBytes, formatTime } from '../terminal/quantities.ts';
+import { formatBytes, formatDuration, formatTime } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, duration } from './cluster-command.ts';
 
@@ -164,14 +164,17 @@ function isInMaintenance(id: string, { servers }: ClusterStatus): boolean {
   return servers.find((server) => server.id === id)?.maintenanceUntil !== undefined;
 }
 
-export function describeMoving({
-  total,
-  done,
-  failed,
-  current,
-}: NonNullable<ClusterStatus['moving']>): string {
-  const failures = failed === 0 ? '' : `, ${failed} attempts failed and are repeated`;
-  return `${done} of ${total} files, ${current.length} at this moment${failures}`;
+/** @param moving of a server of this release or an earlier one, which reports only files */
+export function describeMoving(moving: NonNullable<ClusterStatus['moving']>): string {
+  const { total, done, failed, current, currentCount = current.length } = moving;
+  const { doneBytes, filesPerS = 0, bytesPerS = 0, etaS = null } = moving;
+  return [
+    `${done} of ${total} files${doneBytes === undefined ? '' : ` (${formatBytes(doneBytes)})`}`,
+    `${currentCount} at this moment`,
+    ...(filesPerS > 0 ? [`${filesPerS} files/s`, `${formatBytes(bytesPerS)}/s`] : []),
+    ...(etaS === null ? [] : [`about ${formatDuration(etaS * 1_000)} left`]),
+    ...(failed === 0 ? [] : [`${failed} attempts failed and are repeated`]),
+  ].join(', ');
 }
 
 /** @returns the first answer that allows the stop, or the last one in `waitMs` */

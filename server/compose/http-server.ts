@@ -100,11 +100,11 @@ export async function makeHttpServer(parts: EarlierParts): Promise<HttpServerPar
 }
 
 function liveHubOf(parts: EarlierParts, control: ReturnType<typeof controlOf>): LiveHub {
-  const { self, known, host, lease, store, traffic, events, nowMs, wallMs } = parts;
+  const { self, host, lease, store, traffic, events, nowMs, wallMs } = parts;
   const { gateway, log, incarnationText, world, failure, files } = parts;
   const liveSelf = new OwnLiveReport({
     ...{ self, host, lease, store, traffic, events, nowMs, failure },
-    membership: { state: () => known.stateOf(self) },
+    membership: parts.membershipStatus,
     isDiskFull: () => store.reserve.isLow,
     leaseStatus: (file) => files.leaseStatus(file),
   });

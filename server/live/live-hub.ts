@@ -193,6 +193,7 @@ export class LiveHub {
       .filter(({ part }) => part.sinceWriteMs !== null)
       .map(({ part, ageMs }) => Math.round((part.sinceWriteMs as number) + ageMs))
       .reduce<number | null>((least, one) => Math.min(least ?? one, one), null);
+    const moving = reports.find(({ part }) => part.moving !== undefined)?.part.moving;
     for (const watcher of this.#watchers) {
       const { path } = watcher;
       const name = path === null ? '' : `${path.volume}:${path.path}`;
@@ -200,7 +201,7 @@ export class LiveHub {
       const kept =
         watcher.trashAndSnapshotsOf === null ? null : this.#fingerprints.get(watcher.trashAndSnapshotsOf);
       const state = { atMs: Math.round(wallMs()), servers, sinceWriteMs, file };
-      watcher.state(kept === null ? state : { ...state, kept });
+      watcher.state({ ...state, ...(moving && { moving }), ...(kept !== null && { kept }) });
     }
   }
 

@@ -18,7 +18,7 @@ export interface LiveSelfParts {
   readonly store: Pick<FileStore, 'space' | 'record'>;
   readonly traffic: Traffic;
   readonly events: ServerEvents;
-  readonly membership: Pick<StatusOfMembership, 'state'>;
+  readonly membership: Pick<StatusOfMembership, 'state' | 'moving'>;
   nowMs(): number;
   isDiskFull(): boolean;
   failure(): string | null;
@@ -40,6 +40,7 @@ export class OwnLiveReport {
   /** Reports the server, those of `files` that it has, and the events after number `after`. */
   async report(files: readonly FileId[], after: number): Promise<LivePart> {
     const { self, host, lease, events, traffic, membership } = this.#parts;
+    const moving = membership.moving();
     const failure = this.#parts.failure();
     const { freeBytes, totalBytes } =
       failure === null ? await this.#spaceNow() : { freeBytes: 0, totalBytes: 0 };
@@ -72,6 +73,7 @@ export class OwnLiveReport {
       files: files.map((file) => this.#replicaOf(file)).filter((status) => status !== null),
       happenings: events.after(after),
       last: events.last,
+      ...(moving !== null && moving.done < moving.total ? { moving } : {}),
     };
   }
 

@@ -3,7 +3,7 @@ import type { World } from '../../base/world.ts';
 import type { MoveRates } from '../config/config.ts';
 
 /** Files that move at a time at each server, as source, target or member that stays. */
-const MOVES_MAX = 192;
+const MOVES_MAX = 96;
 /** After a pause, a server may exceed its rates by what they permit in this time, in milliseconds. */
 const BURST_MS = 250;
 

@@ -10,8 +10,8 @@ import type { LoopPace } from '../process/loop-pace.ts';
 
 /** Call of the catalog's primary to a member of many files: it becomes their primary, and changes their members. */
 export const MOVE_CALL = 'move-files';
-/** A file that needs longer continues; the next order for it waits for the same change. */
-const ORDER_MS_MAX = 10_000;
+/** A file that needs longer continues; a request for it waits for the same change. */
+const ORDER_MS_MAX = 5_000;
 /** Files of an order that begin in the same tick, so that their messages share frames. */
 const GROUP = 32;
 

@@ -6,17 +6,21 @@ import type { World } from '../../base/world.ts';
 import type { MoveRates } from '../config/config.ts';
 import { type LimitedMove, MoveLimits } from './move-limits.ts';
 import type { MoveAnswer, MoveOrder } from './move-orders.ts';
+import { MoveProgress } from './move-progress.ts';
 import { MoveRetries } from './move-retries.ts';
 
 /** Files of one order: other orders go on while one waits for its slowest file. */
-const ORDER_FILES_MAX = 64;
+const ORDER_FILES_MAX = 32;
 /** Moves that wait for limits, while moves of other servers pass them. */
 const WAITING_MAX = 512;
 /** Moves that wait for a rate begin together, so that their messages share frames. */
 const GROUPED_MS = 50;
 const CHECK_MS = 1_000;
-/** Answers of a server that cannot be the file's primary: the request then finds the one that is, or can. */
-const ELSEWHERE: ReadonlySet<string> = new Set(['not-primary', 'recovering', 'clock-fault']);
+/**
+ * Answers after which a request for the single file follows: the server cannot be the file's primary, and the request
+ * finds the one that is, or can; `unknown`: the file is still moving, and the request waits for it.
+ */
+const SINGLE: ReadonlySet<string> = new Set(['not-primary', 'recovering', 'clock-fault', 'unknown']);
 
 /** Errors after which a move is not counted as failed: it continues, or another server does it. */
 const UNFINISHED: ReadonlySet<string> = new Set(['unknown', 'busy']);
@@ -64,21 +68,13 @@ export class Mover {
   readonly #limits: MoveLimits;
   readonly #moving = new Set<number>();
   readonly #endWaiters: (() => void)[] = [];
-  #movedCount = 0;
-  #failedCount = 0;
+  readonly progress: MoveProgress;
 
   constructor(parts: MoverParts) {
     this.#parts = parts;
     this.#retries = new MoveRetries(parts.world);
     this.#limits = new MoveLimits(parts.world, parts.moveRates);
-  }
-
-  get movedCount(): number {
-    return this.#movedCount;
-  }
-
-  get failedCount(): number {
-    return this.#failedCount;
+    this.progress = new MoveProgress(parts.world);
   }
 
   get moving(): readonly number[] {
@@ -145,6 +141,7 @@ export class Mover {
       }
       this.#limits.begin(one.limited);
       this.#moving.add(one.move.file);
+      this.progress.begun();
       const server = this.#executorOf(one.move);
       const batch = open.get(server) ?? [];
       batch.push(one);
@@ -171,33 +168,32 @@ export class Mover {
 
   async #order(server: ServerId, batch: readonly Waiting[], ended: MoveEnded): Promise<void> {
     const orders = batch.map(({ move: { file, members } }) => ({ file, members }));
-    let answers: readonly MoveAnswer[] | null;
-    try {
-      answers = await this.#parts.order(server, orders);
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error;
-      const { code, message } = error;
-      answers = orders.map(() => ({ code, message }));
-    }
-    for (const [place, one] of batch.entries()) void this.#finish(one, answers?.[place], ended);
+    const answers = this.#parts.order(server, orders);
+    await Promise.all(
+      batch.map(async ({ move, limited }, place) => {
+        let outcome: MoveOutcome;
+        try {
+          outcome = await this.#outcomeOf(move, answers, place);
+        } finally {
+          this.#moving.delete(move.file);
+          this.#limits.end(limited);
+        }
+        ended(move, outcome);
+        for (const resolve of this.#endWaiters.splice(0)) resolve();
+      }),
+    );
   }
 
-  /** @param answer undefined if the file has to be moved singly */
-  async #finish({ move, limited }: Waiting, answer: MoveAnswer | undefined, ended: MoveEnded): Promise<void> {
-    let outcome: MoveOutcome;
+  /** @param ordered the answers to an order; null if its files have to be moved singly */
+  async #outcomeOf(
+    { file, members, sizeBytes }: Move,
+    ordered: Promise<readonly MoveAnswer[] | null>,
+    place: number,
+  ): Promise<MoveOutcome> {
     try {
-      outcome = await this.#outcomeOf(move, answer);
-    } finally {
-      this.#moving.delete(move.file);
-      this.#limits.end(limited);
-    }
-    ended(move, outcome);
-    for (const resolve of this.#endWaiters.splice(0)) resolve();
-  }
-
-  async #outcomeOf({ file, members }: Move, answer: MoveAnswer | undefined): Promise<MoveOutcome> {
-    try {
-      if (answer === undefined || ('code' in answer && ELSEWHERE.has(answer.code)))
+      const answer = (await ordered)?.[place];
+      // A file that is still moving keeps its part of the limits.
+      if (answer === undefined || ('code' in answer && SINGLE.has(answer.code)))
         await this.#parts.changeMembers(file, members);
       else if ('code' in answer) throw new ServiceError(answer.code, answer.message);
     } catch (error) {
@@ -207,13 +203,13 @@ export class Mover {
       return 'put-off';
     }
     this.#retries.succeeded(file);
-    this.#movedCount += 1;
+    this.progress.moved(sizeBytes);
     this.#parts.log.debug({ file, members }, 'moved a file');
     return 'moved';
   }
 
   #failed(file: FileId, { code, message }: ServiceError): void {
-    if (!UNFINISHED.has(code)) this.#failedCount += 1;
+    if (!UNFINISHED.has(code)) this.progress.failed();
     this.#retries.failed(file);
     this.#parts.log.info({ file, reason: message }, 'a file is not moved yet');
   }
@@ -234,14 +230,15 @@ export class Mover {
 
   /** To be called when there is nothing to move. */
   idle(): void {
-    if (this.#moving.size === 0) this.#retries.dropOld();
+    if (this.#moving.size > 0) return;
+    this.#retries.dropOld();
+    this.progress.idle();
   }
 
   /** Forgets the counts and pauses; moves in progress continue. */
   reset(): void {
     this.#retries.clear();
-    this.#movedCount = 0;
-    this.#failedCount = 0;
+    this.progress.reset();
   }
 }
 

@@ -4,6 +4,9 @@ import type { ServerInfo } from '../../wire/catalog-api.ts';
 import type { Candidate } from '../process/placement.ts';
 import type { ServerCondition } from './wanted-members.ts';
 
+/** A server that was away may be so again soon: before this time it gets no replicas that others have. */
+export const STEADY_MS = 600_000;
+
 export interface ServerConditionsParts {
   readonly world: Pick<World, 'nowMs' | 'wallMs'>;
   /** A server is replaced after it was unreachable from the catalog's primary for this long, in milliseconds. */
@@ -16,6 +19,7 @@ export interface ServerConditionsParts {
 export class ServerConditions {
   readonly #parts: ServerConditionsParts;
   readonly #unreachableSinceMs = new Map<string, number>();
+  readonly #reachableSinceMs = new Map<string, number>();
 
   constructor(parts: ServerConditionsParts) {
     this.#parts = parts;
@@ -47,13 +51,25 @@ export class ServerConditions {
       const awayMs = nowMs - (this.#unreachableSinceMs.get(id) ?? nowMs);
       const unmaintainedMs = wallMs - (untilMs.get(id) ?? Number.NEGATIVE_INFINITY);
       const toBeReplaced = !reachable && Math.min(awayMs, unmaintainedMs) >= replaceAfterMs;
-      return { ...server, state: states.get(id) ?? 'in', toBeReplaced };
+      return { ...server, state: states.get(id) ?? 'in', toBeReplaced, isSteady: this.#isSteady(server) };
     });
   }
 
-  /** Forgets since when servers are unreachable. */
+  #isSteady({ id, reachable }: Candidate): boolean {
+    if (!reachable) {
+      this.#reachableSinceMs.delete(id);
+      return false;
+    }
+    const nowMs = this.#parts.world.nowMs();
+    const sinceMs = this.#reachableSinceMs.get(id) ?? nowMs;
+    this.#reachableSinceMs.set(id, sinceMs);
+    return nowMs - sinceMs >= STEADY_MS;
+  }
+
+  /** Forgets since when servers are reachable or not. */
   reset(): void {
     this.#unreachableSinceMs.clear();
+    this.#reachableSinceMs.clear();
   }
 }
 

@@ -4,34 +4,22 @@ import type { World } from '../../base/world.ts';
 import { sameServers, type View } from '../../replica/view.ts';
 import type { ClusterSettings, PlacedFile, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { Moving } from '../../wire/http-api.ts';
-import type { Candidate } from '../process/placement.ts';
+import { type Candidate, zoneOf } from '../process/placement.ts';
 import { Rounds } from '../process/rounds.ts';
+import { chooseRebalances, type Rebalance, rebalancedMembers } from './balance.ts';
 import { CatalogMover } from './catalog-mover.ts';
+import { FileLists } from './file-lists.ts';
 import { type Move, Mover, type MoverParts } from './mover.ts';
+import { OpenPlans } from './open-plans.ts';
 import { PassPauses } from './pass-pauses.ts';
 import { ServerConditions } from './server-conditions.ts';
-import {
-  chooseRebalance,
-  type FileMembers,
-  type Rebalance,
-  rebalancedMembers,
-  type ServerCondition,
-  wantedMembers,
-} from './wanted-members.ts';
+import { type FileMembers, type ServerCondition, spreadMembers, wantedMembers } from './wanted-members.ts';
 
-const PAGE = 500;
 const PERIOD_MS = 1_000;
 /** Then the next round decides what comes first; files that were moved are no longer in the lists. */
 const PASS_MS_MAX = 60_000;
-/** Disks whose used parts differ by no more than this are balanced. */
-const REBALANCE_THRESHOLD = 0.2;
-/** Between two moves for balance: servers report their free space no more often. */
+/** Between two moves by bytes: servers report their free space no more often. */
 const REBALANCE_PERIOD_MS = 120_000;
-const REBALANCE_FILES_MAX = 100;
-/** A plan that was open for this time is resumed: the file's primary has abandoned it, or the change takes long. */
-export const PLAN_MS = 120_000;
-/** The same for a plan with a server that leaves, which is not removed before the plan has ended. */
-const LEAVING_PLAN_MS = 5_000;
 
 export interface StewardParts extends MoverParts {
   readonly world: World;
@@ -47,18 +35,14 @@ export interface StewardParts extends MoverParts {
   announce(servers: readonly ServerInfo[], settings: ClusterSettings | null): void;
 }
 
-interface SeenPlan {
-  readonly mark: string;
-  readonly sinceMs: number;
-}
-
 /**
  * Decides which files get other members, so that replicas are where they should be; the mover changes them. It runs at
  * the catalog's primary and keeps only counters and pauses: the work follows from the catalog, so that the next primary
  * continues.
  *
  * Files on servers that are draining, out, or to be replaced come first; then files with too few or too many replicas;
- * then the catalog itself; and if nothing else is to do, the fullest disk gives files to the emptiest.
+ * then the catalog itself; and if nothing else is to do, replicas in one zone go to zones that have returned, and
+ * servers with more bytes or files than others give to them.
  */
 export class Steward {
   readonly #parts: StewardParts;
@@ -67,10 +51,13 @@ export class Steward {
   readonly #mover: Mover;
   readonly #catalogMover: CatalogMover;
   readonly #pauses: PassPauses;
-  #plans = new Map<number, SeenPlan>();
+  readonly #lists: FileLists;
+  readonly #plans: OpenPlans;
   /** Files still to be moved, by the last count. */
   #remaining = 0;
   #rebalancedMs = Number.NEGATIVE_INFINITY;
+  /** The zones in which all files were last found to be spread. */
+  #spreadOver = '';
 
   constructor(parts: StewardParts) {
     this.#parts = parts;
@@ -78,6 +65,8 @@ export class Steward {
     this.#mover = new Mover(parts);
     this.#catalogMover = new CatalogMover(parts);
     this.#pauses = new PassPauses(parts.world);
+    this.#lists = new FileLists(parts);
+    this.#plans = new OpenPlans(parts.world);
     this.#rounds = new Rounds({
       world: parts.world,
       periodMs: parts.periodMs ?? PERIOD_MS,
@@ -93,8 +82,7 @@ export class Steward {
 
   moving(): Moving | null {
     if (!this.#parts.isCatalogPrimary()) return null;
-    const { movedCount: done, failedCount: failed, moving: current } = this.#mover;
-    return { total: done + Math.max(this.#remaining, current.length), done, failed, current };
+    return this.#mover.progress.show(this.#remaining, this.#mover.moving);
   }
 
   runRound(): Promise<void> {
@@ -110,12 +98,15 @@ export class Steward {
     this.#remaining = leaving.reduce((sum, { id }) => sum + (counts.get(id) ?? 0), 0);
     this.#pauses.begin(await this.#state(conditions));
     // The counts are for display: what is moved follows from the placements themselves.
-    let moved = await this.#pass('leaving', this.#filesOnAll(leaving.map(({ id }) => id)));
-    moved += await this.#moveAll(this.#planned(leaving));
-    moved += await this.#pass('miscounted', this.#miscounted(conditions));
+    const leavingIds = leaving.map(({ id }) => id);
+    let moved = await this.#pass('leaving', this.#lists.onAny(leavingIds));
+    moved += await this.#moveAll(this.#plans.due(this.#lists.planned(), leavingIds));
+    moved += await this.#pass('miscounted', this.#lists.miscounted(conditions));
     await this.#catalogMover.move(conditions, settings?.catalogReplicas ?? null);
-    if (moved === 0 && this.#remaining === 0) moved += await this.#rebalance(conditions);
-    if (moved === 0 && this.#remaining === 0) this.#mover.idle();
+    if (moved > 0 || this.#remaining > 0) return;
+    moved += await this.#spread(conditions);
+    if (moved === 0) moved += await this.#rebalance(conditions, counts);
+    if (moved === 0) this.#mover.idle();
   }
 
   /** @see ServerConditions.of */
@@ -134,77 +125,13 @@ export class Steward {
     ]);
   }
 
-  async *#filesOn(server: string): AsyncGenerator<PlacedFile> {
-    for (let after = 0; ; ) {
-      const page: QueryResults['files-on'] = await this.#parts.query({
-        kind: 'files-on',
-        server,
-        after,
-        countMax: PAGE,
-      });
-      yield* page.files;
-      const last = page.files.at(-1);
-      if (!page.more || last === undefined) return;
-      after = last.inode;
-    }
-  }
-
-  /** Files on several servers, in turn; each file once. */
-  async *#filesOnAll(servers: readonly string[]): AsyncGenerator<PlacedFile> {
-    const lists = servers.map((server, place) => ({
-      earlier: new Set(servers.slice(0, place)),
-      files: this.#filesOn(server),
-    }));
-    while (lists.length > 0) {
-      for (const list of [...lists]) {
-        const next = await list.files.next();
-        if (next.done === true) lists.splice(lists.indexOf(list), 1);
-        // The list of the earlier server has it, too.
-        else if (!next.value.members.some((member) => list.earlier.has(member))) yield next.value;
-      }
-    }
-  }
-
-  async *#miscounted(conditions: readonly ServerCondition[]): AsyncGenerator<PlacedFile> {
-    const servers = conditions.filter(({ state, toBeReplaced }) => state === 'in' && !toBeReplaced).length;
-    for (let after: QueryResults['files-miscounted']['next'] = null; ; ) {
-      const page: QueryResults['files-miscounted'] = await this.#parts.query({
-        kind: 'files-miscounted',
-        servers,
-        after,
-        countMax: PAGE,
-      });
-      yield* page.files;
-      if (page.next === null) return;
-      after = page.next;
-    }
-  }
-
-  /** Files with a plan for new members that has been open for long. */
-  async *#planned(leaving: readonly ServerCondition[]): AsyncGenerator<PlacedFile> {
-    const leave = new Set<string>(leaving.map(({ id }) => id));
-    const found = new Map<number, SeenPlan>();
-    const due: PlacedFile[] = [];
-    for (let after: number | null = 0; after !== null; ) {
-      const page: QueryResults['plans'] = await this.#parts.query({ kind: 'plans', after, countMax: PAGE });
-      for (const file of page.files) {
-        const nowMs = this.#parts.world.nowMs();
-        const mark = JSON.stringify(file.planned?.mark);
-        const before = this.#plans.get(file.inode);
-        const sinceMs = before?.mark === mark ? before.sinceMs : nowMs;
-        const waitMs = file.planned?.servers.some((id) => leave.has(id)) ? LEAVING_PLAN_MS : PLAN_MS;
-        const isDue = nowMs - sinceMs >= waitMs;
-        found.set(file.inode, { mark, sinceMs: isDue ? nowMs : sinceMs });
-        if (isDue) due.push(file);
-      }
-      after = page.next;
-    }
-    this.#plans = found;
-    yield* due;
-  }
-
   /** Moves files that may be many, unless the last pass with this name has left too many where they were. */
-  async #pass(name: string, files: AsyncGenerator<PlacedFile>): Promise<number> {
+  async #pass(
+    name: string,
+    files: AsyncGenerator<PlacedFile>,
+    membersFor: MembersFor = wantedOf,
+    moved: Set<number> = new Set(),
+  ): Promise<number> {
     if (this.#pauses.isPaused(name)) return 0;
     let seen = 0;
     const counted = async function* (): AsyncGenerator<PlacedFile> {
@@ -213,19 +140,27 @@ export class Steward {
         yield file;
       }
     };
-    const moved = await this.#moveAll(counted());
-    this.#pauses.ended(name, seen - moved);
-    return moved;
+    const count = await this.#moveAll(counted(), membersFor, moved);
+    this.#pauses.ended(name, seen - count);
+    return count;
   }
 
-  #moveAll(files: AsyncGenerator<PlacedFile>): Promise<number> {
-    return this.#mover.moveAll(this.#moves(files), (_, outcome) => {
+  #moveAll(
+    files: AsyncGenerator<PlacedFile>,
+    membersFor: MembersFor = wantedOf,
+    moved: Set<number> = new Set(),
+  ): Promise<number> {
+    return this.#mover.moveAll(this.#moves(files, membersFor, moved), (_, outcome) => {
       if (outcome === 'moved') this.#remaining = Math.max(0, this.#remaining - 1);
     });
   }
 
-  /** The moves that these files need. */
-  async *#moves(files: AsyncGenerator<PlacedFile>): AsyncGenerator<Move> {
+  /** The moves that these files need. @param moved files that have moved: what a page says of them is outdated */
+  async *#moves(
+    files: AsyncGenerator<PlacedFile>,
+    membersFor: MembersFor,
+    moved: Set<number>,
+  ): AsyncGenerator<Move> {
     let conditions: readonly ServerCondition[] = [];
     let knownMs = Number.NEGATIVE_INFINITY;
     const endMs = this.#parts.world.nowMs() + PASS_MS_MAX;
@@ -238,35 +173,79 @@ export class Steward {
         knownMs = this.#parts.world.nowMs();
         if (knownMs > endMs) return;
       }
-      const members = wantedMembers(membersOf(file), conditions, file.wanted);
-      // Confirming the current members ends a planned change.
-      if (sameServers(members, file.members as readonly ServerId[]) && file.planned === undefined) continue;
-      yield moveOf(file, members);
+      const members = moved.has(file.inode) ? null : membersFor(file, conditions);
+      if (members === null) continue;
+      moved.add(file.inode);
+      const from = file.members as readonly ServerId[];
+      yield { file: file.inode as FileId, from, members, sizeBytes: file.sizeBytes };
     }
   }
 
-  /** Moves files from the fullest disk to the emptiest, if the disks are unbalanced, at most every two minutes. */
-  async #rebalance(conditions: readonly ServerCondition[]): Promise<number> {
-    const nowMs = this.#parts.world.nowMs();
-    if (nowMs - this.#rebalancedMs < REBALANCE_PERIOD_MS) return 0;
-    const move = chooseRebalance(conditions, REBALANCE_THRESHOLD);
-    if (move === null) return 0;
-    this.#rebalancedMs = nowMs;
-    return this.#mover.moveAll(this.#rebalancing(conditions, move));
+  /** Spreads replicas over zones, once after servers of a zone have returned, or were added, for long enough. */
+  async #spread(conditions: readonly ServerCondition[]): Promise<number> {
+    const zones = new Map<string, string[]>();
+    for (const server of conditions) {
+      if (server.state !== 'in' || !server.isSteady) continue;
+      zones.set(zoneOf(server), [...(zones.get(zoneOf(server)) ?? []), server.id].toSorted());
+    }
+    const crowded = [...zones.values()].filter((servers) => servers.length > 1).flat();
+    const state = JSON.stringify([...zones].toSorted());
+    if (state === this.#spreadOver || zones.size < 2 || crowded.length === 0) return 0;
+    if (this.#pauses.isPaused('spread')) return 0;
+    let isComplete = false;
+    const files = this.#lists.onAny(crowded);
+    const all = async function* (): AsyncGenerator<PlacedFile> {
+      yield* files;
+      isComplete = true;
+    };
+    let left = 0;
+    const moves = this.#moves(all(), (file, now) => spreadMembers(membersOf(file), now), new Set());
+    const moved = await this.#mover.moveAll(moves, (_, outcome) => {
+      if (outcome === 'put-off') left += 1;
+    });
+    if (isComplete && left === 0) this.#spreadOver = state;
+    this.#pauses.ended('spread', left);
+    return moved;
   }
 
-  async *#rebalancing(conditions: readonly ServerCondition[], move: Rebalance): AsyncGenerator<Move> {
+  /** Moves files from servers with more bytes or files to those with less. */
+  async #rebalance(
+    conditions: readonly ServerCondition[],
+    replicas: ReadonlyMap<string, number>,
+  ): Promise<number> {
+    const nowMs = this.#parts.world.nowMs();
+    const servers = conditions.map((server) => ({ ...server, files: replicas.get(server.id) ?? 0 }));
+    const moves = chooseRebalances(servers);
+    const isByBytes = moves.some(({ filesMax }) => filesMax === Infinity);
+    if (isByBytes && nowMs - this.#rebalancedMs < REBALANCE_PERIOD_MS) return 0;
+    if (isByBytes) this.#rebalancedMs = nowMs;
+    if (!isByBytes) this.#remaining = moves.reduce((sum, { filesMax }) => sum + filesMax, 0);
+    const moved = new Set<number>();
+    const counts = await Promise.all(moves.map((move) => this.#rebalanceBetween(move, moved)));
+    this.#remaining = 0;
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
+
+  #rebalanceBetween(move: Rebalance, moved: Set<number>): Promise<number> {
+    const { from, to, filesMax, bytesMax } = move;
     let bytes = 0;
     let count = 0;
-    for await (const file of this.#filesOn(move.from)) {
-      if (count >= REBALANCE_FILES_MAX || bytes >= move.bytesMax) return;
-      if (file.sizeBytes === 0 || bytes + file.sizeBytes > move.bytesMax) continue;
-      const members = rebalancedMembers(membersOf(file), conditions, move);
-      if (members === null) continue;
+    const files = this.#lists.on(from);
+    const fitting = async function* (): AsyncGenerator<PlacedFile> {
+      for await (const file of files) {
+        if (count >= filesMax || bytes >= bytesMax) return;
+        yield file;
+      }
+    };
+    const membersFor: MembersFor = (file, now) => {
+      const isUseless = filesMax === Infinity && file.sizeBytes === 0;
+      const members = isUseless ? null : rebalancedMembers(membersOf(file), now, move);
+      if (members === null || bytes + file.sizeBytes > bytesMax) return null;
       bytes += file.sizeBytes;
       count += 1;
-      yield moveOf(file, members);
-    }
+      return members;
+    };
+    return this.#pass(`from ${from} to ${to}`, fitting(), membersFor, moved);
   }
 
   /** Resets all: this server is not the catalog's primary. A primary begins with what the catalog has. */
@@ -274,17 +253,23 @@ export class Steward {
     this.#conditions.reset();
     this.#mover.reset();
     this.#catalogMover.reset();
-    this.#plans.clear();
+    this.#plans.reset();
     this.#pauses.reset();
     this.#remaining = 0;
+    this.#spreadOver = '';
   }
+}
+
+/** Decides the members of a file; null if it stays where it is. */
+type MembersFor = (file: PlacedFile, conditions: readonly ServerCondition[]) => readonly ServerId[] | null;
+
+function wantedOf(file: PlacedFile, conditions: readonly ServerCondition[]): readonly ServerId[] | null {
+  const members = wantedMembers(membersOf(file), conditions, file.wanted);
+  // Confirming the current members ends a planned change.
+  const stays = sameServers(members, file.members as readonly ServerId[]) && file.planned === undefined;
+  return stays ? null : members;
 }
 
 function membersOf({ inode, members }: PlacedFile): FileMembers {
   return { inode, members: members as readonly ServerId[] };
-}
-
-function moveOf(file: PlacedFile, members: readonly ServerId[]): Move {
-  const from = file.members as readonly ServerId[];
-  return { file: file.inode as FileId, from, members, sizeBytes: file.sizeBytes };
 }

@@ -1,11 +1,13 @@
 import type { ServerId } from '../../base/ids.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
-import { type Candidate, chooseServers, zoneOf } from '../process/placement.ts';
+import { type Candidate, chooseServers, isNearlyFull, zoneOf } from '../process/placement.ts';
 
 export interface ServerCondition extends Candidate {
   readonly state: ServerState;
   /** Whether it was unreachable for so long that its replicas are to be replaced. */
   readonly toBeReplaced: boolean;
+  /** Whether it has been reachable for so long that replicas may be moved to it without need. */
+  readonly isSteady: boolean;
 }
 
 export interface FileMembers {
@@ -84,45 +86,35 @@ export function usedPart({ freeBytes, totalBytes }: Candidate): number | null {
   return totalBytes === 0 ? null : 1 - freeBytes / totalBytes;
 }
 
-export interface Rebalance {
-  readonly from: ServerId;
-  readonly to: ServerId;
-  readonly bytesMax: number;
-}
-
-/** The move from the fullest to the emptiest server; null if their used parts differ by no more than `threshold`. */
-export function chooseRebalance(servers: readonly ServerCondition[], threshold: number): Rebalance | null {
-  const usable = servers
-    .filter(({ state, toBeReplaced, reachable }) => state === 'in' && !toBeReplaced && reachable)
-    .flatMap((server) => {
-      const used = usedPart(server);
-      return used === null ? [] : [{ server, used }];
-    })
-    .toSorted((a, b) => b.used - a.used);
-  const [fullest, emptiest] = [usable.at(0), usable.at(-1)];
-  if (fullest === undefined || emptiest === undefined) return null;
-  const difference = fullest.used - emptiest.used;
-  if (difference <= threshold) return null;
-  // A quarter of the difference: writes meanwhile, and those not yet in the reported free space, must not reverse it.
-  const bytesMax = Math.floor(
-    (difference / 4) * Math.min(fullest.server.totalBytes, emptiest.server.totalBytes),
-  );
-  return { from: fullest.server.id, to: emptiest.server.id, bytesMax };
-}
-
 /**
- * A file's members after a move between the two servers. Null if the file is not to be moved: it is not at the source,
- * it is at the target already, or its replicas would be in fewer zones.
+ * A file's members with one replica moved to a zone that has none, from a zone that has several: they were placed
+ * together while a zone was away. Null if that is not possible, or not urgent enough.
+ *
+ * It never oscillates: each move adds a zone, and only a server that has been reachable for long counts. As long as
+ * another member is away or leaves, the file stays as it is.
  */
-export function rebalancedMembers(
+export function spreadMembers(
   file: FileMembers,
   servers: readonly ServerCondition[],
-  { from, to }: Rebalance,
 ): readonly ServerId[] | null {
-  if (!file.members.includes(from) || file.members.includes(to)) return null;
   const known = new Map(servers.map((server) => [server.id, server]));
-  const zones = (members: readonly ServerId[]): number =>
-    new Set(members.map((id) => zoneOf(known.get(id) ?? { id, zone: '' }))).size;
-  const members = file.members.map((id) => (id === from ? to : id));
-  return zones(members) < zones(file.members) ? null : members;
+  const members = file.members.flatMap((id) => known.get(id) ?? []);
+  const areWell = members.every(({ state, reachable, toBeReplaced }) => {
+    return state === 'in' && reachable && !toBeReplaced;
+  });
+  if (!areWell || members.length < file.members.length) return null;
+  const zones = members.map(zoneOf);
+  const crowded = members.filter((_, place) => zones.filter((zone) => zone === zones[place]).length > 1);
+  const free = servers.filter(
+    (server) =>
+      server.state === 'in' &&
+      server.isSteady &&
+      server.registered &&
+      !isNearlyFull(server) &&
+      !zones.includes(zoneOf(server)),
+  );
+  const [giver] = crowded.toSorted((a, b) => a.freeBytes - b.freeBytes || (a.id < b.id ? -1 : 1));
+  const [taker] = chooseServers(1, free, file.inode, zones);
+  if (giver === undefined || taker === undefined) return null;
+  return file.members.map((id) => (id === giver.id ? taker : id));
 }

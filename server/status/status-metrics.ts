@@ -1,5 +1,6 @@
 import type { ServerId } from '../../base/ids.ts';
 import type { VolumeInfo } from '../../wire/catalog-api.ts';
+import type { Moving } from '../../wire/http-api.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { Labels, MetricsRegistry } from '../telemetry/metrics.ts';
@@ -15,7 +16,7 @@ export interface StatusMeasuredParts {
   >;
   readonly lease: Pick<LeaseDriver, 'clockOffsets'>;
   readonly store: Pick<FileStore, 'space'>;
-  readonly membership: Pick<StatusOfMembership, 'registered' | 'lag'>;
+  readonly membership: Pick<StatusOfMembership, 'registered' | 'lag' | 'moving'>;
   catalogPrimary(): ServerId | null;
   /** Only at the catalog's primary; elsewhere none. */
   volumes(): readonly VolumeInfo[];
@@ -92,6 +93,14 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   metrics.observe('gauge', 'leasehold_lag_bytes', 'Bytes that those replicas lack, as far as known', () => {
     return membership.lag().bytes;
   });
+  const ofMoves = (name: string, help: string, read: (moving: Moving) => number): void =>
+    metrics.observe('gauge', name, `${help}, at the catalog's primary`, () => {
+      const moving = membership.moving();
+      return moving === null ? [] : [[{}, read(moving)]];
+    });
+  ofMoves('leasehold_moves_left', 'Files that are to be moved', ({ total, done }) => total - done);
+  ofMoves('leasehold_moves_done', 'Files moved since the last idle moment', ({ done }) => done);
+  ofMoves('leasehold_moves_failed', 'Failed moves since then, which are repeated', ({ failed }) => failed);
   // A failed disk reports nothing: then these have no value.
   const space = async (read: 'freeBytes' | 'totalBytes'): Promise<[Labels, number][]> => {
     if (status.state() === 'storage-failed') return [];

@@ -5,6 +5,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { measureSteward } from '../../bench/scale/steward.ts';
 import type { MoveAnswer } from '../../server/membership/move-orders.ts';
+import { STEADY_MS } from '../../server/membership/server-conditions.ts';
 import { Steward } from '../../server/membership/steward.ts';
 import { Placement } from '../../server/process/placement.ts';
 import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
@@ -86,6 +87,12 @@ class World {
     return [...this.catalog.inode(inode).replicas];
   }
 
+  progress(): object {
+    const moving = this.steward.moving();
+    assert.ok(moving !== null && moving.current.length === 0);
+    return { total: moving.total, done: moving.done, failed: moving.failed };
+  }
+
   /** Runs rounds until none moves anything. */
   async settle(): Promise<void> {
     for (let before = -1; before !== this.moves.length; ) {
@@ -114,7 +121,7 @@ test('in a healthy cluster nothing moves', async (t) => {
   world.file('/a');
   await world.settle();
   assert.deepEqual(world.moves, []);
-  assert.deepEqual(world.steward.moving(), { total: 0, done: 0, failed: 0, current: [] });
+  assert.deepEqual(world.progress(), { total: 0, done: 0, failed: 0 });
   assert.equal(world.announced.at(-1)?.length, SERVERS.length);
 });
 
@@ -133,7 +140,7 @@ test('a draining server is emptied, of files and of the catalog', async (t) => {
   const shares = files.filter((inode) => world.members(inode).includes('s4')).length;
   assert.ok(shares > 5 && shares < 25, `The others share its files: ${shares} of 30`);
   assert.ok(!world.catalogMembers.includes('s1' as ServerId) && world.catalogMembers.length === 3);
-  assert.deepEqual(world.steward.moving(), { total: 30, done: 30, failed: 0, current: [] });
+  assert.deepEqual(world.progress(), { total: 30, done: 30, failed: 0 });
 });
 
 test('a draining server is emptied also if its counted files are wrong', async (t) => {
@@ -245,7 +252,7 @@ test('a failed move is counted, postponed for longer and longer, and done in the
     [good],
   );
   assert.equal(tried, 1, 'It is not tried again at once');
-  assert.deepEqual(world.steward.moving(), { total: 2, done: 1, failed: 1, current: [] });
+  assert.deepEqual(world.progress(), { total: 2, done: 1, failed: 1 });
   world.nowMs += 1_500;
   await world.settle();
   assert.equal(tried, 2);
@@ -258,7 +265,7 @@ test('a failed move is counted, postponed for longer and longer, and done in the
     world.moves.map(([file]) => file),
     [good, bad],
   );
-  assert.deepEqual(world.steward.moving(), { total: 2, done: 2, failed: 2, current: [] });
+  assert.deepEqual(world.progress(), { total: 2, done: 2, failed: 2 });
 });
 
 test('an unreachable server is replaced after a while, which starts again with another primary', async (t) => {
@@ -422,4 +429,58 @@ test('a plan without progress is continued after a while: at once if its server 
   world.nowMs += 120_000;
   await world.settle();
   assert.deepEqual(world.moves.slice(1), [[a, world.members(a)]]);
+});
+
+test('replicas that were placed together while a zone was away are spread again once it has been back for long', async (t) => {
+  const world = new World(3, ['s1', 's2', 's3']);
+  t.after(() => world.steward.close());
+  for (const [id, zone] of [
+    ['s1', 'x'],
+    ['s2', 'x'],
+    ['s3', 'y'],
+  ] as const)
+    world.run({ kind: 'server-zone', id, zone });
+  const files = Array.from({ length: 5 }, (_, index) => world.file(`/f${index}`));
+  await world.settle();
+  world.register('s4');
+  world.run({ kind: 'server-zone', id: 's4', zone: 'z' });
+  await world.settle();
+  world.nowMs += STEADY_MS - 1;
+  await world.settle();
+  assert.deepEqual(world.moves, [], 'It may be away again soon');
+  world.nowMs += 1;
+  await world.settle();
+  for (const inode of files) {
+    const members = world.members(inode);
+    assert.ok(members.includes('s3') && members.includes('s4'), `${members}`);
+  }
+  assert.equal(world.moves.length, files.length);
+  world.away.add('s4');
+  await world.settle();
+  world.away.delete('s4');
+  world.nowMs += STEADY_MS;
+  await world.settle();
+  assert.equal(world.moves.length, files.length, 'Nothing oscillates');
+});
+
+test('a new server gets its share of files, of empty ones too, until the numbers are even', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  for (const id of ['s4', 's5']) world.run({ kind: 'server-remove', id, dead: true });
+  const files = Array.from({ length: 400 }, (_, index) => world.file(`/f${index}`));
+  await world.settle();
+  assert.deepEqual(world.moves, []);
+  world.run({ kind: 'server-add', id: 's4', url: 'http://s4:1' });
+  world.register('s4');
+  await world.settle();
+  const counts = ['s1', 's2', 's3', 's4'].map(
+    (id) => files.filter((inode) => world.members(inode).includes(id)).length,
+  );
+  assert.equal(world.moves.length, counts[3]);
+  assert.ok(
+    counts.every((count) => count >= 297 && count <= 303),
+    `${counts}`,
+  );
+  await world.settle();
+  assert.equal(world.moves.length, counts[3]);
 });

@@ -87,7 +87,16 @@ class Cluster {
     const space = { freeBytes: 1, totalBytes: 2 };
     const toBeReplaced = this.toBeReplaced.has(id);
     const state = this.draining.has(id) ? 'draining' : 'in';
-    return { id, zone: '', registered: true, reachable: !toBeReplaced, state, toBeReplaced, ...space };
+    return {
+      id,
+      zone: '',
+      registered: true,
+      reachable: !toBeReplaced,
+      state,
+      toBeReplaced,
+      isSteady: true,
+      ...space,
+    };
   }
 
   [Symbol.dispose](): void {

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
+import { type CountedServer, chooseRebalances, rebalancedMembers } from '../../server/membership/balance.ts';
 import {
-  chooseRebalance,
-  rebalancedMembers,
   type ServerCondition,
+  spreadMembers,
   wantedMembers,
 } from '../../server/membership/wanted-members.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
@@ -13,12 +13,13 @@ const MIB = 2 ** 20;
 
 /**
  * `servers a b/z c:20%` are members, reachable, half free unless said; `/z` is the zone. `draining a`, `out a`,
- * `away a`, `gone a`, `well a` change them. `file a b c wants 3` answers the members, `-` if they stay.
+ * `away a`, `gone a`, `well a` change them, `new a`: not reachable for long. `a=300` has 300 files; `none` removes all.
+ * `file a b c wants 3` answers the members, `-` if they stay; `spread a b c` those that are spread over zones.
  */
 function start(): Handler {
-  const servers = new Map<string, ServerCondition>();
+  const servers = new Map<string, CountedServer>();
   const change = (ids: readonly string[], what: Partial<ServerCondition>): string => {
-    for (const id of ids) servers.set(id, { ...(servers.get(id) as ServerCondition), ...what });
+    for (const id of ids) servers.set(id, { ...(servers.get(id) as CountedServer), ...what });
     return '';
   };
   const state = (ids: readonly string[], to: ServerState) => change(ids, { state: to });
@@ -26,11 +27,16 @@ function start(): Handler {
     switch (word) {
       case 'servers':
         for (const text of rest) {
-          const [, id = '', zone = '', free = '50'] = /^(\w+)(?:\/(\w+))?(?::(\d+)%)?$/.exec(text) ?? [];
+          const [, id = '', zone = '', free = '50', files = '0'] =
+            /^(\w+)(?:\/(\w+))?(?::(\d+)%)?(?:=(\d+))?$/.exec(text) ?? [];
           const room = { freeBytes: Number(free) * MIB, totalBytes: 100 * MIB };
           const well = { reachable: true, registered: true, state: 'in', toBeReplaced: false } as const;
-          servers.set(id, { id: id as ServerId, zone, ...room, ...well });
+          const counted = { files: Number(files), isSteady: true };
+          servers.set(id, { id: id as ServerId, zone, ...room, ...well, ...counted });
         }
+        return '';
+      case 'none':
+        servers.clear();
         return '';
       case 'draining':
         return state(rest, 'draining');
@@ -38,10 +44,12 @@ function start(): Handler {
         return state(rest, 'out');
       case 'away':
         return change(rest, { reachable: false });
+      case 'new':
+        return change(rest, { isSteady: false });
       case 'gone':
         return change(rest, { reachable: false, toBeReplaced: true });
       case 'well':
-        return change(rest, { reachable: true, toBeReplaced: false, state: 'in' });
+        return change(rest, { reachable: true, toBeReplaced: false, state: 'in', isSteady: true });
       case 'file': {
         const at = rest.indexOf('wants');
         const file = { inode: 7, members: rest.slice(0, at) as ServerId[] };
@@ -54,15 +62,22 @@ function start(): Handler {
         const settled = again.join(' ') === wanted.join(' ') ? '' : ` and then ${again.join(' ')}`;
         return (wanted.join(' ') === file.members.join(' ') ? '-' : wanted.join(' ')) + settled;
       }
+      case 'spread':
+        return spreadText(rest as ServerId[], [...servers.values()]);
       case 'rebalance': {
-        const move = chooseRebalance([...servers.values()], Number(rest[0]) / 100);
-        if (move === null) return '-';
-        const files = rest.slice(1).map((text) => {
-          const file = { inode: 7, members: text.split(',') as ServerId[] };
-          return `${text}: ${rebalancedMembers(file, [...servers.values()], move)?.join(',') ?? '-'}`;
+        const moves = chooseRebalances([...servers.values()]);
+        if (moves.length === 0) return '-';
+        const lines = moves.map(({ from, to, filesMax, bytesMax }) => {
+          const files = Number.isFinite(filesMax) ? `${filesMax} files, ` : '';
+          return `${from} to ${to}, ${files}${bytesMax / MIB} MiB at the most`;
         });
-        const head = `${move.from} to ${move.to}, ${move.bytesMax / MIB} MiB at the most`;
-        return [head, ...files].join('\n');
+        const [move] = moves;
+        const files = rest.map((text) => {
+          const file = { inode: 7, members: text.split(',') as ServerId[] };
+          const members = move === undefined ? null : rebalancedMembers(file, [...servers.values()], move);
+          return `${text}: ${members?.join(',') ?? '-'}`;
+        });
+        return [...lines, ...files].join('\n');
       }
       default:
         throw new Error(`Unknown word ${word}`);
@@ -73,6 +88,13 @@ function start(): Handler {
       .map(run)
       .filter((line) => line !== '')
       .join('\n');
+}
+
+function spreadText(members: readonly ServerId[], servers: readonly ServerCondition[]): string {
+  const spread = spreadMembers({ inode: 7, members }, servers);
+  if (spread === null) return '-';
+  const again = spreadMembers({ inode: 7, members: spread }, servers);
+  return spread.join(' ') + (again === null ? '' : ` and then ${again.join(' ')}`);
 }
 
 playConversations(join(import.meta.dirname, '../testdata/membership'), start);

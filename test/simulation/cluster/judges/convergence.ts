@@ -1,7 +1,7 @@
 import type Database from 'better-sqlite3';
 import { dumpCatalog } from '../../../../catalog/dump.ts';
 import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
-import { PLAN_MS } from '../../../../server/membership/steward.ts';
+import { PLAN_MS } from '../../../../server/membership/open-plans.ts';
 import type { Finding } from '../../../../wire/http-api.ts';
 import { assertSound } from '../../../catalog/soundness.ts';
 import type { Judge } from '../judge.ts';
