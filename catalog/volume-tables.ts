@@ -93,7 +93,7 @@ export class VolumeTables {
     this.#statements.run('DELETE FROM volumes WHERE id = ?', id);
   }
 
-  /** Adds to the counters of `df`, which are never recounted. */
+  /** Adds to the counters of `df`. */
   count(id: number, inodes: number, usedBytes: number): void {
     this.#statements.run(
       'UPDATE volumes SET inodes = inodes + ?, used_bytes = used_bytes + ? WHERE id = ?',

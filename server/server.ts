@@ -109,6 +109,7 @@ export class Server {
       gateway,
       garbage,
       sweeps,
+      counterCheck,
       idle,
       lease,
       named,
@@ -138,6 +139,7 @@ export class Server {
     shortages.close();
     garbage.close();
     for (const sweep of sweeps) sweep.close();
+    counterCheck.close();
     scrubber.close();
     lease.stopCompeting();
     gateway.router.stopCompeting();

@@ -269,6 +269,8 @@ export interface ServerStatus {
   /** Connections or descriptors that run out, as clauses to complete "Server s1 …". */
   readonly shortages?: readonly string[];
   readonly viewConflicts?: readonly ViewConflict[];
+  /** Of the catalog, as its primary's last recount found them, as clauses. */
+  readonly wrongCounters?: readonly string[];
   readonly pid: number;
   readonly version?: string;
   readonly uptimeMs: number;

@@ -27,6 +27,7 @@ export const SERVER_EVENT_KINDS = [
   'disk-failed',
   'repaired',
   'catalog-damaged',
+  'counters-wrong',
   'certificate-ends',
   'draining',
   'drained',

@@ -67,3 +67,9 @@ export class FilledCatalog {
     }
   }
 }
+
+/** Processor time of this process so far. */
+export function processorUs(): number {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+}

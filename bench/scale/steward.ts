@@ -4,7 +4,7 @@ import { Steward } from '../../server/membership/steward.ts';
 import { Placement } from '../../server/process/placement.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { FilledCatalog, SERVERS } from './filled-catalog.ts';
+import { FilledCatalog, processorUs, SERVERS } from './filled-catalog.ts';
 
 const ROUNDS = 20;
 
@@ -58,11 +58,6 @@ async function roundsMs(steward: Steward, count: number): Promise<number> {
   const begunUs = processorUs();
   for (let round = 0; round < count; round++) await steward.runRound();
   return (processorUs() - begunUs) / 1_000;
-}
-
-function processorUs(): number {
-  const { user, system } = process.cpuUsage();
-  return user + system;
 }
 
 if (import.meta.main) {

@@ -1,5 +1,7 @@
 import type { FileId, ServerId } from '../../base/ids.ts';
+import { wrongCounterText } from '../../catalog/recount.ts';
 import type { Command } from '../../wire/catalog-api.ts';
+import { CounterCheck } from '../catalog/counter-check.ts';
 import type { Address } from '../config/address.ts';
 import { paramsHash } from '../config/config.ts';
 import { Garbage } from '../file/garbage.ts';
@@ -32,6 +34,7 @@ export interface BackgroundParts {
   readonly membership: Membership;
   readonly garbage: Garbage;
   readonly sweeps: readonly ReservationSweep[];
+  readonly counterCheck: CounterCheck;
   keepBallast(): void;
 }
 
@@ -145,7 +148,32 @@ export function makeBackground(
     });
   const livePeriodMs = Math.min(LIVE_SWEEP_MS.most, Math.max(LIVE_SWEEP_MS.least, config.gcGraceMs));
   const sweeps = [sweepOf({}), sweepOf({ live: true, periodMs: livePeriodMs })];
-  return { transport, repairer, scrubber, fullDisks, idle, membership, garbage, sweeps, keepBallast };
+  const counterCheck = new CounterCheck({
+    ...{ world, log },
+    isCatalogPrimary: () => catalog.status().primary === self,
+    store: () => catalogMember.store,
+    found: (wrong) => events.add(EVENT_TEXTS.countersWrong(self, wrong.map(wrongCounterText))),
+  });
+  base.metrics.observe(
+    'gauge',
+    'leasehold_catalog_wrong_counters',
+    "Counters of the catalog that its primary's last recount found wrong",
+    () => counterCheck.wrong.length,
+  );
+  return {
+    ...{
+      transport,
+      repairer,
+      scrubber,
+      fullDisks,
+      idle,
+      membership,
+      garbage,
+      sweeps,
+      counterCheck,
+      keepBallast,
+    },
+  };
 }
 
 function replacedError(folder: string): FolderError {

@@ -1,4 +1,5 @@
 import { CATALOG_CELL } from '../../base/ids.ts';
+import { wrongCounterText } from '../../catalog/recount.ts';
 import { EVENT_TEXTS } from '../live/event-texts.ts';
 import type { ClusterPlan } from '../membership/cluster-plan.ts';
 import type { Surroundings } from '../process/surroundings.ts';
@@ -43,6 +44,7 @@ export async function compose(
     membership: () => background.membership,
     fullDisks: () => background.fullDisks,
     scrubber: () => background.scrubber,
+    wrongCounters: () => background.counterCheck.wrong.map(wrongCounterText),
     shortages: () => httpServer.shortages.current,
   });
   const background: BackgroundParts = makeBackground(base, storage, cores, services);

@@ -37,6 +37,7 @@ export interface PartsAfterServices {
   fullDisks(): FullDisks;
   scrubber(): Scrubber;
   shortages(): readonly string[];
+  wrongCounters(): readonly string[];
 }
 
 export function makeServices(
@@ -72,6 +73,7 @@ export function makeServices(
     membership: membershipStatus,
     lacksCatalogReplica: () => catalogMember.service.lacksReplica,
     shortages: () => later.shortages(),
+    wrongCounters: () => later.wrongCounters(),
     viewConflicts: () => conflicts.current,
     scrub: () => later.scrubber().status(),
     disk: folder.disk,

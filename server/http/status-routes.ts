@@ -13,6 +13,7 @@ import { serverStatuses } from './server-statuses.ts';
 const NOT_REGISTERED_RETRY_MS = 1000;
 const DAMAGED_NAMES_MAX = 3;
 const CONFLICTS_LISTED_MAX = 3;
+const COUNTERS_LISTED_MAX = 3;
 
 const NOT_SERVING = {
   recovering: 'recovering',
@@ -128,6 +129,9 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
         reasons.push(
           `File ${file} has conflicting member sets (found by server ${id}: ${what}): run "leasehold check"`,
         );
+    for (const { id, wrongCounters = [] } of servers)
+      for (const what of wrongCounters.slice(0, COUNTERS_LISTED_MAX))
+        reasons.push(`A counter of the catalog is wrong (found by server ${id}: ${what}): report this`);
     for (const { id, shortages = [] } of servers)
       reasons.push(...shortages.map((shortage) => `Server ${id} ${shortage}`));
     const inCount = servers.filter(({ membership = 'in' }) => membership === 'in').length;

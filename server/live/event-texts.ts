@@ -188,6 +188,13 @@ export const EVENT_TEXTS = {
     mood: 'good',
     text: `The damaged catalog on the disk of ${self} was replaced by a copy of another server's.`,
   }),
+  countersWrong: (self: ServerId, what: readonly string[]): NewServerEvent => ({
+    kind: 'counters-wrong',
+    mood: 'bad',
+    text:
+      `${self} has counted what is in the catalog, and ${what.length === 1 ? 'a counter is' : `${what.length} counters are`} wrong: ` +
+      `${what[0]}. Files are as they were; usage and quotas may not be.`,
+  }),
   draining: (self: ServerId): NewServerEvent => ({
     kind: 'draining',
     mood: 'neutral',

@@ -45,6 +45,8 @@ export interface StatusServiceParts {
   shortages?(): readonly string[];
   /** Files that were found to have two member sets for one view. */
   viewConflicts?(): readonly ViewConflict[];
+  /** As clauses: what the last recount of the catalog found. */
+  wrongCounters?(): readonly string[];
   scrub(): Promise<ScrubStatus> | null;
   isConnected(server: ServerId): boolean;
   /** Null if unknown, absent if there is none. */
@@ -146,6 +148,7 @@ export class LocalStatusService implements StatusService {
     const uncompared = membership?.uncompared() ?? [];
     const viewConflicts = (this.#parts.viewConflicts?.() ?? []).slice(0, LISTED_MAX);
     const shortages = this.#parts.shortages?.() ?? [];
+    const wrongCounters = (this.#parts.wrongCounters?.() ?? []).slice(0, LISTED_MAX);
     return {
       id: this.id,
       url: this.urls.get(this.id) ?? '',
@@ -170,6 +173,7 @@ export class LocalStatusService implements StatusService {
       ...(failure === null && space.freeBytes < reserveBytes(space.totalBytes) ? { diskFull: true } : {}),
       ...(shortages.length === 0 ? {} : { shortages }),
       ...(viewConflicts.length === 0 ? {} : { viewConflicts }),
+      ...(wrongCounters.length === 0 ? {} : { wrongCounters }),
       pid: process.pid,
       version: VERSION,
       uptimeMs: Math.round(clock.nowMs() - this.#startedMs),

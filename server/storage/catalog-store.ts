@@ -91,7 +91,7 @@ interface OpenBatch {
  *
  * | user | methods |
  * | --- | --- |
- * | any | `open`, `record`, `trust`, `query`, `flush`, `dump`, `close` |
+ * | any | `open`, `record`, `trust`, `query`, `withTemporaryTables`, `flush`, `dump`, `close` |
  * | every replica | `promise`, `apply`, `install` |
  * | the primary | `begin`, `execute`, `prepare` (optional), then `finish` or `rollback`; `inTransaction` |
  * | a replica that gives its state | `describe`, `tail`, `snapshot` and what reads it, `closeSnapshot` |
@@ -198,6 +198,16 @@ export class CatalogStore {
       return runQuery<Kind>(this.#handles.reader, query);
     } catch (error) {
       throw this.#readFailed('Cannot read the catalog', error);
+    }
+  }
+
+  /** Calls `work` with the handle that executes batches, for temporary tables; it may have a batch open. */
+  withTemporaryTables<Result>(work: (writer: Database.Database) => Result): Result {
+    this.#assertUsable();
+    try {
+      return work(this.#handles.writer);
+    } catch (error) {
+      throw this.#readFailed('Cannot count the rows of the catalog', error);
     }
   }
 

@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline';
 import { after, test } from 'node:test';
 import Database from 'better-sqlite3';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
+import { Recount } from '../../catalog/recount.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { EPOCH_ZERO } from '../../replica/epoch.ts';
@@ -661,4 +662,33 @@ test('an installation that kill -9 interrupts took place completely or not at al
   for (const wanted of ['tail killed old', 'snapshot killed old', 'snapshot killed new', 'tail exit 0 new']) {
     assert(seen.has(wanted), `${wanted} occurred: ${[...seen].join(', ')}`);
   }
+});
+
+test('a recount follows the batches of a store, also one that is rolled back, and leaves nothing on the disk', async () => {
+  const folder = newFolder();
+  const [store, at] = [await open(folder), epoch(1)];
+  await enter(store, at);
+  await replicate([store], at, VOLUME, directory('/a'), directory('/b'));
+  const recount = store.withTemporaryTables((writer) => new Recount(writer));
+  const isCounted = (countMax: number) => store.withTemporaryTables(() => recount.step(countMax));
+  isCounted(2);
+  execute(store, directory('/undone'));
+  isCounted(2);
+  store.rollback();
+  await replicate([store], at, directory('/c'));
+  while (!isCounted(2));
+  await replicate([store], at, directory('/d'));
+  const wrong = () => store.withTemporaryTables(() => recount.wrongCounters());
+  assert.deepEqual(wrong(), []);
+  assert.deepEqual(fs.readdirSync(folder).sort(), ['catalog.db', 'catalog.db-shm', 'catalog.db-wal']);
+  const staged = await store.stageSnapshot(fetchSnapshot(store));
+  const before = dump(store);
+  await enter(store, epoch(2), staged);
+  assert.equal(
+    store.withTemporaryTables((writer) => recount.isOf(writer)),
+    false,
+    'Of the database before',
+  );
+  assert.deepEqual(dump(store), before);
+  await store.close();
 });

@@ -156,6 +156,15 @@ describe('status over HTTP', () => {
       reason: /^Server s2 has nearly all 10 descriptors/m,
     },
     {
+      name: 'a counter of the catalog is wrong',
+      arrange: ({ servers }) => {
+        (servers[0] as { status: object }).status = { wrongCounters: ['files of server s2: 3 instead of 4'] };
+      },
+      verdict: 'degraded',
+      reason:
+        /^A counter of the catalog is wrong \(found by server s1: files of server s2: 3 instead of 4\)/m,
+    },
+    {
       name: 'unused replicas are behind',
       arrange: ({ servers }) => {
         (servers[1] as { status: object }).status = { lag: { files: 2, versions: 3, bytes: 0 } };
