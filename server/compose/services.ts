@@ -64,7 +64,7 @@ export function makeServices(
     votersWanted: () => membership().votersWanted(),
   };
   const status = new LocalStatusService({
-    ...{ self, clock, host, lease, store, isConnected, failure, operationTimeoutMs },
+    ...{ self, world, clock, host, lease, store, isConnected, failure, operationTimeoutMs },
     cluster: config.cluster,
     urls: known.urls,
     known,

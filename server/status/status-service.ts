@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { reserveBytes } from '../../base/disk-reserve.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { PeerStatus } from '../../replica/actions.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
 import type { Moving, ReplicaLag, ScrubStatus, ServerStatus, ViewConflict } from '../../wire/http-api.ts';
@@ -11,6 +12,7 @@ import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
 import type { Clock } from '../process/clock.ts';
 import type { KnownCluster, StatusService } from '../routing/service-interfaces.ts';
 import type { FileStore } from '../storage/store.ts';
+import { ReplicaCount } from './replica-count.ts';
 
 export interface StatusOfMembership {
   state(): ServerState;
@@ -32,6 +34,7 @@ export interface StatusServiceParts {
   readonly known: KnownCluster;
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
   readonly operationTimeoutMs: number;
+  readonly world: Pick<World, 'nowMs' | 'nextTick'>;
   readonly clock: Clock;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
@@ -70,6 +73,7 @@ export class LocalStatusService implements StatusService {
   readonly known: KnownCluster;
   readonly #parts: StatusServiceParts;
   readonly #startedMs: number;
+  readonly #replicaCount: ReplicaCount;
 
   constructor(parts: StatusServiceParts) {
     this.#parts = parts;
@@ -80,6 +84,7 @@ export class LocalStatusService implements StatusService {
     this.timing = parts.timing;
     this.operationTimeoutMs = parts.operationTimeoutMs;
     this.#startedMs = parts.clock.nowMs();
+    this.#replicaCount = new ReplicaCount(parts.world, parts.store);
   }
 
   isConnected(server: ServerId): boolean {
@@ -138,9 +143,10 @@ export class LocalStatusService implements StatusService {
     const moving = membership?.moving() ?? null;
     const votersWanted = membership?.votersWanted() ?? null;
     const failure = this.#parts.failure();
-    const [space, scrub] = await Promise.all([
+    const [space, scrub, replicas] = await Promise.all([
       failure === null ? store.space() : { freeBytes: 0, totalBytes: 0 },
       this.#parts.scrub(),
+      failure === null ? this.#replicaCount.current() : 0,
     ]);
     const primaries = this.#primaries().length;
     const catalogBehind = this.#catalogBehind();
@@ -161,7 +167,7 @@ export class LocalStatusService implements StatusService {
       recoveringMs: Math.ceil(lease.recoveringMs()),
       primaries,
       backups: this.#files().length - primaries,
-      replicas: failure === null ? store.list(0 as FileId, Number.MAX_SAFE_INTEGER).length : 0,
+      replicas,
       underReplicated: this.underReplicated(),
       ...(Object.keys(behind).length === 0 ? {} : { behind }),
       ...(uncompared.length === 0 ? {} : { uncompared }),

@@ -22,6 +22,7 @@ function statusOf({ id, host, lease, store, transport }: SmallServer): LocalStat
     known: { catalogReplicas: null, stateOf: () => 'in', maintenanceUntilMs: () => null },
     timing: { leaseMs: LEASE_MS, clockSkewMaxMs: 0 },
     operationTimeoutMs: 1_000,
+    world: patientWorld,
     clock: new Clock(patientWorld),
     host,
     lease,
