@@ -7,11 +7,18 @@ export type ServerId = Branded<string, 'ServerId'>;
 /** A file's inode number; never reused. */
 export type FileId = Branded<number, 'FileId'>;
 
-/** A lease cell's number: its file's, or `CATALOG_CELL`. */
+/** A lease cell's number: its file's, or a catalog's. */
 export type CellId = FileId;
 
-/** The catalog's own cell; no file has this number. */
+/** The cell of the root catalog; no file has this number. */
 export const CATALOG_CELL = 0 as CellId;
+
+/** Numbers of files end below this; later ones are of catalogs' cells. */
+export const FILE_NUMBERS_END = 2 ** 52;
+
+export function isCatalogCell(cell: number): boolean {
+  return cell === CATALOG_CELL || cell >= FILE_NUMBERS_END;
+}
 
 /** A random number below 2^53, drawn at each process start; distinguishes the processes of a server. */
 export type Incarnation = Branded<number, 'Incarnation'>;

@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
+import { FILE_NUMBERS_END } from '../base/ids.ts';
 import { MalformedError } from '../wire/bytes.ts';
 import type { Command, CommandRequest } from '../wire/catalog-api.ts';
 import { type CommandContext, executeCommand, prepareCommand, type ResolvedCommand } from './command.ts';
@@ -114,8 +115,11 @@ function isCount(value: unknown): value is number {
 
 /** Inode numbers per epoch of the catalog: more than are created between two failovers. */
 const INODES_PER_EPOCH = 2 ** 32;
-/** Later epochs continue after the previous one: larger numbers would be inexact. */
-const EPOCHS_APART_MAX = 2 ** 21;
+/**
+ * Later epochs continue after the previous one: larger numbers are those of catalogs' cells. No cluster has so many
+ * epochs, each at least a lease apart; so members of releases that counted twice as far assign the same numbers.
+ */
+const EPOCHS_APART_MAX = FILE_NUMBERS_END / INODES_PER_EPOCH;
 
 /**
  * Continues inode numbers in a range of the epoch's own; call before every batch. A power loss can revert that a number

@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import { FILE_NUMBERS_END } from '../base/ids.ts';
 import type { Statements } from './statements.ts';
 
 /** Numbers `first` to `last`, reserved for the client `owner`. */
@@ -34,7 +35,7 @@ export class InodeNumbers {
       'UPDATE counters SET next_inode = next_inode + ? RETURNING next_inode',
       count,
     );
-    if (!Number.isSafeInteger(next)) throw new ServiceError('no-space', 'Cannot number another inode');
+    if (next > FILE_NUMBERS_END) throw new ServiceError('no-space', 'Cannot number another inode');
     return next - count;
   }
 

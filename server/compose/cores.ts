@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import { type FileId, isCatalogCell, type ServerId } from '../../base/ids.ts';
 import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { silencesOf } from '../config/timing.ts';
@@ -48,32 +48,32 @@ export function makeCores(base: Base, storage: StorageParts, later: PartsAfterCo
   );
   const conflicts = new ViewConflicts({
     log,
-    isHere: (file) => file === CATALOG_CELL || store.record(file) !== null,
+    isHere: (file) => isCatalogCell(file) || store.record(file) !== null,
     found: (file, what) => events.add(EVENT_TEXTS.viewConflict(self, file, what)),
   });
   // Reads the index, which may be damaged: so it comes before the first part with a timer.
   const host = new ReplicaHost({
     ...{ self, incarnation, world, clock, wakes, log, store, departed },
     ...timing,
-    commitBegins: (file) => commits.begin({ of: file === CATALOG_CELL ? 'catalog' : 'files' }),
+    commitBegins: (file) => commits.begin({ of: isCatalogCell(file) ? 'catalog' : 'files' }),
     catchUpBytesPerSecond: config.catchUpBytesPerS,
     trustOfNew: (file) => trustOfNew(folder, file),
     recordReplica: (file) => folder.recordReplica(file),
     viewChanged: (file, view) => {
       // A new member of the catalog wants it to have a primary; files are opened when they are used.
-      if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
+      if (isCatalogCell(file) && viewVoters(view).includes(self)) lease.open(file, view);
       else lease.viewChanged(file, view);
-      if (file !== CATALOG_CELL) later.files().becamePrimary(file);
+      if (!isCatalogCell(file)) later.files().becamePrimary(file);
     },
     becamePrimary: (file) => {
-      if (file !== CATALOG_CELL) later.files().becamePrimary(file);
+      if (!isCatalogCell(file)) later.files().becamePrimary(file);
     },
     stoppedByItself: (file) => {
       lease.release(file);
       const status = host.loaded(file)?.status();
       // This server could not fetch the catalog's state, and may still become its primary. Files are opened when used.
       const votes = status !== undefined && status.outside === null && viewVoters(status.view).includes(self);
-      if (file !== CATALOG_CELL || !votes) lease.close(file);
+      if (!isCatalogCell(file) || !votes) lease.close(file);
     },
     marked: (replica, mark, detail) => {
       observer.marked(replica, mark, detail);
@@ -120,7 +120,7 @@ export function makeCores(base: Base, storage: StorageParts, later: PartsAfterCo
     knownView: (cell) => host.knownView(cell),
     // An older release may find commands in the catalog that it cannot execute: as its primary it would block them all.
     mayAcquire: (cell, peer) =>
-      cell !== CATALOG_CELL || (transport().commandsVersion(peer) ?? COMMANDS_VERSION) >= COMMANDS_VERSION,
+      !isCatalogCell(cell) || (transport().commandsVersion(peer) ?? COMMANDS_VERSION) >= COMMANDS_VERSION,
     ownLeaseChanged: (cell, untilMs, view) => {
       observer.leaseChanged(cell, untilMs);
       host.leaseChanged(cell, untilMs, view);

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { AssertionFailure, assert, unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../../base/ids.ts';
+import { CATALOG_CELL, type FileId, type Incarnation, isCatalogCell, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { PeerStatus, ReplicaAction, ReplicaEvent, Role } from '../../replica/actions.ts';
 import type { Epoch, Position } from '../../replica/epoch.ts';
@@ -348,7 +348,7 @@ export class ReplicaDriver {
         silentMs: around.silentMs,
         readLeaseMs: around.readLeaseMs,
         startGuardUntilMs: Math.max(around.startGuardUntilMs(this.file), boundUntilMs),
-        candidatesFrom: this.file === CATALOG_CELL ? CATALOG_CANDIDATES_FROM : FILE_CANDIDATES_FROM,
+        candidatesFrom: isCatalogCell(this.file) ? CATALOG_CANDIDATES_FROM : FILE_CANDIDATES_FROM,
         mayStartEmptyIfLost: this.file === CATALOG_CELL,
         retainedBytesMax: around.retainedBytesMax,
       },
@@ -527,9 +527,9 @@ export class ReplicaDriver {
         return;
       case 'role-changed':
         if (action.role === 'backup' || action.role === 'failed') this.subject.abandon();
-        this.#around.log[this.file === CATALOG_CELL ? 'info' : 'debug'](
+        this.#around.log[isCatalogCell(this.file) ? 'info' : 'debug'](
           { file: this.file, role: action.role, epoch: action.epoch.counter },
-          this.file === CATALOG_CELL ? 'role in the catalog changed' : 'role changed',
+          isCatalogCell(this.file) ? 'role in the catalog changed' : 'role changed',
         );
         this.#notify(this.#roleListeners);
         if (action.role === 'active') this.#around.becamePrimary(this.file);

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { CATALOG_CELL } from '../../base/ids.ts';
+import { isCatalogCell } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
@@ -47,13 +47,13 @@ export class IdleFiles {
   /** This server shuts down: releases all files within `limitMs`, so that no server waits for leases to expire. */
   async releaseAll(limitMs: number): Promise<void> {
     this.#timer.cancel();
-    const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
+    const drivers = this.#parts.host.all().filter((driver) => !isCatalogCell(driver.file));
     await succeedsWithin(this.#parts.world, this.#releaseDrivers(drivers), limitMs);
   }
 
   /** This server is being drained: files that another server can serve get their primary there at once. */
   async handOver(mayRelease: (driver: ReplicaDriver) => boolean): Promise<void> {
-    const drivers = this.#parts.host.all().filter(({ file }) => file !== CATALOG_CELL);
+    const drivers = this.#parts.host.all().filter(({ file }) => !isCatalogCell(file));
     await this.#releaseDrivers(drivers.filter((driver) => driver.isPrimary && mayRelease(driver)));
   }
 
@@ -64,7 +64,7 @@ export class IdleFiles {
 
   inUse(): string[] {
     const { clock, host, settling } = this.#parts;
-    const drivers = host.all().filter(({ file }) => file !== CATALOG_CELL);
+    const drivers = host.all().filter(({ file }) => !isCatalogCell(file));
     return drivers.map((driver) => {
       const { file, role, epoch, usedAtMs, underWay } = driver;
       return [
@@ -84,7 +84,7 @@ export class IdleFiles {
         this.#unloadFailed(driver);
         continue;
       }
-      if (driver.file === CATALOG_CELL) continue;
+      if (isCatalogCell(driver.file)) continue;
       if (driver.usedAtMs > nowMs - idleMs * SETTLED_PART || !driver.idle) continue;
       const isOver = settling.isSettledAndUnused(driver) || isBackupWithoutPrimary(driver);
       if (!isOver && driver.usedAtMs > nowMs - idleMs) continue;
@@ -98,9 +98,9 @@ export class IdleFiles {
    */
   #unloadFailed(driver: ReplicaDriver): void {
     // The catalog's replica stays loaded, and keeps requesting its lease.
-    if (driver.file !== CATALOG_CELL) this.#parts.lease.close(driver.file);
+    if (!isCatalogCell(driver.file)) this.#parts.lease.close(driver.file);
     if (!driver.idle || !this.#restartWaits.mayRestart(driver.file, this.#parts.clock.nowMs())) return;
-    if (driver.file === CATALOG_CELL) driver.restartFailed();
+    if (isCatalogCell(driver.file)) driver.restartFailed();
     else this.#parts.host.unload(driver);
   }
 

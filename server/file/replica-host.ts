@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../../base/ids.ts';
+import { type FileId, type Incarnation, isCatalogCell, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { decodeReplicaMessage, encodeReplicaPieces } from '../../replica/codec.ts';
 import { firstEpoch, mayCreateWithContents } from '../../replica/create-with-contents.ts';
@@ -366,7 +366,7 @@ export class ReplicaHost {
   }
 
   #loadExisting(file: FileId): ReplicaDriver {
-    if (file !== CATALOG_CELL && this.#parts.store.record(file) !== null) return this.load(file);
+    if (!isCatalogCell(file) && this.#parts.store.record(file) !== null) return this.load(file);
     throw new ServiceError('not-found', `This server has no replica of file ${file}`);
   }
 
@@ -387,7 +387,7 @@ export class ReplicaHost {
 
   /** Loads a replica, or creates it if the view names this server. */
   #admit(file: FileId, message: ReplicaMessage, objectBytes: number | null): ReplicaDriver | null {
-    if (file === CATALOG_CELL || this.#isBarred(file)) return null;
+    if (isCatalogCell(file) || this.#isBarred(file)) return null;
     if (this.#parts.store.record(file) !== null) return this.load(file);
     const view = messageView(message);
     if (view === null || objectBytes === null) return null;

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import { type FileId, isCatalogCell, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { LivePart, LiveResync, LiveServer, LiveState, ServerEvent } from '../../wire/live-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
@@ -159,7 +159,7 @@ export class LiveHub {
     const { file } = event;
     if (file === undefined) {
       this.#sendEvent(event);
-    } else if (file === CATALOG_CELL) {
+    } else if (isCatalogCell(file)) {
       this.#sendEvent({ ...event, path: NAME_OF_CATALOG });
     } else {
       const name = this.#names.nameOf(file as FileId);

@@ -1,4 +1,4 @@
-import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import { type FileId, isCatalogCell, type ServerId } from '../../base/ids.ts';
 import type { LivePart, LiveReplica } from '../../wire/live-api.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
@@ -45,7 +45,7 @@ export class OwnLiveReport {
     const { freeBytes, totalBytes } =
       failure === null ? await this.#spaceNow() : { freeBytes: 0, totalBytes: 0 };
     const recoveringMs = Math.ceil(lease.recoveringMs());
-    const inUse = host.all().filter(({ file }) => file !== CATALOG_CELL);
+    const inUse = host.all().filter(({ file }) => !isCatalogCell(file));
     const primaries = inUse.filter(({ isPrimary }) => isPrimary).length;
     return {
       server: self,

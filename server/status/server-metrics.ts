@@ -1,4 +1,4 @@
-import { CATALOG_CELL } from '../../base/ids.ts';
+import { isCatalogCell } from '../../base/ids.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
@@ -65,7 +65,7 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
         ['backup', 0],
       ]);
       for (const driver of host.all()) {
-        if (driver.file === CATALOG_CELL) continue;
+        if (isCatalogCell(driver.file)) continue;
         const role = driver.isPrimary ? 'primary' : 'backup';
         roles.set(role, (roles.get(role) ?? 0) + 1);
       }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { reserveBytes } from '../../base/disk-reserve.ts';
-import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import { CATALOG_CELL, type FileId, isCatalogCell, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { PeerStatus } from '../../replica/actions.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
@@ -131,7 +131,7 @@ export class LocalStatusService implements StatusService {
   }
 
   #files(): ReplicaDriver[] {
-    return this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
+    return this.#parts.host.all().filter((driver) => !isCatalogCell(driver.file));
   }
 
   #primaries(): ReplicaDriver[] {

@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
-import type { Incarnation, ServerId } from '../../base/ids.ts';
+import {
+  CATALOG_CELL,
+  FILE_NUMBERS_END,
+  type FileId,
+  type Incarnation,
+  type ServerId,
+} from '../../base/ids.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
 import { encodeStateTransferCall, STATE_CALL } from '../../server/drivers/state-call.ts';
@@ -13,13 +19,13 @@ import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from '.
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-function heartbeatOf(cluster: SmallCluster, from: string): Uint8Array {
+function heartbeatOf(cluster: SmallCluster, from: string, file = FILE): Uint8Array {
   const server = from as ServerId;
   const incarnation = 99 as Incarnation;
   const epoch = { counter: 3, server, incarnation };
   const { view } = cluster;
   const body = { kind: 'heartbeat', epoch, view, committedSeq: 0, sentSeq: 0, beat: 0, guardMs: 0 } as const;
-  const frame = encodeReplicaMessage(FILE, { incarnation, ...body });
+  const frame = encodeReplicaMessage(file, { incarnation, ...body });
   return new ByteWriter(4 + frame.length).uint32(OBJECT_BYTES).raw(frame).finish();
 }
 
@@ -76,6 +82,20 @@ for (const method of ['digests', 'readObject'] as const) {
     });
   });
 }
+
+test('a message of a catalog creates no replica of a file', (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c']);
+  t.after(() => cluster.close());
+  const [a] = cluster.servers as [SmallServer];
+  for (const [cell, isFile] of [
+    [CATALOG_CELL, false],
+    [FILE_NUMBERS_END, false],
+    [FILE_NUMBERS_END - 1, true],
+  ] as const) {
+    a.host.receive('b' as ServerId, CHANNEL_REPLICA_VIEW, heartbeatOf(cluster, 'b', cell as FileId));
+    assert.equal(a.host.loaded(cell as FileId) !== null, isFile, `${cell}`);
+  }
+});
 
 test('a message for which the store has no free space does not end the process', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c']);
