@@ -12,6 +12,7 @@ import type { FullDisks } from '../process/full-disks.ts';
 import { Placement } from '../process/placement.ts';
 import type { Scrubber } from '../repair/scrubber.ts';
 import { Gateway } from '../routing/gateway.ts';
+import { SingleCatalog } from '../routing/single-catalog.ts';
 import { LocalStatusService, type StatusOfMembership } from '../status/status-service.ts';
 import type { ClusterTransport, Transport } from '../transport/transport.ts';
 import type { Base } from './base.ts';
@@ -116,7 +117,7 @@ export function makeServices(
       ),
   });
   const gateway = new Gateway({
-    services: { catalog: catalogMember.service, files, status },
+    services: { catalogs: new SingleCatalog(catalogMember.service), files, status },
     ...{ world, metrics, machine: base.machine, tls: base.security.peers },
   });
   const creations = creationsOf({

@@ -24,7 +24,8 @@ const NOT_SERVING = {
 
 /** State of the cluster and of this server, for people, orchestrators and Prometheus. */
 export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
-  const { catalog, status } = gateway.services;
+  const { catalogs, status } = gateway.services;
+  const catalog = catalogs.root;
 
   app.get('/v1/status/self', READ, () => status.self());
 

@@ -28,7 +28,7 @@ export function stopCheckRoutes(app: FastifyInstance, gateway: Gateway, membersh
       throw new MalformedError('The catalog contains an invalid view of voters');
     const founders = Object.keys(membership.describe().bootstrap.urls);
     const voters = view ?? firstVoters(founders as ServerId[]);
-    const catalogMembers = gateway.services.catalog.status().members;
+    const catalogMembers = gateway.services.catalogs.root.status().members;
     return stopCheck({ server, servers, catalogMembers, voters, volumes, needing });
   });
 }

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type FileId, isServerId, type ServerId } from '../../base/ids.ts';
+import { type FileId, isServerId, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import type {
@@ -41,6 +41,7 @@ import { type Machine, systemMachine } from '../process/machine.ts';
 import { type NumberedRequest, NumberedRequests } from '../requests/numbered-requests.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
+import { commandTarget, queryTarget } from './catalog-target.ts';
 import { withLiveStates } from './live-attributes.ts';
 import { type CatalogPosition, type PeerAnswer, PeerHttp, type PeerRequest } from './peer-http.ts';
 import type { Trail } from './route-course.ts';
@@ -129,8 +130,8 @@ export class Gateway {
 
   /** As `catalogSeq`, with the newest known epoch of the catalog; 0 if none is. */
   get catalogPosition(): CatalogPosition {
-    const { catalog, status } = this.services;
-    const { primary, seq, epoch, committedSeq } = catalog.status();
+    const { catalogs, status } = this.services;
+    const { primary, seq, epoch, committedSeq } = catalogs.root.status();
     if (primary === status.id) return { seq, epoch };
     const reported = this.peers.catalogPosition;
     // A backup that answers queries by itself gets no reports. What it has applied may still be undone.
@@ -140,8 +141,8 @@ export class Gateway {
 
   /** The server to which a client is to send its next query that any member can answer; null if none is known. */
   get catalogReader(): ServerId | null {
-    const { catalog, status } = this.services;
-    return catalog.status().invitesQueries ? status.id : this.router.catalogPrimary();
+    const { catalogs, status } = this.services;
+    return catalogs.root.status().invitesQueries ? status.id : this.router.catalogPrimary();
   }
 
   /** The epoch of `catalogPosition`; it never decreases. */
@@ -253,11 +254,12 @@ export class Gateway {
     delegate = false,
   ): Promise<GrantedAnswer<QueryResults[Q['kind']]>> {
     const body = { query, cache: session, ...(delegate ? { delegate } : {}) };
+    const { cell, service } = this.services.catalogs.serving(queryTarget(query));
     const answer = await this.router.route<GrantedAnswer<QueryResults[Query['kind']]>>(
       {
-        cell: CATALOG_CELL,
+        cell,
         action: `answer "${query.kind}"`,
-        local: () => this.services.catalog.queryWithGrants(query, session, delegate),
+        local: () => service.queryWithGrants(query, session, delegate),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/queries', body, timeoutMs),
       },
       options,
@@ -271,11 +273,12 @@ export class Gateway {
 
   /** A client's poll: renews its cache session, and returns the recalls, for which it waits a while. */
   async cache(request: CacheRequest, options: CallOptions = {}): Promise<CacheAnswer> {
+    const { cell, service } = this.services.catalogs.serving({ kind: 'every' });
     return this.router.route(
       {
-        cell: CATALOG_CELL,
+        cell,
         action: 'renew a cache session',
-        local: () => this.services.catalog.pollCache(request),
+        local: () => service.pollCache(request),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/cache', request, timeoutMs),
       },
       options,
@@ -284,11 +287,12 @@ export class Gateway {
 
   /** Returns the changes in a directory, or below it; if there are none, waits for some as long as the request says. */
   async changes(request: ChangesRequest, options: CallOptions = {}): Promise<ChangesAnswer> {
+    const { cell, service } = this.services.catalogs.serving({ kind: 'inodes', inodes: [request.inode] });
     return this.router.route(
       {
-        cell: CATALOG_CELL,
+        cell,
         action: `watch directory ${request.inode}`,
-        local: () => this.services.catalog.changes(request),
+        local: () => service.changes(request),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/changes', request, timeoutMs),
       },
       options,
@@ -333,12 +337,13 @@ export class Gateway {
     answered: readonly AnsweredCommands[],
     options: CallOptions = {},
   ): Promise<FlushAnswer> {
+    const { cell, service } = this.services.catalogs.serving({ kind: 'every' });
     return this.router.route<FlushAnswer>(
       {
-        cell: CATALOG_CELL,
+        cell,
         action: 'flush the catalog',
         local: async () => {
-          const answer = await this.services.catalog.flush(answered);
+          const answer = await service.flush(answered);
           // For `findDurably`: once this server is no longer primary, it may know only earlier epochs, from others.
           this.#noteCatalogEpoch();
           return answer;
@@ -684,11 +689,12 @@ export class Gateway {
   }
 
   async changeCatalogMembers(members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
+    const { cell, service } = this.services.catalogs.serving({ kind: 'root' });
     return this.router.route(
       {
-        cell: CATALOG_CELL,
+        cell,
         action: 'move the catalog',
-        local: () => this.services.catalog.changeMembers(members),
+        local: () => service.changeMembers(members),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/members', { members }, timeoutMs),
       },
       options,
@@ -711,15 +717,16 @@ export class Gateway {
     const fence = since === undefined ? {} : { since };
     const owner = cacheOwner === undefined ? {} : { cache: cacheOwner };
     const request = { session, number, ...fence, ...owner, command };
+    const { cell, service } = this.services.catalogs.serving(commandTarget(command));
     const result = await this.router.route<CommandResults[Command['kind']]>(
       {
-        cell: CATALOG_CELL,
+        cell,
         action: `execute "${command.kind}"`,
         // The client's own server becomes the creating server, because the client is likely to write through it.
         local: () =>
           options.forwarded === true
-            ? this.services.catalog.execute(request)
-            : this.services.catalog.execute(request, this.services.files),
+            ? service.execute(request)
+            : service.execute(request, this.services.files),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/commands', request, timeoutMs),
       },
       options,
@@ -733,13 +740,14 @@ export class Gateway {
   async #catalogQuery<Q extends Query>(query: Q, options: CallOptions): Promise<QueryResults[Q['kind']]> {
     const { exact = false } = options;
     const body = { query, ...(exact ? { exact } : {}) };
+    const { cell, service } = this.services.catalogs.serving(queryTarget(query));
     const result = await this.router.route<QueryResults[Query['kind']]>(
       {
-        cell: CATALOG_CELL,
+        cell,
         action: `answer "${query.kind}"`,
         showsPrimary: exact,
         atAnyMember: !exact,
-        local: () => this.services.catalog.query(query, exact),
+        local: () => service.query(query, exact),
         remote: async (server, timeoutMs) => {
           const answer = await this.#ask(server, jsonRequest('/v1/catalog/queries', body), timeoutMs);
           const reader = answer.headers[HEADER_PRIMARY];

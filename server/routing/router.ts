@@ -133,7 +133,9 @@ export class Router {
   }
 
   catalogPrimary(): ServerId | null {
-    return this.#services.catalog.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null;
+    return (
+      this.#services.catalogs.root.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null
+    );
   }
 
   /** The primary and this server's role, as far as this server knows; sends no request. */
@@ -285,7 +287,8 @@ export class Router {
   }
 
   #knownMembers(cell: CellId): readonly ServerId[] {
-    if (cell === CATALOG_CELL) return this.#services.catalog.status().members;
+    const catalog = this.#services.catalogs.at(cell);
+    if (catalog !== null) return catalog.status().members;
     const status = this.#services.files.leaseStatus(cell);
     if (status !== null && status.view.members.length > 0) return status.view.members;
     return this.#members.get(cell) ?? [];
@@ -293,7 +296,7 @@ export class Router {
 
   /** @throws ServiceError `not-found` if the catalog has no such file */
   async #askMembers(file: FileId, deadlineMs: number): Promise<readonly ServerId[]> {
-    if (file === CATALOG_CELL) return [];
+    if (this.#services.catalogs.at(file) !== null) return [];
     const timeoutMs = Math.max(1, deadlineMs - this.#world.nowMs());
     await this.#queryMembers(file, timeoutMs);
     return this.#knownMembers(file);

@@ -1,4 +1,4 @@
-import type { FileId, ServerId } from '../../base/ids.ts';
+import type { CellId, FileId, ServerId } from '../../base/ids.ts';
 import type { PeerStatus } from '../../replica/actions.ts';
 import type { RequestId } from '../../replica/operation.ts';
 import type { View } from '../../replica/view.ts';
@@ -40,6 +40,7 @@ import type {
   LockRenewal,
   LocksHeld,
 } from '../../wire/lock-api.ts';
+import type { CatalogTarget } from './catalog-target.ts';
 
 /** The creating server of files that commands create: `creating` is called for each, then one of the others. */
 export interface CreationListener {
@@ -233,8 +234,24 @@ export interface KnownCluster {
   maintenanceUntilMs(server: ServerId): number | null;
 }
 
+export interface ServedCatalog {
+  readonly cell: CellId;
+  /** This server's part of it: calls fail with `not-primary` where another server has to be asked. */
+  readonly service: CatalogService;
+}
+
+/** The catalogs of the cluster. */
+export interface Catalogs {
+  /** The one that has servers, volumes' names and settings. */
+  readonly root: CatalogService;
+  /** Returns null for the cell of a file, and of a catalog that is unknown here. */
+  at(cell: CellId): CatalogService | null;
+  /** The catalog that executes such commands, and answers such queries. */
+  serving(target: CatalogTarget): ServedCatalog;
+}
+
 export interface Services {
-  readonly catalog: CatalogService;
+  readonly catalogs: Catalogs;
   readonly files: FileService;
   readonly status: StatusService;
 }

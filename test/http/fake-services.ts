@@ -22,6 +22,7 @@ import type {
   KnownCluster,
   StatusService,
 } from '../../server/routing/service-interfaces.ts';
+import { SingleCatalog } from '../../server/routing/single-catalog.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
 import { MetricsRegistry } from '../../server/telemetry/metrics.ts';
 import type {
@@ -205,7 +206,7 @@ export class FakeCluster {
     const status: { status: Partial<ServerStatus> } = { status: {} };
     const gateway = new Gateway({
       services: {
-        catalog: this.#catalogOf(id),
+        catalogs: new SingleCatalog(this.#catalogOf(id)),
         files: this.#filesOf(id),
         status: this.#statusOf(id, urls, status),
       },

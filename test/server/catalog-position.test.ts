@@ -13,7 +13,7 @@ const BACKUP: CatalogStatus = {
 
 function gatewayOf(catalog: CatalogStatus): Gateway {
   const services = {
-    catalog: { status: () => catalog },
+    catalogs: { root: { status: () => catalog } },
     status: { id: 's1', urls: new Map(), operationTimeoutMs: 1_000 },
   } as unknown as Services;
   return new Gateway({ world: patientWorld, services });

@@ -1,0 +1,142 @@
+import type { Command, CommandOf, Query } from '../../wire/catalog-api.ts';
+
+/** Which catalog executes a command or answers a query, if each volume has its own. */
+export type CatalogTarget =
+  /** The root catalog: servers, volumes' names, settings of the cluster. */
+  | { readonly kind: 'root' }
+  /** The catalog of this volume. */
+  | { readonly kind: 'volume'; readonly name: string }
+  /** The catalogs of these inodes: one, except for requests of servers about files of several volumes. */
+  | { readonly kind: 'inodes'; readonly inodes: readonly number[] }
+  /** Every catalog, because it is about a server's files, or about a session, which each catalog knows for itself. */
+  | { readonly kind: 'every' };
+
+type QueryOf<Kind extends Query['kind']> = Extract<Query, { kind: Kind }>;
+type CommandTargets = { readonly [Kind in Command['kind']]: (command: CommandOf<Kind>) => CatalogTarget };
+type QueryTargets = { readonly [Kind in Query['kind']]: (query: QueryOf<Kind>) => CatalogTarget };
+type Place = CommandOf<'create-file'>['place'];
+
+const ROOT: CatalogTarget = { kind: 'root' };
+const EVERY: CatalogTarget = { kind: 'every' };
+
+const root = (): CatalogTarget => ROOT;
+const every = (): CatalogTarget => EVERY;
+const ofInode = ({ inode }: { readonly inode: number }): CatalogTarget => inodesOf([inode]);
+const ofInodes = ({ inodes }: { readonly inodes: readonly number[] }): CatalogTarget => inodesOf(inodes);
+const ofVolume = ({ volume }: { readonly volume: string }): CatalogTarget => volumeOf(volume);
+const ofPlace = ({ place }: { readonly place: Place }): CatalogTarget => placeOf(place);
+
+/** A place in a snapshot, `volume@snapshot`, is in the catalog of the volume. */
+function volumeOf(tree: string): CatalogTarget {
+  return { kind: 'volume', name: tree.replace(/@.*$/s, '') };
+}
+
+function inodesOf(inodes: readonly number[]): CatalogTarget {
+  return { kind: 'inodes', inodes: [...new Set(inodes)] };
+}
+
+function placeOf(place: Place): CatalogTarget {
+  return 'parent' in place ? inodesOf([place.parent]) : volumeOf(place.volume);
+}
+
+function ofFiles({ files }: { readonly files: readonly { readonly inode: number }[] }): CatalogTarget {
+  return inodesOf(files.map(({ inode }) => inode));
+}
+
+/** Entries of directories: a file is in the catalog of its directory. */
+function ofEntries({ files }: { readonly files: readonly { readonly parent: number }[] }): CatalogTarget {
+  return inodesOf(files.map(({ parent }) => parent));
+}
+
+const COMMANDS: CommandTargets = {
+  'volume-create': root,
+  'volume-set': ({ name }) => volumeOf(name),
+  'volume-remove': root,
+  'create-file': ofPlace,
+  // Reserved numbers do not say for which volume: those of a volume with its own catalog have to.
+  'reserve-inodes': root,
+  'void-inodes': ofInodes,
+  bear: ofEntries,
+  forgo: every,
+  'pin-write': ofInode,
+  'create-orphan': ofVolume,
+  'keep-orphan': ofInode,
+  replace: ofPlace,
+  'replace-with-contents': ofPlace,
+  'make-directory': ofPlace,
+  'make-node': ofPlace,
+  'remove-directory': ofPlace,
+  unlink: ofPlace,
+  'unlink-files': ofEntries,
+  'unlink-fenced': ofEntries,
+  // Across volumes it is refused.
+  rename: ({ from }) => placeOf(from),
+  'rename-whiteout': ({ from }) => placeOf(from),
+  symlink: ofPlace,
+  link: ofPlace,
+  'set-attributes': ofInode,
+  'set-flags': ofInode,
+  'note-accesses': ofVolume,
+  'open-for-write': ofInode,
+  settle: ofFiles,
+  'set-xattr': ofInode,
+  'remove-xattr': ofInode,
+  collect: every,
+  'server-register': every,
+  'server-add': root,
+  'server-state': root,
+  'server-zone': root,
+  'server-maintenance': root,
+  'server-remove': root,
+  'cluster-set': root,
+  'follow-view': ofInode,
+  'follow-views': ofFiles,
+  'plan-members': ofInode,
+  'plan-files': ofFiles,
+  'trim-deletions': every,
+  'set-replicas': ofInode,
+  'set-voters': root,
+  'trash-restore': ofVolume,
+  'trash-empty': ofVolume,
+  'snapshot-create': ofVolume,
+  'snapshot-remove': ofVolume,
+  sweep: every,
+};
+
+const QUERIES: QueryTargets = {
+  resolve: ofVolume,
+  lookup: ({ parent }) => inodesOf([parent]),
+  attributes: ofInode,
+  list: ofInode,
+  xattr: ofInode,
+  xattrs: ofInode,
+  'volume-of': ofInode,
+  snapshots: ofVolume,
+  sweeps: every,
+  'live-files': ofVolume,
+  reservations: every,
+  volume: ({ name }) => volumeOf(name),
+  // With what each uses.
+  volumes: every,
+  outcome: every,
+  'missing-commands': every,
+  existing: ofInodes,
+  paths: ofInodes,
+  servers: ({ counts }) => (counts ? EVERY : ROOT),
+  voters: root,
+  'files-on': every,
+  'files-miscounted': every,
+  'files-needing': every,
+  plans: every,
+  deletions: every,
+  placed: ofInodes,
+  trash: ofVolume,
+};
+
+export function commandTarget<Kind extends Command['kind']>(command: CommandOf<Kind>): CatalogTarget {
+  return COMMANDS[command.kind as Kind](command);
+}
+
+export function queryTarget<Kind extends Query['kind']>(query: QueryOf<Kind>): CatalogTarget {
+  return QUERIES[query.kind as Kind](query);
+}

@@ -1,0 +1,141 @@
+/**
+ * Goal: each command and query goes to the catalog that has what it is about.
+ * Method: one row for each kind; the schemas say which kinds there are.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { commandTarget, queryTarget } from '../../server/routing/catalog-target.ts';
+import { Command, Query } from '../../wire/catalog-api.ts';
+
+const PLACE = { parent: 7, name: 'a' };
+const PATH = { volume: 'main', path: '/d/a' };
+
+/** Fields of a command or query that decide, and its target: `root`, `every`, the volume, or the inodes. */
+type Row = readonly [kind: string, fields: object, target: string | readonly number[]];
+
+const COMMANDS: readonly Row[] = [
+  ['volume-create', { name: 'main' }, 'root'],
+  ['volume-set', { name: 'main' }, 'volume main'],
+  ['volume-remove', { name: 'main' }, 'root'],
+  ['create-file', { place: PLACE }, [7]],
+  ['create-file', { place: PATH }, 'volume main'],
+  ['void-inodes', { inodes: [8, 9, 8] }, [8, 9]],
+  ['reserve-inodes', {}, 'root'],
+  [
+    'bear',
+    {
+      files: [
+        { ...PLACE, inode: 8 },
+        { ...PLACE, inode: 9 },
+      ],
+    },
+    [7],
+  ],
+  ['forgo', {}, 'every'],
+  ['pin-write', { inode: 8, session: 1 }, [8]],
+  ['create-orphan', { volume: 'main' }, 'volume main'],
+  ['keep-orphan', { inode: 8 }, [8]],
+  ['replace', { place: PLACE, inode: 8 }, [7]],
+  ['replace-with-contents', { place: PATH, inode: 8 }, 'volume main'],
+  ['make-directory', { place: PLACE }, [7]],
+  ['make-node', { place: PLACE }, [7]],
+  ['remove-directory', { place: PATH }, 'volume main'],
+  ['unlink', { place: PLACE }, [7]],
+  [
+    'unlink-files',
+    {
+      files: [
+        { ...PLACE, inode: 8 },
+        { parent: 6, name: 'b', inode: 9 },
+      ],
+    },
+    [7, 6],
+  ],
+  ['unlink-fenced', { files: [{ ...PLACE, inode: 8 }] }, [7]],
+  ['rename', { from: PLACE, to: { parent: 6, name: 'b' } }, [7]],
+  ['rename-whiteout', { from: PATH, to: PLACE }, 'volume main'],
+  ['symlink', { place: PLACE }, [7]],
+  ['link', { inode: 8, place: PLACE }, [7]],
+  ['set-attributes', { inode: 8 }, [8]],
+  ['set-flags', { inode: 8 }, [8]],
+  ['note-accesses', { volume: 'main', accesses: [{ inode: 8 }] }, 'volume main'],
+  ['open-for-write', { inode: 8 }, [8]],
+  ['settle', { files: [{ inode: 8 }, { inode: 9 }] }, [8, 9]],
+  ['set-xattr', { inode: 8, name: 'user.a' }, [8]],
+  ['remove-xattr', { inode: 8, name: 'user.a' }, [8]],
+  ['collect', {}, 'every'],
+  ['server-register', { id: 'a' }, 'every'],
+  ['server-add', { id: 'a' }, 'root'],
+  ['server-state', { id: 'a' }, 'root'],
+  ['server-zone', { id: 'a' }, 'root'],
+  ['server-maintenance', { id: 'a' }, 'root'],
+  ['cluster-set', {}, 'root'],
+  ['server-remove', { id: 'a' }, 'root'],
+  ['follow-view', { inode: 8 }, [8]],
+  ['follow-views', { files: [{ inode: 8 }, { inode: 9 }] }, [8, 9]],
+  ['plan-members', { inode: 8 }, [8]],
+  ['plan-files', { files: [{ inode: 8 }, { inode: 9 }] }, [8, 9]],
+  ['trim-deletions', { server: 'a' }, 'every'],
+  ['set-voters', {}, 'root'],
+  ['snapshot-create', { volume: 'main', name: 's' }, 'volume main'],
+  ['snapshot-remove', { volume: 'main', name: 's' }, 'volume main'],
+  ['sweep', {}, 'every'],
+  ['set-replicas', { inode: 8 }, [8]],
+  ['trash-restore', { volume: 'main', inode: 8 }, 'volume main'],
+  ['trash-empty', { volume: 'main' }, 'volume main'],
+];
+
+const QUERIES: readonly Row[] = [
+  ['resolve', { volume: 'main', path: '/' }, 'volume main'],
+  ['resolve', { volume: 'main@s', path: '/' }, 'volume main'],
+  ['lookup', { parent: 7, name: 'a' }, [7]],
+  ['attributes', { inode: 8 }, [8]],
+  ['list', { inode: 8, after: '' }, [8]],
+  ['xattr', { inode: 8, name: 'user.a' }, [8]],
+  ['xattrs', { inode: 8 }, [8]],
+  ['volume-of', { inode: 8 }, [8]],
+  ['snapshots', { volume: 'main' }, 'volume main'],
+  ['sweeps', {}, 'every'],
+  ['live-files', { volume: 'main' }, 'volume main'],
+  ['reservations', { after: 0 }, 'every'],
+  ['volume', { name: 'main' }, 'volume main'],
+  ['volumes', {}, 'every'],
+  ['outcome', { session: 1 }, 'every'],
+  ['missing-commands', { answered: [] }, 'every'],
+  ['existing', { inodes: [8, 9] }, [8, 9]],
+  ['paths', { inodes: [8] }, [8]],
+  ['servers', { counts: false }, 'root'],
+  ['servers', { counts: true }, 'every'],
+  ['voters', {}, 'root'],
+  ['files-on', { server: 'a' }, 'every'],
+  ['files-miscounted', { after: 0 }, 'every'],
+  ['files-needing', { server: 'a' }, 'every'],
+  ['plans', { after: 0 }, 'every'],
+  ['deletions', { server: 'a' }, 'every'],
+  ['placed', { inodes: [8] }, [8]],
+  ['trash', { volume: 'main', path: '/' }, 'volume main'],
+];
+
+function textOf(target: ReturnType<typeof commandTarget>): string | readonly number[] {
+  if (target.kind === 'volume') return `volume ${target.name}`;
+  return target.kind === 'inodes' ? target.inodes : target.kind;
+}
+
+function kindsOf(schema: typeof Command | typeof Query): readonly string[] {
+  const kinds = schema.anyOf.map(
+    ({ properties }) => (properties.kind as { readonly const?: string }).const ?? '',
+  );
+  return [...new Set(kinds)].sort();
+}
+
+test('each command goes to the catalog of what it changes', () => {
+  for (const [kind, fields, target] of COMMANDS)
+    assert.deepEqual(textOf(commandTarget({ kind, ...fields } as never)), target, kind);
+  assert.deepEqual([...new Set(COMMANDS.map(([kind]) => kind))].sort(), kindsOf(Command));
+});
+
+test('each query goes to the catalog that knows the answer', () => {
+  for (const [kind, fields, target] of QUERIES)
+    assert.deepEqual(textOf(queryTarget({ kind, ...fields } as never)), target, kind);
+  assert.deepEqual([...new Set(QUERIES.map(([kind]) => kind))].sort(), kindsOf(Query));
+});
