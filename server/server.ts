@@ -1,10 +1,8 @@
 import type { Logger } from 'pino';
-import { CATALOG_CELL } from '../base/ids.ts';
 import type { World } from '../base/world.ts';
 import { compose, type Parts } from './compose/compose.ts';
 import type { ServerConfig } from './config/config.ts';
 import { silencesOf } from './config/timing.ts';
-import { SUCCESSION_MS_MAX } from './file/succession.ts';
 import { planCluster } from './membership/cluster-plan.ts';
 import { succeedsWithin } from './process/bounded.ts';
 import { systemMachine } from './process/machine.ts';
@@ -16,12 +14,10 @@ import { isCorruption, isNoSpace } from './storage/failures.ts';
 import { damagedFolder, FolderError, type FolderErrorCode } from './storage/folder-error.ts';
 import { setAside } from './storage/set-aside.ts';
 
-/** Longest wait for the release of files, and of the catalog; their leases end anyway. */
+/** Longest wait for the release of files; their leases end anyway. */
 const RELEASE_MS_MAX = 2_000;
 /** Longest wait for calls of the router in progress, which other servers answer; requests have longer. */
 const CALLS_MS_MAX = 300;
-/** Longest wait for clients to drop their caches; the catalog's next primary waits for the rest. */
-const FORGET_MS_MAX = 500;
 
 /** Actions that let a failed start succeed, by error code. @returns false if nothing was done */
 const REMEDIES: Partial<
@@ -145,14 +141,7 @@ export class Server {
     gateway.router.stopCompeting();
     // Files first: their next primaries may ask the catalog, which must have a primary then.
     await idle.releaseAll(RELEASE_MS_MAX);
-    const catalog = host.loaded(CATALOG_CELL);
-    if (catalog !== null && catalog.role === 'active') {
-      await succeedsWithin(world, catalogMember.recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
-      await succeedsWithin(world, catalog.stop(), RELEASE_MS_MAX);
-      lease.close(CATALOG_CELL);
-      lease.release(CATALOG_CELL);
-      await succeedsWithin(world, lease.heldElsewhere(CATALOG_CELL), SUCCESSION_MS_MAX);
-    }
+    await catalogMember.resign();
     lease.closeDriver();
     await drain.finish();
     named.close();

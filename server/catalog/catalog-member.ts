@@ -1,12 +1,15 @@
 import { existsSync } from 'node:fs';
+import path from 'node:path';
 import type { Logger } from 'pino';
-import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import { CATALOG_CELL, type CellId, type FileId, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { VolumeInfo } from '../../wire/catalog-api.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { WakeQueue } from '../drivers/wake-queue.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
+import { SUCCESSION_MS_MAX } from '../file/succession.ts';
+import { succeedsWithin } from '../process/bounded.ts';
 import type { Clock } from '../process/clock.ts';
 import type { Placement } from '../process/placement.ts';
 import { CatalogStore } from '../storage/catalog-store.ts';
@@ -23,8 +26,17 @@ import { Recaller } from './recaller.ts';
 /** Inodes granted to one client, and to all together: some hundred bytes each in the primary's memory. */
 const CACHE_SESSION_GRANTS_MAX = 50_000;
 const CACHE_GRANTS_MAX = 500_000;
+/** Longest wait for the end of the epoch; the lease ends anyway. */
+const STOP_MS_MAX = 2_000;
+/** Longest wait for clients to drop their caches; the next primary waits for the rest. */
+const FORGET_MS_MAX = 500;
+
+const DATABASE = 'catalog.db';
+/** Catalogs of volumes have a folder each, named by their cells; the root catalog is at the top of the data folder. */
+const CATALOGS = 'catalogs';
 
 export interface CatalogDisk {
+  readonly cell: CellId;
   readonly self: ServerId;
   /** The members of the catalog if the folder has none. */
   readonly members: readonly ServerId[];
@@ -61,7 +73,17 @@ export interface CatalogMemberParts extends CatalogDisk {
 export async function openCatalogAtStart(disk: CatalogDisk): Promise<CatalogStore | null> {
   const { members, self, folder, knownView } = disk;
   const isMember = members.includes(self) || knownView().members.includes(self);
-  return isMember || existsSync(folder.file('catalog.db')) ? openCatalog(disk) : null;
+  return isMember || existsSync(folder.file(databaseOf(disk))) ? openCatalog(disk) : null;
+}
+
+/** The folders that lead from the data folder to the catalog's. */
+function foldersOf({ cell }: CatalogDisk): readonly string[] {
+  return cell === CATALOG_CELL ? [] : [CATALOGS, String(cell)];
+}
+
+/** The path of the database in the data folder. */
+function databaseOf(disk: CatalogDisk): string {
+  return path.join(...foldersOf(disk), DATABASE);
 }
 
 function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
@@ -69,12 +91,12 @@ function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
   const known = disk.knownView();
   return CatalogStore.open({
     world,
-    folder: folder.path,
+    folder: folder.createFolder(...foldersOf(disk)),
     // For a replica that is still empty.
     view: known.members.includes(self) ? known : { number: 1, members },
     startCounter: folder.startCounter,
     powerLossStart: folder.powerLossStart,
-    mark: folder.mark('catalog.db'),
+    mark: folder.mark(databaseOf(disk)),
     thorough: folder.readsWhole,
     failed: (reason) => disk.diskFailed(reason),
     fileOps,
@@ -94,7 +116,7 @@ export class CatalogMember {
     this.service = new CatalogHolder({
       self: parts.self,
       knownView: () => parts.knownView(),
-      notMember: () => parts.lease.close(CATALOG_CELL),
+      notMember: () => parts.lease.close(parts.cell),
       open: () => this.#open(),
     });
   }
@@ -117,6 +139,24 @@ export class CatalogMember {
     if (this.#store !== null) await this.service.openReplica();
   }
 
+  /** Requests the lease if the replica here is a member: its own record may be newer than the configuration. */
+  compete(): void {
+    const view = this.service.view();
+    if (view !== null && this.service.votes) this.#parts.lease.open(this.#parts.cell, view);
+  }
+
+  /** This server shuts down: as primary, it ends its epoch and waits a while for the next primary. */
+  async resign(): Promise<void> {
+    const { cell, host, lease, world } = this.#parts;
+    const driver = host.loaded(cell);
+    if (driver === null || driver.role !== 'active') return;
+    await succeedsWithin(world, this.#recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
+    await succeedsWithin(world, driver.stop(), STOP_MS_MAX);
+    lease.close(cell);
+    lease.release(cell);
+    await succeedsWithin(world, lease.heldElsewhere(cell), SUCCESSION_MS_MAX);
+  }
+
   async #open(): Promise<CatalogReplica> {
     const { self, host, lease, placement, world, clock, wakes, log, metrics } = this.#parts;
     const store = this.#store ?? (await openCatalog(this.#parts));
@@ -134,7 +174,7 @@ export class CatalogMember {
       pages.add(counts.pagesCompared);
       log.info({ ...counts }, 'fetched a copy of the catalog: the pages that differed');
     });
-    const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));
+    const driver = host.adopt((around) => new ReplicaDriver(this.#parts.cell, subject, around));
     const recaller = new Recaller({
       world,
       driver,

@@ -1,5 +1,4 @@
 import type { Logger } from 'pino';
-import { CATALOG_CELL } from '../../base/ids.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
@@ -49,8 +48,8 @@ export class CatalogReplacement {
     log.error({ reason }, 'the catalog has a damaged page: replacing this replica by a copy of another one');
     this.#parts.reportReplica('damaged');
     if (driver.role !== 'failed') driver.step({ kind: 'storage-failed', reason });
-    lease.close(CATALOG_CELL);
-    lease.release(CATALOG_CELL);
+    lease.close(driver.file);
+    lease.release(driver.file);
     this.#othersFirstUntilMs = clock.nowMs() + OTHERS_FIRST_MS;
     wakes.at(this.#othersFirstUntilMs, () => {
       if (clock.nowMs() >= this.#othersFirstUntilMs) this.#compete();
@@ -66,6 +65,6 @@ export class CatalogReplacement {
   #compete(): void {
     const { driver, lease } = this.#parts;
     this.#othersFirstUntilMs = -Infinity;
-    if (!driver.closed) lease.open(CATALOG_CELL, driver.view);
+    if (!driver.closed) lease.open(driver.file, driver.view);
   }
 }

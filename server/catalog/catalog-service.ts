@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
 import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
 import {
   COMMANDS_VERSION,
@@ -354,7 +354,7 @@ export class LocalCatalogService implements CatalogService {
   status(): CatalogStatus {
     const { lease, driver } = this.#parts;
     const { epoch, seq, committedSeq, view } = driver.status();
-    const { holder: primary } = lease.view(CATALOG_CELL);
+    const { holder: primary } = lease.view(driver.file);
     return {
       ...{ primary, epoch: epoch.counter, seq, committedSeq, members: view.members },
       invitesQueries: this.#memberReads.invites,
@@ -611,7 +611,8 @@ export class LocalCatalogService implements CatalogService {
   }
 
   #refuseQueued(): void {
-    const holder = this.#parts.lease.view(CATALOG_CELL).holder;
+    const { lease, driver } = this.#parts;
+    const { holder } = lease.view(driver.file);
     const details = holder === null || holder === this.#parts.self ? {} : { primary: holder };
     for (const waiting of [...this.#queue.splice(0), ...this.#heldByBarrier.splice(0)]) {
       waiting.reject(

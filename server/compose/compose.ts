@@ -1,4 +1,3 @@
-import { CATALOG_CELL } from '../../base/ids.ts';
 import { wrongCounterText } from '../../catalog/recount.ts';
 import { EVENT_TEXTS } from '../live/event-texts.ts';
 import type { ClusterPlan } from '../membership/cluster-plan.ts';
@@ -86,8 +85,6 @@ async function start(parts: Parts): Promise<void> {
   parts.keepBallast();
   parts.shortages.start();
   parts.scrubber.begin();
-  // The catalog's own record may name newer members than the configuration.
-  const view = catalogMember.service.view();
-  if (view !== null && catalogMember.service.votes) lease.open(CATALOG_CELL, view);
+  catalogMember.compete();
   parts.membership.start();
 }

@@ -1,3 +1,4 @@
+import { CATALOG_CELL } from '../../base/ids.ts';
 import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-member.ts';
 import { DepartedFiles } from '../file/departed-files.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
@@ -53,7 +54,7 @@ export async function openStorage(base: Base, mend: ObjectRepair): Promise<Stora
     () => store.directBytes,
   );
   const catalogDisk: CatalogDisk = {
-    ...{ self, members: bootstrap.catalogMembers, world, folder },
+    ...{ cell: CATALOG_CELL, self, members: bootstrap.catalogMembers, world, folder },
     knownView: () => known.catalogView,
     fileOps: withTimedSyncs(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     diskFailed: failed,

@@ -206,6 +206,19 @@ export class DataFolder {
     return path.join(this.path, name);
   }
 
+  /** Creates, durably, a folder below this one, unless it exists. @returns its path */
+  createFolder(...names: readonly string[]): string {
+    let parent = this.path;
+    for (const name of names) {
+      const child = path.join(parent, name);
+      fs.mkdirSync(child, { recursive: true, mode: 0o700 });
+      // An earlier start may have ended in between.
+      flushDirectory(parent);
+      parent = child;
+    }
+    return parent;
+  }
+
   /** Files from this id on are newer than the folder: a replica created here replaces none. Null if not known yet. */
   get firstFileId(): number | null {
     return this.#meta.bornAt;
