@@ -120,7 +120,7 @@ export interface State {
   /** A copy of a message that arrives late, or never. */
   readonly late: Late | null;
   readonly left: Readonly<Partial<Record<Budget, number>>>;
-  /** For the properties: numbers given out; servers removed as dead; views at whose end a server dropped its replica. */
+  /** For the properties: numbers given out; servers removed as dead; views in which a server dropped its replica. */
   readonly given: readonly number[];
   readonly dead: Servers;
   readonly dropped: readonly (readonly number[])[];

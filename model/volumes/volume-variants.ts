@@ -144,12 +144,12 @@ const DEEP: readonly Variant[] = [
   deep('life-deep', 'lost disk, late message', THREE, { ...LIFE, wipe: 1, delay: 1 }),
   deep('life-power-loss-deep', 'lost disk, all lose power', THREE, { ...LIFE, wipe: 1, 'power-loss': 1 }),
   deep('numbers-deep', 'two volumes, all lose power', NUMBERS, {
-    ...{ create: 2, number: 3, 'root-number': 1, 'power-loss': 1 },
+    ...{ create: 2, number: 2, 'power-loss': 1 },
   }),
   deep('drain-deep', 'two volumes, all lose power', DRAINED, {
     ...{ ...WHOLE_DRAIN, create: 2, place: 1, reserve: 1, 'power-loss': 1 },
   }),
-  deep('move-deep', 'moves, drain, lost disk', MOVED, { ...WHOLE_DRAIN, move: 2, wipe: 1 }),
+  deep('move-deep', 'two moves, drain', MOVED, { ...WHOLE_DRAIN, move: 2 }),
 ];
 
 export const VARIANTS: readonly Variant[] = [...CORRECT, ...PLANTED, ...DEEP];
