@@ -40,6 +40,9 @@ export const FLAGS_VERSION = 9;
 /** First version that obeys `unchangedNs` of `set-attributes`. */
 export const CONDITIONS_VERSION = 10;
 
+/** Servers from this version on compare digests of ranges of replicas. */
+export const DIGESTS_VERSION = 11;
+
 /** From this version on, deletions and moves of files are logged for their servers. */
 export const DELETIONS_VERSION = 11;
 

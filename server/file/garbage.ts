@@ -15,7 +15,7 @@ const SHORT_PERIOD_MS = 5_000;
 const PAGE = 1_000;
 const PAGES_MAX = 100;
 /** Replicas compared in one tick. */
-const COMPARED = 500;
+const COMPARED = 250;
 /** The comparison of all replicas compares this many in a round. */
 const SLICE = 25_000;
 /** Pause between comparisons of all replicas. */

@@ -1,18 +1,26 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import { type FileId, isFileId, isServerId, type ServerId } from '../../base/ids.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
 import { positionCompare } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
-import { type View, viewVoters } from '../../replica/view.ts';
+import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { ReplicaLag } from '../../wire/http-api.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
+import {
+  type Behind,
+  decodeAsked,
+  decodeBehind,
+  encodeAsked,
+  encodeBehind,
+  POSITIONS_CALL,
+  POSITIONS_MAX,
+  type ReplicaToCompare,
+} from './positions-call.ts';
+import { DIGESTS_CALL, decodeDifferent, encodeDigests, RangeDigests } from './range-digests.ts';
 
-export const POSITIONS_CALL = 'positions';
-
-const PAGE = 1_000;
 const CALL_MS = 10_000;
 /** Pause between a peer's connection and the comparison with it: it may disconnect again soon. */
 const CONNECT_PAUSE_MS = 2_000;
@@ -25,23 +33,6 @@ const REPORTED_AFTER_MS = 1_000;
 /** Files that are opened at the same time so that their primaries catch all replicas up, and the pause after each. */
 const OPEN_PARALLEL = 2;
 const OPEN_PAUSE_MS = 50;
-
-/** Earlier releases send no view, and ignore it. */
-type PositionRow = readonly [
-  file: number,
-  counter: number,
-  server: string,
-  incarnation: number,
-  seq: number,
-  view?: number,
-  members?: readonly string[],
-];
-interface ReplicaToCompare {
-  readonly file: FileId;
-  readonly position: Position;
-  readonly view?: View;
-}
-type Behind = readonly [file: number, seq: number | null];
 
 interface BehindReplica {
   /** Position of the local replica: a replica that reaches it no longer lags. */
@@ -73,15 +64,18 @@ export interface AntiEntropyParts {
   isWithoutServers(file: FileId): Promise<boolean>;
   /** Uses the file like a client, so that it gets a primary. */
   open(file: FileId): Promise<unknown>;
+  /** Whether the peer runs a release with digests of ranges; an earlier one compares all positions. */
+  hasDigests(peer: ServerId): boolean;
 }
 
 /**
  * Finds replicas that lag while their files are unused: a server that reconnects gets only the changes of files in use.
  * Each server compares its replicas with those of the others, and opens files whose other replica lags behind its own;
- * the new primary catches up all replicas.
+ * the new primary catches up all replicas. Digests of ranges of files come first: only what differs is compared.
  */
 export class AntiEntropy {
   readonly #parts: AntiEntropyParts;
+  readonly #digests: RangeDigests;
   readonly #behind = new Map<ServerId, Map<FileId, BehindReplica>>();
   readonly #comparisonTimers = new Map<ServerId, Timer>();
   /** Peers that no comparison has ended with since they connected, with the number of that connection. */
@@ -94,6 +88,7 @@ export class AntiEntropy {
 
   constructor(parts: AntiEntropyParts) {
     this.#parts = parts;
+    this.#digests = new RangeDigests(parts);
     this.#schedule();
   }
 
@@ -136,6 +131,16 @@ export class AntiEntropy {
     this.#comparisonTimers.clear();
   }
 
+  /** The record of a replica here changed, or the replica was removed. */
+  changed(file: FileId): void {
+    this.#digests.changed(file);
+  }
+
+  /** Answers a peer: in which ranges of files its replicas differ from those here. */
+  serveDigests(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
+    return this.#digests.serve(from, payload);
+  }
+
   /** Answers a peer: which of its replicas are ahead of those here. */
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
     const behind: Behind[] = [];
@@ -147,7 +152,7 @@ export class AntiEntropy {
       else if (view !== undefined && this.#parts.conflicts.compare(file, record.view, view, from)) continue;
       else if (positionCompare(positionOf(record), position) < 0) behind.push([file, record.seq]);
     }
-    return Buffer.from(JSON.stringify(behind));
+    return encodeBehind(behind);
   }
 
   /** Whether a server has everything of a file up to a position. */
@@ -168,15 +173,12 @@ export class AntiEntropy {
 
   /** Compares all replicas that this server and `peer` both should have, and opens the files of those that lag. */
   async compare(peer: ServerId): Promise<void> {
-    const { self, record, sizeBytes, isInUse, list, log } = this.#parts;
+    const { self, record, sizeBytes, isInUse, log } = this.#parts;
     const before = this.#behind.get(peer);
     const connection = this.#uncompared.get(peer);
     const found = new Map<FileId, BehindReplica>();
-    for (let after = 0 as FileId; !this.#closed; ) {
-      const page = list(after, PAGE);
-      const last = page.at(-1);
-      if (last === undefined) break;
-      after = last;
+    for await (const page of this.#pagesToCompare(peer)) {
+      if (this.#closed) break;
       const asked = page.flatMap((file) => {
         if (isInUse(file)) return [];
         const own = record(file);
@@ -212,6 +214,22 @@ export class AntiEntropy {
     await this.#openAll([...found.keys()]);
   }
 
+  /** Files here that may differ from the peer's. */
+  async *#pagesToCompare(peer: ServerId): AsyncGenerator<readonly FileId[]> {
+    const { list, call } = this.#parts;
+    if (this.#parts.hasDigests(peer)) {
+      for await (const digests of this.#digests.all(peer)) {
+        const answer = await call(peer, DIGESTS_CALL, encodeDigests(digests), CALL_MS);
+        for (const range of decodeDifferent(answer, digests)) yield this.#digests.filesIn(range);
+      }
+      return;
+    }
+    for (let page = list(0 as FileId, POSITIONS_MAX); page.length > 0; ) {
+      yield page;
+      page = list(page.at(-1) ?? (0 as FileId), POSITIONS_MAX);
+    }
+  }
+
   get #isAnyBehind(): boolean {
     return [...this.#behind.values()].some((replicas) => replicas.size > 0);
   }
@@ -233,7 +251,7 @@ export class AntiEntropy {
     const replicas = this.#behind.get(peer);
     while (replicas !== undefined && replicas.size > 0 && !this.#closed) {
       for (const file of replicas.keys()) if (!this.#isOf(file, peer)) replicas.delete(file);
-      const asked = [...replicas].slice(0, PAGE).map(([file, { position }]) => ({ file, position }));
+      const asked = [...replicas].slice(0, POSITIONS_MAX).map(([file, { position }]) => ({ file, position }));
       if (asked.length === 0) return;
       const left = new Map(await this.#ask(peer, asked));
       for (const { file } of asked) if (!left.has(file)) replicas.delete(file);
@@ -308,13 +326,7 @@ export class AntiEntropy {
     peer: ServerId,
     asked: readonly ReplicaToCompare[],
   ): Promise<readonly [FileId, number | null][]> {
-    const rows = asked.map(({ file, position: { epoch, seq }, view }): PositionRow => {
-      const position = [file, epoch.counter, epoch.server, epoch.incarnation, seq] as const;
-      return view === undefined || view.joint !== undefined
-        ? position
-        : [...position, view.number, view.members];
-    });
-    const payload = Buffer.from(JSON.stringify(rows));
+    const payload = encodeAsked(asked);
     const answer = await this.#parts.call(peer, POSITIONS_CALL, payload, CALL_MS);
     return decodeBehind(answer);
   }
@@ -331,60 +343,4 @@ function lagOf(replicas: readonly BehindReplica[]): ReplicaLag {
 
 function positionOf({ installed, seq }: ReplicaRecord): Position {
   return { epoch: installed, seq };
-}
-
-function decodeAsked(payload: Uint8Array): ReplicaToCompare[] {
-  return parseRows(payload).map((row) => {
-    const [file, counter, server, incarnation, seq, number, members] = row;
-    if (
-      typeof file !== 'number' ||
-      !isFileId(file) ||
-      !isCount(counter) ||
-      typeof server !== 'string' ||
-      !isServerId(server) ||
-      !isCount(incarnation) ||
-      !isCount(seq)
-    ) {
-      throw new MalformedError('A position has not its five fields');
-    }
-    const epoch: Position['epoch'] = {
-      counter,
-      server,
-      incarnation: incarnation as Position['epoch']['incarnation'],
-    };
-    const position = { epoch, seq };
-    if (number === undefined) return { file, position };
-    if (!isCount(number) || !areServers(members)) throw new MalformedError('A view has no members');
-    return { file, position, view: { number, members } };
-  });
-}
-
-function areServers(value: unknown): value is ServerId[] {
-  return Array.isArray(value) && value.every((each) => typeof each === 'string' && isServerId(each));
-}
-
-function decodeBehind(payload: Uint8Array): [FileId, number | null][] {
-  return parseRows(payload).map(([file, seq]) => {
-    if (typeof file !== 'number' || !isFileId(file) || !(seq === null || isCount(seq))) {
-      throw new MalformedError('A replica that is behind has not its two fields');
-    }
-    return [file, seq];
-  });
-}
-
-function parseRows(payload: Uint8Array): unknown[][] {
-  let rows: unknown;
-  try {
-    rows = JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
-  } catch (cause) {
-    throw new MalformedError('Positions are not JSON', { cause });
-  }
-  if (!Array.isArray(rows) || rows.length > PAGE || !rows.every((row) => Array.isArray(row))) {
-    throw new MalformedError('Positions are no list');
-  }
-  return rows;
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
 }

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
-import { MOVES_VERSION } from '../../catalog/versions.ts';
+import { DIGESTS_VERSION, MOVES_VERSION } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
@@ -29,7 +29,7 @@ import type { Gateway } from '../routing/gateway.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { ClusterTransport } from '../transport/transport.ts';
-import { AntiEntropy, POSITIONS_CALL } from './anti-entropy.ts';
+import { AntiEntropy } from './anti-entropy.ts';
 import {
   catalogViewOf,
   isClusterServers,
@@ -45,6 +45,8 @@ import {
   type MoveOrder,
   MoveOrders,
 } from './move-orders.ts';
+import { POSITIONS_CALL } from './positions-call.ts';
+import { DIGESTS_CALL } from './range-digests.ts';
 import { Registrar } from './registrar.ts';
 import { Steward } from './steward.ts';
 import { VOTERS_CALL, VotersKeeper } from './voters-keeper.ts';
@@ -172,7 +174,9 @@ export class Membership {
         return files[0]?.members.length === 0;
       },
       open: (file) => gateway.leaseStatus(file),
+      hasDigests: (peer) => (transport.commandsVersion(peer) ?? 0) >= DIGESTS_VERSION,
     });
+    store.recordChanges.on((file) => this.#antiEntropy.changed(file));
     known.onChange(() => this.#applyKnown());
     this.#handOverTimer = world.every(HAND_OVER_MS, () => this.#handOver());
   }
@@ -252,6 +256,8 @@ export class Membership {
     switch (method) {
       case POSITIONS_CALL:
         return Promise.resolve(this.#antiEntropy.serve(from, payload));
+      case DIGESTS_CALL:
+        return this.#antiEntropy.serveDigests(from, payload);
       case REPLICA_PLACE_CALL:
         return Promise.resolve(serveReplicaPlace(payload, (file) => this.#parts.store.record(file)));
       case SERVERS_CALL:

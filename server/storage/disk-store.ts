@@ -257,6 +257,7 @@ export class DiskStore implements FileStore {
             await this.#containers.unlink(file).catch((cause: unknown) => this.#failure.set(cause));
             this.#uncommitted.delete(file);
             this.#files.delete(file);
+            this.recordChanges.report(file, false);
             return error as Error;
           },
         );
@@ -439,6 +440,7 @@ export class DiskStore implements FileStore {
     await replica.submit({ kind: 'remove' });
     this.#uncommitted.delete(file);
     this.#files.delete(file);
+    this.recordChanges.report(file, false);
   }
 
   async space(): Promise<StoreSpace> {

@@ -3,7 +3,7 @@ import type { FileId } from '../../base/ids.ts';
 /** @param isPlaced the replica is new here, or its view changed */
 type Listener = (file: FileId, isPlaced: boolean) => void;
 
-/** Reports the files whose records changed in this store, so that no work has to look for them. */
+/** Reports the files whose records changed in this store, or are gone, so that no work has to look for them. */
 export class RecordChanges {
   readonly #listeners: Listener[] = [];
 

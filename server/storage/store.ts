@@ -68,7 +68,7 @@ export interface FileStore {
   /** Why the store has failed until a restart, and every call fails with `storage`; null while it works. */
   readonly failure: string | null;
 
-  /** Reports files after their records changed; not when they are removed. */
+  /** Reports files after their records changed, and after they were removed. */
   readonly recordChanges: RecordChanges;
 
   /** @returns null if this server has no replica of the file */

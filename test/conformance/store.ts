@@ -141,6 +141,9 @@ export function storeConformance(
       } as const;
       await store.createWithContents([first], e1, VIEW, 8);
       assert.ok(reported().some(([changed, isPlaced]) => changed === 7 && isPlaced));
+      await store.remove(file);
+      assert.deepEqual(reported(), [[file, false]]);
+      assert.equal(store.record(file), null);
     });
 
     test('a new replica is empty, with zero epochs', async () => {

@@ -7,7 +7,9 @@ import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
 import { viewsConflict } from '../../replica/view.ts';
-import { AntiEntropy, POSITIONS_CALL } from '../../server/membership/anti-entropy.ts';
+import { AntiEntropy } from '../../server/membership/anti-entropy.ts';
+import { POSITIONS_CALL } from '../../server/membership/positions-call.ts';
+import { DIGESTS_CALL } from '../../server/membership/range-digests.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
@@ -23,8 +25,29 @@ interface Standing {
   readonly members?: readonly ServerId[];
 }
 
+/** Replicas whose changes are reported, as a store does. */
+class Replicas extends Map<number, Standing> {
+  changed: ((file: FileId) => void) | null = null;
+
+  override set(file: number, standing: Standing): this {
+    super.set(file, standing);
+    this.changed?.(file as FileId);
+    return this;
+  }
+
+  override delete(file: number): boolean {
+    const found = super.delete(file);
+    this.changed?.(file as FileId);
+    return found;
+  }
+}
+
 class Host {
-  readonly replicas = new Map<number, Standing>();
+  readonly replicas = new Replicas();
+  /** Bytes of requests to other servers, and records read. */
+  sentBytes = 0;
+  recordsRead = 0;
+  hasDigests = true;
   readonly inUse = new Set<number>();
   readonly departed = new Map<number, number>();
   readonly opened: number[] = [];
@@ -61,11 +84,14 @@ class Host {
       isInUse: (file) => this.inUse.has(file),
       peers: () => [...this.others.keys()],
       call: async (to, method, payload) => {
-        assert.equal(method, POSITIONS_CALL);
         const other = this.others.get(to);
         if (other === undefined) throw new ServiceError('no-majority', 'It is away');
+        this.sentBytes += payload.length;
+        if (method === DIGESTS_CALL && other.hasDigests) return other.antiEntropy.serveDigests(self, payload);
+        assert.equal(method, POSITIONS_CALL);
         return other.antiEntropy.serve(self, payload);
       },
+      hasDigests: (peer) => this.others.get(peer)?.hasDigests ?? false,
       isFinal: (file) => this.final.has(file),
       isWithoutServers: async (file) => {
         assert.ok(this.final.has(file), 'The catalog is asked only about files that may preserve contents');
@@ -73,9 +99,11 @@ class Host {
       },
       open: async (file) => void this.opened.push(file),
     });
+    this.replicas.changed = (file) => this.antiEntropy.changed(file);
   }
 
   #record(file: FileId): ReplicaRecord | null {
+    this.recordsRead++;
     const standing = this.replicas.get(file);
     if (standing === undefined) return null;
     const { epoch, seq, members = [A, B] } = standing;
@@ -291,4 +319,83 @@ test('invalid calls are refused', (t) => {
   ]) {
     assert.throws(() => a.antiEntropy.serve(B, Buffer.from(text)), MalformedError, text);
   }
+});
+
+/** Two servers with the same files 1 to `count`, every third of which they share with each other. */
+function equalPair(count: number): [Host, Host] {
+  const [a, b] = pair();
+  for (let file = 1; file <= count; file++) {
+    const standing = { epoch: 1, seq: 5, members: file % 3 === 0 ? [A, B] : [A, B, C] };
+    a.replicas.set(file, standing);
+    b.replicas.set(file, standing);
+  }
+  return [a, b];
+}
+
+test('a comparison of equal replicas reads only records of ranges that changed, and sends a digest for each range', async (t) => {
+  const [a, b] = equalPair(5_000);
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  await a.antiEntropy.compare(B);
+  assert.deepEqual([a.recordsRead, b.recordsRead], [5_000, 5_000]);
+  assert.ok(a.sentBytes < 600, `${a.sentBytes} bytes`);
+  await b.antiEntropy.compare(A);
+  await a.antiEntropy.compare(B);
+  assert.deepEqual([a.recordsRead, b.recordsRead], [5_000, 5_000]);
+  const later = { epoch: 1, seq: 6, members: [A, B, C] };
+  a.replicas.set(4_000, later);
+  b.replicas.set(4_000, later);
+  await a.antiEntropy.compare(B);
+  assert.deepEqual([a.recordsRead, b.recordsRead], [5_256, 5_256]);
+  assert.deepEqual([a.opened, b.opened], [[], []]);
+});
+
+test('a file of which the other server is behind is found in each place of its range', async (t) => {
+  const [a, b] = equalPair(2_000);
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  await a.antiEntropy.compare(B);
+  const changed = [1, 255, 256, 1_023, 1_024, 2_000];
+  for (const file of changed) {
+    const before = a.replicas.get(file);
+    assert.ok(before !== undefined);
+    a.replicas.set(file, { ...before, seq: 6 });
+  }
+  b.replicas.delete(777);
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(
+    a.opened.toSorted((x, y) => x - y),
+    [...changed, 777].toSorted((x, y) => x - y),
+  );
+});
+
+test('files that the servers do not share make no difference, nor do files that were never written', async (t) => {
+  const [a, b] = equalPair(100);
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  a.replicas.set(101, { epoch: 3, seq: 1, members: [A, C] });
+  a.replicas.set(102, { epoch: 3, seq: 1, members: [B, C] });
+  b.replicas.set(103, { epoch: 0, seq: 0 });
+  await a.antiEntropy.compare(B);
+  assert.ok(a.sentBytes < 50, `${a.sentBytes} bytes`);
+  const other = new Host(C);
+  t.after(() => other.antiEntropy.close());
+  a.others.set(C, other);
+  await a.antiEntropy.compare(C);
+  assert.ok(a.opened.includes(101), 'The digest for each server has its own files');
+});
+
+test('all positions are compared with a server of an earlier release', async (t) => {
+  const [a, b] = equalPair(1_500);
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  b.hasDigests = false;
+  b.replicas.set(1_200, { epoch: 1, seq: 4 });
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(a.opened, [1_200]);
+  assert.ok(a.sentBytes > 20_000);
+});
+
+test('invalid digests are refused', async (t) => {
+  const a = new Host(A);
+  t.after(() => a.antiEntropy.close());
+  const long = JSON.stringify(Array.from({ length: 129 }, (_, range) => [range, 'x']));
+  for (const text of ['', '{}', '[1]', '[[1]]', '[[-1,"x"]]', '[[0.5,"x"]]', '[[1,2]]', long])
+    await assert.rejects(a.antiEntropy.serveDigests(B, Buffer.from(text)), MalformedError, text);
 });

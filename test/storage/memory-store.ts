@@ -306,6 +306,7 @@ export class MemoryStore implements FileStore {
     await this.#change(file, () => {
       this.#files.delete(file);
     });
+    this.recordChanges.report(file, false);
   }
 
   async space(): Promise<StoreSpace> {
