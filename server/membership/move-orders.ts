@@ -12,8 +12,8 @@ import type { LoopPace } from '../process/loop-pace.ts';
 export const MOVE_CALL = 'move-files';
 /** A file that needs longer continues; a request for it waits for the same change. */
 const ORDER_MS_MAX = 5_000;
-/** Files of an order that begin in the same tick, so that their messages share frames. */
-const GROUP = 32;
+/** Files that begin in the same tick, so that their messages share frames, and few enough for requests of clients. */
+const GROUP = 8;
 
 /** One file of an order: its next members. */
 export interface MoveOrder {
@@ -28,7 +28,7 @@ export type MoveAnswer =
 
 export interface MoveOrdersParts {
   readonly world: World;
-  readonly pace: LoopPace;
+  readonly pace: Pick<LoopPace, 'untilCalm'>;
   change(file: FileId, members: readonly ServerId[]): Promise<MemberChange>;
   release(driver: ReplicaDriver): Promise<void>;
 }
@@ -36,6 +36,8 @@ export interface MoveOrdersParts {
 /** Serves orders to move files: each file's change is one of its own, with its own epoch, views and outcome. */
 export class MoveOrders {
   readonly #parts: MoveOrdersParts;
+  /** The last group of all orders that waits to begin. */
+  #last: Promise<void> = Promise.resolve();
 
   constructor(parts: MoveOrdersParts) {
     this.#parts = parts;
@@ -49,10 +51,16 @@ export class MoveOrders {
   async carryOut(orders: readonly MoveOrder[]): Promise<readonly MoveAnswer[]> {
     const moves: Promise<MoveAnswer>[] = [];
     for (let from = 0; from < orders.length; from += GROUP) {
-      await this.#parts.pace.untilCalm();
+      await this.#turn();
       for (const order of orders.slice(from, from + GROUP)) moves.push(this.#move(order));
     }
     return Promise.all(moves);
+  }
+
+  /** Resolves when the next group may begin: one at a time, and after a pause if this process is busy. */
+  #turn(): Promise<void> {
+    this.#last = this.#last.then(() => this.#parts.pace.untilCalm());
+    return this.#last;
   }
 
   async #move({ file, members }: MoveOrder): Promise<MoveAnswer> {

@@ -119,3 +119,33 @@ test('a busy process delays background work, but not forever', async () => {
   await pace.untilCalm();
   assert.equal(pauses, 20);
 });
+
+test('a busy process begins files of all orders in turn, a few at a time', async () => {
+  let calm: () => void = () => undefined;
+  const begun: FileId[] = [];
+  const orders = new MoveOrders({
+    world: systemWorld,
+    pace: {
+      untilCalm: () =>
+        new Promise<void>((resolve) => {
+          calm = resolve;
+        }),
+    },
+    change: async (file) => {
+      begun.push(file);
+      return { view: viewOf(3), unused: null };
+    },
+    release: async () => undefined,
+  });
+  const order = (first: number) =>
+    orders.carryOut(
+      Array.from({ length: 12 }, (_, place) => ({ file: (first + place) as FileId, members: MEMBERS })),
+    );
+  const both = Promise.all([order(1), order(100)]);
+  for (const count of [0, 8, 16, 20, 24]) {
+    await ticks();
+    assert.equal(begun.length, count);
+    calm();
+  }
+  assert.equal((await both).flat().length, 24);
+});
