@@ -45,6 +45,8 @@ export interface CatalogDisk {
   readonly fileOps: FileOps;
   knownView(): { readonly number: number; readonly members: readonly ServerId[] };
   diskFailed(reason: string): void;
+  /** Bound of the log of recent operations. */
+  readonly logBytesMax: number;
 }
 
 export interface CatalogMemberParts extends CatalogDisk {
@@ -100,6 +102,7 @@ function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
     thorough: folder.readsWhole,
     failed: (reason) => disk.diskFailed(reason),
     fileOps,
+    logBounds: { bytesMax: disk.logBytesMax },
   });
 }
 

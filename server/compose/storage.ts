@@ -58,6 +58,7 @@ export async function openStorage(base: Base, mend: ObjectRepair): Promise<Stora
     knownView: () => known.catalogView,
     fileOps: withTimedSyncs(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     diskFailed: failed,
+    logBytesMax: config.catalogLogBytesMax,
   };
   const catalogStore = await openCatalogAtStart(catalogDisk);
   // Not earlier: if the catalog is damaged, the next start must find that, too.

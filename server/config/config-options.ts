@@ -102,6 +102,13 @@ export const OPTIONS = [
     help: 'How long one request may take before it fails',
   },
   {
+    name: 'catalog-log',
+    value: 'SIZE',
+    example: '1GiB',
+    fallback: '256MiB',
+    help: 'How many changes of names to keep at most for servers that were away; after 30 minutes only 16 MiB of them',
+  },
+  {
     name: 'lease-idle',
     value: 'TIME',
     example: '60s',

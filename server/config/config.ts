@@ -29,6 +29,7 @@ const LEASE_MS_MAX = 600_000;
 /** How long an unused file keeps its primary: renewals cost messages, an election a few milliseconds. */
 const LEASE_IDLE_LEASES = 3;
 const OPERATION_TIMEOUT_MS_DEFAULT = 15_000;
+const CATALOG_LOG_BYTES_DEFAULT = 256 * 1024 ** 2;
 const SCRUB_EVERY_MS_DEFAULT = 7 * 86_400_000;
 /** A million small files leave a server in 42 minutes. */
 const MOVED_FILES_PER_S_DEFAULT = 400;
@@ -69,6 +70,8 @@ export interface ServerConfig extends NetworkGuards {
   readonly clockSkewMaxMs: number;
   readonly catalogMembers: readonly ServerId[];
   readonly operationTimeoutMs: number;
+  /** Bound of the catalog's log, which servers that were away take. */
+  readonly catalogLogBytesMax: number;
   readonly gcGraceMs: number;
   readonly leaseIdleMs: number;
   readonly scrubEveryMs: number;
@@ -358,6 +361,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     clockSkewMaxMs,
     catalogMembers: join.length > 0 ? [] : readCatalogMembers(text('catalog-members'), peers),
     operationTimeoutMs,
+    catalogLogBytesMax: readSize(text('catalog-log'), CATALOG_LOG_BYTES_DEFAULT),
     gcGraceMs: duration('gc-grace', 3_600_000),
     leaseIdleMs: duration('lease-idle', LEASE_IDLE_LEASES * leaseMs),
     scrubEveryMs: duration('scrub-every', SCRUB_EVERY_MS_DEFAULT),
@@ -612,6 +616,17 @@ function readCatalogMembers(given: Given, peers: ReadonlyMap<ServerId, Address>)
     members.add(text);
   }
   return [...members].toSorted(serverIdCompare);
+}
+
+function readSize(given: Given, fallback: number): number {
+  if (given === null) return fallback;
+  const [, count = '', unit = ''] = /^(\d{1,6})(MiB|GiB)$/.exec(given.value) ?? [];
+  if (Number(count) === 0) {
+    throw new ConfigurationError(
+      `Cannot use ${given.label} "${given.value}": invalid size; write a number with MiB or GiB, such as 256MiB`,
+    );
+  }
+  return Number(count) * 1024 ** (unit === 'MiB' ? 2 : 3);
 }
 
 function readLogLevel(given: Given): LogLevel {

@@ -12,6 +12,12 @@ const LOG_AHEAD_COMMITS = 16;
 /** The log's file is truncated when it is this many times as long. */
 const LOG_FILE_TIMES_MAX = 4;
 
+interface CheckpointResult {
+  readonly busy: number;
+  readonly log: number;
+  readonly checkpointed: number;
+}
+
 /** The first check that finds the log too long syncs it, the next one copies it back. */
 export class CatalogCheckpoint {
   readonly #flush: SharedFlush;
@@ -48,19 +54,24 @@ export class CatalogCheckpoint {
    * The log is not emptied: the next commit overwrites its beginning, after a synced header that invalidates the rest.
    * Releasing memory and disk space of 16 MiB takes the event loop 20 ms, and allocating them again a third of a
    * commit's cost.
+   *
+   * @returns whether all of the log is in the database: not if a reader needs an earlier state of it
    */
-  async copyBack({ writer, databaseFd, logFd }: Handles): Promise<void> {
+  async copyBack({ writer, databaseFd, logFd }: Handles): Promise<boolean> {
     await this.#flush.request();
     writer.pragma('synchronous = OFF');
+    let isWhole: boolean;
     try {
-      writer.pragma('wal_checkpoint(PASSIVE)');
+      const [result] = writer.pragma('wal_checkpoint(PASSIVE)') as [CheckpointResult];
+      isWhole = result.busy === 0 && result.checkpointed === result.log;
     } finally {
       writer.pragma('synchronous = NORMAL');
     }
     await diskFileOps.datasync(databaseFd);
     // The log has grown this long because a reader has kept SQLite from restarting it.
-    if (fs.fstatSync(logFd).size <= LOG_FILE_TIMES_MAX * this.#bytesMax) return;
+    if (fs.fstatSync(logFd).size <= LOG_FILE_TIMES_MAX * this.#bytesMax) return isWhole;
     writer.pragma('wal_checkpoint(TRUNCATE)');
     await this.#flush.request();
+    return isWhole;
   }
 }

@@ -22,6 +22,15 @@ export const LOG_BOUNDS: LogBounds = {
   ageMaxMs: 30 * 60_000,
 };
 
+/** The part of the free space that the log may have. */
+const FREE_PART = 1 / 16;
+
+/** @returns the bounds on a disk with so much free space */
+export function boundsWithin(bounds: LogBounds, freeBytes: number): LogBounds {
+  const bytesMax = Math.max(bounds.bytesMin, Math.min(bounds.bytesMax, freeBytes * FREE_PART));
+  return { ...bounds, bytesMax };
+}
+
 /** An operation removes so many of the oldest ones at most, and no more bytes than this, or twice its own. */
 const TRIMMED_ROWS_MAX = 64;
 const TRIMMED_BYTES_MAX = 256 * 1024;

@@ -34,10 +34,25 @@ const SNAPSHOT_STEP_PAGES = 1000;
 /** For this time after a check has found no damage, damage that other replicas find in copies counts as theirs. */
 const SOUND_MS = 3_600_000;
 
+/** The file `catalog.db` while it does not change, because all is in it and nothing is copied back from the log. */
+export interface FrozenDatabase {
+  readonly record: CatalogRecord;
+  readonly bytes: number;
+  readonly read: PageRead;
+  end(): void;
+}
+
 interface Snapshot {
   readonly file: string;
   readonly handle: fs.promises.FileHandle;
+  readonly size: number;
+  /** How much of it is there: it is read from its beginning while it is copied. */
+  bytes: number;
+  /** Resolves when there is more; rejects if the copy was aborted. */
+  more: PromiseWithResolvers<void>;
 }
+
+const COPY_BYTES = 1024 * 1024;
 
 /** Another replica's snapshot, as it arrived, has a damaged page. */
 export class DamagedCopy extends ServiceError {
@@ -57,27 +72,58 @@ export class CatalogSnapshots {
   /** Own and fetched pages of an interrupted `stagePages`. */
   #partial: string | null = null;
 
-  constructor(file: string, nowMs: () => number) {
+  readonly #freeze: () => Promise<FrozenDatabase | null>;
+
+  /** @param freeze returns null if the file cannot be frozen, because readers need an earlier state of it */
+  constructor(file: string, nowMs: () => number, freeze: () => Promise<FrozenDatabase | null>) {
     this.#path = file;
     this.#nowMs = nowMs;
+    this.#freeze = freeze;
   }
 
-  /** Copies the current committed state, in steps between which the event loop runs. */
+  /** Copies the current committed state, in steps between which the event loop runs. It can be read meanwhile. */
   async take(): Promise<CatalogSnapshot> {
     this.#fileNumber += 1;
     const id = this.#fileNumber;
     const file = `${this.#path}.snapshot-${id}`;
     try {
-      const record = await this.#copy(file);
-      const handle = await fs.promises.open(file, 'r');
-      this.#snapshots.set(id, { file, handle });
-      const { size } = await handle.stat();
+      const frozen = await this.#freeze();
+      const record = frozen === null ? await this.#copy(file) : frozen.record;
+      const handle = await fs.promises.open(file, frozen === null ? 'r' : 'wx+', 0o600);
+      const bytes = frozen?.bytes ?? (await handle.stat()).size;
+      const snapshot: Snapshot = { file, handle, size: bytes, bytes: 0, more: Promise.withResolvers() };
+      this.#snapshots.set(id, snapshot);
+      if (frozen === null) snapshot.bytes = bytes;
+      else void this.#copyFrozen(snapshot, frozen);
       const [oldest] = this.#snapshots.keys();
       if (this.#snapshots.size > SNAPSHOTS_MAX && oldest !== undefined) await this.close(oldest);
-      return { id, bytes: size, position: { epoch: record.installed, seq: record.last.seq } };
+      return { id, bytes, position: { epoch: record.installed, seq: record.last.seq } };
     } catch (error) {
       await fs.promises.rm(file, { force: true });
       throw storageError('Cannot copy the catalog', error);
+    }
+  }
+
+  /** Reads and writes in the thread pool. The copy is not synced: it is removed at the next start. */
+  async #copyFrozen(snapshot: Snapshot, frozen: FrozenDatabase): Promise<void> {
+    try {
+      const buffer = Buffer.allocUnsafe(COPY_BYTES);
+      while (snapshot.bytes < frozen.bytes) {
+        const wanted = buffer.subarray(0, Math.min(COPY_BYTES, frozen.bytes - snapshot.bytes));
+        const bytes = await readFully(frozen.read, wanted, snapshot.bytes);
+        if (bytes.length < wanted.length) throw new Error('The database is shorter than its header says');
+        await writeFully(snapshot.handle, bytes, snapshot.bytes);
+        snapshot.bytes += bytes.length;
+        const { more } = snapshot;
+        snapshot.more = Promise.withResolvers();
+        more.resolve();
+      }
+    } catch (error) {
+      // Its readers report it.
+      snapshot.more.promise.catch(() => undefined);
+      snapshot.more.reject(error);
+    } finally {
+      frozen.end();
     }
   }
 
@@ -85,6 +131,7 @@ export class CatalogSnapshots {
   async read(id: number, offset: number, length: number): Promise<Uint8Array> {
     const snapshot = this.#opened(id);
     try {
+      while (snapshot.bytes < Math.min(offset + length, snapshot.size)) await snapshot.more.promise;
       return await readFully(reader(snapshot.handle), Buffer.alloc(length), offset);
     } catch (error) {
       throw storageError('Cannot read a copy of the catalog', error);
@@ -225,17 +272,31 @@ export class CatalogSnapshots {
 
   /** Copies the database to `file`. A read transaction hides later commits from the copy. */
   async #copy(file: string): Promise<CatalogRecord> {
+    const { source, record } = this.openSource();
+    try {
+      await source.backup(file, { progress: () => SNAPSHOT_STEP_PAGES });
+      return record;
+    } finally {
+      this.closeSource(source);
+    }
+  }
+
+  /** Opens the database in a read transaction, until `closeSource` or `endCopies`. */
+  openSource(): { readonly source: Database.Database; readonly record: CatalogRecord } {
     const source = new Database(this.#path, { readonly: true, fileMustExist: true, timeout: 0 });
     this.#copying.add(source);
     try {
       source.exec('BEGIN');
-      const record = readRecord(source);
-      await source.backup(file, { progress: () => SNAPSHOT_STEP_PAGES });
-      return record;
-    } finally {
-      this.#copying.delete(source);
-      source.close();
+      return { source, record: readRecord(source) };
+    } catch (error) {
+      this.closeSource(source);
+      throw error;
     }
+  }
+
+  closeSource(source: Database.Database): void {
+    this.#copying.delete(source);
+    source.close();
   }
 
   /** Aborts the copies in progress: their callers get an error. */

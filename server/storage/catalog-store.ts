@@ -40,9 +40,14 @@ import {
   statement,
   writeRecord,
 } from './catalog-database.ts';
-import { appendToLog, LOG_BOUNDS, type LogBounds, logTail } from './catalog-log.ts';
+import { appendToLog, boundsWithin, LOG_BOUNDS, type LogBounds, logTail } from './catalog-log.ts';
 import type { PageSource, TransferCounts } from './catalog-pages.ts';
-import { CatalogSnapshots, removeDatabase, removeLeftovers } from './catalog-snapshots.ts';
+import {
+  CatalogSnapshots,
+  type FrozenDatabase,
+  removeDatabase,
+  removeLeftovers,
+} from './catalog-snapshots.ts';
 import {
   type CatalogSnapshot,
   type CatalogTail,
@@ -74,6 +79,9 @@ export interface CatalogStoreOptions {
   readonly logFileBytesMax?: number;
   readonly logBounds?: Partial<LogBounds>;
 }
+
+/** How long a copy waits for the end of a batch, rather than be taken with SQLite's slower means. */
+const FREEZE_WAIT_MS = 100;
 
 interface OpenBatch {
   body: Uint8Array | null;
@@ -118,15 +126,18 @@ export class CatalogStore {
   readonly changes: CatalogChanges;
   readonly damage = new CatalogDamage();
   #record: CatalogRecord;
-  readonly #logBounds: LogBounds;
+  readonly #wantedLogBounds: LogBounds;
+  /** As wanted, or less on a disk that has little free space. */
+  #logBounds: LogBounds;
   #open: OpenBatch | null = null;
   /** An installation or a copy of the log is in progress; the event loop runs meanwhile. */
-  #exclusiveWork: Promise<void> | null = null;
+  #exclusiveWork: Promise<unknown> | null = null;
   #failed: Error | null = null;
   /** Why the last operation of a backup was not applied; null once one was. */
   #refused: unknown = null;
   readonly #checkpoint: CatalogCheckpoint;
   readonly #pageReads = new Set<Promise<number>>();
+  readonly #wantedFreezes = new Set<PromiseWithResolvers<FrozenDatabase | null>>();
 
   private constructor(options: CatalogStoreOptions, file: string, handles: Handles) {
     this.#world = options.world;
@@ -137,12 +148,17 @@ export class CatalogStore {
     this.#startCounter = options.startCounter ?? 0;
     this.#powerLossStart = options.powerLossStart ?? 0;
     this.#handles = handles;
-    this.#snapshots = new CatalogSnapshots(file, () => options.world.nowMs());
+    this.#snapshots = new CatalogSnapshots(
+      file,
+      () => options.world.nowMs(),
+      () => this.#freeze(),
+    );
     const ops = options.fileOps ?? diskFileOps;
     this.#flush = new SharedFlush(() => ops.datasync(this.#handles.logFd));
     this.#checkpoint = new CatalogCheckpoint(this.#flush, options.logFileBytesMax);
     this.#record = readRecord(handles.reader);
-    this.#logBounds = { ...LOG_BOUNDS, ...options.logBounds };
+    this.#wantedLogBounds = { ...LOG_BOUNDS, ...options.logBounds };
+    this.#logBounds = this.#wantedLogBounds;
     this.changes = new CatalogChanges(options.world, this.#record.last.seq);
   }
 
@@ -554,6 +570,7 @@ export class CatalogStore {
   }
 
   #copyBackNow(): void {
+    this.#snapshots.endCopies();
     const { writer } = this.#handles;
     if (writer.inTransaction) writer.exec('ROLLBACK');
     writer.pragma('synchronous = FULL');
@@ -600,6 +617,7 @@ export class CatalogStore {
 
   /** Called after each commit: once SQLite's log is long, syncs it, and next copies it back into the database. */
   #checkpointIfDue(): void {
+    if (this.#exclusiveWork === null && this.#freezeIfWanted()) return;
     const next = this.#checkpoint.afterCommit(this.#handles.logFd, this.#exclusiveWork === null);
     if (next === 'nothing') return;
     if (next === 'flush') {
@@ -616,13 +634,69 @@ export class CatalogStore {
     if (this.#checkpoint.isDue(this.#handles.logFd)) await this.#copyBack();
   }
 
-  async #copyBack(): Promise<void> {
+  /** @returns whether all of the log is in the database */
+  async #copyBack(): Promise<boolean> {
     try {
-      await this.#checkpoint.copyBack(this.#handles);
+      const isWhole = await this.#checkpoint.copyBack(this.#handles);
+      const { bavail, bsize } = await fs.promises.statfs(this.#folder);
+      this.#logBounds = boundsWithin(this.#wantedLogBounds, bavail * bsize);
+      return isWhole;
     } catch (error) {
       // On a full disk the log stays as it is, and grows until commits are refused as well.
       if (errorCode(error) !== 'SQLITE_FULL') this.#fail(storageError('Cannot copy the log back', error));
+      return false;
     }
+  }
+
+  /**
+   * Keeps `catalog.db` as it is, for a copy, while commits continue: once all of the log is copied back, SQLite copies
+   * back no more of it while a reader uses the database alone.
+   * @returns null if the log cannot be copied back as a whole soon
+   */
+  async #freeze(): Promise<FrozenDatabase | null> {
+    const wanted = Promise.withResolvers<FrozenDatabase | null>();
+    this.#wantedFreezes.add(wanted);
+    // A primary for which `ready` has resolved begins its batch first.
+    await this.#world.nextTick();
+    if (this.#exclusiveWork === null && this.#open === null) this.#freezeIfWanted();
+    // An open batch may wait for the replica that wants the copy.
+    const timer = this.#world.after(FREEZE_WAIT_MS, () => {
+      if (this.#wantedFreezes.delete(wanted)) wanted.resolve(null);
+    });
+    try {
+      return await wanted.promise;
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  /** Called when no batch is open, and none is about to begin. @returns whether commits have to wait */
+  #freezeIfWanted(): boolean {
+    const [wanted] = this.#wantedFreezes;
+    if (wanted === undefined || this.#failed !== null) return false;
+    this.#wantedFreezes.delete(wanted);
+    const freezing = this.#copyBack().then((isWhole) => (isWhole ? this.#openFrozen() : null));
+    this.#exclusiveWork = freezing.then(wanted.resolve, wanted.reject).finally(() => {
+      this.#exclusiveWork = null;
+    });
+    return true;
+  }
+
+  #openFrozen(): FrozenDatabase {
+    const { databaseFd } = this.#handles;
+    const { source, record } = this.#snapshots.openSource();
+    const pages = source.pragma('page_count', { simple: true }) as number;
+    const pageBytes = source.pragma('page_size', { simple: true }) as number;
+    return {
+      record,
+      bytes: pages * pageBytes,
+      read: async (buffer, position) => {
+        // Without this reader the database may change.
+        if (!source.open) throw new ServiceError('precondition-failed', 'The copy was aborted');
+        return this.#readPage(databaseFd, buffer, position);
+      },
+      end: () => this.#snapshots.closeSource(source),
+    };
   }
 
   #readFailed(action: string, cause: unknown): Error {

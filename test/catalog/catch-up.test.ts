@@ -47,7 +47,7 @@ class Member {
   readonly subject: CatalogSubject;
   readonly transfers: TransferCounts[] = [];
 
-  private constructor(folder: string, store: CatalogStore) {
+  constructor(folder: string, store: CatalogStore) {
     this.folder = folder;
     this.store = store;
     this.subject = new CatalogSubject(store, (counts) => this.transfers.push(counts));
@@ -213,6 +213,44 @@ test('a replica that lags by more than the log fetches the pages that differ', a
   assert.ok(again !== undefined && again.pagesFetched < 40, JSON.stringify(again));
   assert.deepEqual(member.dump(), source.dump());
   await close(source, member);
+});
+
+test('a copy shows one state, while the log is copied back behind it, and beside a reader of an earlier one', async () => {
+  const { folder, store: closed } = await replica();
+  await closed.close();
+  const logFileBytesMax = 64 * 1024;
+  const source = new Member(
+    folder,
+    await CatalogStore.open({ world: systemWorld, folder, view: VIEW, logFileBytesMax }),
+  );
+  const copyOf = async (commitMeanwhile: () => Promise<void>): Promise<void> => {
+    const before = source.dump();
+    const { id, bytes, position } = await source.store.snapshot();
+    assert.equal(position.seq, source.store.record().seq);
+    await commitMeanwhile();
+    const copy = await Member.empty();
+    await copy.store.promise(epoch(1));
+    const staged = await copy.store.stageSnapshot(
+      (async function* () {
+        for (let at = 0; at < bytes; at += 100_000)
+          yield await source.store.readSnapshot(id, at, Math.min(100_000, bytes - at));
+      })(),
+    );
+    await copy.store.install(epoch(1), position.seq, staged);
+    assert.deepEqual(copy.dump(), before);
+    await close(copy);
+  };
+  const many = (name: string) => () => source.commitMany(name, 200);
+  await copyOf(many('behind'));
+  // While it has a batch open, nothing is copied back: the copy waits for its end.
+  const another = new Database(path.join(folder, 'catalog.db'), { readonly: true });
+  another.exec('BEGIN');
+  another.prepare('SELECT COUNT(*) FROM replica_log').get();
+  await source.commitMany('beside', 50);
+  await copyOf(many('later'));
+  another.close();
+  await copyOf(many('at the end'));
+  await close(source);
 });
 
 test('a damaged page here is one that differs; a promise stays', async () => {

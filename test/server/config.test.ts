@@ -61,6 +61,7 @@ test('the minimum; everything else has a default', () => {
     clockSkewMaxMs: 250,
     catalogMembers: ['s1', 's2', 's3'],
     operationTimeoutMs: 15_000,
+    catalogLogBytesMax: 268_435_456,
     gcGraceMs: 3_600_000,
     leaseIdleMs: 15_000,
     scrubEveryMs: 604_800_000,

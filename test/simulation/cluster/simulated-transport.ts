@@ -55,6 +55,8 @@ export class SimulatedPeers {
   readonly #members = new Map<ServerId, SimulatedTransport>();
   readonly #dialing = new Set<string>();
   #connections = 0;
+  /** Called with each call before it is sent. */
+  calling: ((from: ServerId, to: ServerId, method: string, payload: Uint8Array) => void) | null = null;
   /** Called with each message before it is sent. */
   sending: ((from: ServerId, to: ServerId, ...message: Parameters<Transmit>) => void) | null = null;
 
@@ -238,6 +240,7 @@ export class SimulatedTransport implements ClusterTransport {
     deferrable = false,
   ): Promise<Uint8Array> {
     assert(to !== this.server, 'A server does not call itself');
+    this.#peersOfAll.calling?.(this.server, to, method, payload);
     return this.#exchange.call(to, method, payload, timeoutMs, this.#routes.get(to)?.outbox, deferrable);
   }
 

@@ -1,4 +1,3 @@
-import type { ReplicaFrame } from '../../../../replica/codec.ts';
 import type { Network } from '../network.ts';
 import type { HttpGate, Passing } from '../simulated-http.ts';
 
@@ -36,6 +35,11 @@ export interface MessageRule {
   readonly kind: string;
 }
 
+interface NamedMessage {
+  readonly file: number;
+  readonly message: { readonly kind: string };
+}
+
 /** Requests and answers that wait until the schedule releases them, or that are lost. */
 export class HeldTraffic {
   readonly #network: Network;
@@ -53,8 +57,8 @@ export class HeldTraffic {
     this.#held.set(rule.name, [...(this.#held.get(rule.name) ?? []), { go, lose }]);
   };
 
-  /** Called for each message between servers before it is sent. */
-  readonly message = (from: string, to: string, { file, message }: ReplicaFrame): void => {
+  /** Called for each message between servers, and each call of a state transfer, before it is sent. */
+  readonly message = (from: string, to: string, { file, message }: NamedMessage): void => {
     const rule = this.#messageRules.find(
       (one) => one.from === from && one.to.includes(to) && one.file === file && one.kind === message.kind,
     );

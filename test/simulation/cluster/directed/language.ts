@@ -25,7 +25,8 @@
  *     hold all R request of a …                   all such requests from now on
  *     hold R message s1->s2 ack /x                holds the next message of this kind about the file (see
  *                                                 replica/messages.ts), and all later ones in this direction;
- *                                                 s1->*: to each; instead of a path: catalog, or an inode
+ *                                                 s1->*: to each; instead of a path: catalog, or an inode; also a
+ *                                                 call of a state transfer, such as snapshot-pages
  *     await R                                     waits until the rule has met one
  *     release R, drop R                           what is held arrives, even if its caller does not wait; or is lost
  *

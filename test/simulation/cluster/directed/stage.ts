@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { decodeReplicaMessage } from '../../../../replica/codec.ts';
+import { decodeStateTransferCall, STATE_CALL } from '../../../../server/drivers/state-call.ts';
 import { CHANNEL_REPLICA, CHANNEL_REPLICA_VIEW } from '../../../../server/transport/transport.ts';
 import { USERS } from '../../../posix/program.ts';
 import { flipByte } from '../../../storage/damage.ts';
@@ -80,6 +81,11 @@ export class Stage {
       if (channel === CHANNEL_REPLICA) this.held.message(from, to, decodeReplicaMessage(payload, tail));
       if (channel === CHANNEL_REPLICA_VIEW)
         this.held.message(from, to, decodeReplicaMessage(payload.subarray(OBJECT_SIZE_BYTES)));
+    };
+    peers.calling = (from, to, call, payload) => {
+      if (call !== STATE_CALL) return;
+      const { file, method } = decodeStateTransferCall(payload);
+      this.held.message(from, to, { file, message: { kind: method } });
     };
   }
 
