@@ -170,6 +170,8 @@ export class CatalogSnapshots {
     const snapshot = this.#snapshots.get(id);
     const nowMs = this.#nowMs();
     if (snapshot === undefined || nowMs < this.#soundUntilMs) return null;
+    // It is still being copied.
+    if (snapshot.bytes < snapshot.size) return null;
     const database = new Database(snapshot.file, { fileMustExist: true, timeout: 0 });
     try {
       const damage = damageOf(database);

@@ -663,11 +663,9 @@ export class CatalogStore {
     const timer = this.#world.after(FREEZE_WAIT_MS, () => {
       if (this.#wantedFreezes.delete(wanted)) wanted.resolve(null);
     });
-    try {
-      return await wanted.promise;
-    } finally {
-      timer.cancel();
-    }
+    const frozen = await wanted.promise.finally(() => timer.cancel());
+    this.#assertUsable();
+    return frozen;
   }
 
   /** Called when no batch is open, and none is about to begin. @returns whether commits have to wait */
@@ -691,9 +689,10 @@ export class CatalogStore {
       record,
       bytes: pages * pageBytes,
       read: async (buffer, position) => {
-        // Without this reader the database may change.
+        const count = await this.#readPage(databaseFd, buffer, position);
+        // Without this reader the database may have changed meanwhile.
         if (!source.open) throw new ServiceError('precondition-failed', 'The copy was aborted');
-        return this.#readPage(databaseFd, buffer, position);
+        return count;
       },
       end: () => this.#snapshots.closeSource(source),
     };
