@@ -13,7 +13,12 @@ export const PROGRAMS = [
   'server/config/config-options.ts',
 ];
 /** Programs and threads that are started by their path relative to a module. */
-export const STARTED = ['client/dev/cable.ts', 'client/lease/supervisor.ts', 'fuse/kernel/reader-thread.ts'];
+export const STARTED = [
+  'client/dev/cable.ts',
+  'client/lease/supervisor.ts',
+  'fuse/kernel/reader-thread.ts',
+  'server/storage/database-check-thread.ts',
+];
 /** Copied into the package without compilation. */
 const COPIED = ['bin', 'web'];
 

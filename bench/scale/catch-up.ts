@@ -10,12 +10,17 @@ import type { Epoch } from '../../replica/epoch.ts';
 import { CatalogSubject } from '../../server/catalog/catalog-subject.ts';
 import type { CallSource } from '../../server/drivers/subject.ts';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
+import { damageByThread } from '../../server/storage/database-checker.ts';
 import type { Command, CommandResults } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { SERVERS } from './filled-catalog.ts';
 
 const EPOCH: Epoch = { counter: 1, server: 's1' as ServerId, incarnation: 1 as Incarnation };
-const VIEW = { number: 1, members: SERVERS };
+const OPTIONS = {
+  world: systemWorld,
+  view: { number: 1, members: SERVERS },
+  checkDatabase: damageByThread,
+};
 const OBJECT_BYTES = 131_072;
 const FILES_PER_COMMAND = 100;
 const FILES_PER_DIRECTORY = 1_000;
@@ -75,7 +80,7 @@ async function catchUp(base: string, way: CatchUpFigures['way']): Promise<CatchU
   let bytes = 0;
   const ask: CallSource = async (method, payload) => {
     // As the log is when it begins later, and as a server of an earlier release answers.
-    if (method === 'tail' && way !== 'the log') return new Uint8Array(0);
+    if (method.startsWith('tail') && way !== 'the log') return new Uint8Array(0);
     if (method === 'snapshot-compare' && way === 'the whole database')
       throw new ServiceError('bad-request', 'Unknown method');
     const answer = await source.subject.serve(method, payload);
@@ -111,7 +116,7 @@ class Replica {
 
   static async open(folder: string): Promise<Replica> {
     fs.mkdirSync(folder, { recursive: true });
-    return new Replica(await CatalogStore.open({ world: systemWorld, folder, view: VIEW }));
+    return new Replica(await CatalogStore.open({ ...OPTIONS, folder }));
   }
 
   close(): Promise<void> {

@@ -47,6 +47,8 @@ export interface CatalogDisk {
   diskFailed(reason: string): void;
   /** Bound of the log of recent operations. */
   readonly logBytesMax: number;
+  /** Reads a whole copy of the catalog. @returns the first damage, or null */
+  checkDatabase(file: string): Promise<string | null>;
 }
 
 export interface CatalogMemberParts extends CatalogDisk {
@@ -103,6 +105,7 @@ function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
     failed: (reason) => disk.diskFailed(reason),
     fileOps,
     logBounds: { bytesMax: disk.logBytesMax },
+    checkDatabase: (file) => disk.checkDatabase(file),
   });
 }
 

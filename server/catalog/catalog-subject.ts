@@ -27,6 +27,9 @@ import {
 } from '../storage/catalog-transfer.ts';
 
 const PIECE_BYTES = 1024 * 1024;
+/** Servers of earlier releases hold all of the log that they lack in memory, and install it at once. */
+const EARLIER_TAIL_BYTES_MAX = 16 * 1024 * 1024;
+const NOTHING = new Uint8Array(0);
 
 /** A batch executed at the primary; the body is null if there is nothing to replicate. */
 export interface Execution {
@@ -152,11 +155,10 @@ export class CatalogSubject implements Subject {
 
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
     switch (method) {
-      case 'tail': {
-        const { last } = decodeDescription(payload);
-        const tail = this.#store.tail(last, PIECE_BYTES);
-        return tail === null ? new Uint8Array(0) : encodeTail(tail);
-      }
+      case 'tail':
+        return this.#serveTail(payload, EARLIER_TAIL_BYTES_MAX);
+      case 'tail-part':
+        return this.#serveTail(payload, Infinity);
       case 'snapshot': {
         const { id, bytes } = await this.#store.snapshot();
         return new ByteWriter(16).uint53(id).uint53(bytes).finish();
@@ -175,7 +177,7 @@ export class CatalogSubject implements Subject {
         return this.#store.readPages(id, numbers);
       }
       case 'snapshot-damaged':
-        this.#store.checkSnapshot(new ByteReader(payload).uint53());
+        await this.#store.checkSnapshot(new ByteReader(payload).uint53());
         return new Uint8Array(0);
       case 'snapshot-end':
         await this.#store.closeSnapshot(new ByteReader(payload).uint53());
@@ -185,6 +187,12 @@ export class CatalogSubject implements Subject {
     }
   }
 
+  #serveTail(payload: Uint8Array, bytesMax: number): Uint8Array {
+    const { last } = decodeDescription(payload);
+    const tail = this.#store.bytesAfter(last) > bytesMax ? null : this.#store.tail(last, PIECE_BYTES);
+    return tail === null ? NOTHING : encodeTail(tail);
+  }
+
   abandon(): void {
     this.#executed = null;
     this.#store.rollback();
@@ -192,7 +200,11 @@ export class CatalogSubject implements Subject {
 
   /** Fetches a piece of the log that follows the state here. @returns null if the source's log does not */
   async #fetchTail(ask: CallSource): Promise<StagedCatalog | null> {
-    const answer = await ask('tail', this.#store.describe());
+    const here = this.#store.describe();
+    const answer = await ask('tail-part', here).catch((error: unknown) => {
+      if (!isUnknownMethod(error)) throw error;
+      return ask('tail', here);
+    });
     if (answer.length === 0) return null;
     const staged = this.#store.stageTail(decodeTail(answer));
     // What this replica has stamped is of a later epoch than operations of the source: its history is another one.
@@ -228,7 +240,7 @@ export class CatalogSubject implements Subject {
       this.#transferred(counts);
       return staged;
     } catch (error) {
-      if (!(error instanceof ServiceError && error.code === 'bad-request')) throw error;
+      if (!isUnknownMethod(error)) throw error;
     }
     const staged = await this.#store.stageSnapshot(pieces(ask, id, bytes));
     this.#transferred({ bytes, pagesCompared: 0, pagesFetched: 0, bytesFetched: bytes });
@@ -240,6 +252,11 @@ export class CatalogSubject implements Subject {
     this.#staged = null;
     if (staged !== null) await this.#store.unstage(staged);
   }
+}
+
+/** Whether the source is of an earlier release. */
+function isUnknownMethod(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'bad-request';
 }
 
 async function* pieces(ask: CallSource, id: number, bytes: number): AsyncGenerator<Uint8Array> {

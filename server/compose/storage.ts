@@ -2,6 +2,7 @@ import { CATALOG_CELL } from '../../base/ids.ts';
 import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-member.ts';
 import { DepartedFiles } from '../file/departed-files.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
+import { damageIn } from '../storage/database-check.ts';
 import { DiskStore, type ObjectRepair } from '../storage/disk-store.ts';
 import { diskFileOps, withTimedSyncs } from '../storage/file-ops.ts';
 import { LocalProof } from '../storage/local-proof.ts';
@@ -22,7 +23,7 @@ export interface StorageParts {
 
 /** Opens the stores. @param mend called after the start, for damaged objects @throws FolderError if damaged or full */
 export async function openStorage(base: Base, mend: ObjectRepair): Promise<StorageParts> {
-  const { self, bootstrap, known, world, folder, log, metrics, config } = base;
+  const { self, bootstrap, known, world, folder, log, metrics, config, machine } = base;
   let failure: string | null = null;
   let report = (_reason: string): void => undefined;
   const failed = (reason: string): void => {
@@ -59,6 +60,7 @@ export async function openStorage(base: Base, mend: ObjectRepair): Promise<Stora
     fileOps: withTimedSyncs(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     diskFailed: failed,
     logBytesMax: config.catalogLogBytesMax,
+    checkDatabase: machine.checkDatabase ?? (async (file) => damageIn(file)),
   };
   const catalogStore = await openCatalogAtStart(catalogDisk);
   // Not earlier: if the catalog is damaged, the next start must find that, too.

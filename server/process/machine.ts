@@ -6,6 +6,7 @@ import type { HttpChannel } from '../../platform/http-channel.ts';
 import { type Connector, Pool } from '../../platform/undici.ts';
 import type { Address } from '../config/address.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
+import { damageByThread } from '../storage/database-checker.ts';
 import { PeerTransport, type PeerTransportOptions } from '../transport/peer-transport.ts';
 import type { ClusterTransport } from '../transport/transport.ts';
 import { type Descriptors, ownDescriptors } from './shortages.ts';
@@ -18,6 +19,8 @@ export interface Machine {
   readonly memoryFolder?: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
   descriptors(): Promise<Descriptors | null>;
+  /** Reads a whole database. @returns the first damage, or null. Default: in the thread of the caller */
+  readonly checkDatabase?: (file: string) => Promise<string | null>;
   peerTransport(options: PeerTransportOptions): ClusterTransport;
   /**
    * @param peer null before this server knows which server has the URL: any server of the cluster may answer there
@@ -43,6 +46,7 @@ const CONNECT_MS_MAX = 10_000;
 export const systemMachine: Machine = {
   environment: process.env,
   descriptors: ownDescriptors,
+  checkDatabase: damageByThread,
   peerTransport: (options) => new PeerTransport(options),
   peerHttp: (peer, url, tls, use = 'exchanges') =>
     poolOf(

@@ -97,6 +97,13 @@ function isBeyond({ bytesMin, bytesMax, ageMaxMs }: LogBounds, row: LogSize, new
   return bytesAfter + row.bytes > bytesMax || newest.at_ms - row.at_ms > ageMaxMs;
 }
 
+/** @returns the bytes of the operations after `seq`, up to `lastSeq` */
+export function logBytesAfter(reader: Database.Database, seq: number, lastSeq: number): number {
+  const end = statement(reader, 'SELECT end_bytes FROM replica_log_sizes WHERE seq = ?').pluck();
+  const endOf = (at: number): number => (end.get(at) as number | undefined) ?? 0;
+  return endOf(lastSeq) - endOf(seq);
+}
+
 /** @returns the operations after `from`; null if this replica was never in that state, or its log begins later */
 export function logTail(
   reader: Database.Database,

@@ -23,7 +23,6 @@ import {
   type TransferCounts,
 } from './catalog-pages.ts';
 import type { CatalogSnapshot, StagedCatalog } from './catalog-transfer.ts';
-import { damageOf } from './database-check.ts';
 import { isCorruption, isNoSpace, storageError } from './failures.ts';
 
 /** Snapshots that are kept open for replicas that fetch them; the oldest is closed first. */
@@ -40,6 +39,14 @@ export interface FrozenDatabase {
   readonly bytes: number;
   readonly read: PageRead;
   end(): void;
+}
+
+interface SnapshotParts {
+  nowMs(): number;
+  /** @returns null if the file cannot be frozen soon */
+  freeze(): Promise<FrozenDatabase | null>;
+  /** Reads a whole database. @returns the first damage, or null */
+  check(file: string): Promise<string | null>;
 }
 
 interface Snapshot {
@@ -64,7 +71,7 @@ export class DamagedCopy extends ServiceError {
 /** Snapshots beside one `catalog.db`. `endCopies` has to be called before the database is replaced or closed. */
 export class CatalogSnapshots {
   readonly #path: string;
-  readonly #nowMs: () => number;
+  readonly #parts: SnapshotParts;
   #soundUntilMs = -Infinity;
   readonly #snapshots = new Map<number, Snapshot>();
   readonly #copying = new Set<Database.Database>();
@@ -72,13 +79,9 @@ export class CatalogSnapshots {
   /** Own and fetched pages of an interrupted `stagePages`. */
   #partial: string | null = null;
 
-  readonly #freeze: () => Promise<FrozenDatabase | null>;
-
-  /** @param freeze returns null if the file cannot be frozen, because readers need an earlier state of it */
-  constructor(file: string, nowMs: () => number, freeze: () => Promise<FrozenDatabase | null>) {
+  constructor(file: string, parts: SnapshotParts) {
     this.#path = file;
-    this.#nowMs = nowMs;
-    this.#freeze = freeze;
+    this.#parts = parts;
   }
 
   /** Copies the current committed state, in steps between which the event loop runs. It can be read meanwhile. */
@@ -87,7 +90,7 @@ export class CatalogSnapshots {
     const id = this.#fileNumber;
     const file = `${this.#path}.snapshot-${id}`;
     try {
-      const frozen = await this.#freeze();
+      const frozen = await this.#parts.freeze();
       const record = frozen === null ? await this.#copy(file) : frozen.record;
       const handle = await fs.promises.open(file, frozen === null ? 'r' : 'wx+', 0o600);
       const bytes = frozen?.bytes ?? (await handle.stat()).size;
@@ -165,20 +168,18 @@ export class CatalogSnapshots {
     return snapshot;
   }
 
-  /** @returns what is wrong with a snapshot; null if it is sound, was so recently, or is closed */
-  check(id: number): string | null {
+  /** @returns what is wrong with a snapshot; null if it is sound, was so recently, is not whole yet, or is closed */
+  async check(id: number): Promise<string | null> {
     const snapshot = this.#snapshots.get(id);
-    const nowMs = this.#nowMs();
-    if (snapshot === undefined || nowMs < this.#soundUntilMs) return null;
-    // It is still being copied.
-    if (snapshot.bytes < snapshot.size) return null;
-    const database = new Database(snapshot.file, { fileMustExist: true, timeout: 0 });
+    const nowMs = this.#parts.nowMs();
+    if (snapshot === undefined || nowMs < this.#soundUntilMs || snapshot.bytes < snapshot.size) return null;
     try {
-      const damage = damageOf(database);
+      const damage = await this.#parts.check(snapshot.file);
       if (damage === null) this.#soundUntilMs = nowMs + SOUND_MS;
       return damage;
-    } finally {
-      database.close();
+    } catch (error) {
+      if (this.#snapshots.has(id)) throw storageError('Cannot check a copy of the catalog', error);
+      return null;
     }
   }
 
@@ -262,7 +263,9 @@ export class CatalogSnapshots {
 
   async #checked(file: string): Promise<StagedCatalog> {
     try {
-      const record = checkSnapshot(file);
+      const damage = await this.#parts.check(file);
+      if (damage !== null) throw new DamagedCopy(damage);
+      const record = migrateCopy(file);
       const position = { epoch: record.installed, seq: record.last.seq };
       return { kind: 'snapshot', position, view: record.view, file };
     } catch (error) {
@@ -323,12 +326,10 @@ async function writeFully(
   }
 }
 
-/** Checks a copy, and removes its log, so that it is one file. */
-function checkSnapshot(file: string): CatalogRecord {
+/** Brings a copy to the schema of this release, and removes its log, so that it is one file. */
+function migrateCopy(file: string): CatalogRecord {
   const db = new Database(file, { fileMustExist: true, timeout: 0 });
   try {
-    const damage = damageOf(db);
-    if (damage !== null) throw new DamagedCopy(damage);
     ensureSchema(db);
     const record = readRecord(db);
     const mode = db.pragma('journal_mode = DELETE', { simple: true });

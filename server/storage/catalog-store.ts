@@ -40,7 +40,14 @@ import {
   statement,
   writeRecord,
 } from './catalog-database.ts';
-import { appendToLog, boundsWithin, LOG_BOUNDS, type LogBounds, logTail } from './catalog-log.ts';
+import {
+  appendToLog,
+  boundsWithin,
+  LOG_BOUNDS,
+  type LogBounds,
+  logBytesAfter,
+  logTail,
+} from './catalog-log.ts';
 import type { PageSource, TransferCounts } from './catalog-pages.ts';
 import {
   CatalogSnapshots,
@@ -58,7 +65,7 @@ import {
   type StagedCatalog,
 } from './catalog-transfer.ts';
 import { trustOf } from './contents.ts';
-import { damageOf } from './database-check.ts';
+import { damageIn, damageOf } from './database-check.ts';
 import type { DatabaseMark, OpenDatabase } from './database-mark.ts';
 import { errorCode, isCorruption, storageError } from './failures.ts';
 import { diskFileOps, type FileOps, flushDirectory } from './file-ops.ts';
@@ -78,6 +85,8 @@ export interface CatalogStoreOptions {
   readonly fileOps?: Pick<FileOps, 'datasync'>;
   readonly logFileBytesMax?: number;
   readonly logBounds?: Partial<LogBounds>;
+  /** Checks a copy; by default in this thread. */
+  readonly checkDatabase?: (file: string) => Promise<string | null>;
 }
 
 /** How long a copy waits for the end of a batch, rather than be taken with SQLite's slower means. */
@@ -148,11 +157,11 @@ export class CatalogStore {
     this.#startCounter = options.startCounter ?? 0;
     this.#powerLossStart = options.powerLossStart ?? 0;
     this.#handles = handles;
-    this.#snapshots = new CatalogSnapshots(
-      file,
-      () => options.world.nowMs(),
-      () => this.#freeze(),
-    );
+    this.#snapshots = new CatalogSnapshots(file, {
+      nowMs: () => options.world.nowMs(),
+      freeze: () => this.#freeze(),
+      check: options.checkDatabase ?? (async (copy) => damageIn(copy)),
+    });
     const ops = options.fileOps ?? diskFileOps;
     this.#flush = new SharedFlush(() => ops.datasync(this.#handles.logFd));
     this.#checkpoint = new CatalogCheckpoint(this.#flush, options.logFileBytesMax);
@@ -452,6 +461,12 @@ export class CatalogStore {
     }
   }
 
+  /** @returns the bytes of the log after an operation; of operations that an earlier release logged, none */
+  bytesAfter(from: LogPosition): number {
+    this.#assertUsable();
+    return logBytesAfter(this.#handles.reader, from.seq, this.#record.last.seq);
+  }
+
   async snapshot(): Promise<CatalogSnapshot> {
     this.#assertUsable();
     try {
@@ -462,9 +477,9 @@ export class CatalogStore {
   }
 
   /** Another replica has found the snapshot damaged: checks it here, which reads all of it. */
-  checkSnapshot(id: number): void {
+  async checkSnapshot(id: number): Promise<void> {
     this.#assertUsable();
-    const damage = this.#snapshots.check(id);
+    const damage = await this.#snapshots.check(id);
     if (damage !== null) this.damage.notice(damage);
   }
 

@@ -12,6 +12,8 @@ import type { CallSource, FetchedState } from '../../server/drivers/subject.ts';
 import type { LogBounds } from '../../server/storage/catalog-log.ts';
 import { PAGE_BYTES, type TransferCounts } from '../../server/storage/catalog-pages.ts';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
+import { damageIn } from '../../server/storage/database-check.ts';
+import { damageByThread } from '../../server/storage/database-checker.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { damageColdPage } from '../storage/cold-page.ts';
@@ -286,6 +288,49 @@ test('a source that dies amid the pages leaves the old state; the next fetch con
   assert.deepEqual(member.dump(), source.dump());
   await close(source, member);
   assert.deepEqual(fs.readdirSync(member.folder), ['catalog.db']);
+});
+
+test('a thread finds the damage that this one finds', async () => {
+  const { folder, store } = await replica();
+  await store.close();
+  const file = path.join(folder, 'catalog.db');
+  assert.equal(await damageByThread(file), null);
+  damageColdPage(file);
+  const damage = damageIn(file);
+  assert.ok(damage !== null);
+  assert.equal(await damageByThread(file), damage);
+  await assert.rejects(damageByThread(`${file}-none`), /unable to open/);
+});
+
+test('a server of an earlier release takes no more of the log than it did', async () => {
+  const member = await replica();
+  const [source] = await lagging(100);
+  const from = member.store.describe();
+  const value = Buffer.alloc(60_000, 7).toString('base64');
+  const { inode } = source.store.query({
+    kind: 'resolve',
+    volume: 'main',
+    path: '/',
+    follow: false,
+  }).attributes;
+  for (let at = 0; at < 220; at++)
+    await source.commit([{ kind: 'set-xattr', inode, name: `user.${at % 10}`, value, mode: 'set' }]);
+  assert.equal((await source.answer('tail', from)).length, 0);
+  assert.ok((await source.answer('tail-part', from)).length > 500_000);
+  const near = { seq: source.store.record().seq - 10, epoch: epoch(4) };
+  assert.ok((await source.answer('tail', source.store.describe(near))).length > 500_000);
+  await close(source, member);
+});
+
+test('a source of an earlier release sends its log', async () => {
+  const [source, member] = await lagging(100);
+  const earlier: CallSource = async (method, payload) => {
+    if (method === 'tail-part') throw new ServiceError('bad-request', `Unknown method "${method}"`);
+    return source.answer(method, payload);
+  };
+  await member.catchUp(earlier, epoch(4));
+  assert.deepEqual(member.dump(), source.dump());
+  await close(source, member);
 });
 
 test('of a source of an earlier release all is fetched', async () => {
