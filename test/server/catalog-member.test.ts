@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { CATALOG_CELL, type CellId, FILE_NUMBERS_END, type ServerId } from '../../base/ids.ts';
 import { type CatalogDisk, openCatalogAtStart } from '../../server/catalog/catalog-member.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
+import { damageByThread } from '../../server/storage/database-checker.ts';
 import { diskFileOps } from '../../server/storage/file-ops.ts';
 import { FOLDER, temporaryFolder } from '../storage/stores.ts';
 
@@ -17,6 +18,8 @@ function diskOf(folder: DataFolder, cell: CellId, members: readonly ServerId[]):
     ...{ cell, self: SELF, members, folder, world: folder.world, fileOps: diskFileOps },
     knownView: () => ({ number: 1, members }),
     diskFailed: (reason) => assert.fail(reason),
+    logBytesMax: 1 << 28,
+    checkDatabase: damageByThread,
   };
 }
 
