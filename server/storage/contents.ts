@@ -5,7 +5,7 @@ import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import { type FileOperation, partsWritten, type Seal } from '../../wire/file-operation.ts';
 import type { ObjectEntry } from './object-entry.ts';
-import type { FileAttributes, FileDescription, NewTrust } from './store.ts';
+import type { FileAttributes, FileDifference, NewTrust } from './store.ts';
 
 /** Everything about a replica but its objects. Immutable. */
 export interface FileState {
@@ -140,7 +140,7 @@ export function fileStateInstall(
   epoch: Epoch,
   seq: number,
   sessions: Uint8Array,
-  base: Pick<FileDescription, 'record' | 'attributes'> | null,
+  base: Pick<FileDifference, 'record' | 'attributes'> | null,
   startCounter: number,
 ): FileState {
   const attributes = base?.attributes ?? state.attributes;

@@ -30,10 +30,10 @@ import { RecordChanges } from './record-changes.ts';
 import { ReplicaFile, type StoreParts } from './replica-file.ts';
 import type { ItemRequest } from './replica-queue.ts';
 import { DiskReserve } from './reserve.ts';
+import { commitInSlices, ROWS_PER_SLICE, Slices } from './slices.ts';
 import type {
   FetchedObject,
   FileAttributes,
-  FileDescription,
   FileDifference,
   FileStore,
   NewReplica,
@@ -45,6 +45,8 @@ import { UnfinishedPreserves } from './unfinished-preserves.ts';
 const FILES_LOADED_MAX = 4096;
 const EVICTION_CANDIDATES_MAX = 16;
 const CLOSING_FLUSHES_MAX = 32;
+/** A read of more objects depends on the last change of the whole file. */
+const DEPENDENCY_OBJECTS_MAX = 4_096;
 
 export interface DiskStoreOptions {
   readonly fileOps?: FileOps;
@@ -52,6 +54,8 @@ export interface DiskStoreOptions {
   readonly directWrites?: DirectWritesOptions;
   /** Absent if damaged objects are not fetched from other servers. */
   readonly objectRepair?: ObjectRepair;
+  /** Rows of the index that long work changes in one tick of the event loop. */
+  readonly rowsPerSlice?: number;
 }
 
 /** Fetches a damaged object's bytes, which the store checks. @returns null if no reachable server has this version */
@@ -76,6 +80,7 @@ export class DiskStore implements FileStore {
   readonly reserve: DiskReserve;
   readonly #failure: FailureState;
   readonly #mark: DatabaseMark;
+  readonly #slices: Slices;
   #recovery: RecoveryReport = { filesChecked: 0, rolledBack: [] };
   readonly #mender: ObjectRepair;
   #closed = false;
@@ -91,8 +96,10 @@ export class DiskStore implements FileStore {
     failure: FailureState,
     mark: DatabaseMark,
     mender: ObjectRepair,
+    slices: Slices,
   ) {
     this.#folder = folder;
+    this.#slices = slices;
     this.#mender = mender;
     this.reserve = new DiskReserve(
       () => spaceOf(fs.statfsSync(folder.path)),
@@ -110,6 +117,7 @@ export class DiskStore implements FileStore {
       world: folder.world,
       index,
       containers,
+      slices,
       startCounter: folder.startCounter,
       fail: (cause) => failure.set(cause),
       check: () => failure.check(),
@@ -158,16 +166,19 @@ export class DiskStore implements FileStore {
       failure,
       mark,
       options.objectRepair ?? noRepair,
+      new Slices(options.rowsPerSlice ?? ROWS_PER_SLICE),
     );
-    // Files that were being preserved, but not completed.
+    // Files that were being removed, or preserved, but not completely.
     for (const file of index.removedFiles())
       if (index.file(file) === null)
-        await index.commit(() => index.deleteObjects(file, 0, Number.MAX_SAFE_INTEGER));
+        await commitInSlices(index, () => index.deleteRows(file, ROWS_PER_SLICE));
     const removed = index.removedFiles().filter((file) => index.borrowers(file).length === 0);
     for (const file of removed) await containers.unlink(file);
     if (removed.length > 0)
       await index.commit(() => removed.forEach((file) => void index.forgetRemoved(file)));
     if (folder.lostPower) store.#recovery = await recoverFromPowerLoss(index, containers);
+    // The replica continues its removal.
+    for (const file of index.removals.files()) store.#find(file);
     return store;
   }
 
@@ -178,6 +189,11 @@ export class DiskStore implements FileStore {
 
   get directBytes(): number {
     return this.#direct.bytes;
+  }
+
+  /** Files of which slices still delete objects that an operation has removed. */
+  get removalsPending(): number {
+    return this.#index.removals.files().length;
   }
 
   get recovery(): RecoveryReport {
@@ -308,6 +324,8 @@ export class DiskStore implements FileStore {
   readDependsOn(file: FileId, offset: number, length: number): number {
     const { state, objectBytes } = this.#findOrThrow(file);
     const { counter } = state.record.installed;
+    const { versionEpoch, versionSeq } = state.attributes;
+    if (length > DEPENDENCY_OBJECTS_MAX * objectBytes) return versionEpoch === counter ? versionSeq : 0;
     const ofSize = state.sizeEpoch === counter ? state.sizeSeq : 0;
     const end = Math.min(offset + length, state.attributes.sizeBytes);
     if (offset >= end) return ofSize;
@@ -345,12 +363,6 @@ export class DiskStore implements FileStore {
     const rows = this.#index.objects(file, first, Math.ceil(end / objectBytes) - 1);
     this.#pinFor(replica, rows, pinnedMs);
     return { sizeBytes, end, extents: extentsOf(replica, rows) };
-  }
-
-  describe(file: FileId): FileDescription {
-    const { state } = this.#findOrThrow(file);
-    const objects = this.#index.objects(file, 0, Number.MAX_SAFE_INTEGER).map(entryOf);
-    return { record: state.record, attributes: state.attributes, objects };
   }
 
   entries(file: FileId, first: number, last: number, countMax: number): ObjectEntry[] {
@@ -429,13 +441,14 @@ export class DiskStore implements FileStore {
     epoch: Epoch,
     seq: number,
     sessions: Uint8Array,
-    base: FileDescription | FileDifference | null,
+    base: FileDifference | null,
   ): Promise<void> {
     return this.#submit(file, { kind: 'install', epoch, seq, sessions, base });
   }
 
   async remove(file: FileId): Promise<void> {
-    const replica = this.#find(file);
+    const loaded = this.#files.get(file);
+    const replica = loaded?.isRemovalInterrupted === true ? loaded : this.#find(file);
     if (replica === null) return;
     await replica.submit({ kind: 'remove' });
     this.#uncommitted.delete(file);
@@ -456,6 +469,7 @@ export class DiskStore implements FileStore {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    this.#slices.close();
     for (const release of [...this.#releases]) release();
     await this.#whenIdle();
     if (!this.#failure.failed) await this.#makeAllDurable();
@@ -552,9 +566,7 @@ export class DiskStore implements FileStore {
         const some = files.slice(at, at + CLOSING_FLUSHES_MAX);
         await Promise.all(some.map((file) => this.#containers.flush(file)));
       }
-      await this.#index.commit(() => {
-        for (const file of files) this.#index.generations.deleteBelow(file, Number.MAX_SAFE_INTEGER);
-      });
+      await this.#index.generations.deleteAll(this.#index, files);
       await this.#index.flush();
     } catch (cause) {
       this.#failure.set(cause);

@@ -19,12 +19,12 @@ export interface RowsOptions<Reads extends keyof IndexDatabase> {
 
 /** Digests of one replica's objects, computed at the first request, and updated from then on. */
 export class IncrementalDigests {
-  readonly #options: RowsOptions<'objectsAfter'>;
+  readonly #options: RowsOptions<'objectsUpTo'>;
   /** Of the objects up to an index; null before the first request. */
   #digests: { readonly tree: ObjectDigests; readUpTo: number } | null = null;
   #reading: Promise<void> | null = null;
 
-  constructor(options: RowsOptions<'objectsAfter'>) {
+  constructor(options: RowsOptions<'objectsUpTo'>) {
     this.#options = options;
   }
 
@@ -48,13 +48,18 @@ export class IncrementalDigests {
     const digests = this.#digests;
     if (digests === null) return;
     if (changes.length > CHANGES_MAX) {
-      this.#digests = null;
+      this.forget();
       return;
     }
     for (const [before, after] of changes) {
       const index = after?.index ?? before?.index ?? Infinity;
       if (index <= digests.readUpTo) digests.tree.replace(before, after);
     }
+  }
+
+  /** Called after a change of an unknown number of objects. */
+  forget(): void {
+    this.#digests = null;
   }
 
   /** Reads all rows, in several ticks: commits meanwhile are applied to the rows read so far. */
@@ -67,7 +72,7 @@ export class IncrementalDigests {
       check();
       // Dropped meanwhile: the waiters restart it.
       if (this.#digests !== digests) return;
-      const rows = index.objectsAfter(file, digests.readUpTo, DIGESTS_PER_TICK);
+      const rows = index.objectsUpTo(file, digests.readUpTo + 1, Number.MAX_SAFE_INTEGER, DIGESTS_PER_TICK);
       for (const row of rows) digests.tree.replace(null, row);
       const last = rows.at(-1);
       if (last === undefined || rows.length < DIGESTS_PER_TICK) {

@@ -10,16 +10,18 @@ import type { FileOps } from './file-ops.ts';
 import { damagedFolder } from './folder-error.ts';
 import { GenerationRows } from './generation-rows.ts';
 import { IndexGuard } from './index-guard.ts';
-import { type ObjectRow, stateOf } from './index-rows.ts';
+import { type ObjectLengths, type ObjectRow, stateOf } from './index-rows.ts';
 import { INDEX_FORMAT, prepareSchema } from './index-schema.ts';
 import { type IndexStatements, prepareStatements, putFileRow } from './index-statements.ts';
 import { type IndexFiles, IndexTransactions } from './index-transactions.ts';
 import { LentRows } from './lent-rows.ts';
+import { PendingRemovals } from './pending-removals.ts';
 
 /** The index of a store in SQLite: the replicas, and the slot of each object. Its calls block, so they are short. */
 export class IndexDatabase {
   readonly generations: GenerationRows;
   readonly lent: LentRows;
+  readonly removals: PendingRemovals;
   readonly #statements: IndexStatements;
   readonly #guard: IndexGuard;
   readonly #transactions: IndexTransactions;
@@ -29,7 +31,8 @@ export class IndexDatabase {
     this.#guard = new IndexGuard(onFailure);
     this.#transactions = new IndexTransactions(world, files, this.#statements, onFailure);
     this.generations = new GenerationRows(this.#statements, this.#guard);
-    this.lent = new LentRows(this.#statements, this.#guard);
+    this.lent = new LentRows(this.#statements);
+    this.removals = new PendingRemovals(this.#statements, this.#guard);
   }
 
   /**
@@ -102,40 +105,67 @@ export class IndexDatabase {
   }
 
   object(file: FileId, index: number): ObjectRow | null {
-    return this.#guard.read(() => this.#statements.objectGet.get(file, index) ?? null);
+    return this.objectsUpTo(file, index, index, 1)[0] ?? null;
   }
 
   objects(file: FileId, first: number, last: number): ObjectRow[] {
-    return this.#guard.read(() => this.#statements.objectRange.all(file, first, last));
+    return this.objectsUpTo(file, first, last, Number.MAX_SAFE_INTEGER);
   }
 
+  /** The first `countMax` of these objects. */
   objectsUpTo(file: FileId, first: number, last: number, countMax: number): ObjectRow[] {
+    const rows: ObjectRow[] = [];
+    for (const [from, to] of this.removals.visible(file, first, last)) {
+      if (rows.length === countMax) break;
+      const some = this.rowsUpTo(file, from, to, countMax - rows.length);
+      for (const row of some) rows.push(row);
+    }
+    return rows;
+  }
+
+  /** As `objectsUpTo`, with objects that are removed, but of which the index still has rows. */
+  rowsUpTo(file: FileId, first: number, last: number, countMax: number): ObjectRow[] {
     return this.#guard.read(() => this.#statements.objectsUpTo.all(file, first, last, countMax));
   }
 
-  objectsAfter(file: FileId, after: number, countMax: number): ObjectRow[] {
-    return this.#guard.read(() => this.#statements.objectsAfter.all(file, after, countMax));
+  /** Index of the last row up to `last`, also of a removed object; −1 for none. */
+  lastRow(file: FileId, last: number): number {
+    return this.#guard.read(() => this.#statements.objectLast.get(file, last) ?? -1);
   }
 
   /** Count and total bytes of the next `countMax` objects after index `after`, and the index of the last of these. */
-  lengthsAfter(
-    file: FileId,
-    after: number,
-    countMax: number,
-  ): { count: number; bytes: number; last: number } {
-    const found = this.#guard.read(() => this.#statements.lengthsAfter.get(file, after, countMax));
-    assert(found !== undefined, 'A sum is a row');
-    return found;
+  lengthsAfter(file: FileId, after: number, countMax: number): ObjectLengths {
+    let all: ObjectLengths = { count: 0, bytes: 0, last: -1 };
+    for (const [from, to] of this.removals.visible(file, after + 1, Number.MAX_SAFE_INTEGER)) {
+      if (all.count === countMax) break;
+      const left = countMax - all.count;
+      const found = this.#guard.read(() => this.#statements.lengthsUpTo.get(file, from, to, left));
+      assert(found !== undefined, 'A sum is a row');
+      all = {
+        count: all.count + found.count,
+        bytes: all.bytes + found.bytes,
+        last: Math.max(all.last, found.last),
+      };
+    }
+    return all;
   }
 
   /** Highest sequence number among objects `first` to `last` that were written in the epoch; 0 if none was. */
   newestSeq(file: FileId, first: number, last: number, epochCounter: number): number {
-    return this.#guard.read(() => this.#statements.objectNewest.get(file, first, last, epochCounter) ?? 0);
+    const newest = this.removals
+      .visible(file, first, last)
+      .map(([from, to]) =>
+        this.#guard.read(() => this.#statements.objectNewest.get(file, from, to, epochCounter) ?? 0),
+      );
+    return Math.max(0, ...newest);
   }
 
   /** Objects written by operations after `seq` of the epoch. */
   objectsSince(file: FileId, epochCounter: number, seq: number): ObjectRow[] {
-    return this.#guard.read(() => this.#statements.objectsSince.all(file, epochCounter, seq));
+    const removal = this.removals.get(file);
+    return this.#guard
+      .read(() => this.#statements.objectsSince.all(file, epochCounter, seq))
+      .filter(({ index }) => removal === null || index < removal.first || index > removal.last);
   }
 
   filesWithViewAfter(number: number): FileId[] {
@@ -157,11 +187,18 @@ export class IndexDatabase {
     putFileRow(this.#statements, file, state);
   }
 
-  deleteFile(file: FileId): void {
+  /** Deletes a replica, and up to `countMax` of its rows. @returns whether rows are left, for `deleteRows` */
+  deleteFile(file: FileId, countMax: number): boolean {
     this.#statements.fileDelete.run(file);
-    this.#statements.objectsDelete.run(file, 0, Number.MAX_SAFE_INTEGER);
-    this.generations.deleteBelow(file, Number.MAX_SAFE_INTEGER);
+    this.removals.delete(file);
     this.#statements.removedPut.run(file);
+    return this.deleteRows(file, countMax);
+  }
+
+  /** Deletes rows of a file that is not here. @returns whether some are left */
+  deleteRows(file: FileId, countMax: number): boolean {
+    const { changes } = this.#statements.objectsDeleteNext.run(file, file, countMax);
+    return changes === countMax || this.generations.deleteBelow(file, Number.MAX_SAFE_INTEGER, countMax);
   }
 
   forgetRemoved(file: FileId): void {

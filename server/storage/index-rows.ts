@@ -10,6 +10,34 @@ export interface ObjectRow extends ObjectEntry {
   readonly slot: number;
 }
 
+export interface ObjectLengths {
+  readonly count: number;
+  readonly bytes: number;
+  /** Index of the last of the objects; −1 for none. */
+  readonly last: number;
+}
+
+/** The slot of an object that a generation has. */
+export interface UndoSlot {
+  readonly generation: number;
+  readonly index: number;
+  readonly slot: number;
+}
+
+/**
+ * Objects `first` to `last`, which an applied operation has removed although the index still has their rows: reads
+ * ignore these, and slices delete them, in ascending order.
+ */
+export interface PendingRemoval {
+  readonly first: number;
+  readonly last: number;
+  /** The generation whose state still has the objects; −1 once that is not restored any more. */
+  readonly generation: number;
+  /** Objects that operations after `seq` of the epoch wrote are not part of that state. */
+  readonly epoch: number;
+  readonly seq: number;
+}
+
 /** A state of a file that a loss of power may restore; see FORMAT.md, "Loss of power". */
 export interface Generation {
   readonly number: number;

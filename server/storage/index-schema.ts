@@ -2,8 +2,8 @@ import type Database from 'better-sqlite3';
 import { FolderError } from './folder-error.ts';
 
 const APPLICATION_ID = 0x4c48_6f6c; // "LHol"
-/** 2: a generation has its view. 3: a file may be sealed. 4: a file may borrow objects of another. */
-export const INDEX_FORMAT = 4;
+/** 2: generations have their view. 3: sealed files. 4: files that borrow objects of another. 5: pending removals. */
+export const INDEX_FORMAT = 5;
 
 const STATE_COLUMNS = `
   view TEXT NOT NULL,
@@ -27,6 +27,16 @@ const OBJECT_COLUMNS = `
   crc32 INTEGER NOT NULL,
   slot INTEGER NOT NULL`;
 
+const REMOVALS = `
+CREATE TABLE removals (
+  file INTEGER PRIMARY KEY,
+  first INTEGER NOT NULL,
+  last INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  seq INTEGER NOT NULL
+) STRICT;`;
+
 const SCHEMA = `
 CREATE TABLE files (
   file INTEGER PRIMARY KEY,
@@ -46,7 +56,7 @@ CREATE TABLE undo_objects (
   file INTEGER NOT NULL, generation INTEGER NOT NULL, ${OBJECT_COLUMNS},
   PRIMARY KEY (file, generation, idx)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE removed (file INTEGER PRIMARY KEY) STRICT;
+CREATE TABLE removed (file INTEGER PRIMARY KEY) STRICT; ${REMOVALS}
 PRAGMA application_id = ${APPLICATION_ID};
 PRAGMA user_version = ${INDEX_FORMAT};`;
 
@@ -59,7 +69,7 @@ export function prepareSchema(database: Database.Database, path: string): void {
     return;
   }
   if (application === APPLICATION_ID && format === INDEX_FORMAT) return;
-  if (application === APPLICATION_ID && (format === 1 || format === 2 || format === 3)) {
+  if (application === APPLICATION_ID && typeof format === 'number' && format < INDEX_FORMAT) {
     // Views did not change in format 1, so a generation has its file's.
     const views = `
       ALTER TABLE undo_files ADD COLUMN view TEXT NOT NULL DEFAULT '';
@@ -67,9 +77,11 @@ export function prepareSchema(database: Database.Database, path: string): void {
     const seals = `
       ALTER TABLE files ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
       ALTER TABLE undo_files ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;`;
-    database.exec(`BEGIN IMMEDIATE; ${format === 1 ? views : ''} ${format === 3 ? '' : seals}
+    const lenders = `
       ALTER TABLE files ADD COLUMN lender INTEGER NOT NULL DEFAULT 0;
-      CREATE INDEX borrowers ON files (lender) WHERE lender > 0;
+      CREATE INDEX borrowers ON files (lender) WHERE lender > 0;`;
+    database.exec(`BEGIN IMMEDIATE; ${format < 2 ? views : ''} ${format < 3 ? seals : ''}
+      ${format < 4 ? lenders : ''} ${REMOVALS}
       PRAGMA user_version = ${INDEX_FORMAT}; COMMIT`);
     return;
   }

@@ -1,7 +1,14 @@
 import type Database from 'better-sqlite3';
 import type { FileId } from '../../base/ids.ts';
 import type { FileState } from './contents.ts';
-import { type FileRow, type ObjectRow, stateValues } from './index-rows.ts';
+import {
+  type FileRow,
+  type ObjectLengths,
+  type ObjectRow,
+  type PendingRemoval,
+  stateValues,
+  type UndoSlot,
+} from './index-rows.ts';
 
 const OBJECT_SELECT = `idx AS "index", version_epoch AS versionEpoch, version_seq AS versionSeq, length, crc32, slot`;
 const STATE_SELECT = `view, seq, sessions, size_bytes AS sizeBytes, modified_s AS modifiedS, modified_ns AS modifiedNs,
@@ -39,12 +46,12 @@ export function prepareStatements(database: Database.Database) {
     objectsUpTo: prepare<[number, number, number, number], ObjectRow>(
       `SELECT ${OBJECT_SELECT} FROM objects WHERE file = ? AND idx BETWEEN ? AND ? ORDER BY idx LIMIT ?`,
     ),
-    objectsAfter: prepare<[number, number, number], ObjectRow>(
-      `SELECT ${OBJECT_SELECT} FROM objects WHERE file = ? AND idx > ? ORDER BY idx LIMIT ?`,
-    ),
-    lengthsAfter: prepare<[number, number, number], { count: number; bytes: number; last: number }>(
+    objectLast: prepare<[number, number], number | null>(
+      'SELECT max(idx) FROM objects WHERE file = ? AND idx <= ?',
+    ).pluck(),
+    lengthsUpTo: prepare<[number, number, number, number], ObjectLengths>(
       `SELECT count(*) AS count, coalesce(sum(length), 0) AS bytes, coalesce(max(idx), -1) AS last
-        FROM (SELECT idx, length FROM objects WHERE file = ? AND idx > ? ORDER BY idx LIMIT ?)`,
+        FROM (SELECT idx, length FROM objects WHERE file = ? AND idx BETWEEN ? AND ? ORDER BY idx LIMIT ?)`,
     ),
     objectNewest: prepare<[number, number, number, number], number | null>(
       'SELECT max(version_seq) FROM objects WHERE file = ? AND idx BETWEEN ? AND ? AND version_epoch = ?',
@@ -59,9 +66,6 @@ export function prepareStatements(database: Database.Database) {
     borrowers: prepare<[number], number>(
       'SELECT file FROM files WHERE lender = ? AND lender > 0 ORDER BY file',
     ).pluck(),
-    borrowedSlots: prepare<[number], number>(
-      'SELECT -1 - slot FROM objects WHERE file = ? AND slot < 0',
-    ).pluck(),
     objectsLend: prepare<[number, number, number, number]>(
       `INSERT INTO objects (file, idx, version_epoch, version_seq, length, crc32, slot)
         SELECT ?, idx, version_epoch, version_seq, length, crc32, -1 - slot FROM objects
@@ -70,6 +74,11 @@ export function prepareStatements(database: Database.Database) {
     objectDelete: prepare<[number, number]>('DELETE FROM objects WHERE file = ? AND idx = ?'),
     objectsDelete: prepare<[number, number, number]>(
       'DELETE FROM objects WHERE file = ? AND idx BETWEEN ? AND ?',
+    ),
+    /** The next objects, at most as many. */
+    objectsDeleteNext: prepare<[number, number, number]>(
+      `DELETE FROM objects WHERE file = ? AND idx <=
+        (SELECT max(idx) FROM (SELECT idx FROM objects WHERE file = ? ORDER BY idx LIMIT ?))`,
     ),
     objectsDeleteSince: prepare<[number, number, number]>(
       'DELETE FROM objects WHERE file = ? AND version_epoch = ? AND version_seq > ?',
@@ -83,6 +92,9 @@ export function prepareStatements(database: Database.Database) {
     ),
     generationNewest: prepare<[number], number | null>(
       'SELECT max(generation) FROM undo_files WHERE file = ?',
+    ).pluck(),
+    undoNewest: prepare<[number], number | null>(
+      'SELECT max(generation) FROM undo_objects WHERE file = ?',
     ).pluck(),
     filesByView: prepare<[number], number>(
       "SELECT file FROM files WHERE json_extract(view, '$.number') > ? ORDER BY file",
@@ -99,10 +111,30 @@ export function prepareStatements(database: Database.Database) {
         SELECT file, ?, idx, version_epoch, version_seq, length, crc32, slot FROM objects
         WHERE file = ? AND idx BETWEEN ? AND ? AND NOT (version_epoch = ? AND version_seq > ?)`,
     ),
-    undoSlots: prepare<[number], { slot: number; generation: number }>(
-      'SELECT slot, max(generation) AS generation FROM undo_objects WHERE file = ? GROUP BY slot',
+    undoAfter: prepare<[number, number, number, number], UndoSlot>(
+      `SELECT generation, idx AS "index", slot FROM undo_objects
+        WHERE file = ? AND (generation, idx) > (?, ?) ORDER BY generation, idx LIMIT ?`,
+    ),
+    /** The object after so many. */
+    undoSkip: prepare<[number, number, number], { generation: number; index: number }>(
+      `SELECT generation, idx AS "index" FROM undo_objects WHERE file = ? AND generation < ?
+        ORDER BY generation, idx LIMIT 1 OFFSET ?`,
     ),
     undoDrop: prepare<[number, number]>('DELETE FROM undo_objects WHERE file = ? AND generation < ?'),
+    undoDropBefore: prepare<[number, number, number]>(
+      'DELETE FROM undo_objects WHERE file = ? AND generation = ? AND idx < ?',
+    ),
+    removalList: prepare<[], PendingRemoval & { readonly file: number }>(
+      'SELECT file, first, last, generation, epoch, seq FROM removals ORDER BY file',
+    ),
+    removalPut: prepare<[number, number, number, number, number, number]>(
+      'INSERT OR REPLACE INTO removals (file, first, last, generation, epoch, seq) VALUES (?, ?, ?, ?, ?, ?)',
+    ),
+    removalDelete: prepare<[number]>('DELETE FROM removals WHERE file = ?'),
+    removalRestore: prepare<[number, number]>('DELETE FROM removals WHERE file = ? AND generation >= ?'),
+    removalForget: prepare<[number, number]>(
+      'UPDATE removals SET generation = -1 WHERE file = ? AND generation < ?',
+    ),
     undoRestore: prepare<[number, number]>(
       `INSERT OR REPLACE INTO objects (file, idx, version_epoch, version_seq, length, crc32, slot)
         SELECT file, idx, version_epoch, version_seq, length, crc32, slot FROM undo_objects

@@ -6,9 +6,7 @@ import { epochEqual } from '../../replica/epoch.ts';
 import { sameObject } from './contents.ts';
 import type { IndexDatabase } from './index-database.ts';
 import type { ObjectRow } from './index-rows.ts';
-import type { ObjectEntry } from './object-entry.ts';
-import { rowsOf } from './object-rows.ts';
-import type { FileDescription, FileDifference } from './store.ts';
+import type { FileDifference } from './store.ts';
 
 /** Rows that are read one by one per tick of the event loop: a millisecond or two. */
 const LOOKUPS_PER_TICK = 200;
@@ -25,20 +23,13 @@ export const NO_PLAN: InstallPlan = { puts: [], deletes: [], obsolete: [] };
 export interface InstallSource {
   readonly world: World;
   readonly file: FileId;
-  readonly index: Pick<IndexDatabase, 'object' | 'objectsUpTo'>;
+  readonly index: Pick<IndexDatabase, 'object'>;
   readonly position: Position;
   readonly staged: ReadonlyMap<number, ObjectRow>;
 }
 
-/** @returns the changes of the index that install the base; each of its objects is staged, or here already */
-export function planInstall(
-  source: InstallSource,
-  base: FileDescription | FileDifference,
-): Promise<InstallPlan> {
-  return 'changes' in base ? planDifference(source, base) : planWhole(source, base.objects);
-}
-
-async function planDifference(
+/** @returns the changes of the index that install the base; each of its objects is staged */
+export async function planInstall(
   { world, file, index: rows, position, staged }: InstallSource,
   { from, changes }: FileDifference,
 ): Promise<InstallPlan> {
@@ -62,32 +53,5 @@ async function planDifference(
     assert(ready !== undefined && sameObject(ready, entry), `Object ${index} of the difference is staged`);
     puts.push(ready);
   }
-  return { puts, deletes, obsolete };
-}
-
-async function planWhole(
-  { world, file, index: rows, staged }: InstallSource,
-  objects: readonly ObjectEntry[],
-): Promise<InstallPlan> {
-  const localRows = new Map<number, ObjectRow>();
-  for await (const some of rowsOf(world, rows, file)) for (const row of some) localRows.set(row.index, row);
-  const puts: ObjectRow[] = [];
-  const obsolete: ObjectRow[] = [];
-  for (const entry of objects) {
-    const local = localRows.get(entry.index);
-    const ready = staged.get(entry.index);
-    localRows.delete(entry.index);
-    if (ready !== undefined && sameObject(ready, entry)) {
-      puts.push(ready);
-      if (local !== undefined) obsolete.push(local);
-    } else {
-      assert(
-        local !== undefined && sameObject(local, entry),
-        `Object ${entry.index} of the base is staged, or here already`,
-      );
-    }
-  }
-  const deletes = [...localRows.values()];
-  obsolete.push(...deletes);
   return { puts, deletes, obsolete };
 }

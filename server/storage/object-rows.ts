@@ -8,7 +8,7 @@ import type { ObjectRow } from './index-rows.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import type { FetchedObject } from './store.ts';
 
-const ROWS_PER_TICK = 10_000;
+const ROWS_PER_TICK = 2_000;
 
 export type RowChange = readonly [ObjectRow | null, ObjectRow | null];
 

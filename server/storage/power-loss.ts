@@ -29,9 +29,7 @@ export async function recoverFromPowerLoss(
     if (await recoverFile(index, containers, file)) rolledBack.push(file);
     await containers.flush(file);
   }
-  await index.commit(() => {
-    for (const file of files) index.generations.deleteBelow(file, Number.MAX_SAFE_INTEGER);
-  });
+  await index.generations.deleteAll(index, files);
   await index.flush();
   return { filesChecked: files.length, rolledBack };
 }
@@ -49,6 +47,7 @@ async function recoverFile(index: IndexDatabase, containers: Containers, file: F
     const { objectBytes } = oldest.state.attributes;
     if (await areWhole(containers, file, rows, objectBytes, knownWhole)) break;
     await index.commit(() => index.generations.rollBack(file, generation));
+    index.removals.reload();
     rolledBack = true;
   }
   return rolledBack;

@@ -28,6 +28,7 @@ import { ObjectDrafts } from './object-draft.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import { fetchedMismatch, type Mend, type RowChange, rowsOf } from './object-rows.ts';
 import { ObjectWriter } from './object-writer.ts';
+import { RangeRemoval } from './range-removal.ts';
 import type { RecordChanges } from './record-changes.ts';
 import {
   type ApplyItem,
@@ -40,20 +41,22 @@ import {
   type Waiter,
 } from './replica-queue.ts';
 import { ReplicaSlots } from './replica-slots.ts';
+import { commitInSlices, type Slices } from './slices.ts';
 import type { FetchedObject } from './store.ts';
 import { StoredBytes } from './stored-bytes.ts';
 import type { UnfinishedPreserves } from './unfinished-preserves.ts';
 
 /** Bounds the work after a loss of power, and the wait for a sync at the end of a long file. */
 const UNSYNCED_BYTES_MAX = 64 * 1024 * 1024;
-/** Objects that are lent per tick of the event loop: about three milliseconds. */
-const LENT_PER_TICK = 2_000;
 const NO_SESSIONS = new Uint8Array(0);
+
+type Changes = readonly RowChange[] | 'many';
 
 export interface StoreParts {
   readonly world: World;
   readonly index: IndexDatabase;
   readonly containers: Containers;
+  readonly slices: Slices;
   readonly startCounter: number;
   /** The disk failed so that none of its answers can be trusted. */
   fail(cause: unknown): void;
@@ -88,6 +91,11 @@ export class ReplicaFile {
   readonly #generations: Generations;
   readonly #digests: IncrementalDigests;
   readonly #storedBytes: StoredBytes;
+  readonly #removal: RangeRemoval;
+  /** The removed replica still has rows in the index. */
+  #areRowsLeft = false;
+  /** A `slice` is queued or in progress. */
+  #isSlicing = false;
   readonly #staged = new Map<number, ObjectRow>();
   /** Syncs in progress that the queue does not wait for. */
   #syncs = 0;
@@ -99,7 +107,7 @@ export class ReplicaFile {
     this.objectBytes = state.attributes.objectBytes;
     this.#parts = parts;
     this.isUncommitted = isUncommitted;
-    const { world, index, containers, mend } = parts;
+    const { world, index, containers, slices, mend } = parts;
     const idle = () => parts.onIdle(this);
     this.#queue = new ReplicaQueue({
       file: id,
@@ -110,15 +118,30 @@ export class ReplicaFile {
     this.#slots = new ReplicaSlots(world, id, index);
     const { objectBytes } = this;
     this.#writer = new ObjectWriter({ file: id, objectBytes, index, containers, slots: this.#slots, mend });
-    this.#generations = new Generations(id, index.generations, state.record.seq, isUncommitted);
+    this.#generations = new Generations(
+      id,
+      index.generations,
+      state.record.seq,
+      isUncommitted,
+      slices.rowsMax,
+    );
     const rows = { world, file: id, index, check: () => this.#check(), idle };
     this.#digests = new IncrementalDigests(rows);
     this.#storedBytes = new StoredBytes(rows);
+    const removal = { file: id, index, slots: this.#slots, generations: this.#generations, slices };
+    this.#removal = new RangeRemoval(removal);
+    // A removal that a restart has interrupted.
+    this.#continueInSlices();
   }
 
   /** Only the store's table refers to this object: it may be dropped and loaded again. */
   get evictable(): boolean {
     return this.idle && !this.isUncommitted && !this.removed && this.#staged.size === 0;
+  }
+
+  /** The index has lost the replica, but a full disk has refused to delete all of its rows. */
+  get isRemovalInterrupted(): boolean {
+    return this.removed && this.#areRowsLeft && this.#queue.idle;
   }
 
   get idle(): boolean {
@@ -175,8 +198,9 @@ export class ReplicaFile {
   }
 
   async #perform(batch: readonly Item[]): Promise<void> {
-    this.#check();
     const first = batch[0] as Item;
+    if (first.kind === 'remove' && this.#areRowsLeft) this.#parts.check();
+    else this.#check();
     switch (first.kind) {
       case 'create':
       case 'promise':
@@ -192,6 +216,9 @@ export class ReplicaFile {
         else await this.#applyWriting(batch as ApplyItem[]);
         break;
       }
+      case 'slice':
+        await this.#slice();
+        break;
       case 'flush':
         this.#settleAfterSync(this.#makeDurable(), first);
         return;
@@ -217,6 +244,33 @@ export class ReplicaFile {
         unreachable(first);
     }
     for (const item of batch) item.resolve();
+    this.#continueInSlices();
+  }
+
+  /** Queues the next slice of what is left to delete, behind the requests that wait already. */
+  #continueInSlices(): void {
+    const isLeft = this.#removal.isPending || this.#generations.hasRest;
+    if (!isLeft || this.#isSlicing || this.removed || this.#parts.slices.closed) return;
+    this.#isSlicing = true;
+    this.submit({ kind: 'slice' }).catch((error) => {
+      // Refused with an operation before it, or by a full disk: the next request continues.
+      this.#isSlicing = false;
+      if (!(error instanceof ServiceError)) this.#parts.fail(error);
+    });
+  }
+
+  /** Deletes rows of objects that a long removal has removed, or of states that are not restored any more. */
+  async #slice(): Promise<void> {
+    const { index, slices } = this.#parts;
+    try {
+      if (slices.closed) return;
+      if (this.#removal.isPending) {
+        await this.#removal.slice();
+        if (!this.#removal.isPending) this.#trimIfWorthwhile();
+      } else await slices.run(() => this.#generations.deleteSlice((work) => index.commit(work)));
+    } finally {
+      this.#isSlicing = false;
+    }
   }
 
   // Creation ------------------------------------------------------------------------------------------------------
@@ -274,6 +328,11 @@ export class ReplicaFile {
   /** Applies a batch of operations that remove no bytes, in one transaction. */
   async #applyWriting(items: readonly ApplyItem[]): Promise<void> {
     const { index } = this.#parts;
+    const written = items.flatMap(({ operation }) => partsWritten(operation));
+    for (const { offset, bytes } of written) {
+      const last = Math.floor((offset + bytes.length - 1) / this.objectBytes);
+      await this.#removal.finish(Math.floor(offset / this.objectBytes), last);
+    }
     const drafts = new ObjectDrafts(this.objectBytes, (at) => index.object(this.id, at));
     let next = this.state;
     for (const item of items) {
@@ -287,20 +346,20 @@ export class ReplicaFile {
     const ordered = drafts.ordered();
     const epoch = this.#epochCounter;
     const rows = await this.#writer.write(ordered, epoch);
-    const written = rows.map((after, at) => ({ before: ordered[at]?.base ?? null, after }));
-    const changes = written.map(({ before, after }): RowChange => [before, after]);
+    const replaced = rows.map((after, at) => ({ before: ordered[at]?.base ?? null, after }));
+    const changes = replaced.map(({ before, after }): RowChange => [before, after]);
     try {
       await this.#commitChange(next, changes, () => {
-        for (const { before, after } of written) {
+        for (const { before, after } of replaced) {
           if (before !== null) this.#generations.keepObject(before, epoch);
           index.putObject(this.id, after);
         }
       });
     } catch (error) {
-      for (const { before, after } of written) if (after.slot !== before?.slot) this.#slots.free(after.slot);
+      for (const { before, after } of replaced) if (after.slot !== before?.slot) this.#slots.free(after.slot);
       throw error;
     }
-    for (const { before, after } of written) {
+    for (const { before, after } of replaced) {
       if (before === null) continue;
       const generation = this.#generations.generationWith(before, epoch);
       if (before.slot !== after.slot) this.#slots.retire(before.slot, generation);
@@ -312,7 +371,10 @@ export class ReplicaFile {
     for (const { operation } of items) for (const { bytes } of partsWritten(operation)) releaseMemory(bytes);
   }
 
-  /** Applies an operation that removes bytes: a truncate to a smaller size, a punch, or a delete. */
+  /**
+   * Applies an operation that removes bytes: a truncate to a smaller size, a punch, or a delete. The rows of many
+   * objects are deleted in slices, later.
+   */
   async #applyRemoving(item: ApplyItem, removed: Removed): Promise<void> {
     this.#assertInstalled(item);
     const next = fileStateApply(this.state, item.seq, item.operation, item.sessions);
@@ -320,19 +382,23 @@ export class ReplicaFile {
       await this.#commitChange(next, [], () => undefined);
       return;
     }
-    const { index } = this.#parts;
+    const { index, slices } = this.#parts;
     const epoch = this.#epochCounter;
     const { first, last, edges } = objectsRemoved(removed, this.objectBytes);
+    await this.#removal.finish();
     await this.#slots.load();
-    const deleted: ObjectRow[] = [];
-    for await (const rows of rowsOf(this.#parts.world, index, this.id, first - 1, last))
-      deleted.push(...rows);
+    const found = index.objectsUpTo(this.id, first, last, slices.rowsMax + 1);
+    const isLong = found.length > slices.rowsMax;
+    const deleted = isLong ? [] : found;
     const edgeChanges = await this.#writer.clear(edges, removed, epoch, item.seq);
-    const changes = [...deleted.map((row): RowChange => [row, null]), ...edgeChanges];
+    const changes = isLong ? 'many' : [...deleted.map((row): RowChange => [row, null]), ...edgeChanges];
     try {
       await this.#commitChange(next, changes, () => {
-        this.#generations.keepObjects(first, last, epoch);
-        index.deleteObjects(this.id, first, last);
+        if (isLong) this.#removal.begin(found[0]?.index ?? first, last, epoch);
+        else {
+          this.#generations.keepObjects(first, last, epoch);
+          index.deleteObjects(this.id, first, last);
+        }
         for (const [before, after] of edgeChanges) {
           this.#generations.keepObject(before, epoch);
           if (after === null) index.deleteObject(this.id, before.index);
@@ -347,7 +413,7 @@ export class ReplicaFile {
       this.#slots.retire(row.slot, this.#generations.generationWith(row, epoch));
     this.#slots.forgetLastPlaced();
     // The space is free only after a sync, which no client may request.
-    if (deleted.length > 0) this.submitOwn({ kind: 'flush' });
+    if (found.length > 0) this.submitOwn({ kind: 'flush' });
   }
 
   /**
@@ -361,6 +427,7 @@ export class ReplicaFile {
   ): Promise<void> {
     this.#assertInstalled(item);
     const { index, containers, startCounter, isHere, unfinishedPreserves } = this.#parts;
+    await this.#removal.finish();
     const next = fileStateApply(this.state, item.seq, operation, item.sessions);
     const preserved = fileStatePreserved(this.state, operation, this.id, startCounter);
     const { as } = operation;
@@ -384,21 +451,16 @@ export class ReplicaFile {
 
   /** Lends all objects to `borrower`, in several ticks; this file does not change meanwhile. */
   async #lendAll(borrower: FileId): Promise<void> {
-    const { index } = this.#parts;
-    await index.commit(() => index.lent.delete(borrower, true));
+    const { world, index, slices } = this.#parts;
+    await commitInSlices(index, () => index.lent.delete(borrower, slices.rowsMax), slices);
+    await index.commit(() => index.lent.begin(borrower));
     // Ends the loans of an earlier attempt that could not be undone.
     this.#slots.endLoans(borrower);
-    for await (const rows of rowsOf(
-      this.#parts.world,
-      index,
-      this.id,
-      -1,
-      Number.MAX_SAFE_INTEGER,
-      LENT_PER_TICK,
-    )) {
-      await index.commit(() =>
-        index.lent.lend(borrower, this.id, rows[0]?.index ?? 0, rows.at(-1)?.index ?? 0),
-      );
+    // More than are deleted at once: on a full disk, a refused slice leaves the space that undoing the others takes.
+    const all = rowsOf(world, index, this.id, -1, Number.MAX_SAFE_INTEGER, 2 * slices.rowsMax);
+    for await (const rows of all) {
+      const [first, last] = [rows[0]?.index ?? 0, rows.at(-1)?.index ?? 0];
+      await slices.run(() => index.commit(() => index.lent.lend(borrower, this.id, first, last)));
       this.#slots.lend(
         borrower,
         rows.map(({ slot }) => slot),
@@ -466,6 +528,7 @@ export class ReplicaFile {
   async #install(item: InstallItem): Promise<void> {
     const { epoch, seq, sessions, base } = item;
     const { index, containers, startCounter } = this.#parts;
+    if (base !== null) await this.#removal.finish();
     const next = fileStateInstall(this.state, epoch, seq, sessions, base, startCounter);
     if (base !== null) await this.#slots.load();
     const plan = base === null ? NO_PLAN : await planInstall(this.#asInstallSource(), base);
@@ -507,24 +570,44 @@ export class ReplicaFile {
   // Removal -------------------------------------------------------------------------------------------------------
 
   async #remove(): Promise<void> {
-    const { index, containers, endLoans } = this.#parts;
+    const { index, containers, slices, endLoans } = this.#parts;
     this.removed = true;
     await this.#slots.whenUnpinned();
     try {
-      await index.commit(() => index.deleteFile(this.id));
+      await slices.run(() =>
+        index.commit(() => {
+          this.#areRowsLeft = index.deleteFile(this.id, slices.rowsMax);
+        }),
+      );
     } catch (error) {
       this.removed = false;
       throw error;
     }
+    index.removals.reload();
     this.isUncommitted = false;
     // The container is unlinked only once the index durably lacks the file.
     await this.#syncOrFail(index.flush());
+    const isLender = index.borrowers(this.id).length > 0;
+    if (!isLender) await containers.unlink(this.id);
+    await this.#deleteRows();
     // Borrowers need its container: the last of them removes it.
-    if (index.borrowers(this.id).length === 0) {
-      await containers.unlink(this.id);
-      await index.commit(() => index.forgetRemoved(this.id));
-    }
+    if (!isLender && !this.#areRowsLeft) await index.commit(() => index.forgetRemoved(this.id));
     if (this.state.lender !== 0) await endLoans(this.state.lender as FileId, this.id);
+  }
+
+  /**
+   * Until the rows of a removed replica are deleted, no file of its number is created: it would find them. The next
+   * start deletes what is left at the store's end.
+   */
+  async #deleteRows(): Promise<void> {
+    const { index, slices } = this.#parts;
+    if (!this.#areRowsLeft) return;
+    const slice = (): boolean => {
+      if (slices.closed) return false;
+      this.#areRowsLeft = index.deleteRows(this.id, slices.rowsMax);
+      return this.#areRowsLeft;
+    };
+    await commitInSlices(index, slice, slices);
   }
 
   async #trim(): Promise<void> {
@@ -540,22 +623,33 @@ export class ReplicaFile {
 
   // Commits and syncs ---------------------------------------------------------------------------------------------
 
-  /** Commits `change` and the file's next state in one transaction of the index; only then it is the state here. */
-  async #commit(next: FileState, changes: readonly RowChange[], change: () => void): Promise<void> {
-    await this.#parts.index.commit(() => {
+  /**
+   * Commits `change` and the file's next state in one transaction of the index; only then it is the state here.
+   * @param changes `many` if it begins or ends a removal
+   */
+  async #commit(next: FileState, changes: Changes, change: () => void): Promise<void> {
+    const { index } = this.#parts;
+    await index.commit(() => {
       change();
-      this.#parts.index.putFile(this.id, next);
+      index.putFile(this.id, next);
     });
     const isPlaced = this.isUncommitted || next.record.view !== this.state.record.view;
     this.isUncommitted = false;
     this.state = next;
+    if (changes === 'many') {
+      // In the tick of the new state: no read may see one without the other.
+      index.removals.reload();
+      this.#digests.forget();
+      this.#storedBytes.forget();
+    } else {
+      this.#digests.update(changes);
+      this.#storedBytes.update(changes);
+    }
     this.#parts.recordChanges.report(this.id, isPlaced);
-    this.#digests.update(changes);
-    this.#storedBytes.update(changes);
   }
 
   /** Commits a change with unsynced contents: the state before is kept until the contents are synced. */
-  #commitChange(next: FileState, changes: readonly RowChange[], change: () => void): Promise<void> {
+  #commitChange(next: FileState, changes: Changes, change: () => void): Promise<void> {
     return this.#generations.commitKeepingState(this.state, (keep) =>
       this.#commit(next, changes, () => {
         keep();

@@ -5,7 +5,7 @@ import { removedBy, sizeAfter } from './contents.ts';
 import { storageError } from './failures.ts';
 import type { Gate } from './gate.ts';
 import type { ObjectEntry } from './object-entry.ts';
-import type { FetchedObject, FileDescription, FileDifference } from './store.ts';
+import type { FetchedObject, FileDifference } from './store.ts';
 
 const BATCH_COUNT_MAX = 256;
 const BATCH_BYTES_MAX = 8 * 1024 * 1024;
@@ -35,7 +35,7 @@ export interface InstallItem extends Waiter {
   readonly epoch: Epoch;
   readonly seq: number;
   readonly sessions: Uint8Array;
-  readonly base: FileDescription | FileDifference | null;
+  readonly base: FileDifference | null;
 }
 
 export interface CreationItem extends Waiter {
@@ -53,7 +53,7 @@ export type Item =
   | (Waiter & { readonly kind: 'repair'; readonly object: FetchedObject })
   | (Waiter & { readonly kind: 'unstage'; readonly keeps: (entry: ObjectEntry) => boolean })
   | (Waiter & { readonly kind: 'promise'; readonly epoch: Epoch })
-  | (Waiter & { readonly kind: 'create' | 'flush' | 'trim' | 'remove' });
+  | (Waiter & { readonly kind: 'create' | 'flush' | 'slice' | 'trim' | 'remove' });
 
 export type ItemRequest = Item extends infer Kind
   ? Kind extends Item
@@ -71,9 +71,13 @@ const ACTIONS = {
   create: 'create',
   flush: 'sync',
   unstage: 'forget staged objects of',
+  slice: 'delete old rows of',
   trim: 'trim',
   remove: 'remove',
 } as const satisfies Record<Item['kind'], string>;
+
+/** Requests whose failure does not matter to later ones. */
+const INDEPENDENT: ReadonlySet<Item['kind']> = new Set(['stage', 'repair', 'slice', 'trim']);
 
 interface ReplicaQueueOptions {
   readonly file: FileId;
@@ -119,8 +123,7 @@ export class ReplicaQueue {
         const first = batch[0] as Item;
         const error = storageError(`Cannot ${ACTIONS[first.kind]} file ${this.#options.file}`, cause);
         // Operations after a failed one must not happen either.
-        const isIndependent = first.kind === 'stage' || first.kind === 'repair' || first.kind === 'trim';
-        const rest = isIndependent ? [] : this.#items.splice(0);
+        const rest = INDEPENDENT.has(first.kind) ? [] : this.#items.splice(0);
         for (const item of [...batch, ...rest]) item.reject(error);
       }
     }

@@ -5,12 +5,15 @@ import type { IndexDatabase } from './index-database.ts';
 import type { ObjectRow } from './index-rows.ts';
 import { rowsOf } from './object-rows.ts';
 import { SlotMap } from './slot-map.ts';
+import { SlotSet, slotsOf } from './slot-set.ts';
 
 const TRIM_BYTES_MIN = 16 * 1024 * 1024;
 
 const NOWHERE = { index: -2, slot: -2 };
 
-type SlotIndex = Pick<IndexDatabase, 'objectsUpTo' | 'borrowers' | 'generations' | 'lent'>;
+const UNDO_PER_TICK = 2_000;
+
+type SlotIndex = Pick<IndexDatabase, 'rowsUpTo' | 'borrowers' | 'generations'>;
 
 /**
  * Slots of one replica's container. A slot is reused once nothing needs it: neither the committed state, nor an older
@@ -26,16 +29,17 @@ export class ReplicaSlots {
   /** End of the slots that were in use since the container was last truncated. */
   #placedEnd = 0;
 
-  /** Slots that only older states refer to, with the newest generation that does. */
-  #retired: { readonly slot: number; readonly generation: number }[] = [];
+  /** Slots that only older states refer to, by the newest generation that does. */
+  readonly #retired = new Map<number, SlotSet>();
   /** Slots in use to which a generation also refers, with a smaller length. */
   readonly #inOlderState = new Map<number, number>();
 
-  /** Lent slots by borrower, and the number of borrowers of each. Known once `#map` is. */
-  readonly #lentTo = new Map<FileId, number[]>();
-  readonly #lent = new Map<number, number>();
+  /** Lent slots by borrower. Known once `#map` is. */
+  readonly #lentTo = new Map<FileId, SlotSet>();
   /** Lent slots that no state of this file refers to. */
-  readonly #onlyLent = new Set<number>();
+  readonly #onlyLent = new SlotSet();
+  /** Borrowers that were removed since `load` began, while it is in progress. */
+  #endedWhileLoading: Set<FileId> | null = null;
 
   /** Slots that reads in progress use, with their number. */
   readonly #pins = new Map<number, number>();
@@ -54,30 +58,62 @@ export class ReplicaSlots {
 
   async load(): Promise<void> {
     if (this.#map !== null) return;
+    const ended = new Set<FileId>();
+    this.#endedWhileLoading = ended;
     const map = new SlotMap();
-    for await (const rows of rowsOf(this.#world, this.#index, this.#file)) {
+    const rowsUpTo = this.#index.rowsUpTo.bind(this.#index);
+    for await (const rows of rowsOf(this.#world, { objectsUpTo: rowsUpTo }, this.#file)) {
       for (const { slot } of rows) if (slot >= 0) map.take(slot);
     }
-    for (const { slot, generation } of this.#index.generations.undoSlots(this.#file)) {
-      if (slot < 0) continue;
-      if (map.has(slot)) {
-        this.#inOlderState.set(slot, generation);
-      } else {
-        map.take(slot);
-        this.#retired.push({ slot, generation });
-      }
-    }
+    await this.#loadOlder(map);
     for (const borrower of this.#index.borrowers(this.#file)) {
-      const slots = this.#index.lent.slots(borrower);
-      this.#lend(borrower, slots);
-      for (const slot of slots) {
-        if (map.has(slot)) continue;
-        map.take(slot);
-        this.#onlyLent.add(slot);
+      for await (const rows of rowsOf(this.#world, { objectsUpTo: rowsUpTo }, borrower)) {
+        for (const row of rows) {
+          if (row.slot >= 0) continue;
+          const slot = -1 - row.slot;
+          this.#lendTo(borrower).add(slot);
+          if (map.has(slot)) continue;
+          map.take(slot);
+          this.#onlyLent.add(slot);
+        }
       }
     }
     this.#map = map;
     this.#placedEnd = map.end;
+    this.#endedWhileLoading = null;
+    for (const borrower of ended) this.endLoans(borrower);
+  }
+
+  /** Takes the slots that generations refer to, in the order of these: the newest one of each slot counts. */
+  async #loadOlder(map: SlotMap): Promise<void> {
+    let last = { generation: -1, index: -1 };
+    for (;;) {
+      const { generation, index } = last;
+      const some = this.#index.generations.undoAfter(this.#file, generation, index, UNDO_PER_TICK);
+      for (const { slot, generation: newest } of some) if (slot >= 0) this.#takeOlder(map, slot, newest);
+      if (some.length < UNDO_PER_TICK) return;
+      last = some.at(-1) ?? last;
+      await this.#world.nextTick();
+    }
+  }
+
+  #takeOlder(map: SlotMap, slot: number, generation: number): void {
+    let isRetired = false;
+    for (const slots of this.#retired.values()) if (slots.delete(slot)) isRetired = true;
+    if (!isRetired && map.has(slot)) {
+      this.#inOlderState.set(slot, generation);
+      return;
+    }
+    if (!isRetired) map.take(slot);
+    this.#retiredBy(generation).add(slot);
+  }
+
+  #retiredBy(generation: number): SlotSet {
+    const known = this.#retired.get(generation);
+    if (known !== undefined) return known;
+    const slots = new SlotSet();
+    this.#retired.set(generation, slots);
+    return slots;
   }
 
   get end(): number {
@@ -120,12 +156,24 @@ export class ReplicaSlots {
   /** No state of this file refers to the slot: it is free after its loans and reads. One below zero is the lender's. */
   free(slot: number): void {
     if (slot < 0) return;
-    if (this.#lent.has(slot)) {
-      this.#onlyLent.add(slot);
-      return;
-    }
-    if (this.#pins.has(slot)) this.#freeWhenUnpinned.add(slot);
-    else this.#map?.free(slot);
+    const bit = 1 << (slot & 31);
+    this.#freeWord(slot >>> 5, bit, this.#pins.has(slot) ? bit : 0);
+  }
+
+  #freeAll(slots: SlotSet): void {
+    const pinned = new SlotSet();
+    for (const slot of this.#pins.keys()) if (slot >= 0) pinned.add(slot);
+    for (let at = 0; at < slots.length; at++) this.#freeWord(at, slots.word(at), pinned.word(at));
+  }
+
+  /** As `free`, for slots of a word of a `SlotSet`: a million of them take a few milliseconds. */
+  #freeWord(at: number, bits: number, pinnedBits: number): void {
+    if (bits === 0) return;
+    const lentBits = bits & this.#lentWord(at);
+    this.#onlyLent.addWord(at, lentBits);
+    const waiting = bits & ~lentBits & pinnedBits;
+    for (const slot of slotsOf(at, waiting)) this.#freeWhenUnpinned.add(slot);
+    this.#map?.freeWord(at, bits & ~lentBits & ~waiting);
   }
 
   /** @returns whether enough slots at the end became free for the caller to truncate the container now */
@@ -146,26 +194,26 @@ export class ReplicaSlots {
 
   /** Frees a slot of no use to the committed state once no older one needs it: `generation`'s, or `keepForOlder`'s. */
   retire(slot: number, generation: number | null): void {
+    if (slot < 0) return;
     const needed = generation ?? this.#inOlderState.get(slot);
     this.#inOlderState.delete(slot);
     if (needed === undefined) this.free(slot);
-    else this.#retired.push({ slot, generation: needed });
+    else this.#retiredBy(needed).add(slot);
   }
 
   /** No state before this generation is restored any more: frees the slots that only those need. */
   freeOlder(generation: number): void {
-    const stillNeeded = [];
-    for (const retired of this.#retired) {
-      if (retired.generation < generation) this.free(retired.slot);
-      else stillNeeded.push(retired);
+    for (const [retired, slots] of this.#retired) {
+      if (retired >= generation) continue;
+      this.#retired.delete(retired);
+      this.#freeAll(slots);
     }
-    this.#retired = stillNeeded;
     for (const [slot, newest] of this.#inOlderState) if (newest < generation) this.#inOlderState.delete(slot);
   }
 
   freeAllOlder(): void {
-    for (const { slot } of this.#retired) this.free(slot);
-    this.#retired = [];
+    for (const slots of this.#retired.values()) this.#freeAll(slots);
+    this.#retired.clear();
     this.#inOlderState.clear();
   }
 
@@ -173,29 +221,43 @@ export class ReplicaSlots {
 
   /** Records loans of slots to a borrower. If the slots are not loaded yet, `load` reads the loans from the index. */
   lend(borrower: FileId, slots: readonly number[]): void {
-    if (this.#map !== null) this.#lend(borrower, slots);
+    if (this.#map === null) return;
+    const lent = this.#lendTo(borrower);
+    for (const slot of slots) lent.add(slot);
   }
 
   /** Ends all loans to the borrower, whose replica was removed; frees slots that only they kept. */
   endLoans(borrower: FileId): void {
-    for (const slot of this.#lentTo.get(borrower) ?? []) {
-      const count = (this.#lent.get(slot) as number) - 1;
-      if (count > 0) this.#lent.set(slot, count);
-      else {
-        this.#lent.delete(slot);
-        if (this.#onlyLent.delete(slot)) this.free(slot);
-      }
+    if (this.#map === null) {
+      this.#endedWhileLoading?.add(borrower);
+      return;
     }
+    const lent = this.#lentTo.get(borrower);
+    if (lent === undefined) return;
     this.#lentTo.delete(borrower);
+    const ended = new SlotSet();
+    for (let at = 0; at < lent.length; at++) {
+      const bits = lent.word(at) & this.#onlyLent.word(at) & ~this.#lentWord(at);
+      if (bits === 0) continue;
+      this.#onlyLent.deleteWord(at, bits);
+      ended.addWord(at, bits);
+    }
+    this.#freeAll(ended);
   }
 
-  #lend(borrower: FileId, slots: readonly number[]): void {
-    const lentTo = this.#lentTo.get(borrower) ?? [];
-    this.#lentTo.set(borrower, lentTo);
-    for (const slot of slots) {
-      lentTo.push(slot);
-      this.#lent.set(slot, (this.#lent.get(slot) ?? 0) + 1);
-    }
+  #lendTo(borrower: FileId): SlotSet {
+    const known = this.#lentTo.get(borrower);
+    if (known !== undefined) return known;
+    const slots = new SlotSet();
+    this.#lentTo.set(borrower, slots);
+    return slots;
+  }
+
+  /** Slots of the word that any borrower has. */
+  #lentWord(at: number): number {
+    let bits = 0;
+    for (const slots of this.#lentTo.values()) bits |= slots.word(at);
+    return bits;
   }
 
   // Reads ---------------------------------------------------------------------------------------------------------

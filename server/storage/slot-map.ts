@@ -1,11 +1,12 @@
 import { assert } from '../../base/assert.ts';
+import { bitCount, SlotSet } from './slot-set.ts';
 
 const SEARCH_SLOTS_MAX = 65_536;
+const FULL = 0xffff_ffff;
 
 /** The used slots of a container. In memory only: it is rebuilt from the index. */
 export class SlotMap {
-  /** One bit per slot, set while in use. */
-  #bits = new Uint32Array(8);
+  readonly #used = new SlotSet();
   /** Every slot from here on is free. */
   #end = 0;
   #usedCount = 0;
@@ -17,17 +18,12 @@ export class SlotMap {
   }
 
   has(slot: number): boolean {
-    return slot < this.#end && ((this.#bits[slot >>> 5] as number) & (1 << (slot & 31))) !== 0;
+    return slot < this.#end && this.#used.has(slot);
   }
 
   take(slot: number): void {
     assert(!this.has(slot), `Slot ${slot} is free`);
-    if (slot >>> 5 >= this.#bits.length) {
-      const grown = new Uint32Array(Math.max((slot >>> 5) + 1, this.#bits.length * 2));
-      grown.set(this.#bits);
-      this.#bits = grown;
-    }
-    this.#bits[slot >>> 5] = (this.#bits[slot >>> 5] as number) | (1 << (slot & 31));
+    this.#used.add(slot);
     this.#usedCount++;
     if (slot >= this.#end) this.#end = slot + 1;
     if (slot === this.#lowestFree) this.#lowestFree++;
@@ -42,15 +38,23 @@ export class SlotMap {
   }
 
   free(slot: number): void {
-    assert(this.has(slot), `Slot ${slot} is in use`);
-    this.#bits[slot >>> 5] = (this.#bits[slot >>> 5] as number) & ~(1 << (slot & 31));
-    this.#usedCount--;
-    if (slot < this.#lowestFree) this.#lowestFree = slot;
-    if (slot === this.#end - 1) {
-      this.#end--;
-      while (this.#end > 0 && !this.has(this.#end - 1)) this.#end--;
-      if (this.#lowestFree > this.#end) this.#lowestFree = this.#end;
+    this.freeWord(slot >>> 5, 1 << (slot & 31));
+  }
+
+  /** Frees the slots of a word of a `SlotSet`. */
+  freeWord(at: number, bits: number): void {
+    if (bits === 0) return;
+    assert((bits & ~this.#used.word(at)) === 0, `Slots ${at * 32} and following are in use`);
+    this.#used.deleteWord(at, bits);
+    this.#usedCount -= bitCount(bits);
+    this.#lowestFree = Math.min(this.#lowestFree, at * 32 + 31 - Math.clz32(bits & -bits));
+    const end = this.#end - 1;
+    if (end >>> 5 !== at || this.#used.has(end)) return;
+    while (this.#end > 0 && !this.#used.has(this.#end - 1)) {
+      const word = (this.#end - 1) >>> 5;
+      this.#end = this.#used.word(word) === 0 ? word * 32 : this.#end - 1;
     }
+    if (this.#lowestFree > this.#end) this.#lowestFree = this.#end;
   }
 
   #isFree(first: number, count: number): boolean {
@@ -60,7 +64,10 @@ export class SlotMap {
 
   #search(count: number): number {
     if (this.#end - this.#usedCount < count) return this.#end;
-    while (this.has(this.#lowestFree)) this.#lowestFree++;
+    while (this.has(this.#lowestFree)) {
+      const word = this.#lowestFree >>> 5;
+      this.#lowestFree = this.#used.word(word) === FULL ? (word + 1) * 32 : this.#lowestFree + 1;
+    }
     const last = Math.min(this.#end, this.#lowestFree + SEARCH_SLOTS_MAX);
     let first = this.#lowestFree;
     for (let slot = first; slot < last; slot++) {

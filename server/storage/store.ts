@@ -23,14 +23,7 @@ export interface FileAttributes {
   readonly seal: Seal;
 }
 
-/** A whole state at one instant, for another replica to compare with its own. */
-export interface FileDescription {
-  readonly record: ReplicaRecord;
-  readonly attributes: FileAttributes;
-  readonly objects: readonly ObjectEntry[];
-}
-
-/** A description without what both replicas have: turns the local state into the other's. */
+/** Turns the local state into another replica's. */
 export interface FileDifference {
   readonly record: ReplicaRecord;
   readonly attributes: FileAttributes;
@@ -150,8 +143,6 @@ export interface FileStore {
    */
   locate(file: FileId, offset: number, length: number, pinnedMs: number): FileLocations | null;
 
-  describe(file: FileId): FileDescription;
-
   /** @returns the first `countMax` entries of objects `first` to `last`, in order, as they are at the call */
   entries(file: FileId, first: number, last: number, countMax: number): ObjectEntry[];
 
@@ -187,15 +178,15 @@ export interface FileStore {
 
   /**
    * In one synced transaction: sets installed, seq and sessions, and, if `base` is given, object map, attributes and
-   * view, with each object from the staged ones or the same version here (asserted). Without `base` the contents stay.
-   * A `FileDifference` must be to the local state (asserted), and costs only what differs.
+   * view, with each changed object from the staged ones (asserted). Without `base` the contents stay. The difference
+   * must be to the local state (asserted).
    */
   install(
     file: FileId,
     epoch: Epoch,
     seq: number,
     sessions: Uint8Array,
-    base: FileDescription | FileDifference | null,
+    base: FileDifference | null,
   ): Promise<void>;
 
   remove(file: FileId): Promise<void>;

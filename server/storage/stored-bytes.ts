@@ -47,6 +47,11 @@ export class StoredBytes {
     }
   }
 
+  /** Called after a change of an unknown number of objects: they are counted again. */
+  forget(): void {
+    this.#counted = null;
+  }
+
   #countNext(counted: { bytes: number; countedUpTo: number }): void {
     const { file, index } = this.#options;
     const { count, bytes, last } = index.lengthsAfter(file, counted.countedUpTo, OBJECTS_PER_TICK);

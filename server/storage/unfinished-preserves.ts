@@ -1,6 +1,7 @@
 import type { FileId } from '../../base/ids.ts';
 import { isNoSpace } from './failures.ts';
 import type { IndexDatabase } from './index-database.ts';
+import { commitInSlices, ROWS_PER_SLICE } from './slices.ts';
 
 export interface LendingIndex extends Pick<IndexDatabase, 'commit' | 'file'> {
   readonly lent: Pick<IndexDatabase['lent'], 'delete'>;
@@ -50,10 +51,12 @@ export class UnfinishedPreserves {
     const arrival = this.#files.get(file);
     if (arrival?.hasFailed !== true) return;
     const isSameAttempt = (): boolean => this.#files.get(file) === arrival;
-    await this.#index.commit(() => {
+    await commitInSlices(
+      this.#index,
       // A new attempt may have begun while the commit waited: then the borrowed objects are its own.
-      if (isSameAttempt() && this.#index.file(file) === null) this.#index.lent.delete(file);
-    });
+      () =>
+        isSameAttempt() && this.#index.file(file) === null && this.#index.lent.delete(file, ROWS_PER_SLICE),
+    );
     if (!isSameAttempt()) return;
     this.#files.delete(file);
     await this.#endLoans(arrival.lender, file);

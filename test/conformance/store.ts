@@ -8,9 +8,10 @@ import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { FAN_OUT, ObjectDigests } from '../../server/storage/object-digests.ts';
 import type { ObjectEntry } from '../../server/storage/object-entry.ts';
-import type { FileDescription, FileStore } from '../../server/storage/store.ts';
+import type { FileStore } from '../../server/storage/store.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
 import { isLong } from '../long.ts';
+import { describeFile, differenceTo, type FileDescription } from './description.ts';
 
 /** A store under test, which can be deleted, and opened again if it has a disk. */
 export interface StoreFixture {
@@ -85,7 +86,7 @@ export function storeConformance(
       );
     /** Asserts that the hole bytes are those without an entry. */
     const assertHoles = () => {
-      const { attributes, objects } = store.describe(file);
+      const { attributes, objects } = describeFile(store, file);
       const storedBytes = objects.reduce((sum, { length }) => sum + length, 0);
       assert.equal(store.holeBytes(file), attributes.sizeBytes - storedBytes);
     };
@@ -93,9 +94,9 @@ export function storeConformance(
     const assertDigests = async () => {
       const kept = await store.digests(file);
       const expected = new ObjectDigests();
-      for (const entry of store.describe(file).objects) expected.replace(null, entry);
+      for (const entry of describeFile(store, file).objects) expected.replace(null, entry);
       assert.deepEqual(kept.total, expected.total);
-      const { objects } = store.describe(file);
+      const { objects } = describeFile(store, file);
       assertHoles();
       for (let level = 0; level < expected.height; level++) {
         const numbers = new Set(objects.map(({ index }) => Math.floor(index / FAN_OUT ** (level + 1))));
@@ -127,9 +128,10 @@ export function storeConformance(
       assert.deepEqual([...new Set(reported().map(([changed]) => changed))], [file]);
       await write(1, 0, pattern(4, 1));
       assert.deepEqual(reported(), [[file, false]]);
-      const base = store.describe(file);
+      const base = describeFile(store, file);
       const view = { number: 2, members: ['a', 'b'] as ServerId[] };
-      await store.install(file, epoch(2), 1, NO_SESSIONS, { ...base, record: { ...base.record, view } });
+      const moved = { ...base, record: { ...base.record, view } };
+      await store.install(file, epoch(2), 1, NO_SESSIONS, differenceTo(store, file, moved));
       assert.deepEqual(reported(), [[file, true]]);
       const preserved = fileId(6);
       const contents = { epoch: base.attributes.versionEpoch, seq: base.attributes.versionSeq };
@@ -183,7 +185,7 @@ export function storeConformance(
       const view = { number: 2, members: VIEW.members.slice(1), joint: VIEW.members, policy: 'all' } as const;
       await begin(store, file, 16);
       await write(1, 0, pattern(40, 1));
-      const { attributes, objects } = store.describe(file);
+      const { attributes, objects } = describeFile(store, file);
       await store.apply(file, e1, 2, { kind: 'view', view }, Uint8Array.of(2));
       for (const again of [false, true]) {
         if (again) await reopen();
@@ -191,12 +193,12 @@ export function storeConformance(
         assert.equal(store.record(file)?.seq, 2);
         assert.deepEqual([...(store.record(file)?.sessions ?? [])], [2]);
         assert.deepEqual(store.attributes(file), attributes);
-        assert.deepEqual(store.describe(file).objects, objects);
+        assert.deepEqual(describeFile(store, file).objects, objects);
       }
       // A base includes its view.
-      const base = store.describe(file);
+      const base = describeFile(store, file);
       await store.apply(file, e1, 3, { kind: 'view', view: { ...view, number: 3 } }, Uint8Array.of(3));
-      await store.install(file, epoch(2), 2, base.record.sessions, base);
+      await store.install(file, epoch(2), 2, base.record.sessions, differenceTo(store, file, base));
       assert.deepEqual(store.record(file)?.view, view);
       await store.apply(file, epoch(2), 3, { kind: 'delete' }, NO_SESSIONS);
       await store.apply(file, epoch(2), 4, { kind: 'view', view: { ...view, number: 4 } }, NO_SESSIONS);
@@ -303,7 +305,7 @@ export function storeConformance(
       for (const { offset, bytes } of parts) wanted.set(bytes, offset);
       assert.deepEqual(Buffer.from(await readAll()), wanted);
       assert.deepEqual(
-        store.describe(file).objects.map(({ index, versionSeq }) => [index, versionSeq]),
+        describeFile(store, file).objects.map(({ index, versionSeq }) => [index, versionSeq]),
         [
           [0, 2],
           [1, 2],
@@ -326,7 +328,7 @@ export function storeConformance(
       wanted.set(pattern(2, 2), 3);
       assert.deepEqual(Buffer.from(await readAll()), wanted);
       assert.deepEqual(
-        store.describe(file).objects.map(({ index, length, versionSeq }) => [index, length, versionSeq]),
+        describeFile(store, file).objects.map(({ index, length, versionSeq }) => [index, length, versionSeq]),
         [
           [0, 5, 2],
           [2, 12, 1],
@@ -371,7 +373,11 @@ export function storeConformance(
         assert.equal(store.attributes(file).versionSeq, 2);
         assert.equal(store.attributes(file).modifiedNs, 2n);
         assert.deepEqual(
-          store.describe(file).objects.map(({ index, length, versionSeq }) => [index, length, versionSeq]),
+          describeFile(store, file).objects.map(({ index, length, versionSeq }) => [
+            index,
+            length,
+            versionSeq,
+          ]),
           [
             // Zeros at the end of an object are not stored: the object is shorter.
             [0, 16, 1],
@@ -400,7 +406,7 @@ export function storeConformance(
       await punch(5, 500, 600);
       assert.deepEqual(Buffer.from(await readAll()), wanted);
       assert.deepEqual(
-        store.describe(file).objects.map(({ index, length }) => [index, length]),
+        describeFile(store, file).objects.map(({ index, length }) => [index, length]),
         [
           [0, 16],
           [2, 4],
@@ -409,7 +415,7 @@ export function storeConformance(
       await write(6, 38, pattern(4, 2));
       assert.deepEqual(Buffer.from(await readAll()), Buffer.concat([wanted.subarray(0, 38), pattern(4, 2)]));
       await punch(7, 0, 42);
-      assert.deepEqual(store.describe(file).objects, []);
+      assert.deepEqual(describeFile(store, file).objects, []);
       assert.deepEqual(Buffer.from(await readAll()), Buffer.alloc(42));
       await assertDigests();
     });
@@ -434,8 +440,8 @@ export function storeConformance(
       await punch(2, 16, 32);
       assert.equal(store.readDependsOn(file, 16, 16), 2);
       await punch(3, 0, 16);
-      const base = store.describe(file);
-      await store.install(file, epoch(2), 3, NO_SESSIONS, base);
+      const base = describeFile(store, file);
+      await store.install(file, epoch(2), 3, NO_SESSIONS, differenceTo(store, file, base));
       assert.equal(store.readDependsOn(file, 0, 48), 0, 'The contents are of an earlier epoch');
     });
 
@@ -502,19 +508,19 @@ export function storeConformance(
       await write(3, 0, pattern(4, 3));
       assert.equal(store.record(file)?.seq, 3);
       assert.equal((await readAll()).length, 0);
-      assert.deepEqual(store.describe(file).objects, []);
+      assert.deepEqual(describeFile(store, file).objects, []);
     });
 
     test('a settling is counted as an operation and changes nothing', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(40, 1));
-      const before = store.describe(file);
+      const before = describeFile(store, file);
       await store.apply(file, e1, 2, { kind: 'settling' }, Uint8Array.of(2));
       await store.flush(file);
       for (const again of [false, true]) {
         if (again) await reopen();
         assert.deepEqual(store.attributes(file), before.attributes);
-        assert.deepEqual(store.describe(file).objects, before.objects);
+        assert.deepEqual(describeFile(store, file).objects, before.objects);
         assert.equal(store.record(file)?.seq, 2);
       }
       await write(3, 40, pattern(4, 3));
@@ -524,7 +530,7 @@ export function storeConformance(
     test('a sealed file keeps its contents after any operation, until it is deleted', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(40, 1));
-      const before = store.describe(file);
+      const before = describeFile(store, file);
       assert.equal(before.attributes.seal, 'open');
       await Promise.all([
         store.apply(file, e1, 2, { kind: 'seal', final: false }, Uint8Array.of(2)),
@@ -542,21 +548,18 @@ export function storeConformance(
         assert.deepEqual(store.attributes(file), { ...before.attributes, seal: 'final' });
         assert.equal(store.record(file)?.seq, 7, 'Operations without effect are counted, too');
         assert.deepEqual([...(store.record(file)?.sessions ?? [])], [7]);
-        assert.deepEqual(store.describe(file).objects, before.objects);
+        assert.deepEqual(describeFile(store, file).objects, before.objects);
         assert.ok(Buffer.from(pattern(40, 1)).equals(await readAll()));
       }
       // A base includes whether the file is sealed.
-      const base = store.describe(file);
+      const base = describeFile(store, file);
       await store.apply(file, e1, 8, { kind: 'delete' }, NO_SESSIONS);
       assert.equal(store.attributes(file).dead, true);
       assert.equal((await readAll()).length, 0);
       const other = fileId(6);
       await begin(store, other, 16);
-      await store.install(other, epoch(2), 7, NO_SESSIONS, {
-        ...base,
-        objects: [],
-        attributes: base.attributes,
-      });
+      const empty = { ...base, objects: [] };
+      await store.install(other, epoch(2), 7, NO_SESSIONS, differenceTo(store, other, empty));
       assert.equal(store.attributes(other).seal, 'final');
     });
 
@@ -602,7 +605,7 @@ export function storeConformance(
           Uint8Array.of(9, seq),
         );
       }
-      const base = store.describe(other);
+      const base = describeFile(store, other);
       await begin(store, file, 16);
       await write(1, 0, pattern(200, 1));
       const before = await readAll();
@@ -613,11 +616,17 @@ export function storeConformance(
       }
       assert.deepEqual(await readAll(), before, 'Staged objects are not part of the contents');
       await store.promise(file, epoch(3));
-      await store.install(file, epoch(3), base.record.seq, base.record.sessions, base);
+      await store.install(
+        file,
+        epoch(3),
+        base.record.seq,
+        base.record.sessions,
+        differenceTo(store, file, base),
+      );
       for (const again of [false, true]) {
         if (again) await reopen();
         if (again && fixture?.reopen == null) break;
-        const now = store.describe(file);
+        const now = describeFile(store, file);
         assert.deepEqual(now.objects, base.objects);
         assert.deepEqual(now.attributes, base.attributes);
         assert.deepEqual([...now.record.sessions], [9, 3]);
@@ -626,7 +635,13 @@ export function storeConformance(
       }
       // The same base again needs no staged objects: the store has these versions.
       await store.promise(file, epoch(4));
-      await store.install(file, epoch(4), base.record.seq, base.record.sessions, base);
+      await store.install(
+        file,
+        epoch(4),
+        base.record.seq,
+        base.record.sessions,
+        differenceTo(store, file, base),
+      );
       await write(4, 0, pattern(4, 77), epoch(4));
       assert.deepEqual(Buffer.from(await store.read(file, 0, 4)), Buffer.from(pattern(4, 77)));
     });
@@ -635,7 +650,7 @@ export function storeConformance(
       await begin(store, file, 16);
       await write(1, 0, pattern(160, 1));
       await truncate(2, 150);
-      const own = store.describe(file);
+      const own = describeFile(store, file);
       const bytes = [pattern(16, 9), pattern(7, 10)] as const;
       const entryOf = (index: number, content: Uint8Array): ObjectEntry => ({
         index,
@@ -664,7 +679,7 @@ export function storeConformance(
       assert.equal(store.staged(file, 3), null);
       for (const again of [false, true]) {
         if (again) await reopen();
-        const now = store.describe(file);
+        const now = describeFile(store, file);
         const kept = own.objects.filter(({ index }) => index !== 3 && index !== 5);
         assert.deepEqual(
           now.objects,
@@ -682,7 +697,7 @@ export function storeConformance(
     test('a difference to another state than the store’s is an assertion failure', async () => {
       await begin(store, file, 16);
       await write(1, 0, pattern(16, 1));
-      const { record, attributes } = store.describe(file);
+      const { record, attributes } = describeFile(store, file);
       await write(2, 0, pattern(16, 2));
       const from = { epoch: record.installed, seq: record.seq };
       const difference = { record, attributes, from, changes: new Map() };
@@ -700,7 +715,7 @@ export function storeConformance(
       assert.deepEqual(indices(4, 900, 2), [4, 40]);
       assert.deepEqual(indices(5, 39, 10), []);
       assert.deepEqual(indices(900, 900, 10), [900]);
-      assert.deepEqual(store.entries(file, 3, 3, 1), [store.describe(file).objects[0]]);
+      assert.deepEqual(store.entries(file, 3, 3, 1), [describeFile(store, file).objects[0]]);
     });
 
     test('digests follow each change of the object map', async () => {
@@ -778,9 +793,9 @@ export function storeConformance(
       const entry = { index: 0, versionEpoch: 1, versionSeq: 4, length: 16, crc32: crc32(bytes) };
       await store.stage(file, { entry, bytes });
       store.unstage(file);
-      const described = store.describe(file);
+      const described = describeFile(store, file);
       const base: FileDescription = { ...described, objects: [entry] };
-      await assert.rejects(store.install(file, epoch(2), 4, NO_SESSIONS, base), {
+      await assert.rejects(store.install(file, epoch(2), 4, NO_SESSIONS, differenceTo(store, file, base)), {
         name: 'AssertionFailure',
       });
     });
@@ -802,10 +817,16 @@ export function storeConformance(
         const bytes = new Uint8Array(16).fill(fill);
         const entry = { index: 5, versionEpoch: 1, versionSeq: 4, length: 16, crc32: crc32(bytes) };
         await store.stageLost(file, entry);
-        const described = store.describe(file);
+        const described = describeFile(store, file);
         const attributes = { ...described.attributes, sizeBytes: 96 };
         const objects = [...described.objects, entry];
-        await store.install(file, epoch(2), 4, NO_SESSIONS, { ...described, attributes, objects });
+        await store.install(
+          file,
+          epoch(2),
+          4,
+          NO_SESSIONS,
+          differenceTo(store, file, { ...described, attributes, objects }),
+        );
         const isLost = { name: 'ServiceError', code: 'integrity' };
         await assert.rejects(store.readObject(file, 5, 1, 4), isLost);
         assert.equal((await store.read(file, 0, 40)).length, 40);

@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { ServerId } from '../../base/ids.ts';
+import { describeFile } from '../conformance/description.ts';
 import { assertSame, CountedWire, differing, epochOf, FILE, LoneReplica, turn } from './transfer-pair.ts';
 
 const OBJECT_BYTES = 16;
@@ -293,7 +294,11 @@ test('an object that no server has intact is installed as lost, and all others w
   const { lost } = await wire.bring(target, 'source', ['second']);
   assert.deepEqual(lost, [13]);
   assert.ok(wire.messages < 10, `${wire.messages} messages`);
-  assert.deepEqual(target.store.describe(FILE), source.store.describe(FILE), 'Its version is known');
+  assert.deepEqual(
+    describeFile(target.store, FILE),
+    describeFile(source.store, FILE),
+    'Its version is known',
+  );
   const [entry] = target.store.entries(FILE, 13, 13, 1);
   assert.ok(entry !== undefined);
   const { versionEpoch, versionSeq } = entry;
@@ -416,12 +421,12 @@ test('a transfer continues while its source changes', async () => {
   await target.write(0, filled(2_000, 9));
   const wire = new CountedWire({ source });
   let times = 0;
-  let state = source.store.describe(FILE);
+  let state = describeFile(source.store, FILE);
   wire.fault = async (_server, method, serve) => {
     times++;
     if (times % 5 === 0 && method !== 'compare') await source.truncate((2_900 - times) * OBJECT_BYTES);
     await source.write(((times * 37) % 2_500) * OBJECT_BYTES, filled(2, times));
-    if (method === 'compare') state = source.store.describe(FILE);
+    if (method === 'compare') state = describeFile(source.store, FILE);
     return serve();
   };
   await wire.bring(target, 'source');
@@ -515,12 +520,12 @@ test('any two replicas reach the same state, at a cost that follows the differen
         const wire = new CountedWire({ source, third: target });
         const changes = [...meanwhile];
         let calls = 0;
-        let state = source.store.describe(FILE);
+        let state = describeFile(source.store, FILE);
         wire.fault = async (_server, method, serve) => {
           if (isBroken && ++calls === 2) throw new Error('the connection broke');
           const next = changes.pop();
           if (next !== undefined) await play(source, [next], 300 + changes.length);
-          if (method === 'compare') state = source.store.describe(FILE);
+          if (method === 'compare') state = describeFile(source.store, FILE);
           return serve();
         };
         for (let tries = 0; ; tries++) {

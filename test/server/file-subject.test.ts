@@ -8,6 +8,7 @@ import type { CallSource } from '../../server/drivers/subject.ts';
 import { FileSubject } from '../../server/file/file-subject.ts';
 import { PAYLOAD_BYTES_MAX } from '../../server/transport/frame.ts';
 import { encodeFileOperation } from '../../wire/file-operation.ts';
+import { describeFile } from '../conformance/description.ts';
 import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 
@@ -105,25 +106,25 @@ test('a replica catches up with a primary that continues to write', async () => 
   const source = await replicaOf(epoch, 20, 1);
   const target = await replicaOf(epochOf(1, 'b'), 0, 0);
   let seq = 20;
-  let state = source.store.describe(FILE);
+  let state = describeFile(source.store, FILE);
   // Before each answer, the last object and one of the others change.
   const ask: CallSource = async (method, payload) => {
     await apply(source.subject, epoch, ++seq, 19 * OBJECT_BYTES, Uint8Array.of(seq));
     await apply(source.subject, epoch, ++seq, (seq % 19) * OBJECT_BYTES, Uint8Array.of(seq));
-    if (method === 'compare') state = source.store.describe(FILE);
+    if (method === 'compare') state = describeFile(source.store, FILE);
     return source.subject.serve(method, payload);
   };
   const { position, sessions } = await target.subject.fetch(ask);
   await target.subject.promise(epoch);
   await target.subject.install(epoch, position.seq, sessions, true);
   assert.equal(position.seq, state.record.seq);
-  assert.deepEqual(target.store.describe(FILE).objects, state.objects);
+  assert.deepEqual(describeFile(target.store, FILE).objects, state.objects);
 });
 
 test('a description longer than a message arrives in pieces', async () => {
   const epoch = epochOf(1, 'a');
   const { store } = await replicaOf(epoch, 0, 0);
-  const { record, attributes } = store.describe(FILE);
+  const { record, attributes } = describeFile(store, FILE);
   const entry = { versionEpoch: 1, versionSeq: 1, length: 1, crc32: 1 };
   const objects = Array.from({ length: 300_000 }, (_, index) => ({ index, ...entry }));
   Object.assign(store, { describe: () => ({ record, attributes, objects }) });

@@ -7,6 +7,7 @@ import { FileSubject } from '../../server/file/file-subject.ts';
 import { ObjectDigests } from '../../server/storage/object-digests.ts';
 import type { FileStore } from '../../server/storage/store.ts';
 import { encodeFileOperation, type FileOperation, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
+import { describeFile } from '../conformance/description.ts';
 import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 
@@ -123,9 +124,9 @@ export class CountedWire {
 export async function assertSame(
   target: LoneReplica<FileStore>,
   source: LoneReplica<FileStore>,
-  theirs = source.store.describe(FILE),
+  theirs = describeFile(source.store, FILE),
 ): Promise<void> {
-  const mine = target.store.describe(FILE);
+  const mine = describeFile(target.store, FILE);
   assert.deepEqual(mine.attributes, theirs.attributes);
   assert.deepEqual(mine.objects, theirs.objects);
   assert.equal(mine.record.seq, theirs.record.seq);
@@ -143,7 +144,7 @@ export async function assertSame(
 /** Counts the objects in which the two differ. */
 export function differing(a: LoneReplica<FileStore>, b: LoneReplica<FileStore>): number {
   const keys = (replica: LoneReplica<FileStore>): Map<number, string> =>
-    new Map(replica.store.describe(FILE).objects.map((entry) => [entry.index, JSON.stringify(entry)]));
+    new Map(describeFile(replica.store, FILE).objects.map((entry) => [entry.index, JSON.stringify(entry)]));
   const [ofA, ofB] = [keys(a), keys(b)];
   return [...new Set([...ofA.keys(), ...ofB.keys()])].filter((index) => ofA.get(index) !== ofB.get(index))
     .length;

@@ -26,7 +26,12 @@ function started() {
           commits.push({ carryOut, refuse: () => reject(FULL) });
         }),
       file: () => null,
-      lent: { delete: (file: FileId) => void said.push(`deleted ${file}`) },
+      lent: {
+        delete(file: FileId) {
+          said.push(`deleted ${file}`);
+          return false;
+        },
+      },
     },
     async (lender, borrower) => void said.push(`${lender} has back what ${borrower} borrowed`),
   );

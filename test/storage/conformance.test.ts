@@ -8,3 +8,6 @@ storeConformance('memory store', async () => {
 });
 
 storeConformance('disk store', () => DiskFixture.make());
+storeConformance('disk store that removes objects in slices of two', () =>
+  DiskFixture.make({ rowsPerSlice: 2 }),
+);

@@ -121,7 +121,7 @@ export function openCatalog(folder: DataFolder): Promise<CatalogStore> {
 }
 
 if (import.meta.main) {
-  const fixture = await DiskFixture.make({}, process.argv[2] as string);
+  const fixture = await DiskFixture.make({ rowsPerSlice: 2 }, process.argv[2] as string);
   const { store } = fixture;
   const write = async (id: number): Promise<void> => {
     const file = fileId(id);

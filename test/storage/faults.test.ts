@@ -6,6 +6,7 @@ import Database from 'better-sqlite3';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import { errorCode, storageError } from '../../server/storage/failures.ts';
 import { diskFileOps, type FileOps } from '../../server/storage/file-ops.ts';
+import { describeFile, differenceTo } from '../conformance/description.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern, storeConformance, VIEW } from '../conformance/store.ts';
 import { flipByte } from './damage.ts';
 import { mounted } from './mounts.ts';
@@ -280,13 +281,13 @@ describe('disk store with a failing disk', () => {
 
   test('a damaged object is repaired by staging the same version', async () => {
     await write(1, 0, pattern(1000, 1));
-    const described = fixture.store.describe(file);
+    const described = describeFile(fixture.store, file);
     flipByte(container(), 3);
     await assert.rejects(fixture.store.read(file, 0, 10), withCode('integrity'));
     const entry = described.objects[0];
     assert.ok(entry);
     await fixture.store.stage(file, { entry, bytes: pattern(1000, 1).subarray(0, OBJECT_BYTES) });
-    await fixture.store.install(file, epoch(1), 1, NO_SESSIONS, described);
+    await fixture.store.install(file, epoch(1), 1, NO_SESSIONS, differenceTo(fixture.store, file, described));
     assert.deepEqual(Buffer.from(await fixture.store.read(file, 0, 1000)), Buffer.from(pattern(1000, 1)));
   });
 

@@ -8,6 +8,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import type { DiskStore } from '../../server/storage/disk-store.ts';
+import { describeFile, differenceTo } from '../conformance/description.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';
 
@@ -25,14 +26,14 @@ test('another state is installed as a whole or not at all, whenever power is los
       await write(store, FILE, 1, 3, OLD);
       await store.flush(FILE);
       await write(store, OTHER, 2, 1, NEW);
-      const base = store.describe(OTHER);
+      const base = describeFile(store, OTHER);
       for (const entry of base.objects) {
         const bytes = await store.readObject(OTHER, entry.index, entry.versionEpoch, entry.versionSeq);
         assert.ok(bytes);
         await store.stage(FILE, { entry, bytes });
       }
       await store.promise(FILE, epoch(3));
-      const installing = store.install(FILE, epoch(3), 1, NO_SESSIONS, base);
+      const installing = store.install(FILE, epoch(3), 1, NO_SESSIONS, differenceTo(store, FILE, base));
       // Somewhere in between: after as many ticks of the event loop as the seed says.
       for (let turn = 0; turn < seed; turn++) await new Promise((resolve) => setImmediate(resolve));
       await check(copyAfterLoss(prng), `SEED=${seed}, during`, [

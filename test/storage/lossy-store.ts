@@ -2,7 +2,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { Prng } from '../../base/prng.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
-import { DiskStore } from '../../server/storage/disk-store.ts';
+import { DiskStore, type DiskStoreOptions } from '../../server/storage/disk-store.ts';
 import { LossyDisk } from './lossy-disk.ts';
 import { FOLDER, temporaryFolder } from './stores.ts';
 
@@ -18,12 +18,15 @@ export interface LossyStore {
 }
 
 /** Passes such a store, in a new folder, to `work`. */
-export async function withLossyStore(work: (lossy: LossyStore) => Promise<void>): Promise<void> {
+export async function withLossyStore(
+  work: (lossy: LossyStore) => Promise<void>,
+  options: DiskStoreOptions = {},
+): Promise<void> {
   const parent = temporaryFolder();
   const folderPath = path.join(parent, 'data');
   const disk = new LossyDisk();
   const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
-  const store = await DiskStore.open(folder, { fileOps: disk });
+  const store = await DiskStore.open(folder, { ...options, fileOps: disk });
   let copies = 0;
   const newCopy = (): string => path.join(parent, `copy-${++copies}`);
   try {
@@ -55,9 +58,10 @@ export async function lookInto(
   folderPath: string,
   bootId: 'one' | 'two',
   look: (left: DiskStore, folder: DataFolder) => Promise<void>,
+  options: DiskStoreOptions = {},
 ): Promise<void> {
   const folder = DataFolder.open(folderPath, { ...FOLDER, bootId });
-  const left = await DiskStore.open(folder);
+  const left = await DiskStore.open(folder, options);
   try {
     await look(left, folder);
   } finally {

@@ -29,7 +29,6 @@ import { RecordChanges } from '../../server/storage/record-changes.ts';
 import type {
   FetchedObject,
   FileAttributes,
-  FileDescription,
   FileDifference,
   FileStore,
   NewReplica,
@@ -193,12 +192,6 @@ export class MemoryStore implements FileStore {
     return null;
   }
 
-  describe(file: FileId): FileDescription {
-    const { state, objects } = this.#need(file);
-    const entries = [...objects.values()].map(({ entry }) => entry).sort((a, b) => a.index - b.index);
-    return { record: state.record, attributes: state.attributes, objects: entries };
-  }
-
   entries(file: FileId, first: number, last: number, countMax: number): ObjectEntry[] {
     const held = this.#need(file);
     if (first === last) {
@@ -275,11 +268,11 @@ export class MemoryStore implements FileStore {
     epoch: Epoch,
     seq: number,
     sessions: Uint8Array,
-    base: FileDescription | FileDifference | null,
+    base: FileDifference | null,
   ): Promise<void> {
     return this.#change(file, (held) => {
       const next = fileStateInstall(held.state, epoch, seq, sessions, base, 1);
-      if (base !== null && 'changes' in base) {
+      if (base !== null) {
         const { installed, seq: ownSeq } = held.state.record;
         assert(
           epochEqual(base.from.epoch, installed) && base.from.seq === ownSeq,
@@ -288,13 +281,6 @@ export class MemoryStore implements FileStore {
         for (const [index, entry] of base.changes) {
           setObject(held, index, entry === null ? null : stagedObjectOf(held, entry));
         }
-      } else if (base !== null) {
-        const objects = new Map<number, MemoryObject>();
-        for (const entry of base.objects) objects.set(entry.index, objectOf(held, entry));
-        held.objects = objects;
-        held.ordered = null;
-        held.digests = new ObjectDigests();
-        for (const { entry } of objects.values()) held.digests.replace(null, entry);
       }
       held.staged.clear();
       held.state = next;
@@ -434,19 +420,6 @@ function stagedObjectOf(held: MemoryFile, entry: ObjectEntry): MemoryObject {
     `Object ${entry.index} of the difference is staged`,
   );
   return staged;
-}
-
-function objectOf(held: MemoryFile, entry: ObjectEntry): MemoryObject {
-  for (const object of [held.staged.get(entry.index), held.objects.get(entry.index)]) {
-    if (
-      object?.entry.versionEpoch === entry.versionEpoch &&
-      object.entry.versionSeq === entry.versionSeq &&
-      object.entry.crc32 === entry.crc32
-    ) {
-      return object;
-    }
-  }
-  assert(false, `Object ${entry.index} of the base is staged, or already here`);
 }
 
 function checked(file: FileId, object: MemoryObject): Uint8Array {

@@ -7,6 +7,7 @@ import { Prng } from '../../base/prng.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
 import { DiskStore } from '../../server/storage/disk-store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
+import { describeFile } from '../conformance/description.ts';
 import { begin, epoch, fileId, pattern, VIEW } from '../conformance/store.ts';
 import { isLong } from '../long.ts';
 import { LossyDisk } from './lossy-disk.ts';
@@ -56,7 +57,11 @@ describe('loss of power', () => {
         for (let life = 1; life <= 3; life++) {
           const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: `boot ${boot}` });
           const directWrites = times === 1 ? { mode: 'off' as const } : ALL_DIRECT;
-          const store = await DiskStore.open(folder, { fileOps: disk, directWrites });
+          const store = await DiskStore.open(folder, {
+            fileOps: disk,
+            directWrites,
+            rowsPerSlice: 1 + (seed % 3),
+          });
           for (const [at, file] of FILES.entries()) {
             if (store.record(file) === null) await begin(store, file, OBJECT_BYTES * times);
             else if (prng.chance(0.5)) await rejoin(store, file, models[at] as Model);
@@ -429,7 +434,7 @@ async function checkFile(store: DiskStore, file: ReturnType<typeof fileId>, mode
   const contents = await store.read(file, 0, 1_000_000);
   assert.deepEqual(Buffer.from(contents), model.states[record.seq], `File ${file} at ${record.seq}`);
   assert.equal(store.trust(file), 'suspect', 'Acknowledged operations may be lost');
-  for (const { index, versionEpoch, versionSeq, length } of store.describe(file).objects) {
+  for (const { index, versionEpoch, versionSeq, length } of describeFile(store, file).objects) {
     const bytes = await store.readObject(file, index, versionEpoch, versionSeq);
     assert.equal(bytes?.length, length);
   }

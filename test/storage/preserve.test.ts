@@ -14,6 +14,7 @@ import { Prng } from '../../base/prng.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { FileStore } from '../../server/storage/store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
+import { describeFile } from '../conformance/description.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';
 import { MemoryStore } from './memory-store.ts';
@@ -209,7 +210,7 @@ test('only the contents that are meant are preserved, and only once', async () =
     await preserve(2, 0);
     assert.equal(store.record(fileId(9)), null);
     await preserve(3, 1);
-    const { record, attributes } = store.describe(fileId(9));
+    const { record, attributes } = describeFile(store, fileId(9));
     assert.equal(attributes.seal, 'final');
     assert.deepEqual([record.installed.counter, record.seq, record.promised.counter], [2, 1, 2]);
     await write(4);

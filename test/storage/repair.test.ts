@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { Prng } from '../../base/prng.ts';
 import type { ObjectEntry } from '../../server/storage/object-entry.ts';
+import { describeFile } from '../conformance/description.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { flipByte } from './damage.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';
@@ -68,7 +69,7 @@ describe('a damaged object', () => {
     await fixture.open();
     another(whole);
     assert.deepEqual(await read(), Buffer.from(whole));
-    const entry = fixture.store.describe(file).objects[3] as ObjectEntry;
+    const entry = describeFile(fixture.store, file).objects[3] as ObjectEntry;
     assert.deepEqual(
       Buffer.from((await fixture.store.readObject(file, 3, 1, 1)) ?? []),
       Buffer.from(pieceOf(whole, entry)),
@@ -86,7 +87,7 @@ describe('a damaged object', () => {
       isIntegrity,
       'the bytes that another replica sends are not those that were written',
     );
-    const entry = fixture.store.describe(file).objects[0] as ObjectEntry;
+    const entry = describeFile(fixture.store, file).objects[0] as ObjectEntry;
     const bytes = pieceOf(pattern(1000, 2), entry);
     await assert.rejects(fixture.store.repair(file, { entry, bytes }), isIntegrity);
   });
@@ -104,7 +105,7 @@ describe('a damaged object', () => {
   });
 
   test('is not repaired if it has changed meanwhile', async () => {
-    const entry = fixture.store.describe(file).objects[0] as ObjectEntry;
+    const entry = describeFile(fixture.store, file).objects[0] as ObjectEntry;
     await fixture.store.apply(file, e1, 2, operation(0, pattern(1000, 2)), NO_SESSIONS);
     await fixture.store.repair(file, { entry, bytes: pieceOf(whole, entry) });
     assert.deepEqual(await read(), Buffer.from(pattern(1000, 2)));
@@ -113,7 +114,7 @@ describe('a damaged object', () => {
 
   test('is inspected without asking another replica', async () => {
     another(whole);
-    const [first, second] = fixture.store.describe(file).objects as [ObjectEntry, ObjectEntry];
+    const [first, second] = describeFile(fixture.store, file).objects as [ObjectEntry, ObjectEntry];
     flipByte(container(), 5);
     assert.equal(await fixture.store.inspect(file, first), 'damaged');
     assert.deepEqual(await fixture.store.inspect(file, second), Buffer.from(pieceOf(whole, second)));
@@ -140,7 +141,7 @@ test('a repair survives loss of power', async () => {
         states.push(Buffer.from(whole));
       }
       // The last object: synced whole, or in part.
-      const entry = store.describe(file).objects.at(-1) as ObjectEntry;
+      const entry = describeFile(store, file).objects.at(-1) as ObjectEntry;
       await store.repair(file, { entry, bytes: pieceOf(whole, entry) });
       const seq = states.length;
       if (prng.chance(0.5)) {

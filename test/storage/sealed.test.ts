@@ -29,7 +29,7 @@ test('an index from before there were seals is read, and its files are not seale
     await write(fixture.store, 2, 100);
     await fixture.close();
     const index = new Database(path.join(fixture.path, 'index.db'));
-    index.exec(`DROP INDEX borrowers; ALTER TABLE files DROP COLUMN lender;
+    index.exec(`DROP TABLE removals; DROP INDEX borrowers; ALTER TABLE files DROP COLUMN lender;
       ALTER TABLE files DROP COLUMN seal; ALTER TABLE undo_files DROP COLUMN seal;
       PRAGMA user_version = 2`);
     index.close();
