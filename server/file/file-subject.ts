@@ -161,7 +161,8 @@ export class FileSubject implements Subject {
     this.#fetched = null;
     this.#difference = null;
     await this.#store.install(this.#file, epoch, seq, sessions, base);
-    for (const index of base?.changes.keys() ?? []) this.#damagedObjects.delete(index);
+    for (const index of this.#damagedObjects)
+      if (base?.changes.has(index)) this.#damagedObjects.delete(index);
   }
 
   serve(method: string, payload: Uint8Array): Promise<Uint8Array> {

@@ -1,13 +1,16 @@
 import type { FileId } from '../../base/ids.ts';
 import type { Generations } from './generations.ts';
 import type { IndexDatabase } from './index-database.ts';
-import type { PendingRemoval } from './index-rows.ts';
+import type { ObjectRow, PendingRemoval } from './index-rows.ts';
 import type { ReplicaSlots } from './replica-slots.ts';
 import type { Slices } from './slices.ts';
 
 export interface RangeRemovalParts {
   readonly file: FileId;
-  readonly index: Pick<IndexDatabase, 'commit' | 'deleteObjects' | 'lastRow' | 'removals' | 'rowsUpTo'>;
+  readonly index: Pick<
+    IndexDatabase,
+    'commit' | 'deleteObjects' | 'lastRow' | 'putObject' | 'removals' | 'rowsUpTo'
+  >;
   readonly slots: Pick<ReplicaSlots, 'load' | 'retire'>;
   readonly generations: Pick<Generations, 'isRestorable' | 'keepRemoved' | 'removalOf'>;
   readonly slices: Slices;
@@ -42,6 +45,27 @@ export class RangeRemoval {
     const { file, index, generations } = this.#parts;
     // Objects behind the last one may be written at once.
     index.removals.put(file, generations.removalOf(first, index.lastRow(file, last), epochCounter));
+  }
+
+  /**
+   * Puts new objects, behind all that are here, as if they were removed: reads ignore them until a transaction deletes
+   * the removal, and slices delete them if a restart comes before that.
+   * @param owned called once a row has been put, and owns its slot
+   */
+  async putHidden(rows: readonly ObjectRow[], owned: (row: ObjectRow) => void): Promise<void> {
+    const { file, index, slices } = this.#parts;
+    const first = index.lastRow(file, Number.MAX_SAFE_INTEGER) + 1;
+    const last = rows.reduce((highest, row) => Math.max(highest, row.index), first);
+    await index.commit(() => index.removals.put(file, { first, last, generation: -1, epoch: 0, seq: 0 }));
+    index.removals.reload();
+    for (let at = 0; at < rows.length; at += slices.rowsMax) {
+      const some = rows.slice(at, at + slices.rowsMax);
+      const putSome = (): void => {
+        for (const row of some) index.putObject(file, row);
+      };
+      await slices.run(() => index.commit(putSome));
+      for (const row of some) owned(row);
+    }
   }
 
   /** Deletes rows until none of the objects `first` to `last` has one that is removed. */

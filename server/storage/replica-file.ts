@@ -22,7 +22,7 @@ import { Generations } from './generations.ts';
 import { IncrementalDigests } from './incremental-digests.ts';
 import type { IndexDatabase } from './index-database.ts';
 import type { ObjectRow } from './index-rows.ts';
-import { type InstallPlan, type InstallSource, NO_PLAN, planInstall } from './install-plan.ts';
+import { changesOf, type InstallSource, NO_PLAN, planInstall } from './install-plan.ts';
 import type { ObjectDigests } from './object-digests.ts';
 import { ObjectDrafts } from './object-draft.ts';
 import type { ObjectEntry } from './object-entry.ts';
@@ -48,6 +48,8 @@ import type { UnfinishedPreserves } from './unfinished-preserves.ts';
 
 /** Bounds the work after a loss of power, and the wait for a sync at the end of a long file. */
 const UNSYNCED_BYTES_MAX = 64 * 1024 * 1024;
+/** Staged objects that one tick of the event loop drops or keeps. */
+const STAGED_PER_TICK = 4_000;
 const NO_SESSIONS = new Uint8Array(0);
 
 type Changes = readonly RowChange[] | 'many';
@@ -96,7 +98,7 @@ export class ReplicaFile {
   #areRowsLeft = false;
   /** A `slice` is queued or in progress. */
   #isSlicing = false;
-  readonly #staged = new Map<number, ObjectRow>();
+  #staged = new Map<number, ObjectRow>();
   /** Syncs in progress that the queue does not wait for. */
   #syncs = 0;
   #unsyncedBytes = 0;
@@ -229,7 +231,7 @@ export class ReplicaFile {
         await this.#repair(first.object);
         break;
       case 'unstage':
-        this.#unstage(first.keeps);
+        await this.#unstage(first.keeps);
         break;
       case 'install':
         await this.#install(first);
@@ -292,7 +294,7 @@ export class ReplicaFile {
       // An earlier replica's container may still be there, for its borrowers.
       if (this.isUncommitted) index.forgetRemoved(this.id);
     });
-    if (stamps) this.#installed(NO_PLAN, 0);
+    if (stamps) await this.#installed([], [], 0);
     // Only promises wait for the sync, not the next batch.
     const synced = batch.some(({ kind }) => kind === 'promise') ? index.flush() : null;
     for (const item of batch) {
@@ -496,8 +498,10 @@ export class ReplicaFile {
     }
   }
 
-  #unstage(keeps: (entry: ObjectEntry) => boolean): void {
-    for (const row of [...this.#staged.values()]) {
+  async #unstage(keeps: (entry: ObjectEntry) => boolean): Promise<void> {
+    let count = 0;
+    for (const row of this.#staged.values()) {
+      if (++count % STAGED_PER_TICK === 0) await this.#parts.world.nextTick();
       if (keeps(row)) continue;
       this.#staged.delete(row.index);
       this.#slots.free(row.slot);
@@ -527,26 +531,27 @@ export class ReplicaFile {
   /** Installs an epoch: with a base, from staged and local objects; else the contents stay. Synced unless it is new. */
   async #install(item: InstallItem): Promise<void> {
     const { epoch, seq, sessions, base } = item;
-    const { index, containers, startCounter } = this.#parts;
+    const { index, containers, slices, startCounter } = this.#parts;
     if (base !== null) await this.#removal.finish();
     const next = fileStateInstall(this.state, epoch, seq, sessions, base, startCounter);
     if (base !== null) await this.#slots.load();
     const plan = base === null ? NO_PLAN : await planInstall(this.#asInstallSource(), base);
-    const changes = plan.deletes.map((row): RowChange => [row, null]);
-    const ownRows = new Map(plan.obsolete.map((row) => [row.index, row]));
-    for (const row of plan.puts) changes.push([ownRows.get(row.index) ?? null, row]);
+    const isLong = plan.appended.length > slices.rowsMax;
+    if (isLong) await this.#removal.putHidden(plan.appended, (row) => this.#staged.delete(row.index));
+    const puts = isLong ? plan.puts : [...plan.puts, ...plan.appended];
     // A new file has nothing to lose: a loss of power that takes the stamp takes all unsynced writes under it, and a
     // sync of those syncs the stamp, too.
     const isNew = base === null && seq === 0;
     // First the contents, then the transaction: it never refers to incomplete contents, and needs no undo.
     if (!isNew) await this.#syncOrFail(containers.flush(this.id));
-    await this.#commit(next, changes, () => {
+    await this.#commit(next, isLong ? 'many' : changesOf(plan, puts), () => {
       for (const row of plan.deletes) index.deleteObject(this.id, row.index);
-      for (const row of plan.puts) index.putObject(this.id, row);
+      for (const row of puts) index.putObject(this.id, row);
+      if (isLong) index.removals.delete(this.id);
       this.#generations.forgetAll();
     });
     if (!isNew) await this.#syncOrFail(index.flush());
-    this.#installed(plan, seq);
+    await this.#installed(plan.obsolete, puts, seq);
   }
 
   #asInstallSource(): InstallSource {
@@ -556,13 +561,20 @@ export class ReplicaFile {
   }
 
   /** Called after the commit of an installation: only the installed state refers to slots now; all others are freed. */
-  #installed(plan: InstallPlan, seq: number): void {
+  async #installed(obsolete: readonly ObjectRow[], puts: readonly ObjectRow[], seq: number): Promise<void> {
     this.#generations.installed(seq);
     this.#unsyncedBytes = 0;
-    for (const { slot } of plan.obsolete) this.#slots.free(slot);
+    for (const { slot } of obsolete) this.#slots.free(slot);
     this.#slots.freeAllOlder();
-    for (const row of plan.puts) this.#staged.delete(row.index);
-    this.#unstage(() => false);
+    for (const row of puts) this.#staged.delete(row.index);
+    const dropped = this.#staged;
+    // All in this tick: the next fetch must not count on any of them.
+    this.#staged = new Map();
+    let count = 0;
+    for (const { slot } of dropped.values()) {
+      if (++count % STAGED_PER_TICK === 0) await this.#parts.world.nextTick();
+      this.#slots.free(slot);
+    }
     this.#slots.forgetLastPlaced();
     this.#trimIfWorthwhile();
   }

@@ -10,6 +10,7 @@ import { Prng } from '../../base/prng.ts';
 import type { DiskStore } from '../../server/storage/disk-store.ts';
 import { describeFile, differenceTo } from '../conformance/description.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
+import { whenRemoved } from './large-operations.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';
 
 const OBJECT_BYTES = 64;
@@ -18,6 +19,8 @@ const OTHER = fileId(2);
 const OLD = Buffer.from(pattern(200, 1));
 const NEW = Buffer.from(pattern(300, 2));
 const SEEDS = 4;
+const MANY = 100;
+const SLICES = { rowsPerSlice: 4 };
 
 test('another state is installed as a whole or not at all, whenever power is lost', async () => {
   for (let seed = 1; seed <= SEEDS; seed++) {
@@ -44,6 +47,62 @@ test('another state is installed as a whole or not at all, whenever power is los
       await check(copyAfterLoss(prng), `SEED=${seed}, after`, [{ counter: 3, seq: 1, contents: NEW }]);
     });
   }
+});
+
+/**
+ * Goal: a state with many new objects, of which slices put the rows, is installed as a whole or not at all; what a
+ * restart interrupts leaves nothing behind.
+ */
+test('many new objects are installed in slices, and none is seen before all are', async () => {
+  const seen = new Set<string>();
+  const many = Buffer.from(pattern(MANY * OBJECT_BYTES, 3));
+  for (let seed = 1; seed <= 8; seed++) {
+    await withLossyStore(async ({ store, copyAfterKill, copyAfterLoss }) => {
+      await begin(store, FILE, OBJECT_BYTES);
+      await store.flush(FILE);
+      await write(store, OTHER, 2, 1, many);
+      const base = describeFile(store, OTHER);
+      const stagings = base.objects.map(async (entry) => {
+        const bytes = await store.readObject(OTHER, entry.index, entry.versionEpoch, entry.versionSeq);
+        await store.stage(FILE, { entry, bytes: bytes ?? many });
+      });
+      await Promise.all(stagings);
+      await store.promise(FILE, epoch(3));
+      const installing = store.install(FILE, epoch(3), 1, NO_SESSIONS, differenceTo(store, FILE, base));
+      for (let turn = 0; turn < (seed - 1) * 20; turn++)
+        await new Promise((resolve) => setImmediate(resolve));
+      if (store.removalsPending > 0) {
+        seen.add('in slices');
+        assert.deepEqual(describeFile(store, FILE).objects, []);
+        assert.equal((await store.read(FILE, 0, many.length)).length, 0);
+      }
+      for (const [copy, boot] of [
+        [copyAfterKill(), 'one'],
+        [copyAfterLoss(new Prng(seed)), 'two'],
+      ] as const) {
+        const look = async (left: DiskStore): Promise<void> => {
+          const isInstalled = left.record(FILE)?.seq === 1;
+          seen.add(isInstalled ? 'all' : 'nothing');
+          await whenRemoved(left);
+          const found = Buffer.from(await left.read(FILE, 0, many.length));
+          assert.deepEqual(found, isInstalled ? many : Buffer.alloc(0), `SEED=${seed}`);
+          if (isInstalled) return;
+          await left.install(FILE, epoch(3), 0, NO_SESSIONS, null);
+          const size = { kind: 'truncate', sizeBytes: many.length, modifiedNs: 1n } as const;
+          await left.apply(FILE, epoch(3), 1, size, NO_SESSIONS);
+          assert.deepEqual(describeFile(left, FILE).objects, [], `SEED=${seed}`);
+        };
+        await lookInto(copy, boot, look, SLICES);
+      }
+      await installing;
+      assert.deepEqual(Buffer.from(await store.read(FILE, 0, many.length)), many);
+      assert.equal(store.removalsPending, 0);
+      await store.flush(FILE);
+      const digests = await store.digests(FILE);
+      assert.deepEqual(digests.total, (await store.digests(OTHER)).total);
+    }, SLICES);
+  }
+  assert.deepEqual([...seen].sort(), ['all', 'in slices', 'nothing']);
 });
 
 /** Operations up to `seqLast`, of which the last writes `bytes`. */

@@ -1,10 +1,15 @@
+import type { FileId } from '../../base/ids.ts';
+import { crc32 } from '../../platform/crc32.ts';
+import type { ObjectEntry } from '../../server/storage/object-entry.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
-import { epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
+import { describeFile } from '../conformance/description.ts';
+import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { LARGE_OBJECT_BYTES, makeLargeReplica } from './large-replica.ts';
 import { DiskFixture } from './stores.ts';
 
 export const LARGE_FILE = fileId(1);
 const SNAPSHOT = fileId(9);
+const STAGED_AT_ONCE = 1_000;
 
 export interface LargeReplica {
   readonly fixture: DiskFixture;
@@ -30,6 +35,33 @@ export async function withLargeReplica(
   } finally {
     await fixture.dispose();
   }
+}
+
+/**
+ * Stages as many objects of a byte each for an empty replica. @returns the installation of these, to be measured alone:
+ * memory and time of it grow with the number of objects
+ */
+export async function stagedCopy(
+  { store }: DiskFixture,
+  file: FileId,
+  objectCount: number,
+): Promise<() => Promise<void>> {
+  await begin(store, file, LARGE_OBJECT_BYTES);
+  const bytes = Uint8Array.of(7);
+  const changes = new Map<number, ObjectEntry>();
+  for (let first = 0; first < objectCount; first += STAGED_AT_ONCE) {
+    const stagings: Promise<void>[] = [];
+    for (let index = first; index < Math.min(objectCount, first + STAGED_AT_ONCE); index++) {
+      const entry = { index, versionEpoch: 1, versionSeq: 1, length: 1, crc32: crc32(bytes) };
+      changes.set(index, entry);
+      stagings.push(store.stage(file, { entry, bytes }));
+    }
+    await Promise.all(stagings);
+  }
+  const { attributes, record } = describeFile(store, file);
+  const size = { ...attributes, sizeBytes: objectCount * LARGE_OBJECT_BYTES };
+  const from = { epoch: record.installed, seq: record.seq };
+  return () => store.install(file, epoch(2), 1, NO_SESSIONS, { attributes: size, changes, from, record });
 }
 
 /** Applies the operation, and waits until no slice of it is left. */
