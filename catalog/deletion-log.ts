@@ -20,7 +20,7 @@ interface LogRow {
 const LOG_COLUMNS = 'last_seq AS lastSeq, trimmed_seq AS trimmedSeq, rows_max AS rowsMax';
 
 /**
- * For each server, the files whose replicas it may no longer need: deleted files, and files that moved to other servers.
+ * For each server, the files whose replicas it may no longer need: deleted files, and files moved to other servers.
  * Garbage collection reads it instead of comparing all replicas. A row only says which file to examine: the server
  * removes nothing without asking for the file's servers again. A server trims its log when it has finished with the
  * rows; a log that grows beyond its bound loses its oldest row. The log of a server that is out keeps no rows.

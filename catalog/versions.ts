@@ -12,8 +12,8 @@ import type { Command } from '../wire/catalog-api.ts';
  *   access times not set since; U+FFFD in names; two kinds of sessions, by whether they name their start; pinned
  *   writes; changing voters of named leases; replacement with contents; renames that leave a whiteout.
  * - 6: planned members; ended reservations. 7: holes of settled files. 8: creation times. 9: flags.
- * - 10: attributes that are changed only if the inode is unchanged. 11: settings of the cluster; maintenance of servers;
- *   logs of deletions.
+ * - 10: attributes that are changed only if the inode is unchanged. 11: settings of the cluster; maintenance of
+ *   servers; logs of deletions.
  */
 export const COMMANDS_VERSION = 11;
 

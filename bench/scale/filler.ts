@@ -12,7 +12,7 @@ const WORKERS = 6;
 const CONTENTS = Buffer.alloc(200, 'contents');
 const ATTEMPTS_MAX = 20;
 
-/** Fills a volume with files of 200 bytes, a thousand in a directory, as `tar -x` on a mount does: many in a request. */
+/** Fills a volume with files of 200 bytes, a thousand in a directory, many in a request as `tar -x` on a mount does. */
 export class Filler {
   readonly #cluster: RealCluster;
   readonly #volume: string;

@@ -87,7 +87,7 @@ export interface Idle {
   readonly memoryMiB: number;
 }
 
-/** Observes servers that nobody uses, after a while in which they finish what they were doing. */
+/** Observes servers that no client uses. */
 export async function idleOf(cluster: RealCluster, ids: readonly string[], seconds: number): Promise<Idle> {
   for (const id of ids) await longestTickOf(cluster, id);
   const before = cpuOf(cluster, ids);

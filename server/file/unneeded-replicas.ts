@@ -40,8 +40,8 @@ export interface UnneededReplicasParts {
 /**
  * Compares replicas here with the catalog:
  *
- * - The replica of a file that the catalog does not have is removed. Ids are never used twice, so a server that was away
- *   for any time cannot bring a deleted file back. A file that was created with contents, but whose creation never
+ * - The replica of a file that the catalog does not have is removed. Ids are never used twice, so a server that was
+ *   away for any time cannot bring a deleted file back. A file that was created with contents, but whose creation never
  *   committed, is removed once its number is void.
  * - The replica of a file that has moved to other servers is removed after the grace time, once a majority of the
  *   file's members has everything that is here. A replica of an aborted change of members, or one that is still in

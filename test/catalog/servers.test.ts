@@ -261,8 +261,8 @@ test('a catalog of version 1 is upgraded, and knows which servers have which fil
   const moved = catalog.file('/d/b').inode;
   catalog.run({ kind: 'follow-view', inode: moved, view: { number: 2, members: ['s5'] } });
   catalog.orphan();
-  // That version had sessions of one kind, no log of deletions, and neither times of creation nor flags, which are before
-  // the last column.
+  // That version had sessions of one kind, no log of deletions, and neither times of creation nor flags, which are
+  // before the last column.
   const dump = () =>
     [...dumpCatalog(catalog.db)]
       .filter((line) => !/^(counters|timed_sessions|deletion_logs|deletions) /.test(line))

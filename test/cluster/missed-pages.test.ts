@@ -1,6 +1,6 @@
 /**
- * Goal: a server that was away while the catalog changed by more than its log keeps fetches the pages that differ, checks
- * them in a thread, and counts again.
+ * Goal: a server that was away while the catalog changed by more than its log keeps fetches the pages that differ,
+ * checks them in a thread, and counts again.
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
