@@ -22,6 +22,13 @@ export interface ReplicaGroup {
   readonly wanted: number;
 }
 
+/** Files with equal servers; `first` is the smallest one. */
+export interface MovingSet {
+  readonly members: string;
+  readonly files: number;
+  readonly first: number;
+}
+
 const PLACED_COLUMNS =
   'id, replicas, view, wanted, volume, size AS sizeBytes, policy, object_bytes AS objectBytes';
 const PLACED = `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`;
@@ -78,6 +85,20 @@ export class PlacementTables {
     return this.#statements.all(
       "SELECT members, files FROM member_sets WHERE INSTR(',' || members || ',', ?) > 0 ORDER BY members",
       `,${server},`,
+    );
+  }
+
+  /**
+   * Of the files on `server` that one of `to` will hold: their sets of servers, with the number of files and the
+   * smallest one. Visits each file that one of `to` will hold.
+   */
+  movingSets(server: string, to: readonly string[]): MovingSet[] {
+    return this.#statements.all<MovingSet>(
+      `SELECT i.replicas AS members, COUNT(DISTINCT i.id) AS files, MIN(i.id) AS first
+       FROM json_each(?) t CROSS JOIN planned_members m ON m.server = t.value
+         CROSS JOIN placements p ON p.server = ? AND p.inode = m.inode CROSS JOIN inodes i ON i.id = m.inode
+       GROUP BY i.replicas ORDER BY i.replicas`,
+      ...[JSON.stringify(to), server],
     );
   }
 

@@ -762,7 +762,10 @@ export const Query = Type.Union([
     after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
-  /** How many files have a majority of their servers only with `server` while those of `without` are missing. */
+  /**
+   * How many files have a majority of their servers only with `server` while those of `without` and removed ones are
+   * missing, or move to a missing one.
+   */
   Type.Object({
     kind: Type.Literal('files-needing'),
     server: ServerName,

@@ -249,7 +249,10 @@ export interface ServerStatus {
   /** Files in use, without the catalog, that this server is primary or backup of. */
   readonly primaries: number;
   readonly backups: number;
+  /** A part of them until all were counted for the first time. */
   readonly replicas: number;
+  /** Other servers that this one is connected to; absent from earlier releases, and if it does not answer. */
+  readonly connected?: readonly string[];
   /** Files in use with fewer current replicas than wanted. */
   readonly underReplicated: readonly number[];
   /** By server: replicas there that this server knows to be behind; absent if none, and from earlier releases. */

@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { runQuery } from '../../catalog/queries.ts';
+import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { Steward } from '../../server/membership/steward.ts';
 import { Placement } from '../../server/process/placement.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
@@ -43,6 +44,7 @@ export async function measureSteward(files: number): Promise<StewardFigures> {
     order: refuse,
     changeMembers: refuse,
     changeCatalogMembers: refuse,
+    commandsVersion: () => COMMANDS_VERSION,
     announce: () => undefined,
   });
   try {

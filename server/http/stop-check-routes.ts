@@ -6,7 +6,7 @@ import { MalformedError } from '../../wire/bytes.ts';
 import type { StopCheck } from '../../wire/http-api.ts';
 import { firstVoters } from '../named/name-voters.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { missingServers, stopCheck } from '../status/stop-check.ts';
+import { fullServers, missingServers, stopCheck } from '../status/stop-check.ts';
 import type { MembershipView } from './membership-routes.ts';
 import { READ } from './roles.ts';
 import { serverStatuses } from './server-statuses.ts';
@@ -19,8 +19,12 @@ export function stopCheckRoutes(app: FastifyInstance, gateway: Gateway, membersh
     if (!servers.some(({ id }) => id === server))
       throw new ServiceError('not-found', `There is no server ${server}`);
     const without = missingServers(server, servers);
-    const [needing, { view }, { volumes }] = await Promise.all([
-      gateway.queryCatalog({ kind: 'files-needing', server, without }),
+    const full = fullServers(server, servers);
+    const needingWithout = (others: readonly string[]) =>
+      gateway.queryCatalog({ kind: 'files-needing', server, without: [...others] });
+    const [needing, needingSpace, { view }, { volumes }] = await Promise.all([
+      needingWithout(without),
+      full.length === 0 ? null : needingWithout([...without, ...full]),
       gateway.queryCatalog({ kind: 'voters' }),
       gateway.queryCatalog({ kind: 'volumes' }),
     ]);
@@ -29,6 +33,6 @@ export function stopCheckRoutes(app: FastifyInstance, gateway: Gateway, membersh
     const founders = Object.keys(membership.describe().bootstrap.urls);
     const voters = view ?? firstVoters(founders as ServerId[]);
     const catalogMembers = gateway.services.catalogs.root.status().members;
-    return stopCheck({ server, servers, catalogMembers, voters, volumes, needing });
+    return stopCheck({ server, servers, catalogMembers, voters, volumes, needing, needingSpace });
   });
 }

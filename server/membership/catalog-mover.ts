@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
+import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { sameServers, type View } from '../../replica/view.ts';
 import { catalogReplicasWanted } from '../process/catalog-replicas.ts';
 import { MoveRetries } from './move-retries.ts';
@@ -13,6 +14,8 @@ export interface CatalogMoverParts {
   readonly catalogReplicasFirst: number;
   catalogMembers(): readonly ServerId[];
   changeCatalogMembers(members: readonly ServerId[]): Promise<View>;
+  /** @returns the version of catalog commands that the server knows; null if it is not connected */
+  commandsVersion(server: ServerId): number | null;
 }
 
 const CATALOG = 0;
@@ -28,9 +31,11 @@ export class CatalogMover {
   }
 
   /** @param setting the wanted number of members; null: by the number of servers */
-  async move(conditions: readonly ServerCondition[], setting: number | null): Promise<void> {
+  async move(servers: readonly ServerCondition[], setting: number | null): Promise<void> {
     const { catalogMembers, catalogReplicasFirst: first, changeCatalogMembers, log } = this.#parts;
     const members = catalogMembers();
+    // A server of an earlier release would copy the whole database, and refuse it. A member stays during its upgrade.
+    const conditions = servers.filter(({ id }) => members.includes(id) || this.#knowsCommands(id));
     const inCount = conditions.filter(
       ({ id, state, toBeReplaced, reachable, registered }) =>
         state === 'in' && !toBeReplaced && (members.includes(id) || (reachable && registered)),
@@ -51,6 +56,10 @@ export class CatalogMover {
       this.#retries.failed(CATALOG);
       log.info({ members: wanted, reason: error.message }, 'the catalog is not moved yet');
     }
+  }
+
+  #knowsCommands(server: ServerId): boolean {
+    return (this.#parts.commandsVersion(server) ?? 0) >= COMMANDS_VERSION;
   }
 
   reset(): void {

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
-import { DIGESTS_VERSION, MOVES_VERSION } from '../../catalog/versions.ts';
+import { COMMANDS_VERSION, DIGESTS_VERSION, MOVES_VERSION } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
@@ -129,6 +129,8 @@ export class Membership {
       order: (server, orders) => this.#orderMoves(server, orders),
       changeMembers: (file, members) => gateway.changeMembers(file, members, { timeoutMs: CHANGE_MS }),
       changeCatalogMembers: (members) => this.#changeCatalogMembers(members),
+      commandsVersion: (server) =>
+        server === config.id ? COMMANDS_VERSION : transport.commandsVersion(server),
       announce: (servers, settings) => this.#announce(servers, settings),
     });
     this.#orders = new MoveOrders({

@@ -32,6 +32,7 @@ export interface StewardParts extends MoverParts {
   catalogMembers(): readonly ServerId[];
   readonly catalogReplicasFirst: number;
   changeCatalogMembers(members: readonly ServerId[]): Promise<View>;
+  commandsVersion(server: ServerId): number | null;
   announce(servers: readonly ServerInfo[], settings: ClusterSettings | null): void;
 }
 

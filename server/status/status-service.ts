@@ -152,6 +152,7 @@ export class LocalStatusService implements StatusService {
     const catalogBehind = this.#catalogBehind();
     const behind = this.behind();
     const uncompared = membership?.uncompared() ?? [];
+    const connected = [...this.urls.keys()].filter((id) => id !== this.id && this.isConnected(id));
     const viewConflicts = (this.#parts.viewConflicts?.() ?? []).slice(0, LISTED_MAX);
     const shortages = this.#parts.shortages?.() ?? [];
     const wrongCounters = (this.#parts.wrongCounters?.() ?? []).slice(0, LISTED_MAX);
@@ -169,6 +170,7 @@ export class LocalStatusService implements StatusService {
       backups: this.#files().length - primaries,
       replicas,
       underReplicated: this.underReplicated(),
+      connected,
       ...(Object.keys(behind).length === 0 ? {} : { behind }),
       ...(uncompared.length === 0 ? {} : { uncompared }),
       ...(catalogBehind.length === 0 ? {} : { catalogBehind }),

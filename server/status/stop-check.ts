@@ -11,6 +11,8 @@ export interface StopCheckInput {
   readonly volumes: readonly VolumeInfo[];
   /** Files that have a majority only with the server, while those of `missingServers` are missing. */
   readonly needing: QueryResults['files-needing'];
+  /** The same while those of `fullServers` are missing, too; null if there are none. */
+  readonly needingSpace: QueryResults['files-needing'] | null;
 }
 
 /** Other servers that cannot answer for their replicas now: down, failed, or in the recovery wait. */
@@ -18,23 +20,47 @@ export function missingServers(server: string, servers: readonly ServerStatus[])
   return servers.filter(({ id, state }) => id !== server && state !== 'serving').map(({ id }) => id);
 }
 
+/** Other servers that answer for their replicas, but have no space for changes. */
+export function fullServers(server: string, servers: readonly ServerStatus[]): string[] {
+  return servers
+    .filter(({ id, state, diskFull }) => id !== server && state === 'serving' && diskFull === true)
+    .map(({ id }) => id);
+}
+
 /** Says whether anything becomes unavailable if the server stops now, and what. */
 export function stopCheck(input: StopCheckInput): StopCheck {
   const { server, servers, needing } = input;
   const files = { count: needing.files, examples: needing.examples };
-  const isDown = servers.some(({ id, reachable }) => id === server && !reachable);
-  // Stopping a server that does not answer takes nothing away.
-  const reasons = isDown
+  // Stopping a server that is down takes nothing away.
+  const reasons = isDown(server, servers)
     ? []
     : [
+        ...statusNeeded(input),
         ...namesNeed(input),
         ...leasesNeed(input),
         ...filesNeed(input),
+        ...filesNeedSpace(input),
         ...replicasBehind(input),
         ...filesUnderReplicated(input),
         ...policiesNeed(input),
       ];
   return { server, ok: reasons.length === 0, reasons, files };
+}
+
+/**
+ * Whether a server neither reports its state nor is connected to one that does. A server that is only slow, or that the
+ * asked one cannot reach, is not down. Earlier releases do not report their connections, and may have one.
+ */
+function isDown(server: string, servers: readonly ServerStatus[]): boolean {
+  if (servers.some(({ id, reachable }) => id === server && reachable)) return false;
+  return servers.every(({ reachable, connected }) => !reachable || connected?.includes(server) === false);
+}
+
+function statusNeeded({ server, servers }: StopCheckInput): string[] {
+  if (servers.some(({ id, reachable }) => id === server && reachable)) return [];
+  const by = servers.filter(({ connected }) => connected?.includes(server)).map(({ id }) => id);
+  const although = by.length === 0 ? '' : `, although ${by.join(', ')} can reach it`;
+  return [`Server ${server} does not report its state${although}: what it knows to be behind is unknown`];
 }
 
 function namesNeed({ server, servers, catalogMembers }: StopCheckInput): string[] {
@@ -57,8 +83,10 @@ function leasesNeed({ server, servers, voters }: StopCheckInput): string[] {
     .filter(({ namedLeases }) => (namedLeases?.recoveringMs ?? 0) > 0)
     .map(({ id }) => id);
   const missing = new Set([server, ...missingServers(server, servers), ...silent]);
+  // A removed server is not among the servers.
+  const present = new Set(servers.map(({ id }) => id).filter((id) => !missing.has(id)));
   const needsIt = (set: VoterSet): boolean => {
-    const without = set.servers.filter((voter) => missing.has(voter)).length;
+    const without = set.servers.filter((voter) => !present.has(voter)).length;
     const count = votersCount(set);
     return set.servers.some((voter) => voter === server) && without > Math.floor((count - 1) / 2);
   };
@@ -75,7 +103,7 @@ function filesNeed({ server, servers, needing }: StopCheckInput): string[] {
       missing.length === 0
         ? ''
         : ` while ${missing.join(', ')} ${missing.length === 1 ? 'is' : 'are'} missing`;
-    const examples = needing.examples.length === 0 ? '' : ` (for example ${needing.examples.join(', ')})`;
+    const examples = examplesText(needing.examples);
     reasons.push(`${filesText(needing.files)} would lack a majority of their servers${why}${examples}`);
   }
   if (needing.planned > 0)
@@ -83,6 +111,16 @@ function filesNeed({ server, servers, needing }: StopCheckInput): string[] {
       `${filesText(needing.planned)} ${needing.planned === 1 ? 'is' : 'are'} being moved to this server`,
     );
   return reasons;
+}
+
+function filesNeedSpace({ server, servers, needing, needingSpace }: StopCheckInput): string[] {
+  if (needingSpace === null || needingSpace.files === 0) return [];
+  const { files, examples } = needingSpace;
+  // Then they are the same files, which lack a majority anyway.
+  if (files === needing.files && examples.join() === needing.examples.join()) return [];
+  const full = fullServers(server, servers);
+  const which = full.length === 1 ? `the disk of ${full.join()} is` : `the disks of ${full.join(', ')} are`;
+  return [`${filesText(files)} could not be changed, because ${which} full${examplesText(examples)}`];
 }
 
 function replicasBehind({ server, servers }: StopCheckInput): string[] {
@@ -116,6 +154,10 @@ function policiesNeed({ server, servers, volumes }: StopCheckInput): string[] {
   if (!holdsFiles || names.length === 0) return [];
   const which = names.length === 1 ? `volume ${names.join()}` : `volumes ${names.join(', ')}`;
   return [`Files of ${which} with a replica here could not be changed: their policy is "all"`];
+}
+
+function examplesText(files: readonly number[]): string {
+  return files.length === 0 ? '' : ` (for example ${files.join(', ')})`;
 }
 
 function filesText(count: number): string {

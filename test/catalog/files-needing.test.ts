@@ -49,3 +49,38 @@ test('files that are being moved to a server are counted', () => {
   catalog.run({ kind: 'plan-members', inode, view: 2, mark: { epoch: 1, turn: 1 }, members: ['s4'] });
   assert.deepEqual(needing(catalog, 's4'), { files: 0, examples: [], planned: 1 });
 });
+
+test('a removed server is missing, although files are still on it', () => {
+  const catalog = new Catalog();
+  const inode = fileOn(catalog, '/a', ['s1', 's2', 's3']);
+  const space = { freeBytes: 1, totalBytes: 2 };
+  catalog.run({ kind: 'server-register', id: 's3', url: 'http://s3:1', storageId: 's3', ...space });
+  assert.equal(needing(catalog, 's1').files, 0);
+  catalog.run({ kind: 'server-remove', id: 's3', dead: true });
+  assert.deepEqual(needing(catalog, 's1'), { files: 1, examples: [inode], planned: 0 });
+});
+
+test('files that move to a missing server need each of their servers', () => {
+  const catalog = new Catalog();
+  const inode = fileOn(catalog, '/a', ['s1', 's2', 's3']);
+  const two = fileOn(catalog, '/two', ['s1', 's2']);
+  fileOn(catalog, '/other', ['s1', 's2', 's3']);
+  for (const file of [inode, two])
+    catalog.run({
+      kind: 'plan-members',
+      inode: file,
+      view: 2,
+      mark: { epoch: 1, turn: 1 },
+      members: ['s4', 's5'],
+    });
+  assert.deepEqual(needing(catalog, 's3'), { files: 0, examples: [], planned: 0 });
+  assert.deepEqual(needing(catalog, 's3', 's4', 's5'), { files: 1, examples: [inode], planned: 0 });
+  assert.deepEqual(
+    needing(catalog, 's1', 's4'),
+    { files: 2, examples: [two, inode], planned: 0 },
+    'The file on two servers counts once',
+  );
+  assert.equal(needing(catalog, 's5', 's4').files, 0);
+  catalog.run({ kind: 'follow-view', inode, view: { number: 3, members: ['s1', 's2', 's4'] } });
+  assert.equal(needing(catalog, 's3', 's4').files, 0, 'It has moved');
+});

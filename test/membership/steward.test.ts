@@ -4,6 +4,7 @@ import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { measureSteward } from '../../bench/scale/steward.ts';
+import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import type { MoveAnswer } from '../../server/membership/move-orders.ts';
 import { STEADY_MS } from '../../server/membership/server-conditions.ts';
 import { Steward } from '../../server/membership/steward.ts';
@@ -20,6 +21,8 @@ const GIB = 2 ** 30;
 class World {
   readonly catalog = new Catalog();
   readonly away = new Set<string>();
+  /** Servers of an earlier release. */
+  readonly earlier = new Set<string>();
   readonly moves: [number, string[]][] = [];
   readonly announced: string[][] = [];
   nowMs = STARTED_MS;
@@ -58,6 +61,7 @@ class World {
         this.catalogMembers = members;
         return { number: 2, members };
       },
+      commandsVersion: (server) => COMMANDS_VERSION - (this.earlier.has(server) ? 1 : 0),
       announce: (servers) => void this.announced.push(servers.map(({ id, state }) => `${id} ${state}`)),
     });
   }
@@ -312,6 +316,22 @@ test('the catalog of three is on five of five servers, and on as many as the set
   for (const id of ['s6', 's7']) world.register(id);
   await world.settle();
   assert.equal(world.catalogMembers.length, 7);
+});
+
+test('the catalog does not grow to servers of an earlier release, and leaves none that are members', async (t) => {
+  const world = new World(3);
+  t.after(() => world.steward.close());
+  for (const id of ['s3', 's4', 's5']) world.earlier.add(id);
+  await world.settle();
+  assert.deepEqual(world.catalogMembers, ['s1', 's2', 's3']);
+  world.run({ kind: 'server-state', id: 's1', state: 'draining' });
+  world.earlier.delete('s5');
+  await world.settle();
+  assert.deepEqual(world.catalogMembers, ['s2', 's3', 's5'], 'Not s4');
+  world.run({ kind: 'server-state', id: 's1', state: 'in' });
+  world.earlier.clear();
+  await world.settle();
+  assert.deepEqual(world.catalogMembers.toSorted(), SERVERS, 'All are upgraded');
 });
 
 test('catalog replicas are added in zones that have none', async (t) => {

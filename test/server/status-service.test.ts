@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { ServerId } from '../../base/ids.ts';
 import { Clock } from '../../server/process/clock.ts';
 import { LocalStatusService } from '../../server/status/status-service.ts';
 import { patientWorld } from '../patient-world.ts';
@@ -18,7 +19,7 @@ function statusOf({ id, host, lease, store, transport }: SmallServer): LocalStat
   return new LocalStatusService({
     self: id,
     cluster: 'test',
-    urls: new Map(),
+    urls: new Map((['a', 'b', 'c'] as ServerId[]).map((server) => [server, `http://${server}:1`])),
     known: { catalogReplicas: null, stateOf: () => 'in', maintenanceUntilMs: () => null },
     timing: { leaseMs: LEASE_MS, clockSkewMaxMs: 0 },
     operationTimeoutMs: 1_000,
@@ -40,6 +41,7 @@ test('a replica that applies a moment later is not reported, and one that stays 
   await cluster.ready();
   const [a, , c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
   const status = statusOf(a);
+  assert.deepEqual((await status.self()).connected, ['b', 'c']);
 
   // Each write is answered by two of three, and the third receives it later.
   const lags: string[] = [];

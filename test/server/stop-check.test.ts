@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ServerId } from '../../base/ids.ts';
-import { missingServers, type StopCheckInput, stopCheck } from '../../server/status/stop-check.ts';
+import {
+  fullServers,
+  missingServers,
+  type StopCheckInput,
+  stopCheck,
+} from '../../server/status/stop-check.ts';
 import type { VolumeInfo } from '../../wire/catalog-api.ts';
 import type { ServerStatus } from '../../wire/http-api.ts';
 
@@ -16,6 +21,7 @@ function serverOf(id: string, more: Partial<ServerStatus> = {}): ServerStatus {
     replicas: 9,
     underReplicated: [],
     namedLeases,
+    connected: [],
     ...more,
   } as ServerStatus;
 }
@@ -25,6 +31,7 @@ interface Course {
   readonly catalog?: number;
   readonly voters?: StopCheckInput['voters'];
   readonly needing?: Partial<StopCheckInput['needing']>;
+  readonly needingSpace?: Partial<StopCheckInput['needing']>;
   readonly policy?: VolumeInfo['policy'];
   /** Statuses that differ from a server that is well. */
   readonly servers?: Readonly<Record<string, Partial<ServerStatus>>>;
@@ -34,19 +41,26 @@ interface Course {
 function reasons(course: Course = {}): string {
   const ids = IDS.slice(0, course.count ?? 3);
   const members = IDS.slice(0, course.catalog ?? ids.length);
+  const none = { files: 0, examples: [], planned: 0 };
   const check = stopCheck({
     server: 's1',
     servers: ids.map((id) => serverOf(id, course.servers?.[id])),
     catalogMembers: members,
     voters: course.voters ?? { number: 2, members: { servers: members, perCell: 5 }, clockMs: 0 },
     volumes: [{ name: 'main', policy: course.policy ?? 'quorum' } as VolumeInfo],
-    needing: { files: 0, examples: [], planned: 0, ...course.needing },
+    needing: { ...none, ...course.needing },
+    needingSpace: course.needingSpace === undefined ? null : { ...none, ...course.needingSpace },
   });
   assert.equal(check.ok, check.reasons.length === 0);
   return check.reasons.join('\n');
 }
 
-const DOWN = { reachable: false, state: 'unreachable', namedLeases: undefined } as never;
+const DOWN = {
+  reachable: false,
+  state: 'unreachable',
+  namedLeases: undefined,
+  connected: undefined,
+} as never;
 
 test('one of three servers that are well can be stopped', () => {
   assert.equal(reasons(), '');
@@ -127,7 +141,46 @@ test('a policy that needs all replicas speaks against any stop of a server that 
 
 test('a server that is down already can be stopped', () => {
   assert.equal(reasons({ servers: { s1: DOWN, s2: DOWN }, needing: { files: 3 } }), '');
+  const earlier = { connected: undefined } as never;
+  assert.match(reasons({ servers: { s1: DOWN, s2: earlier } }), /^Server s1 does not report its state: /);
   assert.deepEqual(missingServers('s1', [serverOf('s1', DOWN), serverOf('s2', DOWN), serverOf('s3')]), [
     's2',
   ]);
+});
+
+test('a server that is slow, or that only the asked one cannot reach, is not down', () => {
+  const said = reasons({ servers: { s1: DOWN, s2: { connected: ['s1'] }, s3: DOWN }, needing: { files: 3 } });
+  assert.match(said, /^Server s1 does not report its state, although s2 can reach it: .* is unknown$/m);
+  assert.match(said, /^Names would be unavailable: 1 of .*\nNamed leases .*\n3 files would lack a majority/m);
+  assert.match(
+    reasons({ servers: { s1: DOWN, s2: { connected: ['s1'] } } }),
+    /^Server s1 .*$/,
+    'Not ok without its answer, even if nothing else speaks against it',
+  );
+});
+
+test('a removed server that still votes is missing', () => {
+  const voters = {
+    number: 1,
+    members: { servers: ['s1', 's2', 's9'] as ServerId[], perCell: 5 },
+    clockMs: 0,
+  };
+  assert.match(reasons({ voters }), /^Named leases would be unavailable/);
+});
+
+test('files that only servers with full disks would be left for are counted', () => {
+  const needingSpace = { files: 2, examples: [7, 9] };
+  const s3 = { diskFull: true } as const;
+  assert.equal(
+    reasons({ servers: { s3 }, needingSpace }),
+    '2 files could not be changed, because the disk of s3 is full (for example 7, 9)',
+  );
+  assert.equal(reasons({ servers: { s3 }, needingSpace: {} }), '');
+  assert.match(
+    reasons({ servers: { s3 }, needing: needingSpace, needingSpace }),
+    /^2 files would lack a majority of their servers \(for example 7, 9\)$/,
+    'The full disk changes nothing for them',
+  );
+  const down = serverOf('s4', { diskFull: true, state: 'recovering' });
+  assert.deepEqual(fullServers('s1', [serverOf('s1', s3), serverOf('s2'), serverOf('s3', s3), down]), ['s3']);
 });
