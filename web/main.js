@@ -202,6 +202,10 @@ async function moveReplica(what, id) {
       ? `Adding a replica of ${file.path} on ${id} …`
       : `Removing the replica of ${file.path} on ${id} …`,
   );
+  const { volume } = await cluster.query({ kind: 'volume', name: file.path.split(':')[0] });
+  const count = members.length === volume.replicas ? null : members.length;
+  // First, else the cluster restores the volume's number of replicas.
+  await cluster.command({ kind: 'set-replicas', inode: file.file, count });
   await cluster.post(`/v1/data/${file.file}/members`, { members });
   say(`${file.path} is on ${members.join(', ')} now.`);
 }

@@ -81,7 +81,10 @@ export function addReplicaCommands(program: Command): void {
     });
 }
 
-/** Changes the members, and records the file's own number of replicas if it differs from its volume's. */
+/**
+ * Records the file's own number of replicas if it differs from its volume's, then changes the members: in the other
+ * order the cluster would restore the volume's number in between.
+ */
 async function change(
   command: Command,
   path: string,
@@ -95,11 +98,11 @@ async function change(
     await assertTakesReplicas(client, added, call);
     const { volume } = await client.query({ kind: 'volume', name: info.volume }, call);
     const count = members.length === volume.replicas ? null : members.length;
+    await client.command({ kind: 'set-replicas', inode: info.file, count }, call);
     const view = await client.admin.changeMembers(info.file, members, {
       ...call,
       timeoutMs: MOVE_TIMEOUT_MS,
     });
-    await client.command({ kind: 'set-replicas', inode: info.file, count }, call);
     if (options.json) printJson(view);
     else printLine(`${path} is on ${view.members.join(', ')} now`);
   });
