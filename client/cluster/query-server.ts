@@ -28,7 +28,10 @@ export class QueryServer implements Subject {
     return this.#endpoints.near(this.#place)?.id ?? null;
   }
 
+  /** The same server again does not extend its time: another member may have a read lease by then. */
   set primary(id: string | null) {
-    this.#named = id === null ? null : { id, untilMs: this.#world.nowMs() + NAMED_MS };
+    const nowMs = this.#world.nowMs();
+    if (id !== null && this.#named?.id === id && nowMs < this.#named.untilMs) return;
+    this.#named = id === null ? null : { id, untilMs: nowMs + NAMED_MS };
   }
 }

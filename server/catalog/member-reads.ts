@@ -32,7 +32,8 @@ export class MemberReads {
 
   /** Whether clients are to send further queries here: not while commands outnumber them, and the primary answers. */
   get invites(): boolean {
-    return this.#parts.driver.role === 'backup' && this.#demand.level !== 'outnumbered';
+    const { driver, world } = this.#parts;
+    return driver.role === 'backup' && this.#demand.levelAt(world.nowMs()) !== 'outnumbered';
   }
 
   /**

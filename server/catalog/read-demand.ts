@@ -18,8 +18,7 @@ export type Demand = 'low' | 'outnumbered' | 'high';
 export class ReadDemand {
   #period: Period = { beginMs: -Infinity, beginSeq: 0, queries: 0 };
   #last = { queries: 0, batches: 0 };
-  /** As of the last query. */
-  level: Demand = 'low';
+  #level: Demand = 'low';
 
   /**
    * Counts a query. Called for each query that a backup could answer.
@@ -36,8 +35,13 @@ export class ReadDemand {
     this.#period.queries += 1;
     const queries = this.#last.queries + this.#period.queries;
     const batches = this.#last.batches + seq - this.#period.beginSeq;
-    if (queries < QUERIES_MIN) this.level = 'low';
-    else this.level = queries >= QUERIES_PER_BATCH_MIN * batches ? 'high' : 'outnumbered';
-    return this.level;
+    if (queries < QUERIES_MIN) this.#level = 'low';
+    else this.#level = queries >= QUERIES_PER_BATCH_MIN * batches ? 'high' : 'outnumbered';
+    return this.#level;
+  }
+
+  /** The demand as of the last query; `low` if that was long ago: then it says nothing about the commands since. */
+  levelAt(nowMs: number): Demand {
+    return nowMs - this.#period.beginMs < 2 * PERIOD_MS ? this.#level : 'low';
   }
 }

@@ -67,8 +67,8 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     if (body.cache === undefined) {
       const exact = body.exact === true;
       const answer = await gateway.query(query, { ...options, exact });
-      const next = gateway.catalogReader;
-      if (!exact && next !== null) reply.header(HEADER_PRIMARY, next);
+      // Empty: the client chooses by itself, and not the primary, which cannot answer all clients.
+      if (!exact) reply.header(HEADER_PRIMARY, gateway.catalogReader ?? '');
       return answer;
     }
     const session = integerOf(numberText(body.cache), 'cache', 1);

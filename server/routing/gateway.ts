@@ -142,7 +142,9 @@ export class Gateway {
   /** The server to which a client is to send its next query that any member can answer; null if none is known. */
   get catalogReader(): ServerId | null {
     const { catalogs, status } = this.services;
-    return catalogs.root.status().invitesQueries ? status.id : this.router.catalogPrimary();
+    const { invitesQueries, members } = catalogs.root.status();
+    if (invitesQueries) return status.id;
+    return members.includes(status.id) ? this.router.catalogPrimary() : this.router.reader;
   }
 
   /** The epoch of `catalogPosition`; it never decreases. */

@@ -15,9 +15,17 @@ export class ReaderHints {
     this.#world = world;
   }
 
-  /** An answer named the server for further queries. */
+  /** An answer named the server for further queries. The same one again does not extend its time. */
   note(server: ServerId): void {
-    this.#named = { server, untilMs: this.#world.nowMs() + VALID_MS };
+    const nowMs = this.#world.nowMs();
+    if (this.#named?.server === server && nowMs < this.#named.untilMs) return;
+    this.#named = { server, untilMs: nowMs + VALID_MS };
+  }
+
+  /** The named server; null if none is, or no longer. */
+  get named(): ServerId | null {
+    const named = this.#named;
+    return named !== null && this.#world.nowMs() < named.untilMs ? named.server : null;
   }
 
   /**
@@ -25,8 +33,8 @@ export class ReaderHints {
    * @param usable whether a server is connected, and was not asked for this query yet
    */
   choose(members: readonly ServerId[], usable: (server: ServerId) => boolean): ServerId | null {
-    const named = this.#named;
-    if (named !== null && this.#world.nowMs() < named.untilMs && usable(named.server)) return named.server;
+    const { named } = this;
+    if (named !== null && usable(named)) return named;
     const sorted = members.toSorted(serverIdCompare);
     const start = [...this.#self].reduce((sum, letter) => sum + letter.charCodeAt(0), 0);
     for (let step = 0; step < sorted.length; step++) {

@@ -128,6 +128,11 @@ export class Router {
     this.#readers.note(server);
   }
 
+  /** For a server without a catalog replica: the member that answers its queries; null if none is known. */
+  get reader(): ServerId | null {
+    return this.#readers.named;
+  }
+
   rememberMembers(file: FileId, members: readonly ServerId[]): void {
     this.#members.set(file, members);
   }

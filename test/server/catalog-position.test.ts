@@ -30,6 +30,13 @@ test('a backup names itself for further queries; another server the primary', ()
   assert.equal(gatewayOf({ ...BACKUP, invitesQueries: false }).catalogReader, 's2');
 });
 
+test('a server without a catalog replica names no server before a member has answered', () => {
+  const gateway = gatewayOf({ ...BACKUP, members: ['s2' as ServerId], invitesQueries: false });
+  assert.equal(gateway.catalogReader, null);
+  gateway.router.assumeReader('s3' as ServerId);
+  assert.equal(gateway.catalogReader, 's3');
+});
+
 test('before a backup knows any committed operation, none is reported', () => {
   assert.equal(gatewayOf({ ...BACKUP, committedSeq: 0 }).catalogPosition.seq, null);
 });

@@ -132,6 +132,8 @@ test('a read lease pays for four queries to a batch, and at least eight in a per
   assert.equal(counts(1, 500, 103), 'outnumbered', 'nine queries for three batches');
   assert.equal(counts(3, 500, 103), 'high', 'twelve for three');
   assert.equal(counts(1, 1_100, 110), 'outnumbered', 'the last period counts, too');
+  assert.equal(read.levelAt(1_200), 'outnumbered');
+  assert.equal(read.levelAt(4_000), 'low', 'without queries nothing is known of the commands since');
   assert.equal(counts(1, 9_000, 200), 'low', 'an earlier one does not');
 });
 
@@ -155,7 +157,10 @@ test('a server without a replica asks the member that was named, and spreads oth
     own.choose(members, () => false),
     null,
   );
-  nowMs = 10_000;
+  nowMs = 3_000;
+  own.note('s3' as ServerId);
+  nowMs = 6_000;
+  assert.equal(own.named, null, 'The same name again does not last longer');
   assert.equal(
     own.choose(members, () => true),
     hints('a').choose(members, () => true),
