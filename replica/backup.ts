@@ -252,6 +252,8 @@ export class Backup {
   partInstalled(position: Position): void {
     const state = this.#state;
     state.partStored(position);
+    // A report of an earlier epoch says nothing of this one. A heartbeat repeats those of this one.
+    this.#reportedCommittedSeq = 0;
     const { install } = state;
     if (install === null) return;
     const { epoch, from, urgent } = install;
