@@ -219,7 +219,9 @@ export class CatalogSubject implements Subject {
     const named = new ByteWriter(8).uint53(id).finish();
     try {
       const staged = await this.#stageCopy(ask, id, bytes);
-      await ask('snapshot-end', named);
+      // The copy is whole and checked. A source that does not learn of its end closes it after some more copies, or
+      // removes it at its next start.
+      await ask('snapshot-end', named).catch(() => undefined);
       return staged;
     } catch (error) {
       // SQLite copies pages without checking them: the source may not know that one of its own is damaged.

@@ -29,7 +29,11 @@ const CATALOG_CANDIDATES_FROM = 1;
 export const FILE_CANDIDATES_FROM = 2;
 
 /** The fetch method whose answers do not depend on the epoch: it asks for objects in exact versions. */
-const OBJECTS_METHOD = 'objects';
+/**
+ * Calls that are served in any epoch: `objects` names the exact version of an object, whose bytes are the same in every
+ * epoch, and `snapshot-end` reads nothing.
+ */
+const METHODS_OF_ANY_EPOCH: ReadonlySet<string> = new Set(['objects', 'snapshot-end']);
 
 export interface ReplicaSurroundings {
   readonly self: ServerId;
@@ -421,8 +425,7 @@ export class ReplicaDriver {
 
   /** Answers another replica that fetches the state here, as the base of `epoch`. */
   async serve(epoch: Epoch, method: string, payload: Uint8Array): Promise<Uint8Array> {
-    // Such a request names the object's exact version, whose bytes are the same in every epoch.
-    if (method === OBJECTS_METHOD) return this.subject.serve(method, payload);
+    if (METHODS_OF_ANY_EPOCH.has(method)) return this.subject.serve(method, payload);
     this.#assertPromised(epoch);
     const answer = await this.subject.serve(method, payload);
     // If another epoch was promised during the read, what was read may be of a later state.

@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
+import { reserveBytes } from '../../base/disk-reserve.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import { MalformedError } from '../../wire/bytes.ts';
@@ -41,6 +42,14 @@ export interface FrozenDatabase {
   end(): void;
 }
 
+/** The database, in a read transaction. */
+interface OpenSource {
+  readonly source: Database.Database;
+  readonly record: CatalogRecord;
+  /** Size of its copy. */
+  readonly bytes: number;
+}
+
 interface SnapshotParts {
   nowMs(): number;
   /** @returns null if the file cannot be frozen soon */
@@ -74,6 +83,7 @@ export class CatalogSnapshots {
   readonly #parts: SnapshotParts;
   #soundUntilMs = -Infinity;
   readonly #snapshots = new Map<number, Snapshot>();
+  readonly #removals = new Set<Promise<void>>();
   readonly #copying = new Set<Database.Database>();
   #fileNumber = 0;
   /** Own and fetched pages of an interrupted `stagePages`. */
@@ -89,26 +99,41 @@ export class CatalogSnapshots {
     this.#fileNumber += 1;
     const id = this.#fileNumber;
     const file = `${this.#path}.snapshot-${id}`;
+    let frozen: FrozenDatabase | null = null;
     try {
-      const frozen = await this.#parts.freeze();
+      frozen = await this.#parts.freeze();
+      if (frozen !== null) await this.#assertFree(frozen.bytes);
       const record = frozen === null ? await this.#copy(file) : frozen.record;
       const handle = await fs.promises.open(file, frozen === null ? 'r' : 'wx+', 0o600);
       const bytes = frozen?.bytes ?? (await handle.stat()).size;
       const snapshot: Snapshot = { file, handle, size: bytes, bytes: 0, more: Promise.withResolvers() };
       this.#snapshots.set(id, snapshot);
       if (frozen === null) snapshot.bytes = bytes;
-      else void this.#copyFrozen(snapshot, frozen);
+      else void this.#copyFrozen(id, snapshot, frozen);
       const [oldest] = this.#snapshots.keys();
       if (this.#snapshots.size > SNAPSHOTS_MAX && oldest !== undefined) await this.close(oldest);
       return { id, bytes, position: { epoch: record.installed, seq: record.last.seq } };
     } catch (error) {
+      frozen?.end();
       await fs.promises.rm(file, { force: true });
       throw storageError('Cannot copy the catalog', error);
     }
   }
 
+  /**
+   * Half of the disk's reserve stays free for promises and deletions; copies in progress take theirs first.
+   * @throws ServiceError `no-space`
+   */
+  async #assertFree(bytes: number): Promise<void> {
+    const { bavail, blocks, bsize } = await fs.promises.statfs(path.dirname(this.#path));
+    let wanted = bytes + reserveBytes(blocks * bsize) / 2;
+    for (const snapshot of this.#snapshots.values()) wanted += snapshot.size - snapshot.bytes;
+    if (bavail * bsize < wanted)
+      throw new ServiceError('no-space', 'The disk has too little free space for a copy of the catalog');
+  }
+
   /** Reads and writes in the thread pool. The copy is not synced: it is removed at the next start. */
-  async #copyFrozen(snapshot: Snapshot, frozen: FrozenDatabase): Promise<void> {
+  async #copyFrozen(id: number, snapshot: Snapshot, frozen: FrozenDatabase): Promise<void> {
     try {
       const buffer = Buffer.allocUnsafe(COPY_BYTES);
       while (snapshot.bytes < frozen.bytes) {
@@ -122,9 +147,11 @@ export class CatalogSnapshots {
         more.resolve();
       }
     } catch (error) {
-      // Its readers report it.
+      // Readers that wait report it; later ones find no snapshot.
       snapshot.more.promise.catch(() => undefined);
       snapshot.more.reject(error);
+      // A file that cannot be removed now is removed at the next start.
+      this.close(id).catch(() => undefined);
     } finally {
       frozen.end();
     }
@@ -187,13 +214,15 @@ export class CatalogSnapshots {
     const snapshot = this.#snapshots.get(id);
     if (snapshot === undefined) return;
     this.#snapshots.delete(id);
-    await snapshot.handle.close();
-    await fs.promises.rm(snapshot.file, { force: true });
+    const removal = remove(snapshot);
+    this.#removals.add(removal);
+    await removal.finally(() => this.#removals.delete(removal));
   }
 
   async closeAll(): Promise<void> {
     await this.dropPartial();
     for (const id of [...this.#snapshots.keys()]) await this.close(id);
+    await Promise.allSettled(this.#removals);
   }
 
   /** Stores another replica's snapshot beside the local state, and checks it. */
@@ -241,7 +270,9 @@ export class CatalogSnapshots {
         await handle.close();
       }
     } catch (error) {
-      if (isNoSpace(error) || this.#partial !== null) await removeDatabase(file);
+      // A full disk here needs the space. An error of the source is a `ServiceError`: its disk is another one.
+      const isFullHere = isNoSpace(error) && !(error instanceof ServiceError);
+      if (isFullHere || this.#partial !== null) await removeDatabase(file);
       else this.#partial = file;
       if (error instanceof DamagedPage) throw new DamagedCopy(error.message);
       throw storageError('Cannot take the pages of a copy of the catalog', error);
@@ -277,8 +308,9 @@ export class CatalogSnapshots {
 
   /** Copies the database to `file`. A read transaction hides later commits from the copy. */
   async #copy(file: string): Promise<CatalogRecord> {
-    const { source, record } = this.openSource();
+    const { source, record, bytes } = this.openSource();
     try {
+      await this.#assertFree(bytes);
       await source.backup(file, { progress: () => SNAPSHOT_STEP_PAGES });
       return record;
     } finally {
@@ -287,12 +319,12 @@ export class CatalogSnapshots {
   }
 
   /** Opens the database in a read transaction, until `closeSource` or `endCopies`. */
-  openSource(): { readonly source: Database.Database; readonly record: CatalogRecord } {
+  openSource(): OpenSource {
     const source = new Database(this.#path, { readonly: true, fileMustExist: true, timeout: 0 });
     this.#copying.add(source);
     try {
       source.exec('BEGIN');
-      return { source, record: readRecord(source) };
+      return { source, record: readRecord(source), bytes: bytesOf(source) };
     } catch (error) {
       this.closeSource(source);
       throw error;
@@ -309,6 +341,17 @@ export class CatalogSnapshots {
     for (const source of this.#copying) source.close();
     this.#copying.clear();
   }
+}
+
+/** Size of the file that a copy of the database is. */
+function bytesOf(source: Database.Database): number {
+  const pages = source.pragma('page_count', { simple: true }) as number;
+  return pages * (source.pragma('page_size', { simple: true }) as number);
+}
+
+async function remove({ handle, file }: Snapshot): Promise<void> {
+  await handle.close();
+  await fs.promises.rm(file, { force: true });
 }
 
 function reader(handle: fs.promises.FileHandle): PageRead {

@@ -417,6 +417,7 @@ export class CatalogStore {
       // Only now is no sync of the old log in progress any more.
       await this.flush();
       await this.#closeDescriptors(old);
+      await this.#snapshots.dropPartial();
     }
   }
 
@@ -523,7 +524,10 @@ export class CatalogStore {
   async stagePages(
     source: PageSource,
   ): Promise<{ readonly staged: StagedCatalog; readonly counts: TransferCounts }> {
-    await this.ready();
+    while (this.#exclusiveWork !== null) await this.#exclusiveWork;
+    // While the source took its snapshot, this replica may have become primary.
+    if (this.#open !== null)
+      throw new ServiceError('precondition-failed', 'A primary fetches no copy of the catalog');
     this.#assertMayChange();
     // Pages that are only in SQLite's log would be fetched.
     if (!this.damage.isKnown) {
@@ -697,12 +701,10 @@ export class CatalogStore {
 
   #openFrozen(): FrozenDatabase {
     const { databaseFd } = this.#handles;
-    const { source, record } = this.#snapshots.openSource();
-    const pages = source.pragma('page_count', { simple: true }) as number;
-    const pageBytes = source.pragma('page_size', { simple: true }) as number;
+    const { source, record, bytes } = this.#snapshots.openSource();
     return {
       record,
-      bytes: pages * pageBytes,
+      bytes,
       read: async (buffer, position) => {
         const count = await this.#readPage(databaseFd, buffer, position);
         // Without this reader the database may have changed meanwhile.

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ServiceError } from '../../base/errors.ts';
+import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { CatalogSubject } from '../../server/catalog/catalog-subject.ts';
 import type { CatalogStore } from '../../server/storage/catalog-store.ts';
 import { type CatalogTail, encodeTail, type StagedCatalog } from '../../server/storage/catalog-transfer.ts';
+import { ByteWriter } from '../../wire/bytes.ts';
 
 const EPOCH: Epoch = { counter: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation };
 
@@ -44,4 +45,24 @@ test('of two fetches only the later one is installed', async () => {
     [2],
   );
   assert.equal(forgotten.length, 1);
+});
+
+test('a copy that is here is installed although its source does not learn of the end', async () => {
+  const staged = { kind: 'snapshot', position: { epoch: EPOCH, seq: 3 }, view: null, file: 'incoming' };
+  const installed: unknown[] = [];
+  const store = {
+    damage: { isKnown: true },
+    rollback: () => undefined,
+    stagePages: async () => ({ staged, counts: {} }),
+    install: async (_epoch: Epoch, _seq: number, taken: unknown) => void installed.push(taken),
+  } as unknown as CatalogStore;
+  const subject = new CatalogSubject(store);
+  const asked: string[] = [];
+  const { position } = await subject.fetch(async (method) => {
+    asked.push(method);
+    if (method === 'snapshot-end') throw new ServiceError('precondition-failed', 'Another epoch is promised');
+    return new ByteWriter(16).uint53(1).uint53(4096).finish();
+  });
+  await subject.install(EPOCH, position.seq, new Uint8Array(0), true);
+  assert.deepEqual([asked, installed], [['snapshot', 'snapshot-end'], [staged]]);
 });
