@@ -86,6 +86,8 @@ export class CatalogSnapshots {
   readonly #removals = new Set<Promise<void>>();
   readonly #copying = new Set<Database.Database>();
   #fileNumber = 0;
+  /** A copy by SQLite's means, which can take longer than a caller waits: its retries get the same one. */
+  #slowCopy: Promise<CatalogSnapshot> | null = null;
   /** Own and fetched pages of an interrupted `stagePages`. */
   #partial: string | null = null;
 
@@ -94,14 +96,27 @@ export class CatalogSnapshots {
     this.#parts = parts;
   }
 
-  /** Copies the current committed state, in steps between which the event loop runs. It can be read meanwhile. */
+  /**
+   * Copies the current committed state, in steps between which the event loop runs. It can be read meanwhile.
+   * @throws ServiceError `busy` while another copy keeps the file from being frozen again
+   */
   async take(): Promise<CatalogSnapshot> {
+    if (this.#slowCopy !== null) return this.#slowCopy;
+    const frozen = await this.#parts.freeze();
+    if (frozen !== null) return this.#take(frozen);
+    if ([...this.#snapshots.values()].some(({ bytes, size }) => bytes < size))
+      throw new ServiceError('busy', 'Another copy of the catalog is in progress');
+    this.#slowCopy ??= this.#take(null).finally(() => {
+      this.#slowCopy = null;
+    });
+    return this.#slowCopy;
+  }
+
+  async #take(frozen: FrozenDatabase | null): Promise<CatalogSnapshot> {
     this.#fileNumber += 1;
     const id = this.#fileNumber;
     const file = `${this.#path}.snapshot-${id}`;
-    let frozen: FrozenDatabase | null = null;
     try {
-      frozen = await this.#parts.freeze();
       if (frozen !== null) await this.#assertFree(frozen.bytes);
       const record = frozen === null ? await this.#copy(file) : frozen.record;
       const handle = await fs.promises.open(file, frozen === null ? 'r' : 'wx+', 0o600);

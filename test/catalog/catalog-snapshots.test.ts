@@ -7,7 +7,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { EPOCH_ZERO } from '../../replica/epoch.ts';
 import type { CatalogRecord } from '../../server/storage/catalog-database.ts';
 import { PAGE_BYTES, type PageRead, type PageSource } from '../../server/storage/catalog-pages.ts';
-import { CatalogSnapshots } from '../../server/storage/catalog-snapshots.ts';
+import { CatalogSnapshots, type FrozenDatabase } from '../../server/storage/catalog-snapshots.ts';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { SERVERS } from './fixture.ts';
@@ -66,6 +66,42 @@ test('the database changes again if no file can be created for its copy', async 
   fs.writeFileSync(path.join(folder, 'catalog.db.snapshot-1'), 'in the way');
   await assert.rejects(snapshots.take(), { name: 'ServiceError', code: 'storage' });
   assert.equal(ended(), 1);
+});
+
+test('while the file cannot be frozen, one copy is made, for all that want one', async () => {
+  const store = await CatalogStore.open({ world: systemWorld, folder, view: VIEW });
+  await store.close();
+  const snapshots = new CatalogSnapshots(path.join(folder, 'catalog.db'), {
+    nowMs: () => 0,
+    freeze: async () => null,
+    check: async () => null,
+  });
+  const [first, second] = await Promise.all([snapshots.take(), snapshots.take()]);
+  assert.equal(first.id, second.id);
+  assert.equal((await snapshots.read(first.id, 0, PAGE_BYTES)).length, PAGE_BYTES);
+  assert.notEqual((await snapshots.take()).id, first.id, 'A later one shows a later state');
+  await snapshots.closeAll();
+  assert.ok(!fs.readdirSync(folder).some((name) => name.includes('snapshot')));
+});
+
+test('a copy that keeps the file frozen is waited for', async () => {
+  const rest = Promise.withResolvers<void>();
+  const bytes = 2 * PAGE_BYTES;
+  const read: PageRead = async (buffer) => {
+    await rest.promise;
+    return buffer.fill(0).length;
+  };
+  const frozen: (FrozenDatabase | null)[] = [{ record: RECORD, bytes, read, end: () => undefined }, null];
+  const snapshots = new CatalogSnapshots(path.join(folder, 'catalog.db'), {
+    nowMs: () => 0,
+    freeze: async () => frozen.shift() ?? null,
+    check: async () => null,
+  });
+  const { id } = await snapshots.take();
+  await assert.rejects(snapshots.take(), { name: 'ServiceError', code: 'busy' });
+  rest.resolve();
+  assert.equal((await snapshots.read(id, 0, bytes)).length, bytes);
+  await snapshots.closeAll();
 });
 
 test('fetched pages stay if the disk of the source is full, and go if it is the one here', async () => {
