@@ -102,11 +102,14 @@ export class GenerationRows {
 
   /**
    * Restores the state of `generation`, which is the file's newest, and deletes the generation. A removal since then
-   * has not happened: the rows that it has not deleted yet are part of the state.
+   * has not happened: the rows that it has not deleted yet are part of the state. A removal that no state is older than
+   * is completed first: the state may have objects in its range, as that of an installation whose objects came later.
    */
   rollBack(file: FileId, generation: Generation): void {
     const { record } = generation.state;
     this.#statements.removalRestore.run(file, generation.number);
+    this.#statements.removalComplete.run(file, file, file);
+    this.#statements.removalCompleted.run(file);
     this.#statements.objectsDeleteSince.run(file, record.installed.counter, record.seq);
     this.#statements.undoRestore.run(file, generation.number);
     putFileRow(this.#statements, file, generation.state);

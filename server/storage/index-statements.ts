@@ -132,6 +132,13 @@ export function prepareStatements(database: Database.Database) {
     ),
     removalDelete: prepare<[number]>('DELETE FROM removals WHERE file = ?'),
     removalRestore: prepare<[number, number]>('DELETE FROM removals WHERE file = ? AND generation >= ?'),
+    /** Objects of a removal that no state is older than. */
+    removalComplete: prepare<[number, number, number]>(
+      `DELETE FROM objects WHERE file = ?
+        AND idx >= (SELECT first FROM removals WHERE file = ? AND generation < 0)
+        AND idx <= (SELECT last FROM removals WHERE file = ? AND generation < 0)`,
+    ),
+    removalCompleted: prepare<[number]>('DELETE FROM removals WHERE file = ? AND generation < 0'),
     removalForget: prepare<[number, number]>(
       'UPDATE removals SET generation = -1 WHERE file = ? AND generation < ?',
     ),

@@ -8,6 +8,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import type { DiskStore } from '../../server/storage/disk-store.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
 import { describeFile, differenceTo } from '../conformance/description.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { whenRemoved } from './large-operations.ts';
@@ -61,16 +62,12 @@ test('many new objects are installed in slices, and none is seen before all are'
       await begin(store, FILE, OBJECT_BYTES);
       await store.flush(FILE);
       await write(store, OTHER, 2, 1, many);
-      const base = describeFile(store, OTHER);
-      const stagings = base.objects.map(async (entry) => {
-        const bytes = await store.readObject(OTHER, entry.index, entry.versionEpoch, entry.versionSeq);
-        await store.stage(FILE, { entry, bytes: bytes ?? many });
-      });
-      await Promise.all(stagings);
+      const base = await stage(store, many);
       await store.promise(FILE, epoch(3));
       const installing = store.install(FILE, epoch(3), 1, NO_SESSIONS, differenceTo(store, FILE, base));
       for (let turn = 0; turn < (seed - 1) * 20; turn++)
         await new Promise((resolve) => setImmediate(resolve));
+      if (seed === 8) await installing;
       if (store.removalsPending > 0) {
         seen.add('in slices');
         assert.deepEqual(describeFile(store, FILE).objects, []);
@@ -104,6 +101,55 @@ test('many new objects are installed in slices, and none is seen before all are'
   }
   assert.deepEqual([...seen].sort(), ['all', 'in slices', 'nothing']);
 });
+
+test('a state before an interrupted installation is restored with all its objects', async () => {
+  const many = Buffer.from(pattern(MANY * OBJECT_BYTES, 3));
+  const outcomes = new Set<number | undefined>();
+  for (let seed = 1; seed <= 4; seed++) {
+    await withLossyStore(async ({ disk, store, copyAfterLoss }) => {
+      await write(store, FILE, 1, 1, many);
+      await store.flush(FILE);
+      // From now on the disk syncs the index, and not the contents.
+      const gate = Promise.withResolvers<void>();
+      disk.contentsHeld = gate.promise;
+      const change = (seq: number, operation: FileOperation): Promise<void> =>
+        store.apply(FILE, epoch(1), seq, operation, NO_SESSIONS);
+      await change(2, { kind: 'write', offset: 0, bytes: OLD.subarray(0, OBJECT_BYTES), modifiedNs: 1n });
+      await change(3, { kind: 'truncate', sizeBytes: 2 * OBJECT_BYTES, modifiedNs: 1n });
+      await whenRemoved(store);
+      await write(store, OTHER, 2, 1, many);
+      const base = await stage(store, many);
+      await store.promise(FILE, epoch(3));
+      const installing = store.install(FILE, epoch(3), 1, NO_SESSIONS, differenceTo(store, FILE, base));
+      while (store.removalsPending === 0) await new Promise((resolve) => setImmediate(resolve));
+      await begin(store, fileId(3), OBJECT_BYTES);
+      const copy = copyAfterLoss(new Prng(seed));
+      gate.resolve();
+      await installing;
+      const look = async (left: DiskStore): Promise<void> => {
+        const seq = left.record(FILE)?.seq;
+        outcomes.add(seq);
+        if (seq !== 1) return;
+        assert.deepEqual(Buffer.from(await left.read(FILE, 0, many.length)), many, `SEED=${seed}`);
+        await whenRemoved(left);
+        assert.deepEqual(Buffer.from(await left.read(FILE, 0, many.length)), many, `SEED=${seed}`);
+      };
+      await lookInto(copy, 'two', look, SLICES);
+    }, SLICES);
+  }
+  assert.ok(outcomes.has(1), 'An older state was restored');
+});
+
+/** Stages all objects of `OTHER` for `FILE`. @returns what is to be installed */
+async function stage(store: DiskStore, some: Uint8Array): Promise<ReturnType<typeof describeFile>> {
+  const base = describeFile(store, OTHER);
+  const stagings = base.objects.map(async (entry) => {
+    const bytes = await store.readObject(OTHER, entry.index, entry.versionEpoch, entry.versionSeq);
+    await store.stage(FILE, { entry, bytes: bytes ?? some });
+  });
+  await Promise.all(stagings);
+  return base;
+}
 
 /** Operations up to `seqLast`, of which the last writes `bytes`. */
 async function write(
