@@ -573,11 +573,15 @@ export class DiskStore implements FileStore {
     }
   }
 
-  /** Called when a borrower's replica was removed. If the lender's was, the last borrower removes its container. */
+  /**
+   * Called when a borrower's replica was removed. If the lender's was, the last borrower removes its container; while
+   * the lender's is being removed, it does that itself, once its rows are deleted.
+   */
   async #endLoans(lender: FileId, borrower: FileId): Promise<void> {
     const replica = this.#files.get(lender);
-    if (replica !== undefined && !replica.removed) replica.endLoans(borrower);
-    else if (this.#index.file(lender) === null && this.#index.borrowers(lender).length === 0) {
+    if (replica !== undefined) {
+      if (!replica.removed) replica.endLoans(borrower);
+    } else if (this.#index.file(lender) === null && this.#index.borrowers(lender).length === 0) {
       await this.#containers.unlink(lender);
       await this.#index.commit(() => this.#index.forgetRemoved(lender));
     }

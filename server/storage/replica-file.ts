@@ -599,12 +599,16 @@ export class ReplicaFile {
     this.isUncommitted = false;
     // The container is unlinked only once the index durably lacks the file.
     await this.#syncOrFail(index.flush());
-    const isLender = index.borrowers(this.id).length > 0;
-    if (!isLender) await containers.unlink(this.id);
+    // Borrowers need its container: the last of them removes it, or this, if it ends later.
+    const isLender = (): boolean => index.borrowers(this.id).length > 0;
+    const isUnlinked = !isLender();
+    if (isUnlinked) await containers.unlink(this.id);
     await this.#deleteRows();
-    // Borrowers need its container: the last of them removes it.
-    if (!isLender && !this.#areRowsLeft) await index.commit(() => index.forgetRemoved(this.id));
     if (this.state.lender !== 0) await endLoans(this.state.lender as FileId, this.id);
+    // Asked last: a borrower that ends after this finds no replica any more, and does the rest.
+    if (this.#areRowsLeft || isLender()) return;
+    if (!isUnlinked) await containers.unlink(this.id);
+    await index.commit(() => index.forgetRemoved(this.id));
   }
 
   /**

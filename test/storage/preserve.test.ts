@@ -185,6 +185,37 @@ test('a file and those that borrow from it are removed at the same time', async 
   }
 });
 
+test('a file that is still being removed outlives the last that borrows from it, in the index too', async () => {
+  const SNAPSHOT = fileId(9);
+  const COUNT = 200;
+  const slices = { rowsPerSlice: 2 };
+  await withLossyStore(async ({ folder, store, copyAfterKill }) => {
+    const write = async (seq: number, bytes: Uint8Array): Promise<void> =>
+      store.apply(FILE, epoch(1), seq, { kind: 'write', offset: 0, bytes, modifiedNs: 1n }, NO_SESSIONS);
+    await begin(store, FILE, OBJECT_BYTES);
+    await write(1, pattern(OBJECT_BYTES, 1));
+    const preserve = { kind: 'preserve', as: SNAPSHOT, contents: { epoch: 1, seq: 1 } } as const;
+    await store.apply(FILE, epoch(1), 2, preserve, NO_SESSIONS);
+    await write(3, pattern(COUNT * OBJECT_BYTES, 3));
+    let isOver = false;
+    const removing = store.remove(FILE).finally(() => {
+      isOver = true;
+    });
+    await store.remove(SNAPSHOT);
+    assert.equal(isOver, false, 'Slices still delete the rows of the lender');
+    await lookInto(copyAfterKill(), 'one', async (left, { path: copy }) => {
+      assert.equal(left.record(FILE), null);
+      assert.equal(fs.existsSync(path.join(copy, 'objects', '01', '1.dat')), false);
+      await begin(left, FILE, OBJECT_BYTES);
+      assert.deepEqual(left.entries(FILE, 0, COUNT, COUNT), [], 'A new replica has none of the old objects');
+    });
+    await removing;
+    assert.equal(fs.existsSync(path.join(folder.path, 'objects', '01', '1.dat')), false);
+    await begin(store, FILE, OBJECT_BYTES);
+    assert.deepEqual(store.entries(FILE, 0, COUNT, COUNT), []);
+  }, slices);
+});
+
 test('only the contents that are meant are preserved, and only once', async () => {
   const fixture = await DiskFixture.make();
   try {
