@@ -127,6 +127,9 @@ export function prepareStatements(database: Database.Database) {
     removalList: prepare<[], PendingRemoval & { readonly file: number }>(
       'SELECT file, first, last, generation, epoch, seq FROM removals ORDER BY file',
     ),
+    removalGet: prepare<[number], PendingRemoval>(
+      'SELECT first, last, generation, epoch, seq FROM removals WHERE file = ?',
+    ),
     removalPut: prepare<[number, number, number, number, number, number]>(
       'INSERT OR REPLACE INTO removals (file, first, last, generation, epoch, seq) VALUES (?, ?, ?, ?, ?, ?)',
     ),

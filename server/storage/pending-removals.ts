@@ -7,12 +7,12 @@ import type { IndexStatements } from './index-statements.ts';
 export class PendingRemovals {
   readonly #statements: IndexStatements;
   readonly #guard: IndexGuard;
-  #byFile: ReadonlyMap<FileId, PendingRemoval> = new Map();
+  readonly #byFile = new Map<FileId, PendingRemoval>();
 
   constructor(statements: IndexStatements, guard: IndexGuard) {
     this.#statements = statements;
     this.#guard = guard;
-    this.reload();
+    this.reloadAll();
   }
 
   get(file: FileId): PendingRemoval | null {
@@ -23,10 +23,18 @@ export class PendingRemovals {
     return [...this.#byFile.keys()];
   }
 
-  /** Called after each commit that changes one: reads then follow the index. */
-  reload(): void {
+  /** Called after each commit that may have changed the file's: reads then follow the index. */
+  reload(file: FileId): void {
+    const removal = this.#guard.read(() => this.#statements.removalGet.get(file));
+    if (removal === undefined) this.#byFile.delete(file);
+    else this.#byFile.set(file, removal);
+  }
+
+  /** As `reload`, for all files. */
+  reloadAll(): void {
     const rows = this.#guard.read(() => this.#statements.removalList.all());
-    this.#byFile = new Map(rows.map(({ file, ...removal }) => [file as FileId, removal]));
+    this.#byFile.clear();
+    for (const { file, ...removal } of rows) this.#byFile.set(file as FileId, removal);
   }
 
   /** @returns `first` to `last` without the objects that are removed */

@@ -30,6 +30,8 @@ export async function recoverFromPowerLoss(
     await containers.flush(file);
   }
   await index.generations.deleteAll(index, files);
+  // These removals are part of every state now.
+  index.removals.reloadAll();
   await index.flush();
   return { filesChecked: files.length, rolledBack };
 }
@@ -47,7 +49,7 @@ async function recoverFile(index: IndexDatabase, containers: Containers, file: F
     const { objectBytes } = oldest.state.attributes;
     if (await areWhole(containers, file, rows, objectBytes, knownWhole)) break;
     await index.commit(() => index.generations.rollBack(file, generation));
-    index.removals.reload();
+    index.removals.reload(file);
     rolledBack = true;
   }
   return rolledBack;

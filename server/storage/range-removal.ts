@@ -57,7 +57,7 @@ export class RangeRemoval {
     const first = index.lastRow(file, Number.MAX_SAFE_INTEGER) + 1;
     const last = rows.reduce((highest, row) => Math.max(highest, row.index), first);
     await index.commit(() => index.removals.put(file, { first, last, generation: -1, epoch: 0, seq: 0 }));
-    index.removals.reload();
+    index.removals.reload(file);
     for (let at = 0; at < rows.length; at += slices.rowsMax) {
       const some = rows.slice(at, at + slices.rowsMax);
       const putSome = (): void => {
@@ -94,7 +94,7 @@ export class RangeRemoval {
         if (end === last) index.removals.delete(file);
         else index.removals.put(file, { ...pending, first: end + 1, generation: isKept ? generation : -1 });
       });
-      index.removals.reload();
+      index.removals.reload(file);
       // A sync may have ended meanwhile.
       const isNeeded = generations.isRestorable(generation);
       for (const { slot, versionEpoch, versionSeq } of rows) {

@@ -48,6 +48,8 @@ import type { UnfinishedPreserves } from './unfinished-preserves.ts';
 
 /** Bounds the work after a loss of power, and the wait for a sync at the end of a long file. */
 const UNSYNCED_BYTES_MAX = 64 * 1024 * 1024;
+/** Rows of the index that are deleted together with a replica's own; slices delete others. */
+const ROWS_REMOVED_AT_ONCE = 16;
 /** Staged objects that one tick of the event loop drops or keeps. */
 const STAGED_PER_TICK = 4_000;
 const NO_SESSIONS = new Uint8Array(0);
@@ -586,16 +588,16 @@ export class ReplicaFile {
     this.removed = true;
     await this.#slots.whenUnpinned();
     try {
-      await slices.run(() =>
-        index.commit(() => {
-          this.#areRowsLeft = index.deleteFile(this.id, slices.rowsMax);
-        }),
-      );
+      // A small replica does not wait for the slices of large ones.
+      const countMax = Math.min(slices.rowsMax, ROWS_REMOVED_AT_ONCE);
+      await index.commit(() => {
+        this.#areRowsLeft = index.deleteFile(this.id, countMax);
+      });
     } catch (error) {
       this.removed = false;
       throw error;
     }
-    index.removals.reload();
+    index.removals.reload(this.id);
     this.isUncommitted = false;
     // The container is unlinked only once the index durably lacks the file.
     await this.#syncOrFail(index.flush());
@@ -652,9 +654,10 @@ export class ReplicaFile {
     const isPlaced = this.isUncommitted || next.record.view !== this.state.record.view;
     this.isUncommitted = false;
     this.state = next;
+    // In the tick of the new state: no read may see one without the other. Any change may forget older states, and with
+    // them a pending removal's generation.
+    if (changes === 'many' || this.#removal.isPending) index.removals.reload(this.id);
     if (changes === 'many') {
-      // In the tick of the new state: no read may see one without the other.
-      index.removals.reload();
       this.#digests.forget();
       this.#storedBytes.forget();
     } else {

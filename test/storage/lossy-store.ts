@@ -52,11 +52,11 @@ export async function withLossyStore(
 
 /**
  * Opens the store of a folder, and closes it again.
- * @param bootId `two` if the machine has lost its power since the first
+ * @param bootId `two` if the machine has lost its power since the first, `three` if it has again
  */
 export async function lookInto(
   folderPath: string,
-  bootId: 'one' | 'two',
+  bootId: 'one' | 'two' | 'three',
   look: (left: DiskStore, folder: DataFolder) => Promise<void>,
   options: DiskStoreOptions = {},
 ): Promise<void> {
