@@ -116,7 +116,10 @@ export class ReplicaFile {
     this.#queue = new ReplicaQueue({
       file: id,
       sizeBytes: () => this.state.attributes.sizeBytes,
-      perform: (batch) => this.#perform(batch),
+      perform: async (batch) => {
+        await this.#perform(batch);
+        this.#continueInSlices();
+      },
       idle,
     });
     this.#slots = new ReplicaSlots(world, id, index);
@@ -248,7 +251,6 @@ export class ReplicaFile {
         unreachable(first);
     }
     for (const item of batch) item.resolve();
-    this.#continueInSlices();
   }
 
   /** Queues the next slice of what is left to delete, behind the requests that wait already. */

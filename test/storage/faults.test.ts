@@ -6,6 +6,7 @@ import Database from 'better-sqlite3';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import { errorCode, storageError } from '../../server/storage/failures.ts';
 import { diskFileOps, type FileOps } from '../../server/storage/file-ops.ts';
+import { ROWS_PER_SLICE } from '../../server/storage/slices.ts';
 import { describeFile, differenceTo } from '../conformance/description.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern, storeConformance, VIEW } from '../conformance/store.ts';
 import { flipByte } from './damage.ts';
@@ -153,6 +154,20 @@ describe('disk store with a failing disk', () => {
     await write(2, 0, pattern(500, 4));
     await fixture.reopen();
     assert.deepEqual(Buffer.from(await fixture.store.read(file, 0, 500)), Buffer.from(pattern(500, 4)));
+  });
+
+  test('the slices of a removal that were refused with a write continue after the next request', async () => {
+    const sizeBytes = 3 * ROWS_PER_SLICE * OBJECT_BYTES;
+    await write(1, 0, pattern(sizeBytes, 1));
+    const truncate = { kind: 'truncate', sizeBytes: 0, modifiedNs: 2n } as const;
+    await fixture.store.apply(file, epoch(1), 2, truncate, NO_SESSIONS);
+    disk.fault = { call: 'write', suffix: '.dat', code: 'ENOSPC' };
+    await assert.rejects(write(3, sizeBytes, pattern(1000, 2)), withCode('no-space'));
+    assert.equal(fixture.store.removalsPending, 1);
+    await fixture.store.flush(file);
+    for (let turn = 0; turn < 10_000 && fixture.store.removalsPending > 0; turn++)
+      await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(fixture.store.removalsPending, 0);
   });
 
   test('what follows a write without enough free space is refused with it', async (context) => {
