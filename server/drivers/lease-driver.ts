@@ -82,6 +82,11 @@ export class LeaseDriver {
     );
   }
 
+  /** Whether this server tries to acquire the cell's lease, or has it. */
+  isOpen(cell: CellId): boolean {
+    return this.#opened.has(cell);
+  }
+
   /** The members of the cell changed: the cell uses the new view, and is closed if this server is no member. */
   viewChanged(cell: CellId, view: View): void {
     if (!this.#opened.has(cell)) this.#link.step({ kind: 'view', cell, ...this.#viewOf(view) });

@@ -86,10 +86,20 @@ export class IdleFiles {
       }
       if (isCatalogCell(driver.file)) continue;
       if (driver.usedAtMs > nowMs - idleMs * SETTLED_PART || !driver.idle) continue;
-      const isOver = settling.isSettledAndUnused(driver) || isBackupWithoutPrimary(driver);
+      const isOver = settling.isSettledAndUnused(driver) || this.#isBackupWithoutPrimary(driver);
       if (!isOver && driver.usedAtMs > nowMs - idleMs) continue;
       void this.#release(driver, 'idle');
     }
+  }
+
+  /**
+   * The primary has ended its epoch in good order, or there was none: the next one loads the replica again. A request
+   * that waits here for the lease needs the replica, and a quiet primary's next heartbeat would load it again.
+   */
+  #isBackupWithoutPrimary(driver: ReplicaDriver): boolean {
+    const { lease } = this.#parts;
+    if (driver.role !== 'backup' || !driver.isUnbound) return false;
+    return !lease.isOpen(driver.file) && lease.view(driver.file).holder === null;
   }
 
   /**
@@ -150,9 +160,4 @@ export class IdleFiles {
       this.#releasing.delete(driver);
     }
   }
-}
-
-/** The primary has ended its epoch in good order, or there was none: the next one loads the replica again. */
-function isBackupWithoutPrimary(driver: ReplicaDriver): boolean {
-  return driver.role === 'backup' && driver.isUnbound;
 }
