@@ -9,6 +9,19 @@ export interface FileListsParts {
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
 }
 
+/** How far a pass over lists of files came, so that the next one continues there; after its end, at the beginning. */
+export class ListPosition {
+  /** The last inode that was examined of each server's list; infinite at its end. */
+  readonly inodes = new Map<string, number>();
+  /** The page of miscounted files that is being examined; null for the first. */
+  miscounted: QueryResults['files-miscounted']['next'] = null;
+
+  reset(): void {
+    this.inodes.clear();
+    this.miscounted = null;
+  }
+}
+
 /** Lists of files from the catalog, page by page; requests of clients are served between two pages. */
 export class FileLists {
   readonly #parts: FileListsParts;
@@ -17,28 +30,14 @@ export class FileLists {
     this.#parts = parts;
   }
 
-  /** Files with a replica on a server. @param after the inode after which the list begins */
-  async *on(server: string, after = 0): AsyncGenerator<PlacedFile> {
-    for (let last = after; ; ) {
-      const page: QueryResults['files-on'] = await this.#parts.query({
-        kind: 'files-on',
-        server,
-        after: last,
-        countMax: PAGE,
-      });
-      yield* page.files;
-      const end = page.files.at(-1);
-      if (!page.more || end === undefined) return;
-      last = end.inode;
-      await this.#parts.world.nextTick();
-    }
-  }
-
-  /** Files on several servers, the servers in turn; each file once. */
-  async *onAny(servers: readonly string[]): AsyncGenerator<PlacedFile> {
+  /**
+   * Files on several servers, the servers in turn; each file once. Begins at `position`, which it moves when the next
+   * file is requested.
+   */
+  async *onAny(servers: readonly string[], position: ListPosition): AsyncGenerator<PlacedFile> {
     const lists = servers.map((server, place) => ({
       earlier: new Set(servers.slice(0, place)),
-      files: this.on(server),
+      files: this.#on(server, position),
     }));
     while (lists.length > 0) {
       for (const list of [...lists]) {
@@ -48,23 +47,47 @@ export class FileLists {
         else if (!next.value.members.some((member) => list.earlier.has(member))) yield next.value;
       }
     }
+    position.reset();
   }
 
-  /** Files with too few or too many replicas. */
-  async *miscounted(conditions: readonly ServerCondition[]): AsyncGenerator<PlacedFile> {
+  /** Files with a replica on a server. */
+  async *#on(server: string, { inodes }: ListPosition): AsyncGenerator<PlacedFile> {
+    for (let last = inodes.get(server) ?? 0; last !== Infinity; ) {
+      const page: QueryResults['files-on'] = await this.#parts.query({
+        kind: 'files-on',
+        server,
+        after: last,
+        countMax: PAGE,
+      });
+      for (const file of page.files) {
+        yield file;
+        inodes.set(server, file.inode);
+      }
+      const end = page.files.at(-1);
+      if (!page.more || end === undefined) break;
+      last = end.inode;
+      await this.#parts.world.nextTick();
+    }
+    inodes.set(server, Infinity);
+  }
+
+  /** Files with too few or too many replicas, from the page at `position`, which it moves from page to page. */
+  async *miscounted(
+    conditions: readonly ServerCondition[],
+    position: ListPosition,
+  ): AsyncGenerator<PlacedFile> {
     const servers = conditions.filter(({ state, toBeReplaced }) => state === 'in' && !toBeReplaced).length;
-    for (let after: QueryResults['files-miscounted']['next'] = null; ; ) {
+    do {
       const page: QueryResults['files-miscounted'] = await this.#parts.query({
         kind: 'files-miscounted',
         servers,
-        after,
+        after: position.miscounted,
         countMax: PAGE,
       });
       yield* page.files;
-      if (page.next === null) return;
-      after = page.next;
+      position.miscounted = page.next;
       await this.#parts.world.nextTick();
-    }
+    } while (position.miscounted !== null);
   }
 
   /** Files with a plan for new members. */

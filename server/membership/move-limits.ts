@@ -13,6 +13,8 @@ export interface LimitedMove {
   readonly members: ReadonlySet<ServerId>;
   /** Servers that give or get a replica. */
   readonly changed: readonly ServerId[];
+  /** Servers that send or receive the contents; none if no replica is added. */
+  readonly copying: readonly ServerId[];
   readonly sizeBytes: number;
 }
 
@@ -35,29 +37,41 @@ export class MoveLimits {
   }
 
   /** @returns for how long the move has to wait for the rates, in milliseconds; `Infinity`: until another one ends */
-  waitMs({ members, changed }: LimitedMove): number {
+  waitMs({ members, changed, copying }: LimitedMove): number {
     const nowMs = this.#world.nowMs();
     for (const server of members) if ((this.#loads.get(server)?.count ?? 0) >= MOVES_MAX) return Infinity;
     let waitMs = 0;
-    for (const server of changed) {
-      const { filesUsedMs, bytesUsedMs } = this.#loadOf(server);
-      waitMs = Math.max(waitMs, filesUsedMs - nowMs, bytesUsedMs - nowMs);
-    }
+    for (const server of changed) waitMs = Math.max(waitMs, this.#loadOf(server).filesUsedMs - nowMs);
+    for (const server of copying) waitMs = Math.max(waitMs, this.#loadOf(server).bytesUsedMs - nowMs);
     return waitMs;
   }
 
-  begin({ members, changed, sizeBytes }: LimitedMove): void {
+  begin({ members, changed, copying, sizeBytes }: LimitedMove): void {
     const earliestMs = this.#world.nowMs() - BURST_MS;
     for (const server of members) this.#loadOf(server).count += 1;
     for (const server of changed) {
       const load = this.#loadOf(server);
       load.filesUsedMs = Math.max(load.filesUsedMs, earliestMs) + 1_000 / this.#rates.filesPerS;
-      load.bytesUsedMs = Math.max(load.bytesUsedMs, earliestMs) + (sizeBytes * 1_000) / this.#rates.bytesPerS;
     }
+    for (const server of copying) {
+      const load = this.#loadOf(server);
+      load.bytesUsedMs = Math.max(load.bytesUsedMs, earliestMs) + this.#bytesMs(sizeBytes);
+    }
+  }
+
+  /** The move failed: of its bytes it counts only what the rate permits since it began. */
+  giveBack({ copying, sizeBytes }: LimitedMove, begunMs: number): void {
+    const unusedMs = this.#bytesMs(sizeBytes) - (this.#world.nowMs() - begunMs);
+    if (unusedMs > 0) for (const server of copying) this.#loadOf(server).bytesUsedMs -= unusedMs;
   }
 
   end({ members }: LimitedMove): void {
     for (const server of members) this.#loadOf(server).count -= 1;
+  }
+
+  /** For how long so many bytes use the rate. */
+  #bytesMs(sizeBytes: number): number {
+    return (sizeBytes * 1_000) / this.#rates.bytesPerS;
   }
 
   #loadOf(server: ServerId): Load {

@@ -18,9 +18,16 @@ const GROUPED_MS = 50;
 const CHECK_MS = 1_000;
 /**
  * Answers after which a request for the single file follows: the server cannot be the file's primary, and the request
- * finds the one that is, or can; `unknown`: the file is still moving, and the request waits for it.
+ * finds the one that is, or can; `unknown`: the file is still moving, and the request waits for it; `not-found`: maybe
+ * only the server's replica is deleted, and the request finds out whether the file is.
  */
-const SINGLE: ReadonlySet<string> = new Set(['not-primary', 'recovering', 'clock-fault', 'unknown']);
+const SINGLE: ReadonlySet<string> = new Set([
+  'not-primary',
+  'recovering',
+  'clock-fault',
+  'unknown',
+  'not-found',
+]);
 
 /** Errors after which a move is not counted as failed: it continues, or another server does it. */
 const UNFINISHED: ReadonlySet<string> = new Set(['unknown', 'busy']);
@@ -53,9 +60,10 @@ export type MoveOutcome = 'moved' | 'put-off' | 'gone';
 
 export type MoveEnded = (move: Move, outcome: MoveOutcome) => void;
 
-interface Waiting {
+interface Started {
   readonly move: Move;
   readonly limited: LimitedMove;
+  readonly begunMs: number;
 }
 
 /**
@@ -82,27 +90,36 @@ export class Mover {
   }
 
   /**
-   * Moves all files until the moves end, or this server is not the catalog's primary.
+   * Moves all files until the moves end, or this server is not the catalog's primary. At `untilMs` the moves that still
+   * wait for limits are put off, so that one busy server does not keep the caller from its other work.
    * @returns how many were moved
    */
-  async moveAll(moves: AsyncGenerator<Move>, ended: MoveEnded = () => undefined): Promise<number> {
+  async moveAll(
+    moves: AsyncGenerator<Move>,
+    ended: MoveEnded = () => undefined,
+    untilMs = Number.POSITIVE_INFINITY,
+  ): Promise<number> {
     let moved = 0;
     let underWay = 0;
     const finish: MoveEnded = (move, outcome) => {
       if (outcome === 'moved') moved += 1;
       ended(move, outcome);
     };
-    const waiting: Waiting[] = [];
+    const waiting: Move[] = [];
     for (let isOver = false; ; ) {
+      const mayBegin = this.#parts.isCatalogPrimary() && this.#parts.world.nowMs() < untilMs;
+      if (!mayBegin) {
+        isOver = true;
+        for (const move of waiting.splice(0)) finish(move, 'put-off');
+      }
       while (!isOver && waiting.length < WAITING_MAX) {
         const next = await moves.next();
         isOver = next.done === true || !this.#parts.isCatalogPrimary();
         if (next.done === true || isOver) break;
         const refused = this.#refusal(next.value);
         if (refused !== null) finish(next.value, refused);
-        else waiting.push(waitingMove(next.value));
+        else waiting.push(next.value);
       }
-      if (!this.#parts.isCatalogPrimary()) waiting.length = 0;
       const { started, waitMs } = this.#start(waiting);
       for (const [server, batch] of started) {
         underWay += batch.length;
@@ -121,7 +138,8 @@ export class Mover {
     if (this.#moving.has(file) || this.#retries.isPaused(file)) return 'put-off';
     const reachable = from.filter((server) => this.#parts.isConnected(server));
     if (reachable.length >= majority(from.length)) return null;
-    this.#failed(file, new ServiceError('no-majority', 'Too few of its servers are reachable'));
+    // There may be many, in each pass.
+    this.#failed(file, new ServiceError('no-majority', 'Too few of its servers are reachable'), 'debug');
     return 'put-off';
   }
 
@@ -129,22 +147,24 @@ export class Mover {
    * Takes the moves that may begin now from `waiting`, together for each server that is to carry them out.
    * @returns them, and when the next one may begin, in milliseconds from now
    */
-  #start(waiting: Waiting[]): { started: [ServerId, Waiting[]][]; waitMs: number } {
-    const open = new Map<ServerId, Waiting[]>();
-    const started: [ServerId, Waiting[]][] = [];
+  #start(waiting: Move[]): { started: [ServerId, Started[]][]; waitMs: number } {
+    const open = new Map<ServerId, Started[]>();
+    const started: [ServerId, Started[]][] = [];
     let nextMs = CHECK_MS;
-    const left = waiting.splice(0).filter((one) => {
-      const waitMs = this.#limits.waitMs(one.limited);
+    const left = waiting.splice(0).filter((move) => {
+      // Servers may have been disconnected during the wait.
+      const server = this.#executorOf(move);
+      const limited = this.#limitedMove(move, server);
+      const waitMs = this.#limits.waitMs(limited);
       if (waitMs > 0) {
         nextMs = Math.min(nextMs, waitMs);
         return true;
       }
-      this.#limits.begin(one.limited);
-      this.#moving.add(one.move.file);
+      this.#limits.begin(limited);
+      this.#moving.add(move.file);
       this.progress.begun();
-      const server = this.#executorOf(one.move);
       const batch = open.get(server) ?? [];
-      batch.push(one);
+      batch.push({ move, limited, begunMs: this.#parts.world.nowMs() });
       open.set(server, batch);
       if (batch.length === ORDER_FILES_MAX) {
         started.push([server, batch]);
@@ -160,20 +180,35 @@ export class Mover {
   #executorOf({ file, from, members }: Move): ServerId {
     const reachable = from.filter((server) => this.#parts.isConnected(server));
     const staying = reachable.filter((server) => members.includes(server));
-    const candidates = staying.length > 0 ? staying : reachable;
+    const candidates = [staying, reachable, from].find(({ length }) => length > 0) ?? [];
     const primary = this.#parts.knownPrimary(file);
     if (primary !== null && candidates.includes(primary)) return primary;
     return candidates[file % candidates.length] as ServerId;
   }
 
-  async #order(server: ServerId, batch: readonly Waiting[], ended: MoveEnded): Promise<void> {
+  /** Only connected servers do work for a move: a server that is being replaced because it is down limits nothing. */
+  #limitedMove({ from, members, sizeBytes }: Move, executor: ServerId): LimitedMove {
+    const connected = [...new Set([...from, ...members])].filter((server) => this.#parts.isConnected(server));
+    const added = connected.filter((server) => !from.includes(server));
+    const removed = connected.filter((server) => !members.includes(server));
+    return {
+      members: new Set(connected),
+      changed: [...added, ...removed],
+      // New replicas fetch the contents from the file's primary.
+      copying: added.length === 0 ? [] : [executor, ...added],
+      sizeBytes,
+    };
+  }
+
+  async #order(server: ServerId, batch: readonly Started[], ended: MoveEnded): Promise<void> {
     const orders = batch.map(({ move: { file, members } }) => ({ file, members }));
     const answers = this.#parts.order(server, orders);
     await Promise.all(
-      batch.map(async ({ move, limited }, place) => {
+      batch.map(async (one, place) => {
+        const { move, limited } = one;
         let outcome: MoveOutcome;
         try {
-          outcome = await this.#outcomeOf(move, answers, place);
+          outcome = await this.#outcomeOf(one, answers, place);
         } finally {
           this.#moving.delete(move.file);
           this.#limits.end(limited);
@@ -186,7 +221,7 @@ export class Mover {
 
   /** @param ordered the answers to an order; null if its files have to be moved singly */
   async #outcomeOf(
-    { file, members, sizeBytes }: Move,
+    { move: { file, members, sizeBytes }, limited, begunMs }: Started,
     ordered: Promise<readonly MoveAnswer[] | null>,
     place: number,
   ): Promise<MoveOutcome> {
@@ -198,6 +233,8 @@ export class Mover {
       else if ('code' in answer) throw new ServiceError(answer.code, answer.message);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
+      // Of an unknown outcome, the replicas may still be copied.
+      if (error.code !== 'unknown') this.#limits.giveBack(limited, begunMs);
       if (error.code === 'not-found') return 'gone';
       this.#failed(file, error);
       return 'put-off';
@@ -208,10 +245,10 @@ export class Mover {
     return 'moved';
   }
 
-  #failed(file: FileId, { code, message }: ServiceError): void {
+  #failed(file: FileId, { code, message }: ServiceError, level: 'info' | 'debug' = 'info'): void {
     if (!UNFINISHED.has(code)) this.progress.failed();
     this.#retries.failed(file);
-    this.#parts.log.info({ file, reason: message }, 'a file is not moved yet');
+    this.#parts.log[level]({ file, reason: message }, 'a file is not moved yet');
   }
 
   /** Resolves when some moves have ended, or after `waitMs`. */
@@ -240,13 +277,4 @@ export class Mover {
     this.#retries.clear();
     this.progress.reset();
   }
-}
-
-function waitingMove(move: Move): Waiting {
-  const { from, members, sizeBytes } = move;
-  const changed = [
-    ...from.filter((server) => !members.includes(server)),
-    ...members.filter((server) => !from.includes(server)),
-  ];
-  return { move, limited: { members: new Set([...from, ...members]), changed, sizeBytes } };
 }

@@ -29,9 +29,13 @@ export class PassPauses {
   }
 
   ended(pass: string, stayedCount: number): void {
-    if (stayedCount === 0) this.#untilMs.delete(pass);
+    if (stayedCount === 0) this.clear(pass);
     else
       this.#untilMs.set(pass, this.#world.nowMs() + Math.min(PAUSE_MAX_MS, stayedCount * PAUSE_PER_FILE_MS));
+  }
+
+  clear(pass: string): void {
+    this.#untilMs.delete(pass);
   }
 
   reset(): void {

@@ -8,15 +8,15 @@ import { type Candidate, zoneOf } from '../process/placement.ts';
 import { Rounds } from '../process/rounds.ts';
 import { chooseRebalances, type Rebalance, rebalancedMembers } from './balance.ts';
 import { CatalogMover } from './catalog-mover.ts';
-import { FileLists } from './file-lists.ts';
-import { type Move, Mover, type MoverParts } from './mover.ts';
+import { FileLists, ListPosition } from './file-lists.ts';
+import { type Move, type MoveEnded, Mover, type MoverParts } from './mover.ts';
 import { OpenPlans } from './open-plans.ts';
 import { PassPauses } from './pass-pauses.ts';
 import { ServerConditions } from './server-conditions.ts';
 import { type FileMembers, type ServerCondition, spreadMembers, wantedMembers } from './wanted-members.ts';
 
 const PERIOD_MS = 1_000;
-/** Then the next round decides what comes first; files that were moved are no longer in the lists. */
+/** Then the next round decides what comes first; the next pass continues at the same place of its list. */
 const PASS_MS_MAX = 60_000;
 /** Between two moves by bytes: servers report their free space no more often. */
 const REBALANCE_PERIOD_MS = 120_000;
@@ -57,8 +57,12 @@ export class Steward {
   /** Files still to be moved, by the last count. */
   #remaining = 0;
   #rebalancedMs = Number.NEGATIVE_INFINITY;
+  /** Where passes that ended by time, or by their number of files, continue; by their names. */
+  readonly #positions = new Map<string, ListPosition>();
   /** The zones in which all files were last found to be spread. */
   #spreadOver = '';
+  /** The zones of the pass for spreading, and the files that it has left where they were. */
+  #spreading = { state: '', left: 0 };
 
   constructor(parts: StewardParts) {
     this.#parts = parts;
@@ -100,9 +104,9 @@ export class Steward {
     this.#pauses.begin(await this.#state(conditions));
     // The counts are for display: what is moved follows from the placements themselves.
     const leavingIds = leaving.map(({ id }) => id);
-    let moved = await this.#pass('leaving', this.#lists.onAny(leavingIds));
-    moved += await this.#moveAll(this.#plans.due(this.#lists.planned(), leavingIds));
-    moved += await this.#pass('miscounted', this.#lists.miscounted(conditions));
+    let moved = await this.#pass('leaving', (position) => this.#lists.onAny(leavingIds, position));
+    moved += await this.#moveAll(this.#plans.due(this.#lists.planned(), leavingIds), wantedOf);
+    moved += await this.#pass('miscounted', (position) => this.#lists.miscounted(conditions, position));
     await this.#catalogMover.move(conditions, settings?.catalogReplicas ?? null);
     if (moved > 0 || this.#remaining > 0) return;
     moved += await this.#spread(conditions);
@@ -126,14 +130,19 @@ export class Steward {
     ]);
   }
 
-  /** Moves files that may be many, unless the last pass with this name has left too many where they were. */
+  /**
+   * Moves files that may be many, from where the last pass with this name has ended, unless that one has left too many
+   * where they were.
+   */
   async #pass(
     name: string,
-    files: AsyncGenerator<PlacedFile>,
+    list: (position: ListPosition) => AsyncGenerator<PlacedFile>,
     membersFor: MembersFor = wantedOf,
     moved: Set<number> = new Set(),
+    ended: MoveEnded = () => undefined,
   ): Promise<number> {
     if (this.#pauses.isPaused(name)) return 0;
+    const files = list(this.#positionOf(name));
     let seen = 0;
     const counted = async function* (): AsyncGenerator<PlacedFile> {
       for await (const file of files) {
@@ -141,19 +150,29 @@ export class Steward {
         yield file;
       }
     };
-    const count = await this.#moveAll(counted(), membersFor, moved);
+    const count = await this.#moveAll(counted(), membersFor, moved, ended);
     this.#pauses.ended(name, seen - count);
     return count;
   }
 
+  #positionOf(pass: string): ListPosition {
+    const position = this.#positions.get(pass) ?? new ListPosition();
+    this.#positions.set(pass, position);
+    return position;
+  }
+
   #moveAll(
     files: AsyncGenerator<PlacedFile>,
-    membersFor: MembersFor = wantedOf,
+    membersFor: MembersFor,
     moved: Set<number> = new Set(),
+    ended: MoveEnded = () => undefined,
   ): Promise<number> {
-    return this.#mover.moveAll(this.#moves(files, membersFor, moved), (_, outcome) => {
+    const endMs = this.#parts.world.nowMs() + PASS_MS_MAX;
+    const finish: MoveEnded = (move, outcome) => {
       if (outcome === 'moved') this.#remaining = Math.max(0, this.#remaining - 1);
-    });
+      ended(move, outcome);
+    };
+    return this.#mover.moveAll(this.#moves(files, membersFor, moved, endMs), finish, endMs);
   }
 
   /** The moves that these files need. @param moved files that have moved: what a page says of them is outdated */
@@ -161,10 +180,10 @@ export class Steward {
     files: AsyncGenerator<PlacedFile>,
     membersFor: MembersFor,
     moved: Set<number>,
+    endMs: number,
   ): AsyncGenerator<Move> {
     let conditions: readonly ServerCondition[] = [];
     let knownMs = Number.NEGATIVE_INFINITY;
-    const endMs = this.#parts.world.nowMs() + PASS_MS_MAX;
     for await (const file of files) {
       // A scan takes long, and servers change meanwhile.
       if (this.#parts.world.nowMs() - knownMs >= PERIOD_MS) {
@@ -172,7 +191,7 @@ export class Steward {
         this.#parts.announce(servers, settings);
         conditions = this.conditions(servers);
         knownMs = this.#parts.world.nowMs();
-        if (knownMs > endMs) return;
+        if (knownMs >= endMs) return;
       }
       const members = moved.has(file.inode) ? null : membersFor(file, conditions);
       if (members === null) continue;
@@ -192,20 +211,30 @@ export class Steward {
     const crowded = [...zones.values()].filter((servers) => servers.length > 1).flat();
     const state = JSON.stringify([...zones].toSorted());
     if (state === this.#spreadOver || zones.size < 2 || crowded.length === 0) return 0;
-    if (this.#pauses.isPaused('spread')) return 0;
-    let isComplete = false;
-    const files = this.#lists.onAny(crowded);
-    const all = async function* (): AsyncGenerator<PlacedFile> {
+    const spreading = this.#spreading.state === state ? this.#spreading : { state, left: 0 };
+    if (spreading !== this.#spreading) {
+      this.#spreading = spreading;
+      this.#positionOf('spread').reset();
+      this.#pauses.clear('spread');
+    }
+    const all = async function* (files: AsyncGenerator<PlacedFile>): AsyncGenerator<PlacedFile> {
       yield* files;
       isComplete = true;
     };
-    let left = 0;
-    const moves = this.#moves(all(), (file, now) => spreadMembers(membersOf(file), now), new Set());
-    const moved = await this.#mover.moveAll(moves, (_, outcome) => {
-      if (outcome === 'put-off') left += 1;
-    });
-    if (isComplete && left === 0) this.#spreadOver = state;
-    this.#pauses.ended('spread', left);
+    let isComplete = false;
+    const moved = await this.#pass(
+      'spread',
+      (position) => all(this.#lists.onAny(crowded, position)),
+      (file, now) => spreadMembers(membersOf(file), now),
+      new Set(),
+      (_, outcome) => {
+        if (outcome === 'put-off') spreading.left += 1;
+      },
+    );
+    if (!isComplete) return moved;
+    if (spreading.left === 0) this.#spreadOver = state;
+    // Those are found in another pass over all files.
+    spreading.left = 0;
     return moved;
   }
 
@@ -231,8 +260,7 @@ export class Steward {
     const { from, to, filesMax, bytesMax } = move;
     let bytes = 0;
     let count = 0;
-    const files = this.#lists.on(from);
-    const fitting = async function* (): AsyncGenerator<PlacedFile> {
+    const fitting = async function* (files: AsyncGenerator<PlacedFile>): AsyncGenerator<PlacedFile> {
       for await (const file of files) {
         if (count >= filesMax || bytes >= bytesMax) return;
         yield file;
@@ -246,7 +274,8 @@ export class Steward {
       count += 1;
       return members;
     };
-    return this.#pass(`from ${from} to ${to}`, fitting(), membersFor, moved);
+    const list = (position: ListPosition) => fitting(this.#lists.onAny([from], position));
+    return this.#pass(`from ${from} to ${to}`, list, membersFor, moved);
   }
 
   /** Resets all: this server is not the catalog's primary. A primary begins with what the catalog has. */
@@ -257,7 +286,9 @@ export class Steward {
     this.#plans.reset();
     this.#pauses.reset();
     this.#remaining = 0;
+    this.#positions.clear();
     this.#spreadOver = '';
+    this.#spreading = { state: '', left: 0 };
   }
 }
 

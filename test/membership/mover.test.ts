@@ -20,6 +20,7 @@ interface Ordered {
 class Moves {
   readonly ordered: Ordered[] = [];
   readonly single: FileId[] = [];
+  readonly deleted = new Set<number>();
   readonly away = new Set<ServerId>();
   readonly primaries = new Map<FileId, ServerId>();
   readonly outcomes = new Map<FileId, MoveOutcome>();
@@ -39,15 +40,18 @@ class Moves {
         new Promise((answer) => {
           this.ordered.push({ server, orders, answer });
         }),
-      changeMembers: async (file) => this.single.push(file),
+      changeMembers: async (file) => {
+        this.single.push(file);
+        if (this.deleted.has(file)) throw new ServiceError('not-found', 'It is deleted');
+      },
     });
   }
 
-  moveAll(moves: readonly Move[]): Promise<number> {
+  moveAll(moves: readonly Move[], untilMs?: number): Promise<number> {
     const generator = async function* (): AsyncGenerator<Move> {
       yield* moves;
     };
-    return this.mover.moveAll(generator(), ({ file }, outcome) => this.outcomes.set(file, outcome));
+    return this.mover.moveAll(generator(), ({ file }, outcome) => this.outcomes.set(file, outcome), untilMs);
   }
 
   /** Waits until the mover has given the orders that it can give now. */
@@ -128,8 +132,8 @@ test('servers get and give no more files and bytes per second than their rates p
 
 test('only what the answer says was moved counts as moved; other files are tried again after a pause', async () => {
   const world = new Moves();
-  const all = moves(4, ids('a', 'b', 'c'), ids('b', 'c', 'd'));
-  world.primaries.set(1 as FileId, 'b' as ServerId);
+  const all = moves(5, ids('a', 'b', 'c'), ids('b', 'c', 'd'));
+  world.deleted.add(3);
   for (const { file } of all) world.primaries.set(file, 'b' as ServerId);
   const moving = world.moveAll(all);
   const [order] = await world.whenOrdered();
@@ -138,10 +142,13 @@ test('only what the answer says was moved counts as moved; other files are tried
     { code: 'no-majority', message: 'No majority' },
     { code: 'not-found', message: 'It is deleted' },
     { code: 'busy', message: 'Its members have just changed' },
+    { code: 'not-found', message: 'Its replica here is being removed' },
   ]);
-  assert.equal(await moving, 1);
-  assert.deepEqual([...world.outcomes.values()], ['moved', 'put-off', 'gone', 'put-off']);
-  assert.deepEqual([world.mover.progress.movedCount, world.mover.progress.failedCount], [1, 1]);
+  assert.equal(await moving, 2);
+  const outcomes = all.map(({ file }) => world.outcomes.get(file));
+  assert.deepEqual(outcomes, ['moved', 'put-off', 'gone', 'put-off', 'moved']);
+  assert.deepEqual(world.single, [3, 5], 'Whether these files are deleted is not for one server to say');
+  assert.deepEqual([world.mover.progress.movedCount, world.mover.progress.failedCount], [2, 1]);
   assert.equal(await world.moveAll(all.slice(1, 2)), 0, 'It is paused');
   world.nowMs += 1_001;
   const again = world.moveAll(all.slice(1, 2));
@@ -215,4 +222,65 @@ test('a failed request puts its files off', async () => {
   assert.equal(await mover.moveAll(generator(), (_, outcome) => outcomes.push(outcome)), 0);
   assert.deepEqual(outcomes, ['put-off', 'put-off']);
   assert.equal(world.mover.progress.failedCount, 0);
+});
+
+const SLOW = { filesPerS: Infinity, bytesPerS: 1_000 };
+/** A thousand seconds at the slow rate. */
+const HUGE_BYTES = 1_000_000;
+
+test('a move that waits for a limit at the end of its time is put off, and the others end', async () => {
+  const world = new Moves(SLOW);
+  const moving = world.moveAll(moves(3, ids('a', 'b'), ids('b', 'c'), 1, HUGE_BYTES), 60_000);
+  const [first, ...more] = await world.whenOrdered();
+  assert.deepEqual([first?.orders.map(({ file }) => file), more], [[1], []]);
+  world.nowMs += 60_000;
+  if (first !== undefined) done(first);
+  await world.whenOrdered();
+  assert.deepEqual([...world.outcomes.values()], ['moved', 'put-off', 'put-off']);
+  assert.equal(await moving, 1);
+});
+
+test('a move that fails at once, or whose file is deleted, uses no bytes of the limits', async () => {
+  for (const code of ['not-found', 'no-majority'] as const) {
+    const world = new Moves(SLOW);
+    world.deleted.add(1);
+    const moving = world.moveAll(moves(2, ids('a', 'b'), ids('b', 'c'), 1, HUGE_BYTES));
+    const [first] = await world.whenOrdered();
+    first?.answer([{ code, message: 'It is not moved' }]);
+    const [second] = await world.whenOrdered();
+    assert.deepEqual(
+      second?.orders.map(({ file }) => file),
+      [2],
+      code,
+    );
+    if (second !== undefined) done(second);
+    assert.equal(await moving, 1);
+  }
+});
+
+test('a server that is down limits nothing, nor does a server that neither sends nor receives bytes', async () => {
+  const world = new Moves({ ...SLOW, filesPerS: 4 });
+  for (const server of ids('x')) world.away.add(server);
+  for (const [file, primary] of [
+    [1, 'a'],
+    [2, 'd'],
+    [4, 'a'],
+  ] as const)
+    world.primaries.set(file as FileId, primary as ServerId);
+  // A quarter of a second permits two files.
+  const moving = world.moveAll([
+    move(1, ids('a', 'b', 'x'), ids('a', 'b', 'c'), HUGE_BYTES),
+    move(2, ids('d', 'e', 'x'), ids('d', 'e', 'f'), HUGE_BYTES),
+    move(5, ids('g', 'h', 'x'), ids('g', 'h', 'i'), HUGE_BYTES),
+    // Server c only deletes its replica.
+    move(3, ids('c', 'e'), ids('e'), HUGE_BYTES),
+    // Server a sends the first file.
+    move(4, ids('a', 'b', 'x'), ids('a', 'b', 'e'), HUGE_BYTES),
+  ]);
+  const ordered = await world.whenOrdered();
+  const files = ordered.flatMap(({ orders }) => orders.map(({ file }) => file as number));
+  assert.deepEqual(files.toSorted(), [1, 2, 3, 5]);
+  world.isPrimary = false;
+  for (const one of ordered) done(one);
+  assert.equal(await moving, 4);
 });
