@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { type FileHandle, open, stat } from 'node:fs/promises';
+import { type FileHandle, open, stat, statfs } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { isErrorCode, ServiceError } from '../../base/errors.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -215,11 +215,13 @@ async function prepareMountPoint(directory: string): Promise<void> {
 async function probeDirectory(
   directory: string,
 ): Promise<'directory' | 'other' | 'missing' | 'dead' | 'hangs'> {
-  // In a child process, which can be killed: a thread that hangs would keep this process from ending.
+  // In a child process, which can be killed: a thread that hangs would keep this process from ending. Statistics of the
+  // file system and not attributes: the kernel may have those of a dead mount's root in its cache.
   const beganMs = systemWorld.nowMs();
-  await run('stat', [directory], STAT_TIMEOUT_MS);
+  await run('stat', ['-f', directory], STAT_TIMEOUT_MS);
   if (systemWorld.nowMs() - beganMs >= STAT_TIMEOUT_MS) return 'hangs';
   try {
+    await statfs(directory);
     return (await stat(directory)).isDirectory() ? 'directory' : 'other';
   } catch (error) {
     if (isSystemError(error) && error.code === 'ENOENT') return 'missing';

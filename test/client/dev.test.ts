@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { access, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { access, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -109,13 +109,8 @@ describe('a whole cluster on this machine', () => {
     );
     assert.ok(daemon !== undefined);
     process.kill(daemon.pid, 'SIGKILL');
-    // A process that ends loses its command line before its files are closed; the mount ends with these.
-    await until('the mount has ended', () =>
-      stat(mount).then(
-        () => false,
-        ({ code }) => code === 'ENOTCONN',
-      ),
-    );
+    const isLeft = async (): Promise<boolean> => (await processes()).some(({ pid }) => pid === daemon.pid);
+    await until('the process has ended', async () => !(await isLeft()));
     const healed = await runCli(['mount', 'main', mount, '--json', '--log', join(folder, 'healed.log')], {
       env,
     });
