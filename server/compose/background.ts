@@ -130,6 +130,7 @@ export function makeBackground(
     nowNs: () => clock.wallNs(),
     nowMs: base.nowMs,
     isCatalogPrimary: () => catalog.status().primary === self,
+    catalogEpoch: () => gateway.catalogEpoch,
     command: (command: Command) => gateway.command(command),
     query: (query) => gateway.queryCatalog(query),
     hasPosition: (server, file, position) => membership.hasPosition(server, file, position),

@@ -19,7 +19,7 @@ export interface DeletionLogReaderParts {
 /** Reads the catalog's log of files whose replicas this server may not need any more, and trims it. */
 export class DeletionLogReader {
   readonly #parts: DeletionLogReaderParts;
-  /** Rows that this server has not finished with, in their order. */
+  /** Rows whose files this server had not finished with at the last `trim`, or that are newer, in their order. */
   readonly #rows = new Map<number, FileId>();
   /** The latest row that was read, and the latest one that is gone. */
   #cursor = 0;
@@ -40,7 +40,8 @@ export class DeletionLogReader {
     let isComplete = true;
     for (let page = 0; page < PAGES_MAX; page++) {
       const { rows, trimmed, last, written } = await this.#query();
-      // A catalog that lost its latest commands with the power numbers other rows the same.
+      // A catalog that lost its latest commands with the power gives their numbers to other rows. If it has more than
+      // the lost ones by now, this does not show: then `Garbage` compares all replicas for the catalog's new epoch.
       if (trimmed > this.#cursor || last < this.#cursor || !written || !this.#isWritten) isComplete = false;
       if (last < this.#cursor) this.#rows.clear();
       this.#isWritten = written;
@@ -55,24 +56,17 @@ export class DeletionLogReader {
     return isComplete ? 'complete' : 'incomplete';
   }
 
-  /** Trims rows before the first one whose file is not finished. */
+  /** Forgets rows whose files are finished, and trims those before the first other one. */
   async trim(isOpen: (file: FileId) => boolean): Promise<void> {
-    let count = 0;
-    let through = this.#trimmed;
-    for (const [seq, file] of this.#rows) {
-      if (isOpen(file)) break;
-      this.#rows.delete(seq);
-      through = seq;
+    for (const [seq, file] of this.#rows) if (!isOpen(file)) this.#rows.delete(seq);
+    const [firstOpen] = this.#rows.keys();
+    const last = firstOpen === undefined ? this.#cursor : firstOpen - 1;
+    while (this.#trimmed < last) {
       // The catalog deletes as many in one command.
-      if (++count % PAGE === 0) await this.#trimThrough(through);
+      const through = Math.min(this.#trimmed + PAGE, last);
+      await this.#parts.command({ kind: 'trim-deletions', server: this.#parts.self, through });
+      this.#trimmed = through;
     }
-    await this.#trimThrough(through);
-  }
-
-  async #trimThrough(through: number): Promise<void> {
-    if (through <= this.#trimmed) return;
-    await this.#parts.command({ kind: 'trim-deletions', server: this.#parts.self, through });
-    this.#trimmed = through;
   }
 
   async #query(): Promise<Deletions> {

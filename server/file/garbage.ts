@@ -34,6 +34,8 @@ export interface GarbageParts extends Omit<UnneededReplicasParts, 'graceMs' | 's
   isSpaceShort(): boolean;
   nowNs(): bigint;
   isCatalogPrimary(): boolean;
+  /** The newest known epoch of the catalog; it never decreases. Commands that power loss took have an earlier one. */
+  catalogEpoch(): number;
   command(command: Command): Promise<unknown>;
 }
 
@@ -47,7 +49,8 @@ export interface GarbageParts extends Omit<UnneededReplicasParts, 'graceMs' | 's
  * - files that an earlier round did not finish with.
  *
  * What this misses, because this server restarted, was away for longer than the log is kept, or had its disk restored,
- * is found by comparing all replicas: after the start, after a gap in the log, and daily, a slice in each round.
+ * or because the catalog lost its latest commands with the power, is found by comparing all replicas: after the start,
+ * after a gap in the log, in a new epoch of the catalog, and daily, a slice in each round.
  */
 export class Garbage {
   readonly #parts: GarbageParts;
@@ -59,6 +62,8 @@ export class Garbage {
   /** Position of the comparison of all replicas; null while none is in progress. */
   #after: FileId | null = null;
   #isFullDue = true;
+  /** As of the start of the last round's read of the log. */
+  #catalogEpoch = 0;
   #fullAtMs = 0;
 
   constructor(parts: GarbageParts) {
@@ -99,6 +104,10 @@ export class Garbage {
 
   async #round(): Promise<void> {
     if (this.#parts.isCatalogPrimary()) await this.#collect();
+    // Before the log is read: if a later epoch answers, the next round compares all.
+    const epoch = this.#parts.catalogEpoch();
+    if (epoch !== this.#catalogEpoch) this.#isFullDue = true;
+    this.#catalogEpoch = epoch;
     if ((await this.#deletions.read((file) => this.#changed.add(file))) === 'incomplete')
       this.#isFullDue = true;
     await this.#removeUnneeded();

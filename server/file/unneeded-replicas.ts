@@ -18,8 +18,11 @@ import type { ViewConflicts } from './view-conflicts.ts';
 const UNCOMMITTED_GRACE_MS = 60_000;
 const PARALLEL = 8;
 
-/** `waiting`: to be compared again, because the file or its members are about to change. */
-type Need = 'settled' | 'waiting' | 'deleted' | 'moved' | 'unreported';
+/**
+ * `waiting`: to be compared again, because the file or its members are about to change.
+ * `interrupted`: the store no longer shows the replica, but has a part of it.
+ */
+type Need = 'settled' | 'waiting' | 'deleted' | 'moved' | 'unreported' | 'interrupted';
 
 export interface UnneededReplicasParts {
   readonly self: ServerId;
@@ -51,6 +54,8 @@ export interface UnneededReplicasParts {
 export class UnneededReplicas {
   readonly #parts: UnneededReplicasParts;
   readonly #movedSinceMs = new Map<FileId, number>();
+  /** Replicas whose removal has failed: what a full disk left of them takes space, and prevents a new replica. */
+  readonly #interrupted = new Set<FileId>();
 
   constructor(parts: UnneededReplicasParts) {
     this.#parts = parts;
@@ -64,6 +69,7 @@ export class UnneededReplicas {
     const moved = new Map<FileId, PlacedFile>();
     const unreported: FileId[] = [];
     const deleted: FileId[] = [];
+    const interrupted: FileId[] = [];
     for (const page of pages) {
       const { files, reserved } = await this.#parts.query({ kind: 'placed', inodes: [...page] });
       const placed = new Map(files.map((file) => [file.inode as FileId, file]));
@@ -73,9 +79,11 @@ export class UnneededReplicas {
         const place = placed.get(file) ?? null;
         const need = this.#needOf(file, place, awaited.has(file));
         if (need !== 'moved') this.#movedSinceMs.delete(file);
+        if (need !== 'interrupted') this.#interrupted.delete(file);
         if (need !== 'settled') again.add(file);
         if (need === 'unreported') unreported.push(file);
         if (need === 'deleted') deleted.push(file);
+        if (need === 'interrupted') interrupted.push(file);
         if (need !== 'moved' || place === null) continue;
         moved.set(file, place);
         if (!this.#movedSinceMs.has(file)) this.#movedSinceMs.set(file, this.#parts.nowMs());
@@ -84,8 +92,9 @@ export class UnneededReplicas {
     const remove = (file: FileId) => this.#remove(file, 'removed the replica of a deleted file');
     await this.#attemptAll(deleted, (file) => [file, () => remove(file)]);
     await this.#attemptAll(moved, ([file, place]) => [file, () => this.#removeMoved(file, place)]);
-    for (const file of [...deleted, ...moved.keys()])
-      if (this.#parts.store.record(file) === null) again.delete(file);
+    await this.#attemptAll(interrupted, (file) => [file, () => this.#continueRemoval(file)]);
+    for (const file of [...deleted, ...moved.keys(), ...interrupted])
+      if (this.#parts.store.record(file) === null && !this.#interrupted.has(file)) again.delete(file);
     await this.#attemptAll(unreported, (file) => [file, () => this.#parts.open(file)]);
   }
 
@@ -117,7 +126,7 @@ export class UnneededReplicas {
   #needOf(file: FileId, place: PlacedFile | null, isReserved: boolean): Need {
     const { self, store } = this.#parts;
     const record = store.record(file);
-    if (record === null) return 'settled';
+    if (record === null) return this.#interrupted.has(file) ? 'interrupted' : 'settled';
     if (place === null) return isReserved ? 'waiting' : 'deleted';
     // An operator has to decide which of two histories is the file's, not the server that asks first.
     if (this.#isConflicting(record, file, place)) return 'waiting';
@@ -220,10 +229,21 @@ export class UnneededReplicas {
   }
 
   async #remove(file: FileId, why: string): Promise<void> {
-    const { host, lease, log } = this.#parts;
-    lease.close(file);
-    await host.remove(file);
-    log.debug({ file }, why);
+    this.#parts.lease.close(file);
+    await this.#removeReplica(file, why);
+  }
+
+  /** Removes what is left of a replica, whatever the catalog says of its file: without it, a new one can be created. */
+  async #continueRemoval(file: FileId): Promise<void> {
+    if (this.#parts.store.record(file) === null)
+      await this.#removeReplica(file, 'removed the rest of a replica');
+  }
+
+  async #removeReplica(file: FileId, why: string): Promise<void> {
+    this.#interrupted.add(file);
+    await this.#parts.host.remove(file);
+    this.#interrupted.delete(file);
+    this.#parts.log.debug({ file }, why);
   }
 }
 

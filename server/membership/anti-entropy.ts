@@ -34,6 +34,10 @@ const REPORTED_AFTER_MS = 1_000;
 const OPEN_PARALLEL = 2;
 const OPEN_PAUSE_MS = 50;
 
+interface OwnPosition extends ReplicaToCompare {
+  readonly seq: number;
+}
+
 interface BehindReplica {
   /** Position of the local replica: a replica that reaches it no longer lags. */
   readonly position: Position;
@@ -173,23 +177,12 @@ export class AntiEntropy {
 
   /** Compares all replicas that this server and `peer` both should have, and opens the files of those that lag. */
   async compare(peer: ServerId): Promise<void> {
-    const { self, record, sizeBytes, isInUse, log } = this.#parts;
+    const { sizeBytes, isInUse, log } = this.#parts;
     const before = this.#behind.get(peer);
     const connection = this.#uncompared.get(peer);
     const found = new Map<FileId, BehindReplica>();
-    for await (const page of this.#pagesToCompare(peer)) {
+    for await (const asked of this.#positionsToCompare(peer)) {
       if (this.#closed) break;
-      const asked = page.flatMap((file) => {
-        if (isInUse(file)) return [];
-        const own = record(file);
-        // A file that was never written does not lag.
-        if (own === null || own.installed.counter === 0) return [];
-        // A replica that was left over by a change of members says nothing about the members' replicas.
-        const voters = viewVoters(own.view);
-        if (!voters.includes(self) || !voters.includes(peer)) return [];
-        return [{ file, position: positionOf(own), seq: own.seq, view: own.view }];
-      });
-      if (asked.length === 0) continue;
       const behind = new Map(await this.#ask(peer, asked));
       for (const { file, position, seq } of asked) {
         const theirs = behind.get(file);
@@ -212,6 +205,28 @@ export class AntiEntropy {
     );
     this.#recheckIn(RECHECK_MS);
     await this.#openAll([...found.keys()]);
+  }
+
+  /** Positions of files here that may differ from the peer's, as many as one call has. */
+  async *#positionsToCompare(peer: ServerId): AsyncGenerator<readonly OwnPosition[]> {
+    const { self, world, record, isInUse } = this.#parts;
+    const positions: OwnPosition[] = [];
+    for await (const page of this.#pagesToCompare(peer)) {
+      for (const file of page) {
+        if (isInUse(file)) continue;
+        const own = record(file);
+        // A file that was never written does not lag.
+        if (own === null || own.installed.counter === 0) continue;
+        // A replica that was left over by a change of members says nothing about the members' replicas.
+        const voters = viewVoters(own.view);
+        if (!voters.includes(self) || !voters.includes(peer)) continue;
+        positions.push({ file, position: positionOf(own), seq: own.seq, view: own.view });
+      }
+      while (positions.length >= POSITIONS_MAX) yield positions.splice(0, POSITIONS_MAX);
+      if (this.#closed) return;
+      await world.nextTick();
+    }
+    if (positions.length > 0) yield positions;
   }
 
   /** Files here that may differ from the peer's. */

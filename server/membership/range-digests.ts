@@ -12,7 +12,7 @@ const RANGE = 256;
 /** Ranges of one call. */
 export const RANGES_MAX = 128;
 /** 96 bits of SHA-256: ranges that differ do not have equal digests by chance. */
-const DIGEST_CHARS = 16;
+const DIGEST_BYTES = 12;
 
 const NO_DIGESTS: ReadonlyMap<ServerId, string> = new Map();
 
@@ -170,5 +170,6 @@ function rowOf(file: FileId, { installed, seq, view }: ReplicaRecord): string {
 }
 
 function digestOf(text: string): string {
-  return createHash('sha256').update(text).digest('base64').slice(0, DIGEST_CHARS);
+  // A slice of the whole digest's text would keep all of it in memory.
+  return createHash('sha256').update(text).digest().toString('base64', 0, DIGEST_BYTES);
 }

@@ -47,6 +47,8 @@ class Host {
   /** Bytes of requests to other servers, and records read. */
   sentBytes = 0;
   recordsRead = 0;
+  /** Requests with positions. */
+  positionsCalls = 0;
   hasDigests = true;
   readonly inUse = new Set<number>();
   readonly departed = new Map<number, number>();
@@ -89,6 +91,7 @@ class Host {
         this.sentBytes += payload.length;
         if (method === DIGESTS_CALL && other.hasDigests) return other.antiEntropy.serveDigests(self, payload);
         assert.equal(method, POSITIONS_CALL);
+        this.positionsCalls++;
         return other.antiEntropy.serve(self, payload);
       },
       hasDigests: (peer) => this.others.get(peer)?.hasDigests ?? false,
@@ -365,6 +368,19 @@ test('a file of which the other server is behind is found in each place of its r
     a.opened.toSorted((x, y) => x - y),
     [...changed, 777].toSorted((x, y) => x - y),
   );
+});
+
+test('positions of many ranges that differ share a call', async (t) => {
+  const [a, b] = equalPair(2_000);
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  const changed = Array.from({ length: 8 }, (_, range) => range * 256 + 5);
+  for (const file of changed) b.replicas.delete(file);
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(
+    a.opened.toSorted((x, y) => x - y),
+    changed,
+  );
+  assert.equal(a.positionsCalls, 2);
 });
 
 test('files that the servers do not share make no difference, nor do files that were never written', async (t) => {

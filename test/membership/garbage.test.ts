@@ -27,10 +27,13 @@ class World {
   whole = new Set<string>();
   away = new Set<string>();
   readonly failing = new Set<number>();
+  /** Files that the index has lost when the disk is full, with rows left. */
+  readonly interrupted = new Set<number>();
   /** Servers that never answer. */
   silent = new Set<string>();
   placed: PlacedFile[] = [];
   nowMs = 0;
+  catalogEpoch = 1;
   readonly garbage: Garbage;
 
   driver = { idle: true, isPrimary: false, orders: false };
@@ -53,6 +56,8 @@ class World {
   /** Files whose servers the catalog was asked for. */
   readonly asked: FileId[] = [];
   collects = 0;
+  /** Commands that trimmed the log. */
+  trims = 0;
 
   constructor(view: View, graceMs = GRACE_MS) {
     this.store.create(1 as FileId, view, 4_096);
@@ -88,8 +93,9 @@ class World {
         loaded: (file: FileId) => (this.loaded.has(file) ? this.driver : null),
         remove: async (file: FileId) => {
           if (this.failing.has(file)) throw new ServiceError('storage', 'The disk refused');
-          this.removed.push(file);
           await this.store.remove(file);
+          if (this.interrupted.has(file)) throw new ServiceError('no-space', 'The disk is full');
+          this.removed.push(file);
         },
       },
       lease: { close: () => undefined },
@@ -99,10 +105,12 @@ class World {
       nowNs: () => 0n,
       nowMs: () => this.nowMs,
       isCatalogPrimary: () => this.orphans !== null,
+      catalogEpoch: () => this.catalogEpoch,
       command: async (command: Command) => {
         if (command.kind === 'trim-deletions') {
           assert.ok(this.log !== null);
           this.log = { ...this.log, trimmed: command.through };
+          this.trims++;
           return {};
         }
         const { countMax } = command as { readonly countMax: number };
@@ -114,7 +122,7 @@ class World {
       query: async (query: Query) => {
         if (query.kind === 'deletions') {
           if (this.log === null) throw new ServiceError('bad-request', 'There is no such query');
-          return this.logged(this.log, query.after);
+          return this.logged(this.log, query.after, query.countMax);
         }
         if (query.kind !== 'placed') return { pending: false };
         this.asked.push(...(query.inodes as FileId[]));
@@ -140,8 +148,11 @@ class World {
     } as unknown as GarbageParts);
   }
 
-  logged(log: QueryResults['deletions'], after: number): QueryResults['deletions'] {
-    return { ...log, rows: log.rows.filter(([seq]) => seq > Math.max(after, log.trimmed)) };
+  logged(log: QueryResults['deletions'], after: number, countMax: number): QueryResults['deletions'] {
+    return {
+      ...log,
+      rows: log.rows.filter(([seq]) => seq > Math.max(after, log.trimmed)).slice(0, countMax),
+    };
   }
 
   /** The catalog writes the log, which has these files in its last rows. */
@@ -504,6 +515,55 @@ test('all replicas are compared after a gap in the log, and daily', async () => 
   // The catalog lost its latest commands with the power.
   world.logs(4);
   assert.deepEqual(await world.round(), [1, 2]);
+  assert.deepEqual(await world.round(), []);
+  world.garbage.close();
+});
+
+test('all replicas are compared in a new epoch of the catalog, which may have lost rows', async () => {
+  const world = await compared();
+  world.logs(1, 1);
+  assert.deepEqual(await world.round(), [1]);
+  // The row is lost with the power, and its number names another deleted file.
+  world.placed = world.placed.filter(({ inode }) => inode !== 3);
+  world.logs(1, 3);
+  assert.deepEqual(await world.round(), [], 'Nothing shows it within the epoch');
+  world.catalogEpoch = 2;
+  assert.deepEqual(await world.round(), [1, 2, 3]);
+  assert.deepEqual(world.removed, [3]);
+  assert.deepEqual(await world.round(), []);
+  world.garbage.close();
+});
+
+test('a file that stays open keeps its row in the log, and finished ones behind it take no memory', async () => {
+  const world = await compared();
+  const [first, ...others] = world.placed;
+  assert.ok(first !== undefined);
+  world.placed = [{ ...first, members: ['s2', 's3', 's4'], view: 3 }, ...others];
+  world.logs(3_002, ...Array.from({ length: 1_500 }, () => 2), 1, ...Array.from({ length: 1_501 }, () => 3));
+  assert.deepEqual(await world.round(), [2, 1, 3]);
+  assert.deepEqual([world.log?.trimmed, world.trims], [1_500, 2], 'In commands of bounded size');
+  world.placed = [first, ...others];
+  await world.round();
+  assert.deepEqual([world.log?.trimmed, world.trims], [3_002, 4]);
+  world.garbage.close();
+});
+
+test('a removal that a full disk interrupts is continued in later rounds', async () => {
+  const world = await compared();
+  const place = world.placed[0];
+  assert.ok(place !== undefined);
+  world.placed = [place];
+  world.logs(2, 2, 3);
+  world.interrupted.add(2).add(3);
+  await world.round();
+  assert.deepEqual([world.store.record(2 as FileId), world.removed, world.log?.trimmed], [null, [], 0]);
+  assert.deepEqual(await world.round(), [2, 3], 'The disk is still full');
+  world.interrupted.clear();
+  // The rest of file 3 is gone, and a new replica is here.
+  world.store.create(3 as FileId, viewOf(1, 's1', 's2', 's3'), 4_096);
+  world.placed = [place, { ...place, inode: 3 }];
+  assert.deepEqual(await world.round(), [2, 3]);
+  assert.deepEqual([world.removed, world.log?.trimmed], [[2], 2]);
   assert.deepEqual(await world.round(), []);
   world.garbage.close();
 });

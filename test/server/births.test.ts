@@ -608,6 +608,7 @@ async function collected(
     nowNs: () => 0n,
     nowMs: () => 0,
     isCatalogPrimary: () => false,
+    catalogEpoch: () => 1,
     command: async () => ({}),
     query: async ({ kind }) =>
       (kind === 'deletions'
