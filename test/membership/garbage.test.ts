@@ -542,8 +542,11 @@ test('a file that stays open keeps its row in the log, and finished ones behind 
   world.logs(3_002, ...Array.from({ length: 1_500 }, () => 2), 1, ...Array.from({ length: 1_501 }, () => 3));
   assert.deepEqual(await world.round(), [2, 1, 3]);
   assert.deepEqual([world.log?.trimmed, world.trims], [1_500, 2], 'In commands of bounded size');
-  world.placed = [first, ...others];
-  await world.round();
+  // File 3, whose rows are forgotten, is to be compared again for another reason.
+  world.placed = [first, ...others].filter(({ inode }) => inode !== 3);
+  world.reserved = [3 as FileId];
+  world.garbage.placed(3 as FileId);
+  assert.deepEqual(await world.round(), [1, 3]);
   assert.deepEqual([world.log?.trimmed, world.trims], [3_002, 4]);
   world.garbage.close();
 });
