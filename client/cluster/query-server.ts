@@ -1,3 +1,4 @@
+import { TimedHint } from '../../base/timed-hint.ts';
 import type { World } from '../../base/world.ts';
 import type { Endpoints } from '../transport/endpoints.ts';
 import type { Subject } from '../transport/exchange.ts';
@@ -10,28 +11,23 @@ const NAMED_MS = 5_000;
  * leases share the work; each answer names the server for further queries.
  */
 export class QueryServer implements Subject {
-  readonly #world: World;
   readonly #endpoints: Endpoints;
   readonly #place: number;
-  #named: { readonly id: string; readonly untilMs: number } | null = null;
+  readonly #named: TimedHint<string>;
 
   /** @param place random number of this client, which chooses a server */
-  constructor(world: World, endpoints: Endpoints, place: number) {
-    this.#world = world;
+  constructor(world: Pick<World, 'nowMs'>, endpoints: Endpoints, place: number) {
     this.#endpoints = endpoints;
     this.#place = place;
+    this.#named = new TimedHint(world, NAMED_MS);
   }
 
   get primary(): string | null {
-    const named = this.#named;
-    if (named !== null && this.#world.nowMs() < named.untilMs) return named.id;
-    return this.#endpoints.near(this.#place)?.id ?? null;
+    return this.#named.current ?? this.#endpoints.near(this.#place)?.id ?? null;
   }
 
-  /** The same server again does not extend its time: another member may have a read lease by then. */
-  set primary(id: string | null) {
-    const nowMs = this.#world.nowMs();
-    if (id !== null && this.#named?.id === id && nowMs < this.#named.untilMs) return;
-    this.#named = id === null ? null : { id, untilMs: nowMs + NAMED_MS };
+  /** Called with the name in each answer. */
+  set primary(id: string) {
+    this.#named.note(id);
   }
 }

@@ -35,8 +35,8 @@ const flushRequest = matching(FlushRequest);
 export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   // A client that knows the catalog's primary sends its next request there.
   app.addHook('onSend', async (_request, reply) => {
-    const primary = gateway.router.catalogPrimary();
-    if (primary !== null && !reply.hasHeader(HEADER_PRIMARY)) reply.header(HEADER_PRIMARY, primary);
+    const primary = reply.hasHeader(HEADER_PRIMARY) ? null : gateway.router.catalogPrimary();
+    if (primary !== null) reply.header(HEADER_PRIMARY, primary);
     const { catalogSeq: seq, catalogEpoch: epoch } = gateway;
     if (seq !== null) reply.header(HEADER_CATALOG_SEQ, String(seq));
     if (epoch > 0) reply.header(HEADER_CATALOG_EPOCH, String(epoch));

@@ -1,4 +1,5 @@
 import { type ServerId, serverIdCompare } from '../../base/ids.ts';
+import { TimedHint } from '../../base/timed-hint.ts';
 import type { World } from '../../base/world.ts';
 
 /** After this time another member is tried: one that commands kept too busy may have a read lease by then. */
@@ -7,25 +8,21 @@ const VALID_MS = 5_000;
 /** For a server without a catalog replica: the member to which it sends queries that any member can answer. */
 export class ReaderHints {
   readonly #self: ServerId;
-  readonly #world: Pick<World, 'nowMs'>;
-  #named: { readonly server: ServerId; readonly untilMs: number } | null = null;
+  readonly #named: TimedHint<ServerId>;
 
   constructor(self: ServerId, world: Pick<World, 'nowMs'>) {
     this.#self = self;
-    this.#world = world;
+    this.#named = new TimedHint(world, VALID_MS);
   }
 
-  /** An answer named the server for further queries. The same one again does not extend its time. */
+  /** An answer named the server for further queries. */
   note(server: ServerId): void {
-    const nowMs = this.#world.nowMs();
-    if (this.#named?.server === server && nowMs < this.#named.untilMs) return;
-    this.#named = { server, untilMs: nowMs + VALID_MS };
+    this.#named.note(server);
   }
 
   /** The named server; null if none is, or no longer. */
   get named(): ServerId | null {
-    const named = this.#named;
-    return named !== null && this.#world.nowMs() < named.untilMs ? named.server : null;
+    return this.#named.current;
   }
 
   /**
