@@ -2,6 +2,7 @@ import { type FileId, isFileId, isServerId, type ServerId } from '../../base/ids
 import type { ReplicaRecord } from '../../replica/record.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
+import { jsonOf } from '../../wire/json.ts';
 
 export const REPLICA_PLACE_CALL = 'replica-place';
 
@@ -20,7 +21,7 @@ export function serveReplicaPlace(
   payload: Uint8Array,
   record: (file: FileId) => ReplicaRecord | null,
 ): Uint8Array {
-  const file = parsed(payload);
+  const file = jsonOf(payload, 'A place is');
   if (typeof file !== 'number' || !isFileId(file))
     throw new MalformedError("The file number is missing in a call for a replica's place");
   const found = record(file);
@@ -30,7 +31,7 @@ export function serveReplicaPlace(
 
 /** @returns null if that server has no replica of the file @throws MalformedError */
 export function decodePlace(payload: Uint8Array): RemoteReplica | null {
-  const place = parsed(payload);
+  const place = jsonOf(payload, 'A place is');
   if (place === null) return null;
   const { epoch, voters } = place as { readonly epoch?: unknown; readonly voters?: unknown };
   const areServers =
@@ -53,12 +54,4 @@ export function isOutdatedBy(
   if (there.epoch <= installed.counter || there.voters.includes(server)) return false;
   // A replica that promised the other's epoch, or a later one, is becoming a member by a change in progress.
   return promised.server === server || promised.counter < there.epoch;
-}
-
-function parsed(payload: Uint8Array): unknown {
-  try {
-    return JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
-  } catch (cause) {
-    throw new MalformedError('A place is not JSON', { cause });
-  }
 }

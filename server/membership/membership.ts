@@ -7,6 +7,7 @@ import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { ClusterSettings, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers, Moving, ReplicaLag } from '../../wire/http-api.ts';
+import { jsonOf } from '../../wire/json.ts';
 import type { CatalogHolder } from '../catalog/catalog-holder.ts';
 import type { Address } from '../config/address.ts';
 import type { ServerConfig } from '../config/config.ts';
@@ -388,12 +389,7 @@ export class Membership {
 }
 
 function decodeList(payload: Uint8Array): ClusterServers {
-  let list: unknown;
-  try {
-    list = JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
-  } catch (cause) {
-    throw new MalformedError('A list of servers is not JSON', { cause });
-  }
+  const list = jsonOf(payload, 'A list of servers is');
   if (!isClusterServers(list)) throw new MalformedError('A list of servers lacks fields');
   return list;
 }

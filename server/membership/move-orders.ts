@@ -3,6 +3,7 @@ import { type FileId, isFileId, isServerId, type ServerId } from '../../base/ids
 import type { World } from '../../base/world.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { MOVED_FILES_MAX } from '../../wire/catalog-api.ts';
+import { jsonOf } from '../../wire/json.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { MemberChange } from '../file/member-changes.ts';
 import { bounded } from '../process/bounded.ts';
@@ -88,7 +89,7 @@ export function encodeOrders(orders: readonly MoveOrder[]): Uint8Array {
 }
 
 function decodeOrders(payload: Uint8Array): MoveOrder[] {
-  const orders = jsonOf(payload);
+  const orders = jsonOf(payload, 'An order to move files is');
   const isOrder = (order: unknown): order is MoveOrder => {
     const { file, members } = Object(order) as Record<string, unknown>;
     const isFile = typeof file === 'number' && isFileId(file);
@@ -102,20 +103,18 @@ function decodeOrders(payload: Uint8Array): MoveOrder[] {
 
 /** @throws ServiceError unless there is an answer for each of `count` orders */
 export function decodeAnswers(payload: Uint8Array, count: number): MoveAnswer[] {
-  const answers = jsonOf(payload);
+  const malformed = (cause?: unknown) =>
+    new ServiceError('internal', 'The answer to an order to move files is malformed', {}, { cause });
+  let answers: unknown;
+  try {
+    answers = jsonOf(payload, 'The answer is');
+  } catch (cause) {
+    throw malformed(cause);
+  }
   const isAnswer = (answer: unknown): answer is MoveAnswer => {
     const { view, code, message } = Object(answer) as Record<string, unknown>;
     return Number.isSafeInteger(view) || (isErrorCode(code) && typeof message === 'string');
   };
   if (Array.isArray(answers) && answers.length === count && answers.every(isAnswer)) return answers;
-  throw new ServiceError('internal', 'The answer to an order to move files is malformed');
-}
-
-/** @returns undefined if it is not JSON */
-function jsonOf(payload: Uint8Array): unknown {
-  try {
-    return JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
-  } catch {
-    return undefined;
-  }
+  throw malformed();
 }

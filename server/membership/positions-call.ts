@@ -2,6 +2,7 @@ import { type FileId, isFileId, isServerId, type ServerId } from '../../base/ids
 import type { Position } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
+import { jsonOf } from '../../wire/json.ts';
 
 /** Asks a peer which of its replicas lack operations up to these positions. */
 export const POSITIONS_CALL = 'positions';
@@ -83,12 +84,7 @@ export function decodeBehind(payload: Uint8Array): [FileId, number | null][] {
 }
 
 function parseRows(payload: Uint8Array): unknown[][] {
-  let rows: unknown;
-  try {
-    rows = JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
-  } catch (cause) {
-    throw new MalformedError('Positions are not JSON', { cause });
-  }
+  const rows = jsonOf(payload, 'Positions are');
   if (!Array.isArray(rows) || rows.length > POSITIONS_MAX || !rows.every((row) => Array.isArray(row))) {
     throw new MalformedError('Positions are no list');
   }

@@ -4,6 +4,7 @@ import type { World } from '../../base/world.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
+import { jsonOf } from '../../wire/json.ts';
 
 export const DIGESTS_CALL = 'digests';
 
@@ -146,12 +147,7 @@ function decodeDigests(payload: Uint8Array): readonly RangeDigest[] {
 }
 
 function parsedList(payload: Uint8Array): unknown[] {
-  let list: unknown;
-  try {
-    list = JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
-  } catch (cause) {
-    throw new MalformedError('Digests of ranges are not JSON', { cause });
-  }
+  const list = jsonOf(payload, 'Digests of ranges are');
   if (!Array.isArray(list) || list.length > RANGES_MAX)
     throw new MalformedError('Digests of ranges are no list');
   return list;
