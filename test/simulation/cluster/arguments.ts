@@ -41,6 +41,7 @@ Exit code 1: a seed violates a rule; 2: a mistake on the command line.
   --faults A,B     ${wrapped(NAMED_FAULTS.map(({ name }) => name))} (all but the last three)
   --gap TIME       between two faults, at the most (drawn from the seed)
   --calm           without faults
+  --member-reads   backups of the catalog answer queries whenever they may
   --shrink         makes a failing run short, and prints it as a story
   --end-early      ends a run at its first violation
   --without LIST   leaves out faults by their number, and threads of programs: 3,7,c1/2,m2/1
@@ -67,7 +68,7 @@ export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
   ];
   return commandLineOf(
     words,
-    { texts, flags: ['trace', 'calm', 'shrink', 'end-early'] },
+    { texts, flags: ['trace', 'calm', 'shrink', 'end-early', 'member-reads'] },
     ({ texts: given, flags }) => {
       const { seed, count, for: span = '60s', gap, cache, workload, faults, without } = given;
       const forMs = timeOf('for', span);
@@ -86,6 +87,7 @@ export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
         ...(gap === undefined ? {} : { gapMs: timeOf('gap', gap) }),
         ...(flags.has('calm') ? { faults: [] } : {}),
         ...(without === undefined ? {} : leftOut(without)),
+        ...(flags.has('member-reads') ? { forcesMemberReads: true } : {}),
         endsAtViolation: flags.has('end-early'),
       };
       return {
@@ -148,6 +150,7 @@ export function commandOf(options: RunOptions): string {
   if (gapMs !== undefined) words.push(`--gap ${gapMs}ms`);
   if (workloads !== undefined) words.push(`--workload ${workloads.join()}`);
   if (faults !== undefined) words.push(faults.length === 0 ? '--calm' : `--faults ${faults.join()}`);
+  if (options.forcesMemberReads === true) words.push('--member-reads');
   const without = [...(options.withoutFaults ?? []), ...(options.withoutThreads ?? [])];
   if (without.length > 0) words.push(`--without ${without.join()}`);
   return `npm run simulate:cluster -- ${words.join(' ')}`;

@@ -5,6 +5,7 @@ import { countFastPaths } from './fast-paths.ts';
 import type { Fault } from './fault.ts';
 import { FAULTS, faultPlan, NAMED_FAULTS, type PlannedFault } from './faults.ts';
 import { type Judge, judges } from './judge.ts';
+import { forceMemberReads } from './member-reads.ts';
 import { ClientProgram, MountProgram } from './program.ts';
 import { EndedAtViolation, Run } from './run.ts';
 import { type Incident, type SimulatedClient, SimulatedCluster } from './simulated-cluster.ts';
@@ -44,6 +45,8 @@ export interface RunOptions {
    * Each server and client repeatedly waits for a processor for up to so long, in milliseconds, and runs for a moment.
    */
   readonly starvedMs?: number;
+  /** Backups of the catalog answer queries whenever they may, not only if many come. */
+  readonly forcesMemberReads?: boolean;
   /** Numbers of faults of the plan that are left out. */
   readonly withoutFaults?: ReadonlySet<number>;
   /** Threads and processes that do nothing, such as `c1/2` and `m2/1`. */
@@ -113,6 +116,7 @@ class ClusterRun {
       if (!(error instanceof EndedAtViolation)) throw error;
     } finally {
       countFastPaths(null);
+      forceMemberReads(null);
     }
     const [cluster, run, { seed, servers }] = [this.#cluster, this.#run, this.#options];
     const { time, incidents } = cluster;
@@ -132,6 +136,7 @@ class ClusterRun {
     await this.#programs('prepare', ({ prepare }) => prepare);
     this.#beganMs = time.nowMs;
     countFastPaths(run);
+    if (options.forcesMemberReads === true) forceMemberReads(run);
     cluster.onClient = (client) => this.#runClient(client);
     cluster.onMounted = (machine) => this.#runMount(machine);
     for (let index = 0; index < cluster.shape.clients; index++) cluster.startClient(index);

@@ -13,6 +13,7 @@ import { type RunOptions, runCluster } from './cluster-run.ts';
 import { demandsOf } from './demands.ts';
 import { FAULTS } from './faults.ts';
 import { playForm } from './form.ts';
+import { ANSWERED_BY_BACKUP } from './member-reads.ts';
 import { shortForm } from './shapes.ts';
 import { BASIC_WORKLOADS } from './workloads/all.ts';
 
@@ -41,6 +42,14 @@ test('servers, clients and mounts keep their rules on every seed', { timeout: 3_
   const operations = sum(lines.map((line) => line.operations));
   const mounts = sum(runs.map(({ mounts = 0 }) => mounts));
   assert.ok(operations >= OPERATIONS_PER_SECOND_MIN * mounts * seconds, `${operations} operations`);
+});
+
+test('names that backups of the catalog answer keep their rules', { timeout: 3_600_000 }, async (t) => {
+  const runs: RunOptions[] = Array.from({ length: isLong ? 60 : 3 }, (_, index) => ({
+    ...{ seed: index + 1, servers: 5, clients: 3, mounts: 1, cache: 'ttl', volumes: 1, ...gap },
+    ...{ workloads: ['names'], forcesMemberReads: true, forMs: seconds * 1_000 },
+  }));
+  await playForm(t, runs, [ANSWERED_BY_BACKUP]);
 });
 
 test('a seed has the same trace in this process and in another one', async () => {
