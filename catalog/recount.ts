@@ -15,12 +15,17 @@ export function wrongCounterText({ what, counter, counted }: WrongCounter): stri
   return `${what}: ${counter} instead of ${counted}`;
 }
 
+/** What an inode counts against the quota, in SQL, as `chargeOf`. @param row name of the inode's row */
+function chargeSql(row: string): string {
+  return `(${row}.kind = ${KIND_FILE}) * MAX(${row}.size, COALESCE(${row}.allowed, 0))`;
+}
+
 /** Counters of a volume, each with its value for one inode. @param row name of the inode's row in SQL */
 function volumeCounters(row: string): Readonly<Record<string, string>> {
   const isTrashed = `EXISTS (SELECT 1 FROM trash t WHERE t.inode = ${row}.id)`;
   const isNamed = `(${row}.orphaned_ns IS NULL OR ${isTrashed})`;
   const isOrphanInTrash = `(${row}.orphaned_ns IS NOT NULL AND ${isTrashed})`;
-  const charge = `(${row}.kind = ${KIND_FILE}) * MAX(${row}.size, COALESCE(${row}.allowed, 0))`;
+  const charge = chargeSql(row);
   return {
     inodes: '1',
     used_bytes: `(${row}.kind = ${KIND_FILE}) * ${row}.size`,
@@ -43,7 +48,7 @@ function change(row: 'OLD' | 'NEW', sign: 1 | -1): string {
 
 /** A counted orphan enters the trash, or leaves it. */
 function changeOfTrash(row: 'OLD' | 'NEW', sign: 1 | -1): string {
-  const charge = `${sign} * (i.kind = ${KIND_FILE}) * MAX(i.size, COALESCE(i.allowed, 0))`;
+  const charge = `${sign} * ${chargeSql('i')}`;
   return `INSERT INTO recount_volumes SELECT i.volume, 0, 0, ${sign}, ${charge}, ${sign}, ${charge} FROM inodes i
     WHERE i.id = ${row}.inode AND i.orphaned_ns IS NOT NULL AND i.id <= (SELECT inode FROM recount) ${ADD_TO_VOLUME};`;
 }

@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { bitCount } from '../base/bits.ts';
 import type { ServerId } from '../base/ids.ts';
 import { majority } from '../base/quorum.ts';
 
@@ -95,12 +96,6 @@ function setHasMajority(set: number, bits: number): boolean {
 function setHasVeto(set: number, bits: number): boolean {
   const size = bitCount(set);
   return bitCount(bits & set) > size - majority(size);
-}
-
-function bitCount(bits: number): number {
-  let left = bits - ((bits >>> 1) & 0x55555555);
-  left = (left & 0x33333333) + ((left >>> 2) & 0x33333333);
-  return Math.imul((left + (left >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
 }
 
 function membersEqual(a: readonly ServerId[], b: readonly ServerId[]): boolean {

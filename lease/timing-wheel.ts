@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { lowestBit } from '../base/bits.ts';
 
 /** Buckets of the wheel: four leases ahead, with a thousand ticks to a lease. */
 const BUCKETS = 4096;
@@ -143,7 +144,7 @@ export class TimingWheel {
       word = (word + 1) % occupied.length;
       bits = occupied[word] as number;
     }
-    const bucket = word * 32 + (31 - Math.clz32(bits & -bits));
+    const bucket = word * 32 + lowestBit(bits);
     return ((bucket - first + BUCKETS) % BUCKETS) + 1;
   }
 

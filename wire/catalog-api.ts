@@ -903,11 +903,11 @@ export interface CommandResults {
   readonly 'server-maintenance': { readonly server: ServerInfo };
   readonly 'cluster-set': { readonly settings: ClusterSettings };
   readonly 'server-remove': { readonly server: ServerInfo };
-  /** `followed`: the view was newer than the catalog's. */
   /** For each file, in order. */
   readonly 'follow-views': { readonly followed: readonly boolean[] };
   /** For each file, in order: the servers that are planned now, or why the plan was refused. */
   readonly 'plan-files': { readonly plans: readonly PlanOutcome[] };
+  /** `followed`: the view was newer than the catalog's. */
   readonly 'follow-view': { readonly followed: boolean };
   /** The present plan, which differs from the command's if a later plan or view exists. */
   readonly 'plan-members': { readonly planned: readonly string[] };
@@ -967,12 +967,12 @@ export interface QueryResults {
     readonly files: readonly PlacedFile[];
     readonly next: MiscountedPosition | null;
   };
-  /** `reserved`: numbers that may still become files. */
   readonly plans: {
     readonly files: readonly PlacedFile[];
     readonly next: number | null;
     readonly begun: boolean;
   };
+  /** `reserved`: numbers that may still become files. */
   readonly placed: { readonly files: readonly PlacedFile[]; readonly reserved: readonly number[] };
   /**
    * Rows up to `trimmed` are gone, the latest is `last`. `written`: all members of the catalog write the log; if not,

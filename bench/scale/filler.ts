@@ -23,10 +23,6 @@ export class Filler {
     this.#volume = volume;
   }
 
-  get directories(): number {
-    return this.#directories;
-  }
-
   /** Adds files until there are `count`, rounded up to whole directories. */
   async fillTo(count: number): Promise<void> {
     const until = Math.ceil(count / DIRECTORY_FILES);

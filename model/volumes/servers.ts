@@ -110,7 +110,7 @@ function* opening(state: State, server: number, configuration: Configuration): G
     const next = withReplica(state, volume, server, replica);
     const made: Step = { kind: 'protocol', text: `${nameOf(server)}: open volume ${volume}`, next };
     const wasDropped = (state.dropped[volume]?.[server] ?? 0) >= row.view;
-    yield wasDropped ? { ...made, violation: `A dropped catalog of volume ${volume} comes back` } : made;
+    yield wasDropped ? { ...made, violation: `A dropped catalog of volume ${volume} exists again` } : made;
   }
 }
 

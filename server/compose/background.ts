@@ -162,18 +162,16 @@ export function makeBackground(
     () => counterCheck.wrong.length,
   );
   return {
-    ...{
-      transport,
-      repairer,
-      scrubber,
-      fullDisks,
-      idle,
-      membership,
-      garbage,
-      sweeps,
-      counterCheck,
-      keepBallast,
-    },
+    transport,
+    repairer,
+    scrubber,
+    fullDisks,
+    idle,
+    membership,
+    garbage,
+    sweeps,
+    counterCheck,
+    keepBallast,
   };
 }
 

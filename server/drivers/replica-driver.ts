@@ -28,7 +28,6 @@ const CHANGE_MS_MAX = 10 * 60_000;
 const CATALOG_CANDIDATES_FROM = 1;
 export const FILE_CANDIDATES_FROM = 2;
 
-/** The fetch method whose answers do not depend on the epoch: it asks for objects in exact versions. */
 /**
  * Calls that are served in any epoch: `objects` names the exact version of an object, whose bytes are the same in every
  * epoch, and `snapshot-end` reads nothing.

@@ -76,8 +76,7 @@ export class MemberReports {
 
   async #send(files: readonly FollowedFile[]): Promise<void> {
     const { catalog } = this.#parts;
-    const [first] = files;
-    if (files.length > 1 || first === undefined) {
+    if (files.length > 1) {
       try {
         await catalog.command({ kind: 'follow-views', files: [...files] });
         return;

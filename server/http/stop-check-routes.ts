@@ -1,10 +1,8 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
-import { isVotersView } from '../../lease/voters.ts';
-import { MalformedError } from '../../wire/bytes.ts';
 import type { StopCheck } from '../../wire/http-api.ts';
-import { firstVoters } from '../named/name-voters.ts';
+import { storedVoters } from '../named/name-voters.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { fullServers, missingServers, stopCheck } from '../status/stop-check.ts';
 import type { MembershipView } from './membership-routes.ts';
@@ -28,10 +26,8 @@ export function stopCheckRoutes(app: FastifyInstance, gateway: Gateway, membersh
       gateway.queryCatalog({ kind: 'voters' }),
       gateway.queryCatalog({ kind: 'volumes' }),
     ]);
-    if (view !== null && !isVotersView(view))
-      throw new MalformedError('The catalog contains an invalid view of voters');
     const founders = Object.keys(membership.describe().bootstrap.urls);
-    const voters = view ?? firstVoters(founders as ServerId[]);
+    const voters = storedVoters(view, founders as ServerId[]);
     const catalogMembers = gateway.services.catalogs.root.status().members;
     return stopCheck({ server, servers, catalogMembers, voters, volumes, needing, needingSpace });
   });

@@ -15,7 +15,7 @@ import {
 import { MalformedError } from '../../wire/bytes.ts';
 import type { CommandOf, QueryResults } from '../../wire/catalog-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
-import { firstVoters } from '../named/name-voters.ts';
+import { firstVoters, storedVoters } from '../named/name-voters.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
 import { Rounds } from '../process/rounds.ts';
 import type { ServerCondition } from './wanted-members.ts';
@@ -139,9 +139,9 @@ export class VotersKeeper {
   /** Returns the catalog's view of voters after a flush: a server may adopt only what no loss of power takes back. */
   async #durableView(): Promise<VotersView> {
     const { founders, query, flush } = this.#parts;
-    const { view } = await query();
-    if (view === null) return firstVoters(founders);
-    if (!isVotersView(view)) throw new MalformedError('The catalog contains an invalid view of voters');
+    const stored = (await query()).view;
+    const view = storedVoters(stored, founders);
+    if (stored === null) return view;
     if (view.number !== this.#durable) await flush();
     this.#durable = view.number;
     return view;

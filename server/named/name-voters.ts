@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
 import { LruMap } from '../../base/bounded-map.ts';
 import { type CellId, type ServerId, serverIdCompare } from '../../base/ids.ts';
-import type { VotersView } from '../../lease/voters.ts';
+import { isVotersView, type VotersView } from '../../lease/voters.ts';
+import { MalformedError } from '../../wire/bytes.ts';
 
 /** Number of the view of the servers with which the cluster began. */
 const FIRST_VIEW = 1;
@@ -23,6 +24,16 @@ export interface NameVoters {
 /** Returns the view of a cluster whose voters have never changed. */
 export function firstVoters(servers: readonly ServerId[]): VotersView {
   return { number: FIRST_VIEW, members: { servers, perCell: MEMBERS_FIRST }, clockMs: 0 };
+}
+
+/**
+ * Returns the view of voters that the catalog has stored; null stands for a cluster whose voters have never changed.
+ * @throws MalformedError
+ */
+export function storedVoters(view: unknown, founders: readonly ServerId[]): VotersView {
+  if (view === null) return firstVoters(founders);
+  if (!isVotersView(view)) throw new MalformedError('The catalog contains an invalid view of voters');
+  return view;
 }
 
 export class NameVotersByView {

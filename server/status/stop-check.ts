@@ -1,5 +1,5 @@
 import { majority } from '../../base/quorum.ts';
-import { type VoterSet, type VotersView, votersCount } from '../../lease/voters.ts';
+import { type VoterSet, type VotersView, votersMajorities } from '../../lease/voters.ts';
 import type { QueryResults, VolumeInfo } from '../../wire/catalog-api.ts';
 import type { ServerStatus, StopCheck } from '../../wire/http-api.ts';
 
@@ -84,12 +84,9 @@ function leasesNeed({ server, servers, voters }: StopCheckInput): string[] {
     .map(({ id }) => id);
   const missing = new Set([server, ...missingServers(server, servers), ...silent]);
   // A removed server is not among the servers.
-  const present = new Set(servers.map(({ id }) => id).filter((id) => !missing.has(id)));
-  const needsIt = (set: VoterSet): boolean => {
-    const without = set.servers.filter((voter) => !present.has(voter)).length;
-    const count = votersCount(set);
-    return set.servers.some((voter) => voter === server) && without > Math.floor((count - 1) / 2);
-  };
+  const present = new Set<string>(servers.map(({ id }) => id).filter((id) => !missing.has(id)));
+  const needsIt = (set: VoterSet): boolean =>
+    set.servers.some((voter) => voter === server) && !votersMajorities(set, (voter) => present.has(voter));
   const { members, joint } = voters;
   if (!needsIt(members) && (joint === undefined || !needsIt(joint))) return [];
   return ['Named leases would be unavailable: some would lack a majority of their voters'];

@@ -37,12 +37,6 @@ export function prepareStatements(database: Database.Database) {
         seal, lender) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     fileDelete: prepare<[number]>('DELETE FROM files WHERE file = ?'),
-    objectGet: prepare<[number, number], ObjectRow>(
-      `SELECT ${OBJECT_SELECT} FROM objects WHERE file = ? AND idx = ?`,
-    ),
-    objectRange: prepare<[number, number, number], ObjectRow>(
-      `SELECT ${OBJECT_SELECT} FROM objects WHERE file = ? AND idx BETWEEN ? AND ? ORDER BY idx`,
-    ),
     objectsUpTo: prepare<[number, number, number, number], ObjectRow>(
       `SELECT ${OBJECT_SELECT} FROM objects WHERE file = ? AND idx BETWEEN ? AND ? ORDER BY idx LIMIT ?`,
     ),

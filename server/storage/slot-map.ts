@@ -1,5 +1,6 @@
 import { assert } from '../../base/assert.ts';
-import { bitCount, SlotSet } from './slot-set.ts';
+import { bitCount, lowestBit } from '../../base/bits.ts';
+import { SlotSet } from './slot-set.ts';
 
 const SEARCH_SLOTS_MAX = 65_536;
 const FULL = 0xffff_ffff;
@@ -47,7 +48,7 @@ export class SlotMap {
     assert((bits & ~this.#used.word(at)) === 0, `Slots ${at * 32} and following are in use`);
     this.#used.deleteWord(at, bits);
     this.#usedCount -= bitCount(bits);
-    this.#lowestFree = Math.min(this.#lowestFree, at * 32 + 31 - Math.clz32(bits & -bits));
+    this.#lowestFree = Math.min(this.#lowestFree, at * 32 + lowestBit(bits));
     const end = this.#end - 1;
     if (end >>> 5 !== at || this.#used.has(end)) return;
     while (this.#end > 0 && !this.#used.has(this.#end - 1)) {

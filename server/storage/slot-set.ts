@@ -1,3 +1,5 @@
+import { lowestBit } from '../../base/bits.ts';
+
 /** A set of slots, a bit each: so that long work keeps nothing per object. */
 export class SlotSet {
   #words = new Uint32Array(4);
@@ -44,11 +46,5 @@ export class SlotSet {
 
 /** The slots of a word, in ascending order. */
 export function* slotsOf(at: number, bits: number): Generator<number> {
-  for (let left = bits; left !== 0; left &= left - 1) yield at * 32 + 31 - Math.clz32(left & -left);
-}
-
-export function bitCount(bits: number): number {
-  let count = bits - ((bits >>> 1) & 0x5555_5555);
-  count = (count & 0x3333_3333) + ((count >>> 2) & 0x3333_3333);
-  return Math.imul((count + (count >>> 4)) & 0x0f0f_0f0f, 0x0101_0101) >>> 24;
+  for (let left = bits; left !== 0; left &= left - 1) yield at * 32 + lowestBit(left);
 }
